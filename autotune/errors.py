@@ -1,0 +1,23 @@
+"""The tuner's deliberate errors.
+
+AutotuneError             the command line shows its one line of text
+├── InputError            what the user gave is wrong: the rule, what was given, what is allowed (exit code 2)
+│   └── SessionBusyError  another process holds the session's lock
+└── SearchAborted         the search cannot go on: why, and how to resume (exit code 1)
+"""
+
+
+class AutotuneError(Exception):
+    """Base of every error raised on purpose. The text is one line, written for the user."""
+
+
+class InputError(AutotuneError):
+    """A file, option or setting is wrong. Nothing was changed; correct it and run the command again."""
+
+
+class SessionBusyError(InputError):
+    """Two processes would write one session. Wait for the other one, or stop it."""
+
+
+class SearchAborted(AutotuneError):  # noqa: N818 - it is an ending, with a session that is intact
+    """The search stopped before its budget was spent. The session is intact and can be resumed."""

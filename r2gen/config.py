@@ -1,0 +1,122 @@
+"""The trainer's whole configuration: one flat, frozen object, read from YAML and written back to it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from r2gen.errors import InputError
+
+Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
+CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
+
+
+class Config(BaseModel):
+    """Every setting of a training run. The defaults are the published ones for IU X-Ray.
+
+    A batch is `micro_batch_size` studies; an optimizer step sees `micro_batch_size * accumulation_steps`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    # data
+    data: Path = Field(description="directory that holds annotation.json and images/")
+    dataset: Literal["iu_xray", "mimic_cxr"] = "iu_xray"
+    image_size: int = Field(224, ge=32, multiple_of=32)
+    max_seq_length: int = Field(60, ge=4, le=512, description="tokens of a report, begin and end included")
+    min_word_count: int = Field(3, ge=1, description="rarer words become <unk>")
+    skip_bad_samples: bool = False
+
+    # model
+    visual_extractor: Literal["resnet101", "small"] = "resnet101"
+    visual_weights: Path | None = Field(None, description="ImageNet weights under torchvision's names")
+    d_model: int = Field(512, ge=8)
+    d_ff: int = Field(512, ge=8)
+    num_heads: int = Field(8, ge=1)
+    num_layers: int = Field(3, ge=1)
+    dropout: float = Field(0.1, ge=0, lt=1)
+    drop_prob_lm: float = Field(0.5, ge=0, lt=1, description="dropout of the embedded image patches")
+    rm_num_slots: int = Field(3, ge=1)
+    rm_num_heads: int = Field(8, ge=1)
+
+    # optimisation
+    micro_batch_size: int = Field(16, ge=1)
+    accumulation_steps: int = Field(1, ge=1)
+    learning_rate: float = Field(1e-4, gt=0, description="of everything but the visual extractor")
+    visual_learning_rate_ratio: float = Field(0.5, gt=0, description="the visual extractor's, as a share")
+    weight_decay: float = Field(5e-5, ge=0)
+    amsgrad: bool = True
+    grad_clip_value: float = Field(0.1, gt=0)
+    lr_step_epochs: int = Field(50, ge=1)
+    lr_gamma: float = Field(0.1, gt=0, le=1)
+    epochs: int = Field(100, ge=1)
+    seed: int = Field(9223, ge=0)
+
+    # speed
+    precision: Precision = "fp32"
+    compile: CompileMode = "off"
+    activation_checkpointing: bool = False
+    channels_last: bool = False
+    num_workers: int = Field(2, ge=0)
+    prefetch_factor: int = Field(2, ge=1)
+    pin_memory: bool = True
+
+    # evaluation and checkpoints
+    beam_size: int = Field(3, ge=1)
+    eval_batch_size: int = Field(32, ge=1)
+    eval_every_samples: int | None = Field(None, ge=1, description="none: once an epoch")
+    eval_studies: int | None = Field(None, ge=1, description="validation studies scored; none: all")
+    checkpoint_every_steps: int | None = Field(None, ge=1, description="besides after every evaluation")
+
+    @property
+    def effective_batch_size(self) -> int:
+        return self.micro_batch_size * self.accumulation_steps
+
+    @property
+    def views(self) -> int:
+        """Images per study: IU X-Ray has a frontal and a lateral one, MIMIC-CXR is used with one."""
+        return 2 if self.dataset == "iu_xray" else 1
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Self:
+        for name in ("num_heads", "rm_num_heads"):
+            heads = getattr(self, name)
+            if self.d_model % heads:
+                raise ValueError(f"{name} must divide d_model: got {heads} and {self.d_model}")
+        return self
+
+
+def parse(values: Mapping[str, Any]) -> Config:
+    """`values` as a Config; raises InputError with every mistake in one line."""
+    try:
+        return Config.model_validate(dict(values))
+    except ValidationError as error:
+        raise InputError("config: " + "; ".join(_mistake(e) for e in error.errors())) from None
+
+
+def _mistake(error: Any) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"{where}: no such setting (allowed: {', '.join(sorted(Config.model_fields))})"
+    if error["type"] == "missing":
+        return f"{where}: required"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{where}: {message[0].lower()}{message[1:]}, got {error['input']!r}" if where else message
+
+
+def load(path: Path) -> Config:
+    """The config in a YAML file; raises InputError naming the file."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"config {path}: cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"config {path}: must be a mapping of settings, got {type(values).__name__}")
+    return parse(values)
+
+
+def dump(config: Config) -> str:
+    """`config` as YAML, every setting included, in the order of the class."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)

@@ -1,0 +1,23 @@
+"""The deliberate errors of the trainer.
+
+R2GenError
+├── InputError          something the user gave is wrong: one line on stderr, exit code 2
+│   └── BadImageError   one image of the data set cannot be read; names the file
+└── DivergedError       the loss stopped being a number: lower the learning rate or use a wider precision
+"""
+
+
+class R2GenError(Exception):
+    """Base of every error that the trainer raises on purpose; its text is one line for the user."""
+
+
+class InputError(R2GenError):
+    """A config value, file or directory is wrong. The text says the rule, what was given, what is allowed."""
+
+
+class BadImageError(InputError):
+    """An image is missing, or is not an image. Leave the study out (`skip_bad_samples`) or mend the file."""
+
+
+class DivergedError(R2GenError):
+    """The training loss is NaN or infinite and training cannot go on from here."""
