@@ -1,0 +1,96 @@
+"""Timestamps in, steady-state throughput with its confidence interval out."""
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from autotune.trial import Config, Throughput
+
+# Two-sided 95% quantiles of Student's t by degrees of freedom (any statistics table).
+_T95 = {3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 11: 2.201}
+_T95 |= {12: 2.179, 13: 2.160, 14: 2.145, 15: 2.131, 16: 2.120, 17: 2.110, 18: 2.101, 19: 2.093}
+_MOST_BATCHES = 20
+_FEWEST_BATCHES = 4
+_STEPS_TO_START = 3  # lazy initialisation, allocator growth, autotuned kernels
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer step: how long it took since the record before it, and how many samples it trained."""
+
+    seconds: float
+    samples: int
+
+
+def prefetched_steps(settings: Config) -> int:
+    """Steps whose batches the loader may have had ready: they come in a burst, faster than they are made."""
+    workers = int(settings.get("num_workers") or 0)
+    batches = workers * int(settings.get("prefetch_factor") or 2)
+    return math.ceil(batches / int(settings.get("accumulation_steps") or 1))
+
+
+@dataclass
+class Meter:
+    """Collects the times of a trial's records; an evaluation's own time never counts as training.
+
+    A burst of prefetched batches is dropped after the start and after every evaluation, and the first steps
+    after the start besides, but never more than half of the steps between two evaluations: a short trial
+    then still has a figure, with an interval that says how little it rests on.
+    """
+
+    prefetched: int
+    segments: list[list[Step]] = field(default_factory=lambda: [[]])
+    _last_s: float | None = None
+    _last_samples: int = 0
+
+    def add(self, at_s: float, samples: int, *, evaluation: bool) -> None:
+        """Counts one record: `at_s` on any monotonic clock, `samples` in total so far."""
+        if evaluation:
+            self.segments.append([])
+        elif self._last_s is not None and samples > self._last_samples:
+            self.segments[-1].append(Step(at_s - self._last_s, samples - self._last_samples))
+        self._last_s, self._last_samples = at_s, samples
+
+    def restart(self) -> None:
+        """A new process goes on with the trial: the time since the last record is not a step's."""
+        self._last_s = None
+        self.segments.append([])
+
+    def throughput(self) -> Throughput | None:
+        """The steady-state figure so far; None before the first step after the warm-up."""
+        return throughput(self._steady_steps())
+
+    def _steady_steps(self) -> list[Step]:
+        kept: list[Step] = []
+        for index, segment in enumerate(self.segments):
+            warm_up = self.prefetched + (_STEPS_TO_START if index == 0 else 0)
+            kept += segment[min(warm_up, math.ceil(len(segment) / 2)) :]
+        return kept
+
+
+def throughput(steps: Sequence[Step]) -> Throughput | None:
+    """Samples per second over `steps` with a 95% interval by batch means; None where there is no step.
+
+    Consecutive steps are correlated (a slow loader is slow for a while), so the interval comes from the means
+    of at most 20 contiguous batches of steps and not from single steps (Law & Kelton, Simulation Modeling
+    and Analysis, section 9.5.3).
+    """
+    seconds = sum(step.seconds for step in steps)
+    if not steps or seconds <= 0:
+        return None
+    samples = sum(step.samples for step in steps)
+    return Throughput(samples / seconds, _half_width(steps), len(steps), seconds)
+
+
+def _half_width(steps: Sequence[Step]) -> float | None:
+    batches = min(_MOST_BATCHES, len(steps) // 2)
+    if batches < _FEWEST_BATCHES:
+        return None
+    edges = [round(i * len(steps) / batches) for i in range(batches + 1)]
+    rates = [
+        sum(s.samples for s in steps[a:b]) / max(sum(s.seconds for s in steps[a:b]), 1e-9)
+        for a, b in itertools.pairwise(edges)
+    ]
+    return _T95[batches - 1] * statistics.stdev(rates) / math.sqrt(batches)

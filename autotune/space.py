@@ -1,0 +1,339 @@
+"""The search space: YAML in, knobs, limits and the learning-rate rule out."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from autotune import units
+from autotune.errors import InputError
+from autotune.trial import Config, Setting
+
+
+class Distribution(BaseModel):
+    """Where a knob's values come from, in Ray Tune's words: exactly one of the fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    choice: tuple[Setting, ...] | None = Field(None, min_length=1)
+    uniform: tuple[float, float] | None = None
+    loguniform: tuple[float, float] | None = None
+    randint: tuple[int, int] | None = Field(None, description="both ends included")
+
+    @field_validator("choice", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any) -> Any:
+        return [_number(v) for v in value] if isinstance(value, list | tuple) else value
+
+    @model_validator(mode="after")
+    def _one_and_ordered(self) -> Self:
+        given = self.model_fields_set
+        if len(given) != 1:
+            raise ValueError(f"exactly one of choice, uniform, loguniform, randint: got {sorted(given)}")
+        bounds = self.uniform or self.loguniform or self.randint
+        if bounds and not bounds[0] < bounds[1]:
+            raise ValueError(f"the lower bound must be below the upper one: got {list(bounds)}")
+        if self.loguniform and self.loguniform[0] <= 0:
+            raise ValueError(f"loguniform needs bounds above 0: got {list(self.loguniform)}")
+        if self.choice and len({(type(v), v) for v in self.choice}) != len(self.choice):
+            raise ValueError(f"the values of a choice must differ: got {list(self.choice)}")
+        return self
+
+    @property
+    def exponents(self) -> tuple[int, int] | None:
+        """Lowest and highest exponent where the values are consecutive powers of two, else None.
+
+        Such a knob is searched by its exponent: the sampler then knows that 32 lies next to 64.
+        """
+        if not self.choice or len(self.choice) < 2 or not all(map(_is_power_of_two, self.choice)):
+            return None
+        found = sorted(int(value or 0).bit_length() - 1 for value in self.choice)
+        return (found[0], found[-1]) if found[-1] - found[0] == len(found) - 1 else None
+
+    def contains(self, value: Setting) -> bool:
+        if self.choice:
+            return any(value == v and type(value) is type(v) for v in self.choice)
+        low, high = self.uniform or self.loguniform or self.randint or (0, 0)
+        return isinstance(value, int | float) and low <= value <= high
+
+
+def _is_power_of_two(value: Setting) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0 and value.bit_count() == 1
+
+
+def _number(value: Any) -> Any:
+    """A float written as 1e-4, which YAML 1.1 reads as text."""
+    return (
+        float(value) if isinstance(value, str) and re.fullmatch(r"[-+]?[\d.]+[eE][-+]?\d+", value) else value
+    )
+
+
+class ScaledLearningRate(BaseModel):
+    """`learning_rate = baseline * sqrt(effective batch / baseline's effective batch) * multiplier`.
+
+    The square root keeps the variance of an Adam update constant as the batch grows (Malladi et al., 2022,
+    "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms").
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    scale: Literal["sqrt"]
+    multiplier: Distribution = Distribution(loguniform=(0.5, 2.0))
+
+
+class Limits(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    effective_batch_size: tuple[int, int] = (1, 1 << 30)
+    memory_fraction: float = Field(0.85, gt=0, le=1)
+
+    @field_validator("effective_batch_size")
+    @classmethod
+    def _ordered(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if not 1 <= value[0] <= value[1]:
+            raise ValueError(f"[smallest, largest] with 1 <= smallest <= largest: got {list(value)}")
+        return value
+
+
+class Objective(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    speed: Literal["throughput"] = "throughput"
+    quality: str = "bleu_4"
+    keep: float = Field(0.95, ge=0, le=1)
+
+
+class Budget(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    trials: int = Field(40, ge=1)
+    samples_per_trial: int = Field(20000, ge=1)
+    time: float | None = Field(None, description="seconds; none: no limit")
+
+    @field_validator("time", mode="before")
+    @classmethod
+    def _duration(cls, value: Any) -> float | None:
+        try:
+            return None if value is None else units.seconds(value)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+
+
+class Space(BaseModel):
+    """What may be tried, what is run today, and what the search may spend."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    workload: str
+    baseline: dict[str, Setting]
+    knobs: dict[str, Distribution | ScaledLearningRate] = Field(min_length=1)
+    limits: Limits = Limits()
+    objective: Objective = Objective()
+    budget: Budget = Budget()
+
+    @field_validator("baseline", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any) -> Any:
+        return {k: _number(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+    @field_validator("knobs", mode="before")
+    @classmethod
+    def _by_form(cls, value: Any) -> Any:
+        """Each knob as the class that its form names, so that a mistake is explained by that class alone."""
+        if not isinstance(value, dict):
+            return value
+        return {name: _knob(name, spec) for name, spec in value.items()}
+
+    def effective_batch_size(self, config: Config) -> int:
+        """Samples per optimizer step under `config`; settings that it lacks are the baseline's."""
+        settings = self.settings(config)
+        return int(settings["micro_batch_size"] or 1) * int(settings.get("accumulation_steps") or 1)
+
+    def settings(self, config: Config) -> dict[str, Setting]:
+        """Every setting of a run: the baseline's, overridden by `config`."""
+        return {**self.baseline, **config}
+
+    @property
+    def baseline_config(self) -> dict[str, Setting]:
+        return {name: self.baseline[name] for name in self.knobs}
+
+    def learning_rate(self, config: Config, multiplier: float) -> float:
+        ratio = self.effective_batch_size(config) / self.effective_batch_size({})
+        return float(self.baseline["learning_rate"] or 0) * math.sqrt(ratio) * multiplier
+
+    def violation(self, config: Config) -> str | None:
+        """Why `config` is outside the limits, None if it is inside. The baseline is never asked."""
+        low, high = self.limits.effective_batch_size
+        if "micro_batch_size" not in self.baseline:
+            return None
+        size = self.effective_batch_size(config)
+        return None if low <= size <= high else f"effective batch {size} is outside [{low}, {high}]"
+
+
+def _knob(name: str, spec: Any) -> Any:
+    if not isinstance(spec, dict):
+        rule = "a distribution such as {choice: [1, 2]}"
+        raise ValueError(f"{name}: {rule}: got {spec!r}")  # noqa: TRY004 - pydantic collects ValueErrors
+    kind: type[BaseModel] = ScaledLearningRate if "scale" in spec else Distribution
+    try:
+        return kind.model_validate(spec)
+    except ValidationError as error:
+        raise ValueError("; ".join(f"{name}.{m}" for m in _mistakes(error))) from None
+
+
+def _mistakes(error: ValidationError) -> Iterator[str]:
+    for e in error.errors():
+        where = ".".join(str(part) for part in e["loc"])
+        message = e["msg"].removeprefix("Value error, ")
+        if e["type"] == "extra_forbidden":
+            message = "no such key"
+        elif e["type"] == "missing":
+            message = "required"
+        elif e["type"] != "value_error":
+            message = f"{message[0].lower()}{message[1:]}, got {e['input']!r}"
+        yield f"{where}: {message}" if where and e["type"] != "value_error" else message
+
+
+def parse(text: str, source: str) -> Space:
+    """The search space in YAML `text`; raises InputError with every mistake, naming `source`."""
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"search space {source}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"search space {source}: must be a mapping, got {type(values).__name__}")
+    return from_values(values, source)
+
+
+def from_values(values: Mapping[str, Any], source: str) -> Space:
+    """The search space in `values`; raises InputError with every mistake, naming `source`."""
+    try:
+        return Space.model_validate(dict(values))
+    except ValidationError as error:
+        raise InputError(f"search space {source}: {'; '.join(_mistakes(error))}") from None
+
+
+def dump(space: Space) -> str:
+    """`space` as YAML that `parse` reads back."""
+    values = space.model_dump(mode="json", exclude_none=False)
+    values["knobs"] = {
+        name: knob.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+        for name, knob in space.knobs.items()
+    }
+    return yaml.safe_dump(values, sort_keys=False)
+
+
+def complete(space: Space, source: str) -> Space:
+    """`space` with the baseline's own value among every choice, so that the search can start from it.
+
+    Raises InputError when the knobs and limits cannot be met, with every mistake in one line.
+    """
+    mistakes = [f"knob {n}: the baseline must say its value" for n in space.knobs if n not in space.baseline]
+    knobs: dict[str, Distribution | ScaledLearningRate] = {}
+    for name, knob in space.knobs.items():
+        knobs[name] = knob
+        if isinstance(knob, ScaledLearningRate):
+            if name != "learning_rate":
+                mistakes.append(f"{name}: scale: sqrt is the rule of learning_rate alone")
+            if not knob.multiplier.contains(1.0):
+                mistakes.append(f"{name}.multiplier: must contain 1.0, the baseline's")
+        elif name in space.baseline and not knob.contains(space.baseline[name]):
+            if knob.choice is None:
+                mistakes.append(f"knob {name}: must contain the baseline's {space.baseline[name]!r}")
+            else:
+                knobs[name] = Distribution(choice=_with(knob.choice, space.baseline[name]))
+    whole = space.model_copy(update={"knobs": knobs})
+    mistakes += [] if mistakes else _unreachable(whole)
+    if mistakes:
+        raise InputError(f"search space {source}: {'; '.join(mistakes)}")
+    return whole
+
+
+def _with(values: tuple[Setting, ...], value: Setting) -> tuple[Setting, ...]:
+    everything = (*values, value)
+    numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in everything)
+    return tuple(sorted(everything, key=lambda v: float(v or 0))) if numeric else everything
+
+
+def _unreachable(space: Space) -> list[str]:
+    """The limit on the effective batch, where no combination of knobs can meet it."""
+    if "micro_batch_size" not in space.baseline:
+        return []
+    sizes = {
+        micro * accumulation
+        for micro in _values(space, "micro_batch_size")
+        for accumulation in _values(space, "accumulation_steps")
+    }
+    low, high = space.limits.effective_batch_size
+    if any(low <= size <= high for size in sizes):
+        return []
+    return [f"limits.effective_batch_size [{low}, {high}] allows none of the sizes {sorted(sizes)[:12]}"]
+
+
+def _values(space: Space, name: str) -> Sequence[int]:
+    knob = space.knobs.get(name)
+    if isinstance(knob, Distribution):
+        if knob.choice:
+            return [int(v) for v in knob.choice if v is not None]
+        if knob.randint:
+            return range(knob.randint[0], knob.randint[1] + 1)
+    return [int(space.baseline.get(name) or 1)]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What decides which settings can run here: facts only, so that the rules below are pure."""
+
+    cpus: int
+    compute_capability: tuple[int, int] | None = None  # None: no CUDA device
+    has_torchao: bool = False
+    has_compiler: bool = True
+
+
+def why_not(name: str, value: Setting, machine: Machine) -> str | None:
+    """Why this machine cannot run the setting, None if it can."""
+    capability = machine.compute_capability
+    needs = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3), "fp8": (8, 9)}
+    if name == "precision" and value in needs:
+        if capability is None:
+            return None if value == "bf16" else "needs a CUDA device"
+        if capability < needs[str(value)]:
+            return f"needs compute capability {'.'.join(map(str, needs[str(value)]))}"
+        if value == "fp8" and not machine.has_torchao:
+            return "needs torchao: pip install 'autotune-r2gen[fp8]'"
+    if name == "num_workers" and isinstance(value, int) and value > machine.cpus:
+        return f"this machine has {machine.cpus} CPUs"
+    if name == "pin_memory" and value and capability is None:
+        return "needs a CUDA device"
+    if name == "compile" and value != "off":
+        if not machine.has_compiler:
+            return "needs a C++ compiler"
+        if value in {"reduce-overhead", "max-autotune"} and capability is None:
+            return "needs a CUDA device"
+    return None
+
+
+def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:
+    """`space` without what this machine cannot run, and a line for each value dropped.
+
+    Raises InputError when the baseline itself cannot run here.
+    """
+    refused = {n: why_not(n, v, machine) for n, v in space.baseline.items()}
+    if mistakes := [f"baseline {n} {space.baseline[n]!r} {why}" for n, why in refused.items() if why]:
+        raise InputError(f"this machine cannot run the baseline: {'; '.join(mistakes)}")
+    knobs, dropped = {}, []
+    for name, knob in space.knobs.items():
+        kept = knob
+        if isinstance(knob, Distribution) and knob.choice:
+            judged = [(value, why_not(name, value, machine)) for value in knob.choice]
+            dropped += [f"{name} {value}: dropped, {why}" for value, why in judged if why]
+            values = tuple(value for value, why in judged if not why)
+            if not values:
+                continue  # nothing left to choose: the setting stays the baseline's
+            kept = Distribution(choice=values)
+        knobs[name] = kept
+    return space.model_copy(update={"knobs": knobs}), dropped
