@@ -1,0 +1,72 @@
+"""What the control groups around this process allow it: a container's share of the machine (v1 and v2)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROOT = Path("/sys/fs/cgroup")
+_MEMBERSHIP = Path("/proc/self/cgroup")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A limit, and what is used of it without the page cache that the kernel would drop first."""
+
+    limit_bytes: int
+    used_bytes: int
+
+
+def cpu_quota(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> float | None:
+    """How many CPUs the tightest quota is worth, None where there is no quota."""
+    quotas = [q for group in _groups("cpu", root, membership) if (q := _quota(group))]
+    return min(quotas, default=None)
+
+
+def memory(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> Memory | None:
+    """The tightest memory limit and its use, None where there is no limit."""
+    limits = [m for group in _groups("memory", root, membership) if (m := _memory(group))]
+    return min(limits, key=lambda m: m.limit_bytes, default=None)
+
+
+def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
+    """The directories of this process's groups for `controller`, from its own up to the outermost."""
+    for line in _read(membership).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = root / controller if controllers else root  # v2 has one tree and names no controller
+        group = top / path.lstrip("/")
+        # A container without its own cgroup namespace sees the host's path here, which is not mounted in it.
+        yield from (g for g in (group, *group.parents) if g.is_relative_to(top) and g.is_dir())
+
+
+def _quota(group: Path) -> float | None:
+    text = _read(group / "cpu.max")
+    if not text:
+        text = f"{_read(group / 'cpu.cfs_quota_us')} {_read(group / 'cpu.cfs_period_us')}"
+    match text.split():
+        case [quota, period] if quota.isdigit():  # v2 says "max", v1 says -1 where there is none
+            return int(quota) / int(period)
+    return None
+
+
+def _memory(group: Path) -> Memory | None:
+    v2 = (group / "memory.max").exists()
+    limit = _read(group / ("memory.max" if v2 else "memory.limit_in_bytes"))
+    used = _read(group / ("memory.current" if v2 else "memory.usage_in_bytes"))
+    if not (limit.isdigit() and used.isdigit()):
+        return None
+    return Memory(int(limit), max(0, int(used) - _droppable_bytes(group, v2)))
+
+
+def _droppable_bytes(group: Path, v2: bool) -> int:
+    name = "inactive_file" if v2 else "total_inactive_file"
+    fields = (line.split() for line in _read(group / "memory.stat").splitlines())
+    return next((int(value) for key, value in fields if key == name), 0)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
