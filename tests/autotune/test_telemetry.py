@@ -45,7 +45,8 @@ def test_a_busy_process_is_seen_busy() -> None:
 
 def test_an_idle_process_is_seen_idle() -> None:
     with child("import time; print('ready', flush=True); time.sleep(60)") as process:
-        assert process.stdout and process.stdout.readline() == b"ready\n"
+        assert process.stdout
+        assert process.stdout.readline() == b"ready\n"
         with Telemetry(process.pid, interval_s=0.05) as watch:
             time.sleep(0.5)
     assert watch.summary()["cpu_percent"] < 15
