@@ -6,6 +6,7 @@ changes: whatever moment the process is killed at, `recover` can finish what was
 
 import math
 import sqlite3
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import optuna
@@ -37,6 +38,29 @@ def open_study(file: Path, sampler: optuna.samplers.BaseSampler | None = None) -
     )
     study.set_metric_names(["throughput", "quality"])
     return study
+
+
+def load_study(file: Path) -> optuna.Study:
+    """The study in `file`, to be read only: nothing is written, a running search is not disturbed."""
+    return optuna.load_study(study_name=_NAME, storage=f"sqlite:///{file}")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many trials a search is to have, the seconds it may take, and those that it has taken."""
+
+    trials: int
+    time_s: float | None
+    spent_s: float = 0.0
+
+
+def plan(study: optuna.Study) -> Plan | None:
+    """The plan of a search, None before it has one."""
+    return Plan(**study.user_attrs["plan"]) if "plan" in study.user_attrs else None
+
+
+def set_plan(study: optuna.Study, plan: Plan) -> None:
+    study.set_user_attr("plan", asdict(plan))
 
 
 def trials(study: optuna.Study) -> list[Trial]:

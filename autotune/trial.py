@@ -64,7 +64,7 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a trial showed. Memory is in bytes; `shares` says what part of a step each phase took."""
+    """What a trial showed. Memory is in bytes; `step_shares` says what part of a step each phase took."""
 
     throughput: Throughput | None = None
     quality: float | None = None
@@ -74,7 +74,7 @@ class Measurement:
     memory_limit_bytes: int | None = None
     shared: bool = False
     scores: Mapping[str, float] = field(default_factory=dict)
-    step_s: Mapping[str, float] = field(default_factory=dict)
+    step_shares: Mapping[str, float] = field(default_factory=dict)
     telemetry: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,0 +1,60 @@
+"""`python -m autotune`: the one place where errors become a line and an exit code."""
+
+import errno
+import sqlite3
+import sys
+from collections.abc import Iterator, Sequence
+
+from autotune.errors import InputError, SearchAborted
+
+EXIT_ABORTED = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code. An unexpected error keeps its traceback."""
+    from autotune.cli import app  # noqa: PLC0415 - importing it takes a while, and may be interrupted
+
+    try:
+        return int(app(args=arguments, standalone_mode=False) or 0)
+    except SearchAborted as error:
+        return _say(error, EXIT_ABORTED)
+    except InputError as error:
+        return _say(error, EXIT_BAD_INPUT)
+    except KeyboardInterrupt:
+        return _say("interrupted", EXIT_INTERRUPTED)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a usage error of typer's, whose class is not public
+            return _say(error.format_message(), EXIT_BAD_INPUT)
+        if fault := disk_fault(error):
+            return _say(f"{fault}; the session is intact: free space, then resume it", EXIT_BAD_INPUT)
+        raise
+
+
+def disk_fault(error: BaseException) -> str | None:
+    """What is wrong with the disk, when that is what `error` is about."""
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.errno in _DISK:
+            where = f"{cause.filename}: " if cause.filename else ""
+            return f"{where}cannot be written: {cause.strerror}"
+        if isinstance(cause, sqlite3.OperationalError) and ("full" in str(cause) or "readonly" in str(cause)):
+            return f"the session's study cannot be written: {cause}"
+    return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _say(message: object, code: int) -> int:
+    text = " ".join(str(message).split())
+    print(f"autotune: {text}" if text else "", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,240 @@
+"""One attempt at running a trial: its child process, its clock, its files, and what came out of it.
+
+A trial killed in the middle is attempted again in the same directory: the records already written there
+count, and the workload goes on from its own checkpoint.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self, TextIO
+
+from autotune.child import Child, ForkServer, Job
+from autotune.measure import Meter, prefetched_steps
+from autotune.telemetry import Telemetry
+from autotune.trial import Failure, Measurement, Outcome, Setting, Status
+
+_GRACE_S = 60.0
+_RECORDS_PER_REPORT = 20
+_PHASES = ("data_s", "forward_s", "backward_s", "optimizer_s")
+
+
+@dataclass(frozen=True)
+class Order:
+    """All that is needed to run one trial, on whatever machine: plain values only."""
+
+    number: int
+    entry_point: str
+    settings: dict[str, Setting]
+    directory: str
+    quality: str
+    samples: int
+    memory_limit_bytes: int | None = None
+    gpu_memory_fraction: float | None = None
+    device_memory_bytes: int | None = None
+    stall_timeout_s: float | None = None
+    shared: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        return cls(**values)
+
+    def job(self) -> Job:
+        """What the child is to run; its checkpoints lie in `work`, its output in `log`."""
+        return Job(
+            workload=self.entry_point,
+            config=dict(self.settings),
+            workdir=Path(self.directory, "work"),
+            log=Path(self.directory, "log"),
+            memory_limit_bytes=self.memory_limit_bytes,
+            gpu_memory_fraction=self.gpu_memory_fraction,
+            stall_timeout_s=self.stall_timeout_s,
+        )
+
+
+class Attempt:
+    """A running trial. `step` until it reports an outcome; `stop` to break off and go on another day."""
+
+    def __init__(self, order: Order, server: ForkServer) -> None:
+        self._order = order
+        self._directory = Path(order.directory)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._meter = Meter(prefetched_steps(order.settings))
+        self._started = time.monotonic()
+        self._samples = 0
+        self._scores: dict[str, float] = {}
+        self._quality_samples = 0
+        self._peak_bytes = 0
+        self._phase_s = dict.fromkeys(_PHASES, 0.0)
+        self._outcome: Outcome | None = None
+        for record in read_records(self._directory):
+            self._count(record)
+        self._records = _open_records(self._directory)
+        self._child: Child | None = None
+        self._telemetry: Telemetry | None = None
+        if self._is_enough():
+            self._outcome = Outcome(Status.COMPLETED)
+        else:
+            self._write({"attempt": time.time()})
+            self._child = Child(order.job(), server)
+            self._telemetry = Telemetry(self._child.pid)
+            self._telemetry.__enter__()
+
+    def step(self, timeout_s: float) -> dict[str, Any]:
+        """What happened within `timeout_s`: records, figures so far, and in the end the outcome."""
+        records = self._poll(timeout_s) if self._child else []
+        report = {
+            "number": self._order.number,
+            "samples": self._samples,
+            "elapsed_s": time.monotonic() - self._started,
+            "phase": "training" if self._samples else "start",
+            "records": _thin(records, self._order.quality),
+            "telemetry": self._telemetry.latest() if self._telemetry else {},
+            "throughput": getattr(self._meter.throughput(), "samples_per_s", None),
+            "quality": self._scores.get(self._order.quality),
+            "peak_memory_bytes": self._peak_bytes or None,
+        }
+        if self._outcome is not None:
+            report |= self._end(self._outcome)
+        return report
+
+    def _poll(self, timeout_s: float) -> list[dict[str, Any]]:
+        child = self._child
+        if child is None:
+            return []
+        records = []
+        for event in child.poll(timeout_s):
+            record = {"at_s": event.at_s, **event.record}
+            self._count(record)
+            self._write(record)
+            records.append(record)
+        self._records.flush()
+        if self._is_enough():
+            child.stop(_GRACE_S)
+            self._outcome = Outcome(Status.COMPLETED)
+        elif child.verdict is not None:
+            self._outcome = self._judge(child.verdict)
+        return records
+
+    def _count(self, record: Mapping[str, Any]) -> None:
+        if "attempt" in record:
+            self._meter.restart()
+            return
+        samples = record["samples"]
+        is_evaluation = self._order.quality in record
+        self._meter.add(record["at_s"], samples, evaluation=is_evaluation)
+        self._samples = samples
+        self._peak_bytes = max(self._peak_bytes, int(record.get("memory_peak_bytes") or 0))
+        if is_evaluation:
+            self._quality_samples = samples
+            self._scores = {k: float(v) for k, v in record.items() if _is_number(v) and k != "at_s"}
+        for phase in _PHASES:
+            self._phase_s[phase] += float(record.get(phase) or 0.0)
+
+    def _is_enough(self) -> bool:
+        return self._quality_samples >= self._order.samples
+
+    def _judge(self, verdict: Outcome) -> Outcome:
+        """The child's verdict, but that a trial without its quality cannot be complete."""
+        if verdict.status is Status.COMPLETED and self._order.quality not in self._scores:
+            reason = f"the workload ended without a record that has {self._order.quality}"
+            return Outcome(Status.FAILED, Failure.ERROR, reason)
+        return verdict
+
+    def _end(self, outcome: Outcome) -> dict[str, Any]:
+        """Writes the verdict, clears up, and returns what the driver is to know."""
+        final = {"outcome": outcome.to_dict(), "measurement": self.measurement().to_dict()}
+        write_verdict(self._directory, final)
+        self._close()
+        shutil.rmtree(self._directory / "work", ignore_errors=True)  # the winner is trained anew
+        return final
+
+    def measurement(self) -> Measurement:
+        """What the trial showed so far."""
+        order = self._order
+        total_s = sum(self._phase_s.values())
+        return Measurement(
+            throughput=self._meter.throughput(),
+            quality=self._scores.get(order.quality),
+            quality_samples=self._quality_samples,
+            samples=self._samples,
+            peak_memory_bytes=self._peak_bytes or None,
+            memory_limit_bytes=order.memory_limit_bytes or order.device_memory_bytes,
+            shared=order.shared,
+            scores=self._scores,
+            step_shares={p: s / total_s for p, s in self._phase_s.items()} if total_s else {},
+            telemetry=self._telemetry.summary() if self._telemetry else {},
+        )
+
+    def stop(self) -> None:
+        """Lets the workload write its checkpoint and leaves the trial to be gone on with."""
+        if self._child is not None and self._outcome is None:
+            self._child.stop(_GRACE_S)
+        self._close()
+
+    def _close(self) -> None:
+        if self._telemetry is not None:
+            self._telemetry.__exit__(None, None, None)
+        if self._child is not None:
+            self._child.kill()
+        self._child = None
+        self._records.close()
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        self._records.write(json.dumps(record) + "\n")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _thin(records: list[dict[str, Any]], quality: str) -> list[dict[str, Any]]:
+    """At most 20 of the training records, evenly, and every evaluation: a report stays small."""
+    stride = -(-len(records) // _RECORDS_PER_REPORT) or 1
+    last = len(records) - 1
+    return [r for i, r in enumerate(records) if quality in r or (last - i) % stride == 0]
+
+
+def read_records(directory: Path) -> Iterator[dict[str, Any]]:
+    """The records written in a trial's directory; a last line cut short by a kill is left out."""
+    file = directory / "records.jsonl"
+    if not file.exists():
+        return
+    with file.open(encoding="utf-8") as lines:
+        for line in lines:
+            try:
+                yield json.loads(line)
+            except ValueError:
+                continue
+
+
+def _open_records(directory: Path) -> TextIO:
+    """The records file, to append to; what a kill cut short gets a line of its own."""
+    file = directory / "records.jsonl"
+    is_cut = file.exists() and not file.read_bytes().endswith(b"\n")
+    stream = file.open("a", encoding="utf-8")
+    if is_cut:
+        stream.write("\n")
+    return stream
+
+
+def write_verdict(directory: Path, final: Mapping[str, Any]) -> None:
+    """Writes how a trial ended, whole or not at all: it is there even if nobody hears of it."""
+    temporary = directory / "verdict.json.tmp"
+    temporary.write_text(json.dumps(final), encoding="utf-8")
+    temporary.replace(directory / "verdict.json")
+
+
+def read_verdict(directory: Path) -> tuple[Outcome, Measurement] | None:
+    """How the trial in `directory` ended, None if no attempt came that far."""
+    try:
+        final = json.loads((directory / "verdict.json").read_text(encoding="utf-8"))
+        return Outcome.from_dict(final["outcome"]), Measurement.from_dict(final["measurement"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

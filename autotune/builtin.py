@@ -1,0 +1,45 @@
+"""What comes with the tuner: search spaces by kind of machine, and a synthetic data set."""
+
+import os
+from pathlib import Path
+
+from autotune.errors import InputError
+from autotune.telemetry import Hardware
+
+_LAPTOP_BYTES = 12 * 2**30
+_STUDIES = {"train": 192, "val": 32, "test": 32}
+
+
+def spaces_dir() -> Path:
+    """The directory of the search spaces: inside the installed package, or beside it in a checkout."""
+    here = Path(__file__).parent
+    return here / "search_spaces" if (here / "search_spaces").is_dir() else here.parent / "search_spaces"
+
+
+def space_for(hardware: Hardware) -> Path:
+    """The search space for this machine: by its smallest GPU, or for the CPU."""
+    if not hardware.gpus:
+        return spaces_dir() / "cpu.yaml"
+    smallest = min(gpu.memory_bytes for gpu in hardware.gpus)
+    return spaces_dir() / ("laptop-8gb.yaml" if smallest < _LAPTOP_BYTES else "gpu.yaml")
+
+
+def space_file(name: str) -> Path:
+    """The file of a search space given by path, or by the name of one that comes with the tuner."""
+    if Path(name).is_file():
+        return Path(name)
+    known = sorted(file.stem for file in spaces_dir().glob("*.yaml"))
+    if name in known:
+        return spaces_dir() / f"{name}.yaml"
+    raise InputError(f"--space {name}: neither a file nor one of {', '.join(known)}")
+
+
+def synthetic_data() -> Path:
+    """A small data set of drawn X-rays whose reports say so; made once, kept in the user's cache."""
+    from r2gen import synthetic  # noqa: PLC0415 - only this workload's default needs it
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    try:
+        return synthetic.make(cache / "autotune-r2gen" / "synthetic", _STUDIES, seed=0, size=128)
+    except OSError as error:
+        raise InputError(f"{cache}: the synthetic data set cannot be written: {error.strerror}") from None

@@ -1,0 +1,38 @@
+"""The winner as the trainer's own config file, with where its figures come from."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autotune import view
+from autotune.errors import InputError
+from autotune.space import Space
+from autotune.trial import Trial
+from autotune.workloads import Workload
+
+
+def render(
+    trial: Trial, baseline: Trial, space: Space, workload: Workload, provenance: Mapping[str, Any]
+) -> str:
+    """The config file of `trial` as text: a comment that says what was measured, and every setting."""
+    facts = {
+        "trial": f"{trial.number} of session {provenance.get('session', '')}",
+        "measured": view.gain(trial, baseline, space),
+        "peak memory": view.memory(trial.measurement),
+        "over": f"{space.budget.samples_per_trial} samples, once",
+        **{
+            name: provenance[name]
+            for name in ("hardware", "versions", "seed", "command")
+            if name in provenance
+        },
+    }
+    header = "".join(f"# {name}: {view.printable(fact)}\n" for name, fact in facts.items())
+    return header + workload.export(space.settings(trial.config))
+
+
+def write(file: Path, text: str) -> None:
+    """Writes `text` to `file`; raises InputError where that cannot be done."""
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,93 @@
+"""From what the user gave to a search space that is complete, and that this machine can run."""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import yaml
+
+from autotune import builtin
+from autotune import space as spaces
+from autotune.errors import InputError
+from autotune.space import Machine, Space
+from autotune.telemetry import Hardware
+from autotune.trial import Setting
+from autotune.workloads import Workload
+
+
+def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
+    """The search space in `file`; `overrides` replace single values, by section."""
+    space = spaces.parse(_text(file), str(file))
+    values = space.model_dump()
+    for section, changes in overrides.items():
+        values[section] |= {name: value for name, value in changes.items() if value is not None}
+    return spaces.from_values({**values, "knobs": space.knobs}, str(file))
+
+
+def baseline_file(file: Path) -> dict[str, Setting]:
+    """The settings in a YAML file: those that the user trains with today."""
+    try:
+        values = yaml.safe_load(_text(file))
+    except yaml.YAMLError as error:
+        raise InputError(f"--baseline {file}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"--baseline {file}: must be a mapping of settings, got {type(values).__name__}")
+    return values
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: must be text in UTF-8") from None
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+
+
+def complete(
+    space: Space, settings: Mapping[str, Setting], workload: Workload, hardware: Hardware, source: str
+) -> tuple[Space, list[str]]:
+    """`space` with the whole baseline, without what cannot run here, and a line for each value dropped.
+
+    Raises InputError where the baseline, its data or a knob is wrong.
+    """
+    baseline = workload.complete({**space.baseline, **settings})
+    workload.check(baseline)
+    whole = spaces.complete(space.model_copy(update={"baseline": baseline}), source)
+    return spaces.fit_to(whole, machine(hardware))
+
+
+def machine(hardware: Hardware) -> Machine:
+    """The facts about `hardware` that decide which settings can run."""
+    return Machine(
+        cpus=hardware.cpus,
+        compute_capability=min((gpu.compute_capability for gpu in hardware.gpus), default=None),
+        has_torchao=find_spec("torchao") is not None,
+        has_compiler=any(which(name) for name in ("c++", "g++", "clang++")),
+    )
+
+
+def gpus_per_trial(asked: float | None, hardware: Hardware) -> float:
+    """GPUs of a trial: what was asked for, else one where there is one."""
+    available = len(hardware.gpus)
+    if asked is None:
+        return float(min(1, available))
+    if asked > available or (asked > 1 and asked != int(asked)):
+        allowed = f"0 to 1, or a whole number up to {available}" if available else "0: there is no GPU here"
+        raise InputError(f"--gpus-per-trial: {allowed}: got {asked:g}")
+    return asked
+
+
+def cpus_per_trial(asked: int | None, hardware: Hardware) -> int | None:
+    if asked is not None and asked > hardware.cpus:
+        raise InputError(f"--cpus-per-trial: at most the {hardware.cpus} CPUs of this machine: got {asked}")
+    return asked
+
+
+def default_settings(space: Space) -> dict[str, Setting]:
+    """What the baseline lacks and the tuner can give: drawn data, where the user has none."""
+    if space.workload == "r2gen" and "data" not in space.baseline:
+        return {"data": str(builtin.synthetic_data())}
+    return {}

@@ -1,0 +1,148 @@
+"""Trials as text: the same words and columns for the live table, the log, `status` and the summary."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from autotune import objective, units
+from autotune.space import Space
+from autotune.trial import Config, Failure, Measurement, Setting, Status, Trial
+from autotune.workloads import Workload
+
+_STYLES = {Status.COMPLETED: "green", Status.STOPPED: "yellow", Status.FAILED: "red", None: "cyan"}
+_SHORT = {"num_workers": "workers", "learning_rate": "lr", "activation_checkpointing": "checkpointing"}
+
+
+def printable(text: object) -> str:
+    """`text` on one line, without the control characters that could move a terminal's cursor."""
+    return "".join(c if c.isprintable() else " " for c in str(text))
+
+
+def knobs(config: Config) -> str:
+    """A configuration in short: `16x2 bf16 workers 2 lr 1.2e-04`, batch times accumulation first."""
+    rest = dict(config)
+    words = []
+    if "micro_batch_size" in rest:
+        accumulation = rest.pop("accumulation_steps", None)
+        words.append(f"{rest.pop('micro_batch_size')}" + (f"x{accumulation}" if accumulation else ""))
+    if "precision" in rest:
+        words.append(str(rest.pop("precision")))
+    words += [_knob(name, value) for name, value in rest.items()]
+    return printable(" ".join(words))
+
+
+def _knob(name: str, value: Setting) -> str:
+    shown = f"{value:.2g}" if isinstance(value, float) else str(value)
+    return f"{_SHORT.get(name, name)} {shown}"
+
+
+def speed(measurement: Measurement) -> str:
+    """`61.2 ± 0.8` samples per second; no interval where there were too few steps to tell."""
+    t = measurement.throughput
+    if t is None:
+        return "-"
+    return f"{t.samples_per_s:.1f}" + ("" if t.half_width_per_s is None else f" ± {t.half_width_per_s:.1f}")
+
+
+def memory(measurement: Measurement) -> str:
+    """`2.4 GiB (31%)`: the peak, and its share of what the trial was allowed."""
+    if measurement.peak_memory_bytes is None:
+        return "-"
+    share = objective.memory_share(measurement)
+    return units.format_bytes(measurement.peak_memory_bytes) + ("" if share is None else f" ({share:.0%})")
+
+
+def quality(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def table(trials: Iterable[Trial], space: Space, title: str | None = None) -> Table:
+    """One row a trial."""
+    grid = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1))
+    name = space.objective.quality
+    for heading in ("#", "configuration", "samples/s", name, "memory", "outcome"):
+        numeric = heading in {"#", "samples/s", name}
+        grid.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for trial in trials:
+        grid.add_row(*row(trial))
+    return grid
+
+
+def row(trial: Trial, state: str = "interrupted") -> tuple[Text, ...]:
+    """A trial's cells; `state` is what one without an outcome is doing."""
+    m = trial.measurement
+    style = _STYLES.get(trial.outcome.status if trial.outcome else None, "")
+    outcome = str(trial.outcome) if trial.outcome else state
+    cells = (str(trial.number), knobs(trial.config), speed(m), quality(m.quality), memory(m))
+    return (*(Text(c) for c in cells), Text(printable(outcome), style=style))
+
+
+def counts(trials: Sequence[Trial]) -> str:
+    """`12 trials: 9 completed, 2 out of memory, 1 failed`."""
+    failed = [t for t in trials if t.outcome and t.outcome.status is Status.FAILED]
+    oom = sum(t.outcome.failure is Failure.OOM for t in failed if t.outcome)
+    parts = {
+        "completed": sum(t.completed for t in trials),
+        "stopped": sum(t.outcome is not None and t.outcome.status is Status.STOPPED for t in trials),
+        "out of memory": oom,
+        "failed otherwise": len(failed) - oom,
+        "interrupted": sum(t.outcome is None for t in trials),
+    }
+    return f"{len(trials)} trials: " + (
+        ", ".join(f"{n} {what}" for what, n in parts.items() if n) or "none ended"
+    )
+
+
+def gain(trial: Trial, baseline: Trial, space: Space) -> str:
+    """`2.9x the baseline's throughput (61.2 ± 0.8 against 21.1 ± 0.2 samples/s), bleu_4 ... against ...`."""
+    factor = objective.factor(trial, baseline)
+    return (
+        f"{factor or 0:.2f}x the baseline's throughput "
+        f"({speed(trial.measurement)} against {speed(baseline.measurement)} samples/s), "
+        f"{space.objective.quality} {quality(trial.quality)} against {quality(baseline.quality)}"
+    )
+
+
+def summary(
+    trials: Sequence[Trial], space: Space, workload: Workload, session: Path, select: str = "fastest"
+) -> list[str]:
+    """What came out of a search, and what to run next."""
+    lines = [counts(trials)]
+    baseline = objective.baseline_of(trials)
+    best = objective.winner(trials, space.objective, space.limits.memory_fraction)
+    if baseline is None or best is None:
+        return [*lines, "No result: the baseline has not completed."]
+    if select == "pareto":
+        lines.append(f"The front of throughput and {space.objective.quality}, fastest first:")
+        lines += [
+            f"  trial {t.number}: {knobs(t.config)}: {gain(t, baseline, space)}"
+            for t in objective.pareto(trials)
+        ]
+    if best.number == baseline.number:
+        kept = f"{space.objective.keep:.0%} of its {space.objective.quality}"
+        return [
+            *lines,
+            f"The baseline stays the best: nothing faster kept {kept}. {gain(best, baseline, space)}",
+        ]
+    shared = " Measured beside other trials." if best.measurement.shared else ""
+    lines += [f"Best: trial {best.number}: {knobs(best.config)}", gain(best, baseline, space)]
+    lines.append(f"Each was measured once, over {space.budget.samples_per_trial} samples.{shared}")
+    return [*lines, *next_commands(session, workload)]
+
+
+def next_commands(session: Path, workload: Workload) -> list[str]:
+    """The two commands that turn a search into a training run."""
+    config = Path("best.yaml")
+    train = workload.train_command(config)
+    commands = [f"python -m autotune export {session} -o {config}", *([train] if train else [])]
+    return ["Run next:", *(f"  {command}" for command in commands)]
+
+
+def remaining_time(trials: Sequence[Trial], planned: int, slots: int) -> float | None:
+    """Seconds that the trials still to run should take, None before the first one has ended."""
+    ended = [t.seconds for t in trials if t.outcome is not None and t.seconds > 0]
+    if not ended:
+        return None
+    return sum(ended) / len(ended) * max(0, planned - len(ended)) / slots

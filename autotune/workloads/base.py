@@ -1,0 +1,44 @@
+"""The least that is known of any workload: its entry point. Other kinds say more by overriding."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from autotune.trial import Setting
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`entry_point` names a function `fit(config, workdir)` that trains and yields records."""
+
+    entry_point: str
+
+    @property
+    def preload(self) -> tuple[str, ...]:
+        """Modules that the trials' fork server imports once, so that a trial starts without importing."""
+        return (self.entry_point.partition(":")[0],)
+
+    def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
+        """Every setting of the baseline, defaults filled in; raises InputError for a wrong one."""
+        return dict(baseline)
+
+    def check(self, settings: Mapping[str, Setting]) -> None:
+        """Raises InputError where a run with `settings` could not even start: missing data, say."""
+
+    def for_trial(
+        self, settings: Mapping[str, Setting], samples: int, evaluations: int
+    ) -> dict[str, Setting]:
+        """The settings of a trial of `samples` training samples that is evaluated `evaluations` times."""
+        del samples, evaluations
+        return dict(settings)
+
+    def export(self, settings: Mapping[str, Setting]) -> str:
+        """The trainer's own config file with `settings`, as text."""
+        return yaml.safe_dump(dict(settings), sort_keys=False)
+
+    def train_command(self, config: Path) -> str | None:
+        """The command that trains with an exported `config`, None where there is no such command line."""
+        del config
+        return None

@@ -1,0 +1,54 @@
+"""R2Gen as a workload. The one module of the tuner that imports the trainer."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.errors import InputError
+from autotune.trial import Setting
+from autotune.workloads.base import Workload
+from r2gen import config as trainer
+from r2gen import errors
+
+_SMALL = {"visual_extractor": "small", "image_size": 96, "d_model": 128, "d_ff": 256, "num_layers": 2}
+_SHAPE = (*_SMALL, "num_heads", "rm_num_slots", "rm_num_heads", "max_seq_length")
+MODELS: dict[str, dict[str, Setting]] = {
+    "full": {name: trainer.Config.model_fields[name].default for name in _SHAPE},
+    "small": {name: trainer.Config.model_fields[name].default for name in _SHAPE} | _SMALL,
+}
+
+
+@dataclass(frozen=True)
+class R2GenWorkload(Workload):
+    entry_point: str = "r2gen.train:fit"
+
+    def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
+        try:
+            config = trainer.parse(baseline)
+        except errors.InputError as error:
+            raise InputError(str(error).replace("config:", "baseline:", 1)) from None
+        settings: dict[str, Setting] = config.model_dump(mode="json")
+        settings["data"] = str(config.data.resolve())
+        if config.visual_weights is not None:
+            settings["visual_weights"] = str(config.visual_weights.resolve())
+        return settings
+
+    def check(self, settings: Mapping[str, Setting]) -> None:
+        from r2gen import data  # noqa: PLC0415 - it imports torch, which `status` must not wait for
+
+        try:
+            data.load_annotation(trainer.parse(settings))
+        except errors.InputError as error:
+            raise InputError(str(error)) from None
+
+    def for_trial(
+        self, settings: Mapping[str, Setting], samples: int, evaluations: int
+    ) -> dict[str, Setting]:
+        return {**settings, "eval_every_samples": math.ceil(samples / evaluations)}
+
+    def export(self, settings: Mapping[str, Setting]) -> str:
+        return trainer.dump(trainer.parse(settings))
+
+    def train_command(self, config: Path) -> str | None:
+        return f"python -m r2gen train --config {config}"
