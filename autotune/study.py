@@ -6,6 +6,7 @@ changes: whatever moment the process is killed at, `recover` can finish what was
 
 import math
 import sqlite3
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def open_study(file: Path, sampler: optuna.samplers.BaseSampler | None = None) -
 
     Written ahead and synced fully: a power cut keeps every trial that had ended.
     """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     with sqlite3.connect(file) as connection:
         connection.execute("PRAGMA journal_mode=WAL")  # kept in the file; synchronous is FULL by default
     connection.close()
@@ -36,7 +38,8 @@ def open_study(file: Path, sampler: optuna.samplers.BaseSampler | None = None) -
         directions=["maximize", "maximize"],
         load_if_exists=True,
     )
-    study.set_metric_names(["throughput", "quality"])
+    with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
+        study.set_metric_names(["throughput", "quality"])  # what optuna-dashboard calls the axes
     return study
 
 

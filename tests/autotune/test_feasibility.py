@@ -1,0 +1,44 @@
+import pytest
+
+from autotune.feasibility import dominating
+
+
+@pytest.fixture
+def failed(make_trial):
+    return [make_trial(3, failure="oom", micro_batch_size=32, accumulation_steps=2, precision="fp32")]
+
+
+def config(**changes):
+    return {"micro_batch_size": 32, "accumulation_steps": 2, "precision": "fp32"} | changes
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"micro_batch_size": 64},
+        {"accumulation_steps": 4},
+        {"learning_rate": 1e-3, "num_workers": 4},
+    ],
+)
+def test_what_needs_no_less_memory_is_dominated(failed, changes):
+    assert dominating(config(**changes), failed).number == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"micro_batch_size": 16},
+        {"accumulation_steps": 1},
+        {"precision": "bf16"},
+        {"activation_checkpointing": True},
+        {"unknown_knob": 1},
+    ],
+)
+def test_what_may_need_less_is_not(failed, changes):
+    assert dominating(config(**changes), failed) is None
+
+
+def test_other_failures_say_nothing_about_memory(make_trial):
+    failed = [make_trial(3, failure=kind, accumulation_steps=2) for kind in ("error", "timeout", "lost")]
+    assert dominating(failed[0].config, failed) is None

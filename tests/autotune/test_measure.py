@@ -1,0 +1,104 @@
+import random
+
+import pytest
+
+from autotune.measure import Meter, Step, prefetched_steps, throughput
+
+
+def feed(meter, seconds, samples_per_step=8, start_s=0.0, first=0):
+    """Feeds training records that take `seconds` each; returns where clock and samples stand."""
+    at_s, samples = start_s, first
+    for duration in seconds:
+        at_s += duration
+        samples += samples_per_step
+        meter.add(at_s, samples, evaluation=False)
+    return at_s, samples
+
+
+def test_the_slow_first_steps_do_not_count():
+    meter = Meter(prefetched=0)
+    feed(meter, [1.0, 30.0, 5.0, 2.0] + [0.1] * 40)
+    assert meter.throughput().samples_per_s == pytest.approx(80)
+
+
+def test_a_burst_of_prefetched_batches_does_not_count():
+    meter = Meter(prefetched=4)
+    feed(meter, [1.0] + [0.001] * 7 + [0.1] * 40)
+    assert meter.throughput().samples_per_s == pytest.approx(80)
+
+
+def test_evaluation_and_the_burst_after_it_do_not_count():
+    meter = Meter(prefetched=4)
+    at_s, samples = feed(meter, [0.1] * 40)
+    meter.add(at_s + 100, samples, evaluation=True)
+    feed(meter, [0.001] * 4 + [0.1] * 40, start_s=at_s + 100, first=samples)
+    assert meter.throughput().samples_per_s == pytest.approx(80)
+
+
+def test_the_time_between_two_processes_is_nobodys():
+    meter = Meter(prefetched=0)
+    _, samples = feed(meter, [0.1] * 40)
+    meter.restart()
+    feed(meter, [0.1] * 40, start_s=5000.0, first=samples)
+    assert meter.throughput().samples_per_s == pytest.approx(80)
+
+
+def test_no_more_than_half_of_a_short_trial_is_warm_up():
+    meter = Meter(prefetched=100)
+    feed(meter, [1.0] * 5)
+    assert meter.throughput().steps == 2
+
+
+def test_no_step_no_figure():
+    meter = Meter(prefetched=0)
+    assert meter.throughput() is None
+    meter.add(1.0, 8, evaluation=False)
+    assert meter.throughput() is None
+
+
+def test_samples_that_repeat_or_go_back_are_no_steps():
+    meter = Meter(prefetched=0)
+    feed(meter, [0.1] * 20)
+    meter.add(100.0, 8, evaluation=False)
+    assert meter.throughput().samples_per_s == pytest.approx(80)
+
+
+def test_too_few_steps_have_no_interval():
+    assert throughput([Step(1.0, 8)] * 6).half_width_per_s is None
+    assert throughput([Step(1.0, 8)] * 8).half_width_per_s == pytest.approx(0, abs=1e-9)
+
+
+def test_the_interval_covers_the_truth_at_its_level():
+    rng = random.Random(0)
+    covered = 0
+    for _ in range(300):
+        figure = throughput([Step(rng.uniform(0.05, 0.15), 8) for _ in range(200)])
+        covered += abs(figure.samples_per_s - 80) <= figure.half_width_per_s
+    assert 0.90 < covered / 300 < 0.99
+
+
+def test_the_interval_widens_when_steps_are_correlated():
+    """A loader that is slow for a while: single steps would claim far too narrow an interval."""
+    rng = random.Random(0)
+    covered = 0
+    for _ in range(200):
+        level, steps = 0.0, []
+        for _ in range(400):
+            level = 0.9 * level + rng.gauss(0, 0.01)
+            steps.append(Step(max(0.01, 0.1 + level), 8))
+        figure = throughput(steps)
+        covered += abs(figure.samples_per_s - 80) <= figure.half_width_per_s
+    assert covered / 200 > 0.7
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [
+        ({}, 0),
+        ({"num_workers": 4}, 8),
+        ({"num_workers": 4, "prefetch_factor": 4}, 16),
+        ({"num_workers": 4, "accumulation_steps": 3}, 3),
+    ],
+)
+def test_how_many_steps_the_loader_may_have_ready(settings, steps):
+    assert prefetched_steps(settings) == steps

@@ -1,0 +1,128 @@
+import math
+
+import pytest
+
+from autotune import space as spaces
+from autotune.errors import InputError
+from autotune.space import Distribution, Machine
+
+from .conftest import SPACE
+
+GPU = Machine(cpus=16, compute_capability=(9, 0), has_torchao=True)
+
+
+def test_what_is_written_is_read_back(space):
+    assert spaces.parse(spaces.dump(space), "again") == space
+
+
+def test_a_float_without_a_point_is_a_number(space):
+    assert space.baseline["learning_rate"] == 1e-4
+
+
+def test_the_learning_rate_grows_with_the_root_of_the_effective_batch(space):
+    config = {"micro_batch_size": 32, "accumulation_steps": 2}
+    assert space.learning_rate(config, 1.0) == pytest.approx(1e-4 * math.sqrt(64 / 16))
+    assert space.learning_rate(config, 0.5) == pytest.approx(0.5e-4 * math.sqrt(64 / 16))
+    assert space.learning_rate({}, 1.0) == pytest.approx(1e-4)
+
+
+def test_a_configuration_outside_the_limits_says_so(space):
+    assert space.violation({"micro_batch_size": 64, "accumulation_steps": 2}) is None
+    assert "256 is outside [8, 128]" in space.violation({"micro_batch_size": 64, "accumulation_steps": 4})
+
+
+def test_every_mistake_is_reported_at_once():
+    text = """
+    workload: r2gen
+    baseline: {micro_batch_size: 16}
+    knobs: {a: {choice: []}, b: {uniform: [2, 1]}, c: 3, d: {chioce: [1]}, e: {choice: [1], uniform: [0, 1]}}
+    budget: {trials: -1, time: soon}
+    limits: {effective_batch_size: [9, 3]}
+    objective: {keep: 2}
+    surprise: 1
+    """
+    with pytest.raises(InputError) as raised:
+        spaces.parse(text, "bad.yaml")
+    message = str(raised.value)
+    assert "\n" not in message
+    for part in ("bad.yaml", "budget.trials", "'soon'", "[9, 3]", "objective.keep", "surprise: no such key"):
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("knob", "part"),
+    [
+        ("{choice: []}", "at least 1 item"),
+        ("{uniform: [2, 1]}", "lower bound must be below"),
+        ("{loguniform: [0, 1]}", "above 0"),
+        ("3", "a distribution such as"),
+        ("{chioce: [1]}", "no such key"),
+        ("{choice: [1, 1]}", "must differ"),
+        ("{scale: cube}", "sqrt"),
+    ],
+)
+def test_a_wrong_knob_is_named(knob, part):
+    text = f"workload: r2gen\nbaseline: {{x: 1}}\nknobs: {{x: {knob}}}"
+    with pytest.raises(InputError, match=f"x.*{part}"):
+        spaces.parse(text, "bad.yaml")
+
+
+@pytest.mark.parametrize("text", ["- 1", "a: : b", "", "3", "\t"])
+def test_what_is_no_mapping_is_refused_in_one_line(text):
+    with pytest.raises(InputError) as raised:
+        spaces.parse(text, "bad.yaml")
+    assert "\n" not in str(raised.value)
+
+
+def test_the_baselines_own_value_joins_a_choice():
+    text = SPACE.replace("{micro_batch_size: 16", "{micro_batch_size: 12")
+    space = spaces.complete(spaces.parse(text, "test"), "test")
+    assert space.knobs["micro_batch_size"].choice == (4, 8, 12, 16, 32, 64)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("num_workers: 2,", "", "knob num_workers: the baseline must say its value"),
+        ("[8, 128]", "[3, 3]", "allows none of the sizes"),
+        ("[0.5, 2.0]", "[1.5, 2.0]", "must contain 1.0"),
+        ("{choice: [0, 2, 4, 8]}", "{randint: [4, 8]}", "must contain the baseline's 2"),
+    ],
+)
+def test_a_space_that_cannot_be_searched_is_refused(old, new, part):
+    with pytest.raises(InputError) as raised:
+        spaces.complete(spaces.parse(SPACE.replace(old, new), "test"), "test")
+    assert part in str(raised.value)
+
+
+def test_consecutive_powers_of_two_are_searched_by_exponent():
+    assert Distribution(choice=(8, 4, 16)).exponents == (2, 4)
+    for values in ((4, 16), (1, 2, 3), (True, False), ("a", "b"), (0, 1, 2), (4,), (0.5, 1, 2)):
+        assert Distribution(choice=values).exponents is None
+
+
+def test_a_cpu_keeps_what_it_can_run_and_says_why_not_the_rest(space):
+    fitted, dropped = spaces.fit_to(space, Machine(cpus=2))
+    assert fitted.knobs["precision"].choice == ("fp32", "bf16")
+    assert fitted.knobs["num_workers"].choice == (0, 2)
+    assert "precision fp16: dropped, needs a CUDA device" in dropped
+    assert "num_workers 8: dropped, this machine has 2 CPUs" in dropped
+
+
+def test_a_recent_gpu_runs_everything(space):
+    assert spaces.fit_to(space, GPU) == (space, [])
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision", "part"),
+    [((8, 0), "fp8", "8.9"), ((7, 5), "bf16", "8.0"), ((7, 5), "tf32", "8.0"), (None, "fp16", "CUDA")],
+)
+def test_a_precision_needs_its_compute_capability(capability, precision, part):
+    machine = Machine(cpus=8, compute_capability=capability, has_torchao=True)
+    assert part in spaces.why_not("precision", precision, machine)
+
+
+def test_a_baseline_that_cannot_run_here_is_refused(space):
+    moved = space.model_copy(update={"baseline": {**space.baseline, "precision": "fp16"}})
+    with pytest.raises(InputError, match="precision 'fp16' needs a CUDA device"):
+        spaces.fit_to(moved, Machine(cpus=8))
