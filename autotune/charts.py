@@ -1,0 +1,77 @@
+"""Under which names the figures of a trial are charted: groups of metrics over samples and seconds. Pure."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_NAMES = {
+    "samples": "samples",
+    "elapsed_s": "seconds",
+    "throughput": "perf/throughput",
+    "learning_rate": "train/learning_rate",
+    "grad_norm": "train/grad_norm",
+    "peak_memory_bytes": "memory/peak_bytes",
+    "cpu_percent": "system/cpu_percent",
+    "host_rss_bytes": "system/host_rss_bytes",
+    "host_memory_percent": "system/host_memory_percent",
+}
+_GROUPS = {"train_": "train/", "val_": "val/", "memory_": "memory/", "gpu_": "gpu/"}
+AXES = {"samples": ("train/*", "val/*", "perf/*"), "seconds": ("memory/*", "gpu/*", "system/*")}
+_CLOCK = "at_s"
+
+
+def metrics(values: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers in a record, or among a result's own values, under the names that the charts have.
+
+    What is not known by name is a training metric beside a `train_loss`, and a validation score elsewhere.
+    """
+    other = "train/" if "train_loss" in values else "val/"
+    return {
+        _name(key, other): float(value)
+        for key, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and key != _CLOCK
+    }
+
+
+def _name(key: str, other: str) -> str:
+    if key in _NAMES:
+        return _NAMES[key]
+    for prefix, group in _GROUPS.items():
+        if key.startswith(prefix):
+            return group + key.removeprefix(prefix)
+    return ("perf/" if key.endswith("_s") else other) + key
+
+
+def rows(result: Mapping[str, Any]) -> list[dict[str, float]]:
+    """A result as lines of the run's history: one for each record, then one for the trial as a whole."""
+    records: Sequence[Mapping[str, Any]] = result.get("records", ())
+    end_s = result["elapsed_s"]
+    last_at_s = records[-1].get(_CLOCK, 0.0) if records else 0.0
+    own = {key: result.get(key) for key in ("samples", "elapsed_s", "throughput", "peak_memory_bytes")}
+    return [
+        *(metrics(r) | {"seconds": end_s - (last_at_s - r.get(_CLOCK, last_at_s))} for r in records),
+        metrics({**own, **result.get("telemetry", {})}),
+    ]
+
+
+def summary(outcome: Mapping[str, Any], measurement: Mapping[str, Any]) -> dict[str, Any]:
+    """What the run is to be known by: how the trial ended and why, and its figures over the whole trial."""
+    throughput = measurement.get("throughput") or {}
+    peak, limit = measurement.get("peak_memory_bytes"), measurement.get("memory_limit_bytes")
+    share = peak / limit if peak and limit else None
+    figures = {
+        "throughput": throughput.get("samples_per_s"),
+        "samples": measurement.get("samples"),
+        "peak_memory_bytes": peak,
+        "memory_peak_share": share,
+        **measurement.get("scores", {}),
+        **measurement.get("telemetry", {}),
+    }
+    verdict = {key: outcome.get(key) or "" for key in ("status", "failure", "reason")}
+    return {**metrics(figures), **{key: without_home(str(value)) for key, value in verdict.items()}}
+
+
+def without_home(text: str) -> str:
+    """`text` without the user's name in paths."""
+    home = os.environ.get("HOME", "")
+    return text.replace(home, "~") if len(home) > 1 else text
