@@ -81,6 +81,7 @@ class Attempt:
         if self._is_enough():
             self._outcome = Outcome(Status.COMPLETED)
         else:
+            self._meter.restart()
             self._write({"attempt": time.time()})
             self._child = Child(order.job(), server)
             self._telemetry = Telemetry(self._child.pid)

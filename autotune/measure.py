@@ -4,7 +4,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from autotune.trial import Config, Throughput
 
@@ -31,43 +31,40 @@ def prefetched_steps(settings: Config) -> int:
     return math.ceil(batches / int(settings.get("accumulation_steps") or 1))
 
 
-@dataclass
 class Meter:
     """Collects the times of a trial's records; an evaluation's own time never counts as training.
 
     A burst of prefetched batches is dropped after the start and after every evaluation, and the first steps
-    after the start besides, but never more than half of the steps between two evaluations: a short trial
-    then still has a figure, with an interval that says how little it rests on.
+    after a start besides, but never more than half of the steps between two evaluations: a short trial then
+    still has a figure, with an interval that says how little it rests on.
     """
 
-    prefetched: int
-    segments: list[list[Step]] = field(default_factory=lambda: [[]])
-    _last_s: float | None = None
-    _last_samples: int = 0
+    def __init__(self, prefetched: int) -> None:
+        self._prefetched = prefetched
+        self._segments: list[tuple[int, list[Step]]] = []  # steps to drop, steps
+        self._last_s: float | None = None
+        self._last_samples = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """A new process begins, or goes on with, the trial: the time since the last record is no step's."""
+        self._last_s = None
+        self._segments.append((self._prefetched + _STEPS_TO_START, []))
 
     def add(self, at_s: float, samples: int, *, evaluation: bool) -> None:
         """Counts one record: `at_s` on any monotonic clock, `samples` in total so far."""
         if evaluation:
-            self.segments.append([])
+            self._segments.append((self._prefetched, []))
         elif self._last_s is not None and samples > self._last_samples:
-            self.segments[-1].append(Step(at_s - self._last_s, samples - self._last_samples))
+            self._segments[-1][1].append(Step(at_s - self._last_s, samples - self._last_samples))
         self._last_s, self._last_samples = at_s, samples
-
-    def restart(self) -> None:
-        """A new process goes on with the trial: the time since the last record is not a step's."""
-        self._last_s = None
-        self.segments.append([])
 
     def throughput(self) -> Throughput | None:
         """The steady-state figure so far; None before the first step after the warm-up."""
-        return throughput(self._steady_steps())
-
-    def _steady_steps(self) -> list[Step]:
-        kept: list[Step] = []
-        for index, segment in enumerate(self.segments):
-            warm_up = self.prefetched + (_STEPS_TO_START if index == 0 else 0)
-            kept += segment[min(warm_up, math.ceil(len(segment) / 2)) :]
-        return kept
+        steady: list[Step] = []
+        for warm_up, steps in self._segments:
+            steady += steps[min(warm_up, math.ceil(len(steps) / 2)) :]
+        return throughput(steady)
 
 
 def throughput(steps: Sequence[Step]) -> Throughput | None:

@@ -19,11 +19,12 @@ from autotune.workloads import Workload
 
 def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
     """The search space in `file`; `overrides` replace single values, by section."""
-    space = spaces.parse(_text(file), str(file))
-    values = space.model_dump()
+    values = spaces.read(_text(file), str(file))
     for section, changes in overrides.items():
-        values[section] |= {name: value for name, value in changes.items() if value is not None}
-    return spaces.from_values({**values, "knobs": space.knobs}, str(file))
+        given = {name: value for name, value in changes.items() if value is not None}
+        if given and isinstance(values.setdefault(section, {}), dict):
+            values[section] |= given
+    return spaces.from_values(values, str(file))
 
 
 def baseline_file(file: Path) -> dict[str, Setting]:

@@ -200,13 +200,18 @@ def _mistakes(error: ValidationError) -> Iterator[str]:
 
 def parse(text: str, source: str) -> Space:
     """The search space in YAML `text`; raises InputError with every mistake, naming `source`."""
+    return from_values(read(text, source), source)
+
+
+def read(text: str, source: str) -> dict[str, Any]:
+    """The mapping in YAML `text`; raises InputError where it is none."""
     try:
         values = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise InputError(f"search space {source}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise InputError(f"search space {source}: must be a mapping, got {type(values).__name__}")
-    return from_values(values, source)
+    return values
 
 
 def from_values(values: Mapping[str, Any], source: str) -> Space:

@@ -122,10 +122,8 @@ def summary(
         ]
     if best.number == baseline.number:
         kept = f"{space.objective.keep:.0%} of its {space.objective.quality}"
-        return [
-            *lines,
-            f"The baseline stays the best: nothing faster kept {kept}. {gain(best, baseline, space)}",
-        ]
+        figures = f"{speed(best.measurement)} samples/s, {space.objective.quality} {quality(best.quality)}"
+        return [*lines, f"The baseline is the best so far ({figures}): nothing faster has kept {kept}."]
     shared = " Measured beside other trials." if best.measurement.shared else ""
     lines += [f"Best: trial {best.number}: {knobs(best.config)}", gain(best, baseline, space)]
     lines.append(f"Each was measured once, over {space.budget.samples_per_trial} samples.{shared}")

@@ -39,7 +39,7 @@ def test_the_time_between_two_processes_is_nobodys():
     meter = Meter(prefetched=0)
     _, samples = feed(meter, [0.1] * 40)
     meter.restart()
-    feed(meter, [0.1] * 40, start_s=5000.0, first=samples)
+    feed(meter, [9.0, 30.0, 5.0, 2.0] + [0.1] * 40, start_s=5000.0, first=samples)
     assert meter.throughput().samples_per_s == pytest.approx(80)
 
 
