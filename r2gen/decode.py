@@ -1,0 +1,188 @@
+"""Writing reports: incremental beam search, with every image of a batch and every beam of an image at once.
+
+What a word leaves behind - keys, values, the memory - is kept, so a step costs one word whatever the length.
+The beams of an image are rows of one query: they share the image's keys and values, and one cache in which
+a mask tells each beam its own words, so that choosing beams moves no cached tensor.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from r2gen.errors import InputError
+from r2gen.layers import KeysValues
+from r2gen.model import DecoderLayer, EncoderDecoder, R2Gen
+
+_ENDED = 1000.0  # taken off a finished beam's score, which keeps it behind every living one
+_TRIGRAM_PENALTY = 0.693 * 2.0  # of the log-probability, for each earlier occurrence
+
+
+@torch.inference_mode()
+def generate(
+    model: R2Gen, images: Tensor, *, beam_size: int, max_length: int, block_trigrams: bool = False
+) -> Tensor:
+    """The ids [B, max_length] of the likeliest reports that a beam search finds, padded with 0; int64.
+
+    `images` are [B, views, 3, S, S], or what `model.encode` made of them, [B, P, d_model]. `beam_size` 1 is
+    greedy. `block_trigrams` makes words that repeat a trigram less likely.
+    """
+    if model.training:
+        raise ValueError("generate needs the model in eval mode")
+    encoded = model.encode(images) if images.dim() == 5 else images
+    return search(
+        model.encoder_decoder,
+        encoded,
+        beam_size=beam_size,
+        max_length=max_length,
+        block_trigrams=block_trigrams,
+    )
+
+
+@torch.inference_mode()
+def search(
+    decoder: EncoderDecoder, encoded: Tensor, *, beam_size: int, max_length: int, block_trigrams: bool = False
+) -> Tensor:
+    """`generate` for encoded patches [B, P, d_model]."""
+    classes = decoder.logit.out_features
+    if beam_size > classes:
+        raise InputError(f"beam_size must not exceed the {classes} words of the vocabulary: got {beam_size}")
+    state = _State(decoder, encoded, beam_size, max_length)
+    found = _Found.nothing(len(encoded), max_length, encoded.device)
+    ids = torch.zeros(len(encoded), 1, 1, dtype=torch.long, device=encoded.device)
+    scores = torch.zeros(len(encoded), 1, device=encoded.device)
+    for length in range(1, max_length + 1):
+        log_probs = state.step(ids[:, :, -1])
+        if block_trigrams:
+            log_probs = log_probs - _trigram_penalty(ids[:, :, 1:], classes)
+        ids, scores, parents = _extend(ids, scores, log_probs, beam_size)
+        ended = (ids[:, :, -1] == 0) | (length == max_length)
+        found.record(ids[:, :, 1:], scores, ended)
+        scores = torch.where(ended, scores - _ENDED, scores)
+        # Log-probabilities are never positive: a beam that is behind now can only fall further behind.
+        open_images = found.could_improve(scores)
+        if not len(open_images):
+            break
+        state.select(parents, open_images)
+        found.select(open_images)
+        ids, scores = ids[open_images], scores[open_images]
+    return found.ids
+
+
+def _extend(ids: Tensor, scores: Tensor, log_probs: Tensor, beams: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The best `beams` continuations of each image: ids [B, W, T + 1], scores and parent beams [B, W]."""
+    candidates = (scores[:, :, None] + log_probs).flatten(1)
+    scores, chosen = candidates.topk(beams)
+    parents = chosen // log_probs.size(2)
+    return torch.cat((_take(ids, parents), (chosen % log_probs.size(2))[:, :, None]), dim=2), scores, parents
+
+
+def _trigram_penalty(words: Tensor, classes: int) -> Tensor:
+    """What each next word of `words` [B, W, T] loses for trigrams that it would repeat, [B, W, classes]."""
+    penalty = torch.zeros(*words.shape[:2], classes, device=words.device)
+    if words.size(2) < 3:
+        return penalty
+    repeats = (words[:, :, :-2] == words[:, :, -2:-1]) & (words[:, :, 1:-1] == words[:, :, -1:])
+    return penalty.scatter_add_(2, words[:, :, 2:], repeats * _TRIGRAM_PENALTY)
+
+
+@dataclass
+class _Found:
+    """The best finished report of every image, and the images that are still searched."""
+
+    ids: Tensor  # [images, max_length]
+    scores: Tensor  # [images]
+    images: Tensor  # [B], those still searched
+
+    @classmethod
+    def nothing(cls, images: int, max_length: int, device: torch.device) -> "_Found":
+        ids = torch.zeros(images, max_length, dtype=torch.long, device=device)
+        return cls(ids, torch.full((images,), -torch.inf, device=device), torch.arange(images, device=device))
+
+    def record(self, words: Tensor, scores: Tensor, ended: Tensor) -> None:
+        """Keeps the best ended beam of each image where it beats what was found before."""
+        best, beam = scores.masked_fill(~ended, -torch.inf).max(dim=1)
+        better = best > self.scores[self.images]
+        images = self.images[better]
+        self.scores[images] = best[better]
+        self.ids[images, : words.size(2)] = words[better, beam[better]]
+
+    def could_improve(self, scores: Tensor) -> Tensor:
+        """Positions, in the batch, of the images whose best running score is above what was found."""
+        return (scores.amax(dim=1) > self.scores[self.images]).nonzero().squeeze(1)
+
+    def select(self, positions: Tensor) -> None:
+        self.images = self.images[positions]
+
+
+class _Cache:
+    """One layer's keys and values of every word that any beam of an image has had."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._length = 0
+        self._held: list[Tensor] = []  # keys and values, each [B, heads, capacity, d_k]
+
+    def extend(self, new: KeysValues) -> KeysValues:
+        """Everything held, with `new` [B, heads, W, d_k] behind it."""
+        if not self._held:
+            self._held = [part.new_empty(*part.shape[:2], self._capacity, part.size(3)) for part in new]
+        start, self._length = self._length, self._length + new[0].size(2)
+        for held, part in zip(self._held, new, strict=True):
+            held[:, :, start : self._length] = part
+        keys, values = self._held
+        return keys[:, :, : self._length], values[:, :, : self._length]
+
+    def select(self, images: Tensor) -> None:
+        self._held = [held[images] for held in self._held]
+
+
+class _State:
+    """What the decoder carries from one word to the next, for every beam."""
+
+    def __init__(self, decoder: EncoderDecoder, encoded: Tensor, beams: int, max_length: int) -> None:
+        self._decoder = decoder
+        self._layers = cast("list[DecoderLayer]", list(decoder.model.decoder.layers))
+        self._sources = [layer.src_attn.keys_values(encoded) for layer in self._layers]
+        self._caches = [_Cache(1 + beams * (max_length - 1)) for _ in self._layers]
+        self._memory = decoder.model.rm.initial(len(encoded)).flatten(1)[:, None]  # [B, W, slots * d]
+        self._ancestors = torch.ones(len(encoded), 1, 0, dtype=torch.bool, device=encoded.device)
+        self._length = 0
+
+    def step(self, ids: Tensor) -> Tensor:
+        """Log-probabilities [B, W, classes] of the word after `ids` [B, W], the last one of every beam."""
+        embed, locate = self._decoder.model.tgt_embed
+        x = locate(embed(ids), self._length)
+        self._length += 1
+        self._memory = self._remember(x)
+        own = torch.eye(ids.size(1), dtype=torch.bool, device=ids.device).expand(len(ids), -1, -1)
+        self._ancestors = torch.cat((self._ancestors, own), dim=2)
+        mask = self._ancestors[:, None]
+        for layer, source, cache in zip(self._layers, self._sources, self._caches, strict=True):
+            keep = partial(_kept, layer, cache)
+            x = layer.attend(x, source, self._memory, mask, keep)
+        return self._decoder.log_probs(self._decoder.model.decoder.norm(x))
+
+    def _remember(self, x: Tensor) -> Tensor:
+        rm, rows = self._decoder.model.rm, x.size(0) * x.size(1)
+        out: Tensor = rm(x.reshape(rows, 1, -1), self._memory.reshape(rows, rm.slots, -1))
+        return out.reshape(*x.shape[:2], -1)
+
+    def select(self, parents: Tensor, images: Tensor) -> None:
+        """Goes on with the beams `parents` [B, W] of the images at the positions `images`."""
+        self._memory = _take(self._memory, parents)[images]
+        self._ancestors = _take(self._ancestors, parents)[images]
+        if len(images) < len(parents):
+            self._sources = [(keys[images], values[images]) for keys, values in self._sources]
+            for cache in self._caches:
+                cache.select(images)
+
+
+def _kept(layer: DecoderLayer, cache: _Cache, x: Tensor) -> KeysValues:
+    return cache.extend(layer.self_attn.keys_values(x))
+
+
+def _take(rows: Tensor, parents: Tensor) -> Tensor:
+    return rows.gather(1, parents[:, :, None].expand(-1, -1, rows.size(2)))

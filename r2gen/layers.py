@@ -1,0 +1,94 @@
+"""The transformer's parts, under the parameter names of R2Gen's checkpoints (modules/encoder_decoder.py)."""
+
+import math
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - everybody's name for it
+from torch import Tensor, nn
+
+KeysValues = tuple[Tensor, Tensor]  # each [B, heads, T, d_model / heads]
+
+ATTENTION_DROPOUT = 0.1  # the original never passes its setting on to the attention
+_NORM_EPS = 1e-6
+
+
+def standardise(x: Tensor) -> Tensor:
+    """`x` with mean 0 and deviation 1 along its last axis.
+
+    The deviation is Bessel-corrected and the epsilon is outside the root, so F.layer_norm is something else.
+    """
+    std, mean = torch.std_mean(x, -1, keepdim=True)
+    return (x - mean) / (std + _NORM_EPS)
+
+
+class LayerNorm(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(d_model))
+        self.beta = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gamma * standardise(x) + self.beta
+
+
+class Attention(nn.Module):
+    """Multi-head attention whose keys and values come ready, so that a decoder can keep them."""
+
+    def __init__(self, d_model: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.linears = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(4))  # query, key, value, out
+
+    def forward(self, x: Tensor, keys_values: KeysValues, mask: Tensor | None = None) -> Tensor:
+        """What the rows of `x` [B, T, d] read where the bool `mask` is true (none: everywhere)."""
+        query = self._split(self.linears[0](x))
+        dropout = ATTENTION_DROPOUT if self.training else 0.0
+        read = F.scaled_dot_product_attention(query, *keys_values, attn_mask=mask, dropout_p=dropout)
+        out: Tensor = self.linears[3](read.transpose(1, 2).flatten(2))
+        return out
+
+    def keys_values(self, x: Tensor) -> KeysValues:
+        return self._split(self.linears[1](x)), self._split(self.linears[2](x))
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+
+
+class FeedForward(nn.Module):
+    def __init__(self, d_model: int, d_ff: int, dropout: float) -> None:
+        super().__init__()
+        self.w_1 = nn.Linear(d_model, d_ff)
+        self.w_2 = nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.w_2(self.dropout(F.relu(self.w_1(x))))
+        return out
+
+
+class Embeddings(nn.Module):
+    def __init__(self, d_model: int, classes: int) -> None:
+        super().__init__()
+        self.lut = nn.Embedding(classes, d_model)
+        self.scale = math.sqrt(d_model)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        out: Tensor = self.lut(ids) * self.scale
+        return out
+
+
+class PositionalEncoding(nn.Module):
+    pe: Tensor
+
+    def __init__(self, d_model: int, length: int = 5000) -> None:
+        super().__init__()
+        rate = torch.exp(torch.arange(0, d_model, 2) * -(math.log(10000.0) / d_model))
+        angle = torch.arange(length)[:, None] * rate
+        pe = torch.zeros(1, length, d_model)
+        pe[0, :, 0::2] = torch.sin(angle)
+        pe[0, :, 1::2] = torch.cos(angle)[:, : d_model // 2]
+        self.register_buffer("pe", pe)
+
+    def forward(self, x: Tensor, position: int | None = None) -> Tensor:
+        """`x` [B, T, d] with the codes of positions 0 to T - 1 added, or everywhere that of `position`."""
+        return x + (self.pe[:, : x.size(1)] if position is None else self.pe[:, position])

@@ -1,0 +1,117 @@
+"""Scores of generated reports, by pycocoevalcap as in R2Gen: strings go in as they are, untokenized."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Self, cast
+
+from pycocoevalcap.bleu.bleu import Bleu
+from pycocoevalcap.cider.cider import Cider
+from pycocoevalcap.meteor import meteor as packaged
+from pycocoevalcap.rouge.rouge import Rouge
+
+# METEOR prints numbers with a point, and would not read them back under a locale that writes a comma.
+_COMMAND = (
+    *("java", "-Xmx2G", "-Duser.language=en", "-Dfile.encoding=UTF-8", "-jar", packaged.METEOR_JAR),
+    *("-", "-", "-stdio", "-l", "en", "-norm"),
+)
+_EXIT_WAIT_S = 5.0
+
+
+class Meteor:
+    """METEOR 1.5 in a Java process of its own, from construction to the end of the `with` block.
+
+    It ends by itself when its parent dies of whatever cause, for then its stdin ends.
+    """
+
+    def __init__(self) -> None:
+        # A file and not a pipe: nobody reads it while Java runs, and a full pipe would stop Java.
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
+        self._process = subprocess.Popen(  # noqa: S603 - a constant command line
+            _COMMAND,
+            cwd=Path(packaged.__file__).parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            encoding="utf-8",
+        )
+        self._stdin = cast("IO[str]", self._process.stdin)
+        self._stdout = cast("IO[str]", self._process.stdout)
+
+    @staticmethod
+    def available() -> bool:
+        """Whether there is a Java to run METEOR with."""
+        return shutil.which("java") is not None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        self._stdout.close()
+        self._errors.close()
+
+    def score(self, hypotheses: Sequence[str], references: Sequence[str]) -> float:
+        """The score of all pairs together; raises RuntimeError with Java's last words if it died."""
+        pairs = zip(hypotheses, references, strict=True)
+        try:
+            statistics = [self._ask(f"SCORE ||| {_field(ref)} ||| {_field(hyp)}") for hyp, ref in pairs]
+            scores = [self._ask(" ||| ".join(("EVAL", *statistics))), *(self._read() for _ in statistics)]
+        except (BrokenPipeError, EOFError):
+            raise RuntimeError(self._last_words()) from None
+        return float(scores[-1])  # after one score for each pair
+
+    def _ask(self, question: str) -> str:
+        self._stdin.write(question + "\n")
+        self._stdin.flush()
+        return self._read()
+
+    def _read(self) -> str:
+        line = self._stdout.readline()
+        if not line:
+            raise EOFError
+        return line.strip()
+
+    def _end(self) -> None:
+        with suppress(BrokenPipeError):
+            self._stdin.close()
+        try:
+            self._process.wait(_EXIT_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _last_words(self) -> str:
+        self._end()
+        self._errors.seek(0)
+        said = " ".join(self._errors.read().decode(errors="replace").split())[-300:]
+        return f"METEOR's Java process ended with status {self._process.returncode}: {said}"
+
+
+def score(
+    hypotheses: Sequence[str], references: Sequence[str], meteor: Meteor | None = None
+) -> dict[str, float]:
+    """Corpus scores of generated reports, each against its one reference: bleu_1 to bleu_4, rouge_l, cider.
+
+    `meteor` is added when there is a Meteor to compute it. Raises ValueError unless there are as many
+    hypotheses as references, and at least one.
+    """
+    if not hypotheses:
+        raise ValueError("scores need at least one report")
+    given = {i: [reference] for i, reference in enumerate(references)}
+    written = {i: [hypothesis] for i, (hypothesis, _) in enumerate(zip(hypotheses, references, strict=True))}
+    bleu, _ = Bleu(4).compute_score(given, written, verbose=0)
+    scores = {f"bleu_{n}": float(value) for n, value in enumerate(bleu, start=1)}
+    scores["rouge_l"] = float(Rouge().compute_score(given, written)[0])
+    scores["cider"] = float(Cider().compute_score(given, written)[0])
+    if meteor is not None:
+        scores["meteor"] = meteor.score(hypotheses, references)
+    return scores
+
+
+def _field(text: str) -> str:
+    """`text` without what would end a field or a line of METEOR's protocol."""
+    return " ".join(text.replace("|||", "").split())

@@ -1,0 +1,198 @@
+"""R2Gen: from image patches to words by a memory-driven transformer (cuhksz-nlp/R2Gen, arXiv:2010.16056).
+
+Its parameters carry the names of the published checkpoints.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - everybody's name for it
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from r2gen.config import Config
+from r2gen.layers import (
+    Attention,
+    Embeddings,
+    FeedForward,
+    KeysValues,
+    LayerNorm,
+    PositionalEncoding,
+)
+from r2gen.memory import ConditionalLayerNorm, RelationalMemory
+from r2gen.visual import VisualExtractor
+
+
+class Sublayer(nn.Module):
+    """A residual step behind its norm: x + dropout(run(norm(x, ...)))."""
+
+    def __init__(self, norm: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.norm = norm
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, run: Callable[[Tensor], Tensor], *memory: Tensor) -> Tensor:
+        out: Tensor = x + self.dropout(run(self.norm(x, *memory)))
+        return out
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.self_attn = Attention(config.d_model, config.num_heads)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.dropout)
+        norms = (LayerNorm(config.d_model) for _ in range(2))
+        self.sublayer = nn.ModuleList(Sublayer(norm, config.dropout) for norm in norms)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.sublayer[0](x, lambda y: self.self_attn(y, self.self_attn.keys_values(y)))
+        out: Tensor = self.sublayer[1](x, self.feed_forward)
+        return out
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.self_attn = Attention(config.d_model, config.num_heads)
+        self.src_attn = Attention(config.d_model, config.num_heads)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.dropout)
+        norms = (ConditionalLayerNorm(config.d_model, config.rm_num_slots) for _ in range(3))
+        self.sublayer = nn.ModuleList(Sublayer(norm, config.dropout) for norm in norms)
+
+    def forward(self, x: Tensor, encoded: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
+        """`x` [B, T, d] after the layer, given every word at once."""
+        source = self.src_attn.keys_values(encoded)
+        return self.attend(x, source, memory, mask, self.self_attn.keys_values)
+
+    def attend(
+        self,
+        x: Tensor,
+        source: KeysValues,
+        memory: Tensor,
+        mask: Tensor,
+        own: Callable[[Tensor], KeysValues],
+    ) -> Tensor:
+        """The layer, with the image's keys and values given and those of the words had from `own`."""
+        x = self.sublayer[0](x, lambda y: self.self_attn(y, own(y), mask), memory)
+        x = self.sublayer[1](x, lambda y: self.src_attn(y, source), memory)
+        out: Tensor = self.sublayer[2](x, self.feed_forward, memory)
+        return out
+
+
+class _Stack(nn.Module):
+    def __init__(self, layers: list[nn.Module], d_model: int, *, activation_checkpointing: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.norm = LayerNorm(d_model)
+        self.activation_checkpointing = activation_checkpointing
+
+    def forward(self, x: Tensor, *context: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = self._run(layer, x, *context)
+        out: Tensor = self.norm(x)
+        return out
+
+    def _run(self, layer: nn.Module, *inputs: Tensor) -> Any:
+        if self.activation_checkpointing and self.training and torch.is_grad_enabled():
+            return checkpoint(layer, *inputs, use_reentrant=False)
+        return layer(*inputs)
+
+
+class Transformer(nn.Module):
+    def __init__(self, config: Config, classes: int) -> None:
+        super().__init__()
+        d_model, saving = config.d_model, config.activation_checkpointing
+        encoders: list[nn.Module] = [EncoderLayer(config) for _ in range(config.num_layers)]
+        decoders: list[nn.Module] = [DecoderLayer(config) for _ in range(config.num_layers)]
+        self.encoder = _Stack(encoders, d_model, activation_checkpointing=saving)
+        self.decoder = _Stack(decoders, d_model, activation_checkpointing=saving)
+        self.tgt_embed = nn.Sequential(Embeddings(d_model, classes), PositionalEncoding(d_model))
+        self.rm = RelationalMemory(d_model, config.rm_num_slots, config.rm_num_heads)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+
+
+class EncoderDecoder(nn.Module):
+    """Everything after the visual extractor: patch features [B, P, features] to words."""
+
+    def __init__(self, config: Config, features: int, vocab_size: int) -> None:
+        super().__init__()
+        classes = vocab_size + 1
+        self.att_embed = nn.Sequential(
+            nn.Linear(features, config.d_model), nn.ReLU(), nn.Dropout(config.drop_prob_lm)
+        )
+        self.model = Transformer(config, classes)
+        self.logit = nn.Linear(config.d_model, classes)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def encode(self, patches: Tensor) -> Tensor:
+        """The encoder's output, [B, P, d_model]."""
+        # The residual stream stays in the parameters' precision under autocast.
+        embedded = self.att_embed(patches).to(self.logit.weight.dtype)
+        out: Tensor = self.model.encoder(embedded)
+        return out
+
+    def forward(self, patches: Tensor, targets: Tensor) -> Tensor:
+        """Log-probabilities [B, T - 1, classes] of each next word, given `targets` [B, T] before it."""
+        encoded = self.encode(patches)
+        words = targets[:, :-1]
+        embedded = self.model.tgt_embed(words)
+        # Two draws of the dropout, as in the original: one for the memory, one for the decoder.
+        memory = self.model.rm(self.dropout(embedded), self.model.rm.initial(len(words)))
+        decoded = self.model.decoder(self.dropout(embedded), encoded, memory, _training_mask(words))
+        return self.log_probs(decoded)
+
+    def log_probs(self, decoded: Tensor) -> Tensor:
+        logits = self.logit(decoded)
+        return F.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), dim=-1)
+
+
+class R2Gen(nn.Module):
+    """The whole model. Images are [B, views, 3, S, S]; ids are int64, 0 begins, ends and pads a report."""
+
+    def __init__(self, config: Config, vocab_size: int) -> None:
+        super().__init__()
+        self.visual_extractor = VisualExtractor(
+            config.visual_extractor, activation_checkpointing=config.activation_checkpointing
+        )
+        self.encoder_decoder = EncoderDecoder(config, self.visual_extractor.features, vocab_size)
+
+    def forward(self, images: Tensor, targets: Tensor) -> Tensor:
+        """Log-probabilities [B, T - 1, vocab_size + 1] of each next word of `targets` [B, T], float32."""
+        out: Tensor = self.encoder_decoder(self._patches(images), targets)
+        return out
+
+    def encode(self, images: Tensor) -> Tensor:
+        """The encoder's output [B, views * patches, d_model], for decoding."""
+        return self.encoder_decoder.encode(self._patches(images))
+
+    def _patches(self, images: Tensor) -> Tensor:
+        if self.training:  # batch norm must see one view at a time: each has its own statistics
+            return torch.cat([self.visual_extractor(view) for view in images.unbind(1)], dim=1)
+        patches: Tensor = self.visual_extractor(images.flatten(0, 1))
+        return patches.reshape(len(images), -1, patches.size(-1))
+
+
+def loss_sum(log_probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The summed negative log-likelihood of `targets` [B, T], and the number of its ids that were summed.
+
+    The end of a report counts and the padding behind it does not. Divide by the tokens of a whole effective
+    batch, so that its gradient does not depend on how it was cut into micro-batches.
+    """
+    counted = _is_word_or_first(targets[:, :-1])
+    nll = -log_probs.gather(2, targets[:, 1:, None]).squeeze(2)
+    return nll.where(counted, 0).sum(), counted.sum()
+
+
+def _is_word_or_first(ids: Tensor) -> Tensor:
+    """True where `ids` [B, T] hold a word or the 0 that begins the report."""
+    return (ids > 0) | (torch.arange(ids.size(1), device=ids.device) == 0)
+
+
+def _training_mask(words: Tensor) -> Tensor:
+    """Where a word (row) may read another (column): itself and earlier ones, no padding; [B, 1, T, T]."""
+    length = words.size(1)
+    causal = torch.ones(length, length, dtype=torch.bool, device=words.device).tril()
+    return _is_word_or_first(words)[:, None, None, :] & causal

@@ -1,0 +1,159 @@
+"""The ResNet that turns an image into patch features, under torchvision's parameter names."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from r2gen.errors import InputError
+
+_EXPANSION = 4
+_ARCHITECTURES = {"resnet101": ((3, 4, 23, 3), 64), "small": ((1, 1, 1, 1), 16)}  # blocks a stage, width
+# R2Gen holds torchvision's children in a Sequential, so its names are their positions.
+_POSITIONS = {"conv1": "0", "bn1": "1", "layer1": "4", "layer2": "5", "layer3": "6", "layer4": "7"}
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3 (with the stride, as in torchvision), 1x1, and the shortcut."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        out = width * _EXPANSION
+        self.conv1 = nn.Conv2d(channels, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, out, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(out)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = None
+        if stride != 1 or channels != out:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        shortcut = x if self.downsample is None else self.downsample(x)
+        x = self.relu(self.bn1(self.conv1(x)))
+        x = self.relu(self.bn2(self.conv2(x)))
+        out: Tensor = self.relu(self.bn3(self.conv3(x)) + shortcut)
+        return out
+
+
+class VisualExtractor(nn.Module):
+    """Images [B, 3, S, S] to patch features [B, (S / 32)^2, features]."""
+
+    def __init__(
+        self, name: Literal["resnet101", "small"], *, activation_checkpointing: bool = False
+    ) -> None:
+        super().__init__()
+        blocks, width = _ARCHITECTURES[name]
+        self.features = width * 8 * _EXPANSION
+        self.activation_checkpointing = activation_checkpointing
+        stem = [nn.Conv2d(3, width, 7, 2, padding=3, bias=False), nn.BatchNorm2d(width)]
+        self.model = nn.Sequential(
+            *stem, nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, padding=1), *_stages(blocks, width)
+        )
+        self.apply(_initialise)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x: Tensor = self.model[:4](images)
+        for stage in list(self.model)[4:]:
+            x = self._run(stage, x)
+        return x.flatten(2).transpose(1, 2)
+
+    def _run(self, stage: nn.Module, x: Tensor) -> Any:
+        if not (self.activation_checkpointing and self.training and torch.is_grad_enabled()):
+            return stage(x)
+        if torch.compiler.is_compiling():  # it takes no such contexts, and counts a batch once without
+            return checkpoint(stage, x, use_reentrant=False)
+        contexts = partial(_checkpoint_contexts, stage)
+        return checkpoint(stage, x, use_reentrant=False, context_fn=contexts)
+
+
+def _checkpoint_contexts(stage: nn.Module) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """For the first computation of `stage`, and for the second one."""
+    return nullcontext(), _running_statistics_kept(stage)
+
+
+@contextmanager
+def _running_statistics_kept(stage: nn.Module) -> Iterator[None]:
+    """While a stage is computed a second time, for its gradient, it must not count the batch twice."""
+    norms = [module for module in stage.modules() if isinstance(module, nn.BatchNorm2d)]
+    for norm in norms:
+        norm.track_running_stats = False
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.track_running_stats = True
+
+
+def _stages(blocks: Iterable[int], width: int) -> list[nn.Sequential]:
+    stages, channels = [], width
+    for index, count in enumerate(blocks):
+        planes = width * 2**index
+        stage = []
+        for block in range(count):
+            stage.append(Bottleneck(channels, planes, stride=2 if index and not block else 1))
+            channels = planes * _EXPANSION
+        stages.append(nn.Sequential(*stage))
+    return stages
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, nn.Conv2d):
+        nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+
+def load_imagenet_weights(extractor: VisualExtractor, path: Path) -> None:
+    """Fills `extractor` from the state dict in `path`, whose names are torchvision's; `fc.*` is passed over.
+
+    Raises InputError, with nothing loaded, when the file cannot be read or does not fit.
+    """
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # noqa: BLE001 - torch.load raises whatever the bytes provoke
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"visual_weights {path}: cannot be read as a state dict: {reason}") from None
+    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
+        raise InputError(f"visual_weights {path}: must be a state dict of tensors")
+    weights = {_renamed(key): value for key, value in loaded.items() if not key.startswith("fc.")}
+    _require_fit(weights, extractor.model.state_dict(), path)
+    extractor.model.load_state_dict(weights, strict=False)
+
+
+def _renamed(key: str) -> str:
+    head, _, rest = key.partition(".")
+    return f"{_POSITIONS.get(head, head)}.{rest}"
+
+
+def _require_fit(weights: dict[str, Tensor], wanted: dict[str, Tensor], path: Path) -> None:
+    # Files of before 2018 have no num_batches_tracked; with a fixed momentum it does not matter.
+    missing = [key for key in wanted if key not in weights and not key.endswith("num_batches_tracked")]
+    unknown = [key for key in weights if key not in wanted]
+    shapes = [
+        f"{_torchvision_name(key)} {list(value.shape)}, not {list(wanted[key].shape)}"
+        for key, value in weights.items()
+        if key in wanted and value.shape != wanted[key].shape
+    ]
+    faults = {"missing": missing, "unknown": unknown}
+    told = [f"{what} {_few([_torchvision_name(k) for k in keys])}" for what, keys in faults.items() if keys]
+    told += [f"shapes {_few(shapes)}"] if shapes else []
+    if told:
+        raise InputError(f"visual_weights {path}: must fit the visual extractor: {'; '.join(told)}")
+
+
+def _torchvision_name(key: str) -> str:
+    names = {position: name for name, position in _POSITIONS.items()}
+    head, _, rest = key.partition(".")
+    return f"{names.get(head, head)}.{rest}".removesuffix(".")
+
+
+def _few(items: list[str]) -> str:
+    return ", ".join(items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
