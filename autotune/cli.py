@@ -1,5 +1,6 @@
 """The command line: search, resume, status, report, export, doctor."""
 
+import os
 import shlex
 import sys
 from dataclasses import replace
@@ -62,7 +63,7 @@ def search(  # noqa: PLR0917 - typer makes an option of every argument
 ) -> int:
     """Search for the fastest settings. Example: autotune search --data data/iu_xray --trials 40 --time 2h"""
     _one_of("--select", select, _SELECTS)
-    _one_of("--wandb", wandb, _WANDB)
+    _check_wandb(wandb)
     machine = hardware()
     options = Options(
         gpus_per_trial=prepare.gpus_per_trial(gpus_per_trial, machine),
@@ -167,9 +168,11 @@ def _run(
     select: str = "fastest",
 ) -> int:
     """Runs a new or reopened session to its end and says what came out; the exit code."""
-    from autotune import engine  # noqa: PLC0415 - it imports Ray, which takes a second
+    # Imported here because Ray and W&B take a second, which `status` and `--help` do not have to wait.
+    from autotune import engine  # noqa: PLC0415
     from autotune.console import Screen  # noqa: PLC0415
     from autotune.search import Search  # noqa: PLC0415
+    from autotune.tracking import Tracker  # noqa: PLC0415
 
     console = Console(stderr=False)
     with session.lock():
@@ -182,7 +185,9 @@ def _run(
                 screen.note(line)
             running = Search(session, space, workload, study, screen)
             screen.known(running.trials())
-            engine.run(running, machine)
+            mode = session.options().wandb
+            trackers = [] if mode == "off" else [Tracker(session.root, session.name, mode)]
+            engine.run(running, machine, trackers)
         stopping, trials = running.stopping, running.trials()
     if stopping:
         console.print(f"Stopped: {view.printable(stopping)}", highlight=False, markup=False, soft_wrap=True)
@@ -215,6 +220,12 @@ def _settings(
 def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise InputError(f"{option}: one of {', '.join(allowed)}: got {value!r}")
+
+
+def _check_wandb(mode: str) -> None:
+    _one_of("--wandb", mode, _WANDB)
+    if mode == "online" and not os.environ.get("WANDB_API_KEY"):
+        raise InputError("--wandb online: needs WANDB_API_KEY in the environment, which is not set")
 
 
 def _provenance(root: Path, machine: Hardware, seed: int) -> dict[str, Any]:
