@@ -1,0 +1,41 @@
+# Needs python3 (3.11 or newer) with venv, and make. Everything is installed into .venv, at the tested versions.
+#
+#   make search ARGS="--data data/iu_xray --time 2h"
+#   make test ARGS="-k space"
+#   make lint
+
+PYTHON ?= python3
+PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+ARGS ?=
+
+.DELETE_ON_ERROR:
+.PHONY: search doctor test lint clean
+
+search: .venv/installed
+	.venv/bin/python -m autotune search $(ARGS)
+
+doctor: .venv/installed
+	.venv/bin/python -m autotune doctor
+
+test: .venv/installed-test
+	.venv/bin/python -m pytest $(ARGS)
+
+lint: .venv/installed-test
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports --no-cache
+
+clean:
+	rm -rf .venv build dist
+
+# One environment, two stamps: searching installs no test tools, testing adds them. A stamp is written last, so that
+# an install that was interrupted is done again; a change of what is wanted also installs again.
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) -e .
+	touch $@
+
+.venv/installed-test: .venv/installed
+	$(PIP) -e '.[test]'
+	touch $@
