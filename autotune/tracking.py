@@ -138,9 +138,8 @@ class _Runs:
     def __init__(self, directory: Path, session: str, project: str, online: bool) -> None:
         self._directory, self._session, self._project = directory, session, project
         self._online = online
-        os.environ["WANDB_ERROR_REPORTING"] = (
-            "false"  # W&B's service would call home, even about offline runs
-        )
+        # Or else W&B's service calls home, even when every run is offline.
+        os.environ["WANDB_ERROR_REPORTING"] = "false"
         self._open: dict[int, wandb.Run] = {}
         self._ends: dict[int, Mapping[str, Any]] = {}
 
