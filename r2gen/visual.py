@@ -85,13 +85,14 @@ def _checkpoint_contexts(stage: nn.Module) -> tuple[AbstractContextManager[Any],
 def _running_statistics_kept(stage: nn.Module) -> Iterator[None]:
     """While a stage is computed a second time, for its gradient, it must not count the batch twice."""
     norms = [module for module in stage.modules() if isinstance(module, nn.BatchNorm2d)]
+    settings = [(norm.momentum, norm.num_batches_tracked) for norm in norms]
     for norm in norms:
-        norm.track_running_stats = False
+        norm.momentum, norm.num_batches_tracked = 0.0, None
     try:
         yield
     finally:
-        for norm in norms:
-            norm.track_running_stats = True
+        for norm, (momentum, batches) in zip(norms, settings, strict=True):
+            norm.momentum, norm.num_batches_tracked = momentum, batches
 
 
 def _stages(blocks: Iterable[int], width: int) -> list[nn.Sequential]:

@@ -1,0 +1,182 @@
+"""Compares r2gen with recordings of the original R2Gen, and exits 1 where they differ too much.
+
+    python benchmarks/check_parity.py DIRECTORY
+
+DIRECTORY holds config.json (the model's dimensions), r2gen_golden.npz (weights, inputs, outputs, gradients,
+decoded reports) and r2gen_train_golden.npz (three optimizer steps behind a small linear extractor).
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from r2gen.config import Config
+from r2gen.decode import search
+from r2gen.model import EncoderDecoder, loss_sum
+
+LOG_PROBABILITY_BOUND = 1e-5
+RELATIVE_BOUND = 1e-4
+STEP_BOUND = 2e-6  # absolute; what is summed are the elements of a parameter
+# A key's bias adds the same to every score of a softmax: its gradient is 0, and what is recorded is noise.
+KEY_BIAS = ".linears.1.bias"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    what: str
+    difference: float
+    bound: float
+
+    @property
+    def passed(self) -> bool:
+        return self.difference <= self.bound  # false for NaN
+
+
+class Recording:
+    """The arrays of a directory, as tensors."""
+
+    def __init__(self, directory: Path) -> None:
+        self.dimensions: dict[str, Any] = json.loads((directory / "config.json").read_text())
+        self.model = _arrays(directory / "r2gen_golden.npz")
+        self.training = _arrays(directory / "r2gen_train_golden.npz")
+
+    def decoder(self) -> EncoderDecoder:
+        """The recorded model in eval mode, as all was recorded."""
+        shared = {name: self.dimensions[name] for name in Config.model_fields if name in self.dimensions}
+        config = Config(**{**shared, "data": "none"})
+        decoder = EncoderDecoder(config, self.dimensions["d_vf"], self.dimensions["vocab_size"])
+        weights = {
+            name.removeprefix("sd/"): torch.from_numpy(array)
+            for name, array in self.model.items()
+            if name.startswith("sd/")
+        }
+        weights["model.tgt_embed.1.pe"] = decoder.state_dict()["model.tgt_embed.1.pe"]  # not recorded
+        decoder.load_state_dict(weights)
+        return decoder.eval()
+
+    def tensor(self, name: str) -> Tensor:
+        return torch.from_numpy(self.model[name])
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    with np.load(path, allow_pickle=False) as archive:
+        return dict(archive)
+
+
+def compare_outputs(recording: Recording) -> Iterator[Comparison]:
+    decoder, read = recording.decoder(), recording.tensor
+    with torch.no_grad():
+        log_probs = decoder(read("in/att_feats"), read("in/targets"))
+        remembered = decoder.model.rm(read("fwd/rm_in"), read("fwd/rm_mem0"))
+    largest = (log_probs - read("fwd/logprobs")).abs().max().item()
+    yield Comparison("teacher-forced log-probabilities", largest, LOG_PROBABILITY_BOUND)
+    difference = relative(remembered, read("fwd/rm_out"))
+    yield Comparison("relational memory, relative", difference, RELATIVE_BOUND)
+
+
+def compare_gradients(recording: Recording) -> Iterator[Comparison]:
+    decoder, recorded = recording.decoder(), recording.model
+    log_probs = decoder(recording.tensor("in/att_feats"), recording.tensor("in/targets"))
+    parameters = dict(decoder.named_parameters())
+    loss = mean_loss(log_probs, recording.tensor("in/targets"))
+    gradients = dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
+    for name, norm, total in zip(*(recorded[f"grad/{key}"] for key in ("names", "norm", "sum")), strict=True):
+        if not name.endswith(KEY_BIAS):
+            gradient = gradients[name].double()
+            difference = max(abs(gradient.norm().item() - norm), abs(gradient.sum().item() - total)) / norm
+            yield Comparison(f"gradient of {name}: norm and sum, relative", difference, RELATIVE_BOUND)
+    for name in (key.removeprefix("grad/full/") for key in recorded if key.startswith("grad/full/")):
+        if not name.endswith(KEY_BIAS):
+            difference = relative(gradients[name], recording.tensor(f"grad/full/{name}"))
+            yield Comparison(f"gradient of {name}: elements, relative", difference, RELATIVE_BOUND)
+
+
+def compare_steps(recording: Recording) -> Iterator[Comparison]:
+    """Three steps of the original's optimizer (Adam with amsgrad behind clipped gradients) on one batch."""
+    recorded, model = recording.training, Trained(recording)
+    optimizer = model.optimizer(recording.dimensions)
+    patches, targets = (torch.from_numpy(recorded[f"in/{name}"]) for name in ("patches", "targets"))
+    parameters = dict(model.named_parameters())
+    for step, expected in enumerate(recorded["losses"], start=1):
+        loss = mean_loss(model(patches, targets), targets)
+        yield Comparison(f"step {step}: loss", abs(loss.item() - expected), STEP_BOUND)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        nn.utils.clip_grad_value_(model.parameters(), recording.dimensions["grad_clip_value"])
+        optimizer.step()
+        differences = [
+            abs(parameters[name].double().sum().item() - total)
+            for name, total in zip(recorded["names"], recorded[f"step{step}/sum"], strict=True)
+            if not name.endswith(KEY_BIAS)
+        ]
+        yield Comparison(f"step {step}: sums of parameters", float(np.max(differences)), STEP_BOUND)
+
+
+class Trained(nn.Module):
+    """The recorded decoder behind the small extractor that it was trained with."""
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__()
+        weight, bias = (torch.from_numpy(recording.training[f"ve/{name}"]) for name in ("weight", "bias"))
+        self.visual_extractor = nn.Linear(weight.size(1), weight.size(0))
+        self.visual_extractor.load_state_dict({"weight": weight, "bias": bias})
+        self.encoder_decoder = recording.decoder()
+
+    def forward(self, patches: Tensor, targets: Tensor) -> Tensor:
+        log_probs: Tensor = self.encoder_decoder(torch.tanh(self.visual_extractor(patches)), targets)
+        return log_probs
+
+    def optimizer(self, dimensions: dict[str, Any]) -> torch.optim.Optimizer:
+        groups = [
+            {"params": self.visual_extractor.parameters(), "lr": dimensions["lr_ve"]},
+            {"params": self.encoder_decoder.parameters(), "lr": dimensions["lr_ed"]},
+        ]
+        decay, amsgrad = dimensions["weight_decay"], dimensions["amsgrad"]
+        return torch.optim.Adam(groups, weight_decay=decay, amsgrad=amsgrad)
+
+
+def compare_words(recording: Recording) -> Iterator[Comparison]:
+    decoder = recording.decoder()
+    with torch.no_grad():
+        encoded = decoder.encode(recording.tensor("in/att_feats"))
+    length = recording.dimensions["max_seq_length"]
+    for name, beams, block in (("beam3", 3, False), ("greedy_noblock", 1, False), ("greedy_block", 1, True)):
+        written = search(decoder, encoded, beam_size=beams, max_length=length, block_trigrams=block)
+        others = (written != recording.tensor(f"dec/{name}/seq")).sum().item()
+        yield Comparison(f"words written by {name}: other ones", others, 0)
+
+
+def mean_loss(log_probs: Tensor, targets: Tensor) -> Tensor:
+    total, count = loss_sum(log_probs, targets)
+    return total / count
+
+
+def relative(given: Tensor, expected: Tensor) -> float:
+    """The largest difference, as a share of the largest expected value."""
+    return ((given - expected).abs().max() / expected.abs().max()).item()
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    recording = Recording(Path(sys.argv[1]))
+    failed = 0
+    for compare in (compare_outputs, compare_gradients, compare_steps, compare_words):
+        for comparison in compare(recording):
+            failed += not comparison.passed
+            verdict = "ok  " if comparison.passed else "FAIL"
+            print(f"{verdict} {comparison.difference:.1e} (at most {comparison.bound:.0e}) {comparison.what}")
+    print(f"{failed} comparisons failed" if failed else "all comparisons passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
