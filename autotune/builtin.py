@@ -1,13 +1,11 @@
-"""What comes with the tuner: search spaces by kind of machine, and a synthetic data set."""
+"""The search spaces that come with the tuner, by kind of machine."""
 
-import os
 from pathlib import Path
 
 from autotune.errors import InputError
 from autotune.telemetry import Hardware
 
 _LAPTOP_BYTES = 12 * 2**30
-_STUDIES = {"train": 192, "val": 32, "test": 32}
 
 
 def spaces_dir() -> Path:
@@ -32,14 +30,3 @@ def space_file(name: str) -> Path:
     if name in known:
         return spaces_dir() / f"{name}.yaml"
     raise InputError(f"--space {name}: neither a file nor one of {', '.join(known)}")
-
-
-def synthetic_data() -> Path:
-    """A small data set of drawn X-rays whose reports say so; made once, kept in the user's cache."""
-    from r2gen import synthetic  # noqa: PLC0415 - only this workload's default needs it
-
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    try:
-        return synthetic.make(cache / "autotune-r2gen" / "synthetic", _STUDIES, seed=0, size=128)
-    except OSError as error:
-        raise InputError(f"{cache}: the synthetic data set cannot be written: {error.strerror}") from None

@@ -79,8 +79,6 @@ def search(  # noqa: PLR0917 - typer makes an option of every argument
     asked = prepare.read_space(file, {"budget": budget, "objective": {"keep": keep}})
     workload = workloads.load(asked.workload)
     settings = _settings(model, baseline, data, skip_bad_samples)
-    if data is None:
-        settings = prepare.default_settings(asked) | settings
     chosen, dropped = prepare.complete(asked, settings, workload, machine, str(file))
     root = session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     opened = Session.create(root, chosen, options, _provenance(root, machine, seed))

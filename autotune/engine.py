@@ -199,7 +199,7 @@ def run(search: Search, hardware: Hardware, callbacks: Sequence[tune.Callback] =
     """
     os.environ.update(_ENVIRONMENT)
     logging.getLogger("ray").setLevel(logging.CRITICAL)
-    with _signals(search), _ray(search, hardware):
+    with _ray(search, hardware), _signals(search):  # in this order: Ray takes SIGTERM for itself
         bridge = _bridge(search, hardware)
         aborts, remaining = 0, search.remaining
         while search.remaining > 0 and search.stopping is None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import yaml
 
-from autotune import builtin
 from autotune import space as spaces
 from autotune.errors import InputError
 from autotune.space import Machine, Space
@@ -54,7 +53,7 @@ def complete(
 
     Raises InputError where the baseline, its data or a knob is wrong.
     """
-    baseline = workload.complete({**space.baseline, **settings})
+    baseline = workload.complete(workload.fill({**space.baseline, **settings}))
     workload.check(baseline)
     whole = spaces.complete(space.model_copy(update={"baseline": baseline}), source)
     return spaces.fit_to(whole, machine(hardware))
@@ -85,10 +84,3 @@ def cpus_per_trial(asked: int | None, hardware: Hardware) -> int | None:
     if asked is not None and asked > hardware.cpus:
         raise InputError(f"--cpus-per-trial: at most the {hardware.cpus} CPUs of this machine: got {asked}")
     return asked
-
-
-def default_settings(space: Space) -> dict[str, Setting]:
-    """What the baseline lacks and the tuner can give: drawn data, where the user has none."""
-    if space.workload == "r2gen" and "data" not in space.baseline:
-        return {"data": str(builtin.synthetic_data())}
-    return {}

@@ -20,6 +20,10 @@ class Workload:
         """Modules that the trials' fork server imports once, so that a trial starts without importing."""
         return (self.entry_point.partition(":")[0],)
 
+    def fill(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
+        """`baseline` with what it cannot do without and the workload can give: data to try it on, say."""
+        return dict(baseline)
+
     def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
         """Every setting of the baseline, defaults filled in; raises InputError for a wrong one."""
         return dict(baseline)

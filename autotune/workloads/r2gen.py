@@ -1,6 +1,7 @@
 """R2Gen as a workload. The one module of the tuner that imports the trainer."""
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from r2gen import config as trainer
 from r2gen import errors
 
 _SMALL = {"visual_extractor": "small", "image_size": 96, "d_model": 128, "d_ff": 256, "num_layers": 2}
+_STUDIES = {"train": 192, "val": 32, "test": 32}
 _SHAPE = (*_SMALL, "num_heads", "rm_num_slots", "rm_num_heads", "max_seq_length")
 MODELS: dict[str, dict[str, Setting]] = {
     "full": {name: trainer.Config.model_fields[name].default for name in _SHAPE},
@@ -22,6 +24,14 @@ MODELS: dict[str, dict[str, Setting]] = {
 @dataclass(frozen=True)
 class R2GenWorkload(Workload):
     entry_point: str = "r2gen.train:fit"
+
+    @property
+    def preload(self) -> tuple[str, ...]:
+        """The trainer, and what a first training step would import besides."""
+        return ("r2gen.train", "torch._dynamo")
+
+    def fill(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
+        return {**baseline} if "data" in baseline else {**baseline, "data": str(_drawn_data())}
 
     def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
         try:
@@ -35,10 +45,10 @@ class R2GenWorkload(Workload):
         return settings
 
     def check(self, settings: Mapping[str, Setting]) -> None:
-        from r2gen import data  # noqa: PLC0415 - it imports torch, which `status` must not wait for
+        from r2gen.annotation import load_annotation  # noqa: PLC0415
 
         try:
-            data.load_annotation(trainer.parse(settings))
+            load_annotation(trainer.parse(settings))
         except errors.InputError as error:
             raise InputError(str(error)) from None
 
@@ -52,3 +62,14 @@ class R2GenWorkload(Workload):
 
     def train_command(self, config: Path) -> str | None:
         return f"python -m r2gen train --config {config}"
+
+
+def _drawn_data() -> Path:
+    """A small data set of drawn X-rays, for who has none at hand; made once, kept in the user's cache."""
+    from r2gen import synthetic  # noqa: PLC0415
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autotune-r2gen"
+    try:
+        return synthetic.make(cache, _STUDIES, seed=0, size=128)
+    except OSError as error:
+        raise InputError(f"{cache}: the drawn data set cannot be written: {error.strerror}") from None

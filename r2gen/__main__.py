@@ -1,0 +1,185 @@
+"""`python -m r2gen train | evaluate | generate`: the trainer's command line."""
+
+import argparse
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from r2gen.config import Config, load, parse
+from r2gen.errors import DivergedError, InputError
+
+EXIT_DIVERGED = 1
+EXIT_BAD_INPUT = 2
+_LINE_EVERY_S = 1.0
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose mistakes are one line, as every other mistake is."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(message)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code. An unexpected error keeps its traceback."""
+    try:
+        given = _parser().parse_args(arguments)
+        run: Callable[[argparse.Namespace], int] = given.run
+        return run(given)
+    except InputError as error:
+        return _say(error, EXIT_BAD_INPUT)
+    except DivergedError as error:
+        return _say(error, EXIT_DIVERGED)
+
+
+def _say(error: Exception, code: int) -> int:
+    print(f"r2gen: {' '.join(str(error).split())}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m r2gen", description="Trains R2Gen, and writes radiology reports with it."
+    )
+    commands = parser.add_subparsers(
+        required=True, metavar="train | evaluate | generate", parser_class=_Parser
+    )
+    train = commands.add_parser("train", help="train, or go on with training")
+    train.add_argument("--config", type=Path, required=True, help="YAML file, as `autotune export` writes it")
+    train.add_argument("--workdir", type=Path, default=Path("results"), help="where checkpoints are kept")
+    _add_set(train)
+    train.set_defaults(run=_train)
+    for name, run, text in (
+        ("evaluate", _evaluate, "score a checkpoint on a split"),
+        ("generate", _generate, "write reports for a split, one JSON object a line"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("--checkpoint", type=Path, required=True, help="ours, or the original R2Gen's")
+        command.add_argument("--config", type=Path, help="settings; none: those in the checkpoint")
+        command.add_argument("--data", type=Path, help="another data set than the configuration's")
+        command.add_argument("--split", choices=("train", "val", "test"), default="test")
+        _add_set(command)
+        command.set_defaults(run=run)
+    return parser
+
+
+def _add_set(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override a setting")
+
+
+def _overrides(given: Sequence[str]) -> dict[str, Any]:
+    values = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set: NAME=VALUE: got {text!r}")
+        try:
+            values[name] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            values[name] = value
+    return values
+
+
+def _train(given: argparse.Namespace) -> int:
+    from r2gen.train import fit  # noqa: PLC0415 - importing torch takes a second
+
+    config = parse({**load(given.config).model_dump(), **_overrides(given.set)})
+    print(f"training into {given.workdir}: effective batch {config.effective_batch_size}, {config.precision}")
+    records = fit(config.model_dump(mode="json"), given.workdir)
+    with _stop_signals() as stopped:
+        shown = _Progress()
+        for record in records:
+            shown.record(record)
+            if stopped:
+                records.close()
+                print(f"stopped after {record['samples']} samples; the same command goes on from there")
+                return 128 + stopped[0]
+    print(f"done; the best checkpoint is {given.workdir / 'best.pt'}")
+    return 0
+
+
+@contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    """The first Ctrl-C or SIGTERM is only noted, so that the step is finished; the second one ends all."""
+    noted: list[int] = []
+
+    def note(number: int, frame: Any) -> None:  # noqa: ARG001 - a signal handler's interface
+        noted.append(number)
+        signal.signal(number, before[signal.Signals(number)])
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Progress:
+    """A line for every evaluation, and for training at most one a second."""
+
+    def __init__(self) -> None:
+        self._shown_s = self._since_s = time.monotonic()
+        self._since_samples: int | None = None
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        now_s = time.monotonic()
+        if "bleu_4" in record:
+            names = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "full_bleu_4", "rouge_l", "meteor", "cider")
+            figures = ", ".join(f"{n} {record[n]:.4f}" for n in names if n in record)
+            print(f"epoch {record['epoch']}, {record['samples']} samples: {figures}", flush=True)
+            self._since_samples = None
+        elif self._since_samples is None:
+            self._since_s, self._since_samples = now_s, record["samples"]
+        elif now_s - self._shown_s >= _LINE_EVERY_S:
+            rate = (record["samples"] - self._since_samples) / (now_s - self._since_s)
+            print(
+                f"epoch {record['epoch']}, {record['samples']} samples: loss {record['train_loss']:.4f}, "
+                f"{rate:.1f} samples/s",
+                flush=True,
+            )
+            self._shown_s, self._since_s, self._since_samples = now_s, now_s, record["samples"]
+
+
+def _evaluate(given: argparse.Namespace) -> int:
+    from r2gen.evaluate import scores  # noqa: PLC0415
+    from r2gen.metrics import Meteor  # noqa: PLC0415
+
+    written = _written(given)
+    if Meteor.available():
+        with Meteor() as meteor:
+            found = scores(written, meteor)
+    else:
+        print("METEOR is left out: it needs java", file=sys.stderr)
+        found = scores(written, None)
+    print(json.dumps({"split": given.split, "studies": len(written), **found}, indent=2))
+    return 0
+
+
+def _generate(given: argparse.Namespace) -> int:
+    for written in _written(given):
+        print(json.dumps({"id": written.study.id, "report": written.report}))
+    return 0
+
+
+def _written(given: argparse.Namespace) -> Any:
+    """The reports that a checkpoint writes for the split asked for."""
+    from r2gen.annotation import load_annotation  # noqa: PLC0415
+    from r2gen.evaluate import write_reports  # noqa: PLC0415
+    from r2gen.restore import restore  # noqa: PLC0415
+
+    settings = _overrides(given.set) | ({"data": given.data} if given.data else {})
+    base: Config | None = load(given.config) if given.config else None
+    model, tokenizer, config = restore(given.checkpoint, base, settings)
+    return write_reports(model, load_annotation(config).splits[given.split], tokenizer, config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

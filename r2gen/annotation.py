@@ -1,0 +1,123 @@
+"""R2Gen's annotation layout, read and checked: `annotation.json` with its splits, images under `images/`."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from r2gen.config import Config
+from r2gen.errors import InputError
+
+SPLITS = ("train", "val", "test")
+_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", b"II*\x00", b"MM\x00*", b"GIF8")
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Study:
+    """One examination: its report, and its images in the order of the annotation."""
+
+    id: str
+    report: str
+    images: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """The studies of each split, and the number of those left out because something is wrong with them."""
+
+    splits: Mapping[str, tuple[Study, ...]]
+    skipped: int
+
+
+def load_annotation(config: Config) -> Annotation:
+    """The data set of `config`; raises InputError that names the first studies with something wrong.
+
+    With `skip_bad_samples` those are left out and counted instead.
+    """
+    file = config.data / "annotation.json"
+    raw = _read(file)
+    splits: dict[str, tuple[Study, ...]] = {}
+    mistakes: list[str] = []
+    for split in SPLITS:
+        entries = raw.get(split)
+        if not isinstance(entries, list):
+            raise InputError(f"{file}: must have the lists train, val and test: {split} is {_kind(entries)}")
+        good = []
+        for position, entry in enumerate(entries):
+            mistake = _mistake(entry, config)
+            if mistake is None:
+                good.append(_study(entry, config))
+            else:
+                mistakes.append(f"{split} study {_name(entry, position)}: {mistake}")
+        splits[split] = tuple(good)
+    _refuse(file, mistakes, config)
+    for split, studies in splits.items():
+        if not studies:
+            raise InputError(f"{file}: the split {split} has no usable study")
+    return Annotation(splits, len(mistakes))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        raw = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise InputError(f"{file}: is not JSON in UTF-8: {error}") from None
+    if not isinstance(raw, dict):
+        raise InputError(f"{file}: must be an object with the lists train, val and test, got {_kind(raw)}")
+    return raw
+
+
+def _refuse(file: Path, mistakes: list[str], config: Config) -> None:
+    if mistakes and not config.skip_bad_samples:
+        more = f"; and {len(mistakes) - _SHOWN} more" if len(mistakes) > _SHOWN else ""
+        raise InputError(f"{file}: {'; '.join(mistakes[:_SHOWN])}{more} (skip_bad_samples leaves them out)")
+
+
+def _mistake(entry: Any, config: Config) -> str | None:
+    """What is wrong with one entry, None if it can be used."""
+    if not isinstance(entry, dict):
+        return f"must be an object, got {_kind(entry)}"
+    report, paths = entry.get("report"), entry.get("image_path")
+    if not isinstance(report, str) or not any(c.isalnum() for c in report):
+        return "its report has no words"
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        return f"image_path must be a list of paths, got {_kind(paths)}"
+    if len(paths) < config.views:
+        return f"{config.dataset} needs {config.views} images, got {len(paths)}"
+    return next(_faults(config, paths[: config.views]), None)
+
+
+def _faults(config: Config, paths: list[str]) -> Iterator[str]:
+    root = (config.data / "images").resolve()
+    for path in paths:
+        file = (root / path).resolve()
+        if not file.is_relative_to(root):
+            yield f"image {path!r} lies outside {root}"
+        elif not file.is_file():
+            yield f"image {path!r} is not there"
+        elif not _is_image(file):
+            yield f"image {path!r} is not an image"
+
+
+def _is_image(file: Path) -> bool:
+    """Whether the first bytes are an image's: reading all of every image would take minutes on MIMIC-CXR."""
+    with file.open("rb") as stream:
+        return stream.read(8).startswith(_SIGNATURES)
+
+
+def _study(entry: Mapping[str, Any], config: Config) -> Study:
+    paths = entry["image_path"][: config.views]
+    images = tuple(config.data / "images" / path for path in paths)
+    return Study(str(entry.get("id", paths[0])), entry["report"], images)
+
+
+def _name(entry: Any, position: int) -> str:
+    return repr(entry["id"]) if isinstance(entry, dict) and "id" in entry else f"number {position}"
+
+
+def _kind(value: Any) -> str:
+    return "missing" if value is None else type(value).__name__

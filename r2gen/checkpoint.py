@@ -1,0 +1,80 @@
+"""Checkpoints: written whole or not at all, read without pickle, and honest about what does not fit."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from r2gen.errors import InputError
+
+FORMAT = 1
+_SHOWN = 3
+
+
+def save(file: Path, state: Mapping[str, Any]) -> None:
+    """Writes `state` to `file` and waits for the disk: a kill leaves the old file or the new one."""
+    temporary = file.with_name(f"{file.name}.tmp")
+    with temporary.open("wb") as stream:
+        torch.save({"format": FORMAT, **state}, stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(file)
+    directory = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def load(file: Path) -> dict[str, Any]:
+    """What `save` wrote, or a checkpoint of the original R2Gen; tensors on the CPU. Raises InputError."""
+    try:
+        with torch.serialization.safe_globals(_numpy_scalars()):
+            state = torch.load(file, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise InputError(f"checkpoint {file}: cannot be read: {error.strerror}") from None
+    except Exception as error:  # noqa: BLE001 - a file that is no checkpoint raises whatever it likes
+        raise InputError(f"checkpoint {file}: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(state, dict) or not ("state_dict" in state or state.get("format") == FORMAT):
+        raise InputError(f"checkpoint {file}: neither ours (format {FORMAT}) nor the original R2Gen's")
+    return state
+
+
+def _numpy_scalars() -> list[Any]:
+    """What an original checkpoint holds besides tensors: its best score as a NumPy number."""
+    import numpy as np  # noqa: PLC0415
+    from numpy._core.multiarray import scalar  # noqa: PLC0415 - the name that such a checkpoint calls
+
+    return [(scalar, "numpy.core.multiarray.scalar"), scalar, np.dtype, np.dtypes.Float64DType]
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor], file: Path) -> None:
+    """Puts `weights` into `model`; raises InputError that says which keys and shapes do not fit."""
+    wanted = model.state_dict()
+    mistakes = [f"has no {key}" for key in wanted.keys() - weights.keys()]
+    mistakes += [f"has {key}, which the model has not" for key in weights.keys() - wanted.keys()]
+    mistakes += [
+        f"{key} is {list(weights[key].shape)}, the model's is {list(wanted[key].shape)}"
+        for key in wanted.keys() & weights.keys()
+        if weights[key].shape != wanted[key].shape
+    ]
+    if mistakes:
+        shown = "; ".join(sorted(mistakes)[:_SHOWN])
+        more = f"; and {len(mistakes) - _SHOWN} more" if len(mistakes) > _SHOWN else ""
+        raise InputError(f"checkpoint {file}: does not fit the model: {shown}{more}")
+    model.load_state_dict(dict(weights))
+
+
+def rng_state() -> dict[str, Any]:
+    """The random numbers to come: of the CPU, and of the CUDA device where there is one."""
+    cuda = {"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {}
+    return {"cpu": torch.get_rng_state(), **cuda}
+
+
+def set_rng_state(state: Mapping[str, Any]) -> None:
+    torch.set_rng_state(state["cpu"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])

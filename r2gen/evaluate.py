@@ -1,0 +1,85 @@
+"""Reports written for a split, and their scores."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from r2gen import metrics, precision
+from r2gen.annotation import Study
+from r2gen.config import Config
+from r2gen.data import EvaluationSampler, ReportDataset, loader, normalise, usable
+from r2gen.decode import generate
+from r2gen.metrics import Meteor
+from r2gen.model import R2Gen
+from r2gen.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Written:
+    """A study, the report that the model wrote, and the reference as the tokenizer sees it, cut and whole."""
+
+    study: Study
+    report: str
+    reference: str
+    full_reference: str
+
+
+def write_reports(
+    model: R2Gen, studies: Sequence[Study], tokenizer: Tokenizer, config: Config, limit: int | None = None
+) -> list[Written]:
+    """Reports for the first `limit` studies, in order; the model is left in the mode that it was in."""
+    dataset = ReportDataset(studies, tokenizer, config)
+    sampler = EvaluationSampler(len(studies), limit, config.eval_batch_size)
+    was_training = model.training
+    model.eval()
+    written: list[Written] = []
+    try:
+        for batch in loader(dataset, sampler, config, persistent=False):
+            if not usable(batch, config):
+                continue
+            images = normalise(batch.images.to(precision.device(), non_blocking=True))
+            with precision.autocast(config):
+                ids = generate(model, images, beam_size=config.beam_size, max_length=config.max_seq_length)
+            written += [
+                _written(studies[index], row, reference, tokenizer)
+                for index, row, reference in zip(
+                    batch.studies.tolist(), ids.tolist(), batch.targets.tolist(), strict=True
+                )
+            ]
+    finally:
+        model.train(was_training)
+    return written
+
+
+def _written(study: Study, ids: list[int], target: list[int], tokenizer: Tokenizer) -> Written:
+    return Written(study, tokenizer.decode(ids), tokenizer.decode(target), tokenizer.clean(study.report))
+
+
+def scores(written: Sequence[Written], meteor: Meteor | None) -> dict[str, float]:
+    """BLEU-1 to 4, ROUGE-L, CIDEr, METEOR by the published protocol, and BLEU against the whole references.
+
+    The published protocol scores against references cut to `max_seq_length` and with `<unk>` for rare words,
+    which reads higher than `full_bleu_*` against the references as they are.
+    """
+    reports = [w.report for w in written]
+    published = metrics.score(reports, [w.reference for w in written], meteor)
+    full = metrics.score(reports, [w.full_reference for w in written], None)
+    return published | {f"full_{name}": value for name, value in full.items() if name.startswith("bleu_")}
+
+
+def evaluate(
+    model: R2Gen, studies: Sequence[Study], tokenizer: Tokenizer, config: Config, meteor: Meteor | None
+) -> dict[str, float]:
+    """The scores of `model` on the validation studies that the configuration asks for."""
+    written = write_reports(model, studies, tokenizer, config, config.eval_studies)
+    return {**scores(written, meteor), "val_studies": len(written)}
+
+
+def build(config: Config, vocabulary: Sequence[str]) -> tuple[R2Gen, Tokenizer]:
+    """A model on this machine's device, and the tokenizer that goes with it."""
+    tokenizer = Tokenizer.from_vocabulary(vocabulary, config.dataset)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        model = R2Gen(config, len(vocabulary))
+    return model.to(precision.device()), tokenizer

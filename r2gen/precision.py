@@ -1,0 +1,96 @@
+"""Number formats: what this machine can train in, and how."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor, nn
+
+from r2gen.config import Config
+from r2gen.errors import InputError
+
+_NEEDS = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3), "fp8": (8, 9)}
+
+
+def device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def check(config: Config) -> None:
+    """Raises InputError when this machine cannot train in the configured precision."""
+    name = config.precision
+    if name == "fp32" or (name == "bf16" and device().type == "cpu"):
+        return
+    if device().type == "cpu":
+        raise InputError(f"precision {name}: needs a CUDA device; fp32 and bf16 run here")
+    capability = torch.cuda.get_device_capability()
+    if capability < _NEEDS[name]:
+        needed, found = (".".join(map(str, c)) for c in (_NEEDS[name], capability))
+        raise InputError(f"precision {name}: needs compute capability {needed}, this device has {found}")
+    if name == "fp8" and find_spec("torchao") is None:
+        raise InputError("precision fp8: needs torchao: pip install 'autotune-r2gen[fp8]'")
+
+
+@contextmanager
+def matmul_precision(config: Config) -> Iterator[None]:
+    """TF32 where it is asked for and not elsewhere; what was set before is set again at the end."""
+    matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.precision == "tf32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn
+
+
+def autocast(config: Config) -> AbstractContextManager[object]:
+    """The context of forward passes. fp8 computes what is not a converted linear layer in bf16."""
+    formats = {"bf16": torch.bfloat16, "fp8": torch.bfloat16, "fp16": torch.float16}
+    dtype = formats.get(config.precision)
+    return nullcontext() if dtype is None else torch.autocast(device().type, dtype)
+
+
+def convert(model: nn.Module, config: Config) -> None:
+    """Makes the linear layers of `model` compute in fp8, where that is the precision; weights stay fp32.
+
+    fp8 matrix products need sizes that are multiples of 16: layers of other sizes stay as they are.
+    """
+    if config.precision != "fp8":
+        return
+    from torchao.float8 import convert_to_float8_training  # noqa: PLC0415 - an extra that few have
+
+    convert_to_float8_training(model, module_filter_fn=_fits_fp8)
+
+
+def _fits_fp8(module: nn.Module, name: str) -> bool:
+    """Not the relational memory: it is recurrent, and stays in fp32."""
+    if not isinstance(module, nn.Linear) or ".rm." in f".{name}.":
+        return False
+    return module.in_features % 16 == 0 and module.out_features % 16 == 0
+
+
+class Scaler:
+    """fp16's loss scaling, which does nothing in other precisions. Unscale once, after accumulation."""
+
+    def __init__(self, config: Config) -> None:
+        self._scaler = torch.amp.GradScaler(device().type, enabled=config.precision == "fp16")
+
+    def scale(self, loss: Tensor) -> Tensor:
+        return self._scaler.scale(loss)
+
+    def unscale(self, optimizer: torch.optim.Optimizer) -> None:
+        self._scaler.unscale_(optimizer)
+
+    def step(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Steps, or skips the step where a gradient overflowed; whether it stepped."""
+        before = self._scaler.get_scale()
+        self._scaler.step(optimizer)
+        self._scaler.update()
+        return self._scaler.get_scale() >= before
+
+    def state_dict(self) -> dict[str, object]:
+        return self._scaler.state_dict()
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        if state:
+            self._scaler.load_state_dict(state)

@@ -1,0 +1,251 @@
+"""Training as a generator: a record after every optimizer step, and one after every evaluation."""
+
+import math
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from r2gen import checkpoint, optim, precision
+from r2gen.annotation import load_annotation
+from r2gen.config import Config, parse
+from r2gen.data import Batch, ReportDataset, TrainingSampler, loader, normalise, usable
+from r2gen.errors import DivergedError, InputError
+from r2gen.evaluate import build, evaluate
+from r2gen.metrics import Meteor
+from r2gen.model import loss_sum
+from r2gen.tokenizer import Tokenizer
+from r2gen.visual import load_imagenet_weights
+
+Record = dict[str, Any]
+
+# Settings that may differ when a run goes on: they do not change what it computes.
+_FREE = {
+    *("epochs", "num_workers", "prefetch_factor", "pin_memory", "eval_batch_size", "eval_studies"),
+    *("eval_every_samples", "checkpoint_every_steps", "visual_weights", "data"),
+}
+_LAST, _BEST = "last.pt", "best.pt"
+
+
+def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, None]:
+    """Trains, and yields a record after every optimizer step and after every evaluation.
+
+    A step's record has `samples` (in total so far), `epoch`, `step`, `train_loss` (nats per token),
+    `learning_rate`, `grad_norm` before clipping, `skipped_samples`, and the host's seconds in `data_s`,
+    `forward_s`, `backward_s` and `optimizer_s` (a GPU may still be busy when they end). An evaluation's has
+    `samples`, `epoch`, `val_studies` and the scores.
+
+    The checkpoint `last.pt` is in `workdir`: called again, training goes on from there, bit by bit the same
+    on a CPU. Closing the generator writes one. Raises InputError before anything is trained where something
+    given is wrong, DivergedError when the loss is no number.
+    """
+    parsed = parse(config)
+    precision.check(parsed)
+    with ExitStack() as stack:
+        stack.enter_context(precision.matmul_precision(parsed))
+        meteor = stack.enter_context(Meteor()) if Meteor.available() else None
+        trainer = _Trainer(parsed, workdir, meteor)
+        try:
+            yield from trainer.run()
+        finally:
+            trainer.save_if_changed()
+
+
+class _Trainer:
+    """The state of a run. Between two records it is consistent, and can be written and read back."""
+
+    def __init__(self, config: Config, workdir: Path, meteor: Meteor | None) -> None:
+        self.config, self._workdir, self._meteor = config, workdir, meteor
+        annotation = load_annotation(config)
+        self._train, self._val = annotation.splits["train"], annotation.splits["val"]
+        self._skipped = annotation.skipped
+        workdir.mkdir(parents=True, exist_ok=True)
+        last = checkpoint.load(workdir / _LAST) if (workdir / _LAST).exists() else None
+        tokenizer = Tokenizer.from_reports(
+            (s.report for s in self._train), config.dataset, config.min_word_count
+        )
+        torch.manual_seed(config.seed)
+        self.model, self._tokenizer = build(config, tokenizer.vocabulary)
+        if last is None and config.visual_weights is not None:
+            load_imagenet_weights(self.model.visual_extractor, config.visual_weights)
+        precision.convert(self.model, config)
+        if config.channels_last:
+            self.model.visual_extractor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._forward = (
+            self.model if config.compile == "off" else torch.compile(self.model, mode=config.compile)
+        )
+        self._optimizer = optim.optimizer(self.model, config)
+        self._scheduler = optim.scheduler(self._optimizer, config)
+        self._scaler = precision.Scaler(config)
+        self._sampler = TrainingSampler(len(self._train), config)
+        self._dataset = ReportDataset(self._train, self._tokenizer, config)
+        self._loader = loader(self._dataset, self._sampler, config, persistent=True)
+        self._samples = self._step = self._evaluated_at = self._saved_at = 0
+        self._best = -math.inf
+        if last is not None:
+            self._restore(last, workdir / _LAST)
+
+    def run(self) -> Generator[Record, None, None]:
+        """Trains from where it stands to the last epoch."""
+        self.model.train()
+        while self._sampler.epoch <= self.config.epochs:
+            epoch = self._sampler.epoch
+            for record in self._epoch():
+                due = self._is_evaluation_due(record["samples"] - record.pop("batch"), epoch)
+                yield record
+                if due:
+                    yield self._evaluate(epoch)
+                elif self._is_checkpoint_due():
+                    self.save()
+        if self._evaluated_at < self._samples:
+            yield self._evaluate(self.config.epochs)
+
+    def _epoch(self) -> Iterator[Record]:
+        """The optimizer steps of what is left of the epoch; after the last one the next epoch stands."""
+        epoch, size, total = self._sampler.epoch, self.config.accumulation_steps, len(self._sampler)
+        batches = iter(self._loader)
+        while self._sampler.epoch == epoch:
+            begun = time.perf_counter()
+            taken = list(islice(batches, size))
+            self._sampler.start += len(taken)
+            self._skipped += sum(len(batch.faults) for batch in taken)
+            window = [batch for batch in taken if usable(batch, self.config)]
+            data_s = time.perf_counter() - begun
+            record = self._optimize(window, epoch) if window else None
+            if self._sampler.start >= total:
+                self._sampler.epoch, self._sampler.start = epoch + 1, 0
+                self._scheduler.step()
+            if record is not None:
+                yield {**record, "data_s": data_s}
+
+    def _optimize(self, window: list[Batch], epoch: int) -> Record:
+        """One optimizer step over the micro-batches of `window`; its loss is the mean over all tokens."""
+        device = precision.device()
+        tokens = sum(_tokens(batch.targets) for batch in window)
+        loss = torch.zeros((), device=device)
+        forward_s = backward_s = 0.0
+        for batch in window:
+            begun = time.perf_counter()
+            images = normalise(batch.images.to(device, non_blocking=True))
+            targets = batch.targets.to(device, non_blocking=True)
+            with precision.autocast(self.config):
+                summed, _ = loss_sum(self._forward(images, targets), targets)
+            middle = time.perf_counter()
+            torch.autograd.backward(self._scaler.scale(summed / tokens))
+            forward_s, backward_s = forward_s + middle - begun, backward_s + time.perf_counter() - middle
+            loss += summed.detach() / tokens
+        begun = time.perf_counter()
+        rate = self._optimizer.param_groups[-1]["lr"]
+        norm = self._update(loss)
+        count = sum(len(batch.studies) for batch in window)
+        self._samples, self._step = self._samples + count, self._step + 1
+        return {
+            "samples": self._samples,
+            "epoch": epoch,
+            "step": self._step,
+            "train_loss": loss.item(),
+            "learning_rate": rate,
+            "grad_norm": norm.item(),
+            "skipped_samples": self._skipped,
+            "forward_s": forward_s,
+            "backward_s": backward_s,
+            "optimizer_s": time.perf_counter() - begun,
+            "batch": count,
+        }
+
+    def _update(self, loss: Tensor) -> Tensor:
+        """Clips and steps; raises DivergedError, the weights left as they were, where the loss is no number."""
+        self._scaler.unscale(self._optimizer)
+        norm = optim.clip(self.model.parameters(), self.config.grad_clip_value)
+        if not math.isfinite(loss.item()):
+            self._optimizer.zero_grad(set_to_none=True)
+            raise DivergedError(
+                f"the loss is {loss.item()} at step {self._step + 1}, epoch {self._sampler.epoch}: "
+                "lower the learning rate, or use a wider precision"
+            )
+        self._scaler.step(self._optimizer)
+        self._optimizer.zero_grad(set_to_none=True)
+        return norm
+
+    def _is_evaluation_due(self, before: int, epoch: int) -> bool:
+        every = self.config.eval_every_samples
+        if every is None:
+            return self._sampler.epoch > epoch
+        return self._samples // every > before // every
+
+    def _evaluate(self, epoch: int) -> Record:
+        found = evaluate(self.model, self._val, self._tokenizer, self.config, self._meteor)
+        self._evaluated_at = self._samples
+        if found["bleu_4"] > self._best:
+            self._best = found["bleu_4"]
+            checkpoint.save(self._workdir / _BEST, self._weights())
+        self.save()
+        return {"samples": self._samples, "epoch": epoch, **found}
+
+    def _is_checkpoint_due(self) -> bool:
+        every = self.config.checkpoint_every_steps
+        return every is not None and self._step % every == 0
+
+    def save_if_changed(self) -> None:
+        """Writes the checkpoint unless nothing was trained since the last one."""
+        if self._saved_at < self._step:
+            self.save()
+
+    def save(self) -> None:
+        """Writes all that is needed to go on as if nothing had happened."""
+        state = {
+            **self._weights(),
+            "optimizer": self._optimizer.state_dict(),
+            "scheduler": self._scheduler.state_dict(),
+            "scaler": self._scaler.state_dict(),
+            "rng": checkpoint.rng_state(),
+            "epoch": self._sampler.epoch,
+            "start": self._sampler.start,
+            "samples": self._samples,
+            "step": self._step,
+            "evaluated_at": self._evaluated_at,
+            "skipped": self._skipped,
+        }
+        checkpoint.save(self._workdir / _LAST, state)
+        self._saved_at = self._step
+
+    def _weights(self) -> dict[str, Any]:
+        return {
+            "model": self.model.state_dict(),
+            "vocabulary": list(self._tokenizer.vocabulary),
+            "config": self.config.model_dump(mode="json"),
+            "best": self._best,
+        }
+
+    def _restore(self, state: Mapping[str, Any], file: Path) -> None:
+        self._require_same_run(state, file)
+        checkpoint.load_weights(self.model, state["model"], file)
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._scheduler.load_state_dict(state["scheduler"])
+        self._scaler.load_state_dict(state["scaler"])
+        checkpoint.set_rng_state(state["rng"])
+        self._sampler.epoch, self._sampler.start = state["epoch"], state["start"]
+        self._samples, self._step, self._skipped = state["samples"], state["step"], state["skipped"]
+        self._evaluated_at, self._best = state["evaluated_at"], state["best"]
+        self._saved_at = self._step
+
+    def _require_same_run(self, state: Mapping[str, Any], file: Path) -> None:
+        """Raises InputError where the checkpoint is of a run with other settings or another vocabulary."""
+        now = self.config.model_dump(mode="json")
+        before = state["config"]
+        differ = [k for k in now if k not in _FREE and k in before and before[k] != now[k]]
+        if differ:
+            shown = ", ".join(f"{k} {before[k]!r}, now {now[k]!r}" for k in differ)
+            raise InputError(f"{file}: is of a run with other settings: {shown}; use another directory")
+        if tuple(state["vocabulary"]) != self._tokenizer.vocabulary:
+            raise InputError(f"{file}: is of a run on other reports: the vocabulary differs")
+
+
+def _tokens(targets: Tensor) -> int:
+    """How many of the ids of `targets` [B, T] the loss sums: every word, and the end that follows."""
+    return int((targets[:, :-1] > 0).sum()) + len(targets)

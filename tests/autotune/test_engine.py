@@ -1,0 +1,246 @@
+"""Whole searches over a toy workload by the real command line: real Ray, real children, real kills."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+from autotune import study as record
+from autotune.store import Session
+from autotune.trial import Failure, Status
+
+HERE = Path(__file__).parent
+SPACE = """
+workload: toy_workload:fit
+baseline: {micro_batch_size: 4, learning_rate: 1e-3, step_s: 0.002, fault: none}
+knobs: {micro_batch_size: {choice: [4, 8, 16, 32, 64]}, learning_rate: {scale: sqrt}}
+budget: {trials: 5, samples_per_trial: 400}
+"""
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "autotune", *map(str, arguments)]
+
+
+@pytest.fixture
+def environment():
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path, "WANDB_MODE": "offline"}
+
+
+@pytest.fixture
+def autotune(tmp_path, environment):
+    """Runs the command line in an empty directory."""
+
+    def run(*arguments):
+        return subprocess.run(
+            command(*arguments),
+            check=False,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run
+
+
+@pytest.fixture
+def start(tmp_path, environment):
+    """Starts the command line in the background; whatever is left of it dies with the test."""
+    started = []
+
+    def begin(*arguments):
+        process = subprocess.Popen(
+            command(*arguments), cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def write_space(tmp_path, old="", new=""):
+    (tmp_path / "space.yaml").write_text(SPACE.replace(old, new) if old else SPACE)
+
+
+def trials_of(tmp_path):
+    """The trials in the session's study; none as long as it is being made."""
+    try:
+        return record.trials(record.load_study(tmp_path / "s" / "study.db"))
+    except KeyError:
+        return []
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.05)
+
+
+def descendants(process):
+    found = psutil.Process(process.pid).children(recursive=True)
+    return [p for p in found if p.is_running()]
+
+
+def alive(processes):
+    return [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_search_from_beginning_to_export(tmp_path, autotune):
+    write_space(tmp_path)
+    done = autotune("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--trials", 6)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "trial 0 started: 4 lr 0.001 (baseline)" in done.stdout
+    assert "x the baseline's throughput" in done.stdout
+    assert "python -m autotune export s -o best.yaml" in done.stdout
+    trials = trials_of(tmp_path)
+    assert len(trials) == 6
+    assert all(t.outcome is not None for t in trials)
+    assert not (tmp_path / "s" / "ray").exists()
+    assert not list((tmp_path / "s" / "trials").glob("*/work"))
+
+    shown = autotune("status", "s")
+    assert shown.returncode == 0
+    assert "0 of 6 trials left" in shown.stdout
+
+    exported = autotune("export", "s", "-o", "best.yaml")
+    assert exported.returncode == 0
+    text = (tmp_path / "best.yaml").read_text()
+    assert text.startswith("# trial: ")
+    assert "# measured: " in text
+    assert "micro_batch_size: " in text
+
+
+def test_a_failed_trial_is_a_failure_everywhere_and_the_search_goes_on(tmp_path, autotune):
+    write_space(tmp_path, "choice: [4, 8, 16, 32, 64]", "choice: [4, 64]")
+    done = autotune("search", "--space", "space.yaml", "--session", "s", "--trials", 4)
+    assert done.returncode == 0, done.stderr
+    trials = trials_of(tmp_path)
+    failed = [t for t in trials if t.out_of_memory]
+    assert len(failed) == 1, "one out-of-memory is enough to know that it does not fit"
+    assert failed[0].outcome.reason == "MemoryError: toy: the batch does not fit"
+    assert f"trial {failed[0].number} failed (oom)" in done.stdout
+    assert len(trials) == 4
+    assert len(list((tmp_path / "s" / "wandb").glob("offline-run-*"))) == 4
+
+
+@pytest.mark.parametrize(
+    ("fault", "extra", "kind"),
+    [("kill", (), Failure.ERROR), ("silence", ("--stall-timeout", "2s"), Failure.TIMEOUT)],
+)
+def test_a_baseline_that_fails_ends_the_search_with_its_reason(tmp_path, autotune, fault, extra, kind):
+    write_space(tmp_path, "fault: none", f"fault: {fault}")
+    done = autotune("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", *extra)
+    assert done.returncode == 1
+    assert "the baseline itself failed" in done.stdout
+    assert trials_of(tmp_path)[0].outcome.failure is kind
+
+
+def test_killed_in_the_middle_and_resumed_nothing_is_lost_and_nothing_runs_twice(tmp_path, start, autotune):
+    write_space(tmp_path)
+    process = start("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--trials", 8)
+    study_file = tmp_path / "s" / "study.db"
+    wait_for(study_file.exists)
+    wait_for(lambda: sum(t.outcome is not None for t in trials_of(tmp_path)) >= 2)
+    family = descendants(process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    wait_for(lambda: not alive(family), seconds=15)
+    before = [t for t in trials_of(tmp_path) if t.outcome is not None]
+
+    done = autotune("resume", "s")
+    assert done.returncode == 0, done.stderr
+    after = trials_of(tmp_path)
+    assert [t for t in after if t.number in {b.number for b in before}] == before
+    assert len(after) == 8
+    assert all(t.outcome is not None for t in after)
+    for trial in before:
+        assert attempts(tmp_path, trial.number) == 1
+
+
+def attempts(tmp_path, number):
+    lines = (Session.open(tmp_path / "s").trial_dir(number) / "records.jsonl").read_text().splitlines()
+    return sum("attempt" in json.loads(line) for line in lines)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_search_keeps_its_checkpoint_and_says_how_to_go_on(tmp_path, start, autotune, number):
+    write_space(tmp_path, "step_s: 0.002", "step_s: 0.05")
+    process = start("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--trials", 2)
+    records = tmp_path / "s" / "trials" / "0000" / "records.jsonl"
+    wait_for(lambda: records.exists() and records.read_text().count("\n") > 5)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Stopped: interrupted" in output
+    assert "Go on with: python -m autotune resume s" in output
+    kept = json.loads((tmp_path / "s" / "trials" / "0000" / "work" / "state.json").read_text())
+    assert kept > 0
+
+    done = autotune("resume", "s")
+    assert done.returncode == 0, done.stderr
+    samples = [json.loads(line) for line in records.read_text().splitlines()]
+    trained = [r["samples"] for r in samples if "train_loss" in r]
+    assert trained == sorted(set(trained)), "no step was done twice"
+    assert Counter("attempt" in r for r in samples)[True] == 2
+
+
+def test_more_trials_can_be_added_to_a_finished_search(tmp_path, autotune):
+    write_space(tmp_path)
+    assert autotune("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--trials", 2)
+    before = trials_of(tmp_path)
+    assert autotune("resume", "s", "--trials", 2).returncode == 0
+    after = trials_of(tmp_path)
+    assert after[:2] == before
+    assert len(after) == 4
+
+
+def test_when_the_time_is_up_the_search_ends_with_what_it_has(tmp_path, autotune):
+    write_space(tmp_path)
+    done = autotune(
+        "search",
+        "--space",
+        "space.yaml",
+        "--session",
+        "s",
+        "--wandb",
+        "off",
+        "--trials",
+        500,
+        "--time",
+        "15s",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Stopped: the time is up" in done.stdout
+    trials = trials_of(tmp_path)
+    assert 1 < len(trials) < 500
+    assert trials[0].outcome.status is Status.COMPLETED
+
+
+def test_a_supervisor_that_is_killed_costs_a_repetition_and_no_more(tmp_path, start):
+    write_space(tmp_path, "step_s: 0.002", "step_s: 0.02")
+    process = start("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--trials", 2)
+    records = tmp_path / "s" / "trials" / "0000" / "records.jsonl"
+    wait_for(lambda: records.exists() and records.read_text().count("\n") > 5)
+    supervisors = [p for p in descendants(process) if "Supervisor" in " ".join(p.cmdline())]
+    assert supervisors
+    for supervisor in supervisors:
+        supervisor.kill()
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 0, output
+    assert all(t.completed for t in trials_of(tmp_path))
+    assert attempts(tmp_path, 0) == 2

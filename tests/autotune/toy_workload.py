@@ -1,0 +1,30 @@
+"""A workload that trains nothing, in no time, and fails as it is told to."""
+
+import json
+import os
+import signal
+import time
+
+
+def fit(config, workdir):
+    """Yields as R2Gen would; `fault` says what goes wrong, `micro_batch_size` above 32 does not fit."""
+    workdir.mkdir(parents=True, exist_ok=True)
+    state = workdir / "state.json"
+    samples = json.loads(state.read_text()) if state.exists() else 0
+    batch = config["micro_batch_size"]
+    if batch > 32:
+        raise MemoryError("toy: the batch does not fit")
+    if config.get("fault") == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if config.get("fault") == "silence":
+        time.sleep(3600)
+    try:
+        while True:
+            time.sleep(config.get("step_s", 0.002) + 0.0001 * batch)
+            samples += batch
+            yield {"samples": samples, "train_loss": 1.0, "learning_rate": config["learning_rate"]}
+            if samples // 200 != (samples - batch) // 200:
+                state.write_text(json.dumps(samples))
+                yield {"samples": samples, "bleu_4": 0.2}
+    finally:
+        state.write_text(json.dumps(samples))
