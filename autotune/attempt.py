@@ -89,7 +89,7 @@ class Attempt:
 
     def step(self, timeout_s: float) -> dict[str, Any]:
         """What happened within `timeout_s`: records, figures so far, and in the end the outcome."""
-        records = self._poll(timeout_s) if self._child else []
+        records = self._poll(timeout_s)
         report = {
             "number": self._order.number,
             "samples": self._samples,
@@ -106,21 +106,20 @@ class Attempt:
         return report
 
     def _poll(self, timeout_s: float) -> list[dict[str, Any]]:
-        child = self._child
-        if child is None:
-            return []
-        records = []
-        for event in child.poll(timeout_s):
-            record = {"at_s": event.at_s, **event.record}
-            self._count(record)
-            self._write(record)
-            records.append(record)
+        """The records of the next `timeout_s`, or until the trial has ended."""
+        child, deadline = self._child, time.monotonic() + timeout_s
+        records: list[dict[str, Any]] = []
+        while child and self._outcome is None and (left_s := deadline - time.monotonic()) > 0:
+            for event in child.poll(left_s):
+                records.append({"at_s": event.at_s, **event.record})
+                self._count(records[-1])
+                self._write(records[-1])
+            if self._is_enough():
+                child.stop(_GRACE_S)
+                self._outcome = Outcome(Status.COMPLETED)
+            elif child.verdict is not None:
+                self._outcome = self._judge(child.verdict)
         self._records.flush()
-        if self._is_enough():
-            child.stop(_GRACE_S)
-            self._outcome = Outcome(Status.COMPLETED)
-        elif child.verdict is not None:
-            self._outcome = self._judge(child.verdict)
         return records
 
     def _count(self, record: Mapping[str, Any]) -> None:

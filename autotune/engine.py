@@ -26,6 +26,7 @@ from autotune.trial import Failure, Measurement, Outcome, Status
 
 _REPORT_S = 1.0
 _MOST_ABORTS = 3
+_OBJECT_STORE_BYTES = 128 * 2**20  # nothing but small reports passes through it
 
 # Ray's own voice, network and habits: silent, loopback only, no killing of trials on its own judgement.
 _ENVIRONMENT = {
@@ -79,7 +80,6 @@ class Supervisor(tune.Trainable):
 
     def cleanup(self) -> None:
         self._stop()
-        self._server.close()
 
     def _stop(self) -> None:
         if self._attempt is not None:
@@ -145,7 +145,8 @@ class _StudySearcher(Searcher):
         super().__init__()
         self._bridge = bridge
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Any:
+        """A dict, None, or FINISHED, which Ray's own annotation forgets."""
         with self._bridge.guarded():
             return self._bridge.suggest()
         return Searcher.FINISHED
@@ -215,6 +216,8 @@ def run(search: Search, hardware: Hardware, callbacks: Sequence[tune.Callback] =
                     ) from error
             if bridge.error is not None:
                 raise bridge.error
+        for callback in callbacks:
+            callback.on_experiment_end([])  # Tune forgets it when it aborts; twice does no harm
 
 
 def _tune(search: Search, bridge: _Bridge, callbacks: Sequence[tune.Callback]) -> None:
@@ -251,7 +254,7 @@ def _line(error: BaseException) -> str:
 
 
 def _bridge(search: Search, hardware: Hardware) -> _Bridge:
-    resources = ray.cluster_resources()
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     cpus = int(resources.get("CPU", 1))
     gpu = search.options.gpus_per_trial
     if gpu:
@@ -265,15 +268,17 @@ def _bridge(search: Search, hardware: Hardware) -> _Bridge:
 
 @contextmanager
 def _ray(search: Search, hardware: Hardware) -> Iterator[None]:
-    address = search.options.address
-    local = {
-        "num_cpus": hardware.cpus,
-        "num_gpus": len(hardware.gpus),
-        "include_dashboard": False,
-        "_node_ip_address": "127.0.0.1",
-        "object_store_memory": 128 * 2**20,
-    }
-    ray.init(address=address, log_to_driver=False, logging_level="CRITICAL", **({} if address else local))
+    """Ray on this machine, listening on loopback only; or the cluster that the user named."""
+    settings: dict[str, Any] = {"address": search.options.address}
+    if search.options.address is None:
+        settings |= {
+            "num_cpus": hardware.cpus,
+            "num_gpus": len(hardware.gpus),
+            "include_dashboard": False,
+            "object_store_memory": _OBJECT_STORE_BYTES,
+            "_node_ip_address": "127.0.0.1",
+        }
+    ray.init(log_to_driver=False, logging_level=logging.CRITICAL, **settings)
     try:
         yield
     finally:

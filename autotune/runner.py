@@ -1,0 +1,196 @@
+"""What runs inside a trial's process: the caps, the workload, its records into the pipe, the verdict."""
+
+import ctypes
+import faulthandler
+import importlib
+import json
+import math
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from autotune import failures
+from autotune.trial import Failure, Outcome, Setting, Status
+
+STACK_SIGNAL = signal.SIGUSR1  # makes the process write the stack of every thread into its log
+_PR_SET_PDEATHSIG = 1
+_NON_FINITE_LOSSES = 3
+
+
+@dataclass(frozen=True)
+class Job:
+    """A workload's entry point, what to call it with, and what the process may take.
+
+    `memory_limit_bytes` is on top of what a process holds that has imported the workload;
+    `stall_timeout_s` is how long it may go without a record, None for a time that its own steps set.
+    """
+
+    workload: str
+    config: dict[str, Setting]
+    workdir: Path
+    log: Path
+    memory_limit_bytes: int | None = None
+    gpu_memory_fraction: float | None = None
+    stall_timeout_s: float | None = None
+
+
+class _DivergedError(FloatingPointError):
+    """The workload goes on yielding losses that are no numbers."""
+
+
+def run(job: Job, pipe: Connection) -> None:
+    """Runs `job` in this process, sends its records and in the end its verdict: {"outcome": ...}."""
+    _become_independent(job.log)
+    stopping = _stop_on_sigterm()
+    try:
+        fit = _entry_point(job.workload)
+        memory = _Memory(job)
+        outcome = _drive(fit, job, pipe, memory, stopping)
+    except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
+        _lift_memory_limit()
+        traceback.print_exc()
+        outcome = failures.of_exception(error)
+    pipe.send_bytes(json.dumps({"outcome": outcome.to_dict()}).encode())
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _become_independent(log: Path) -> None:
+    """A session of its own, so that it can be killed with all that it starts; it dies with its parent."""
+    os.setsid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1:
+        os._exit(1)  # the parent was gone before it could be asked for
+    log.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(file, sys.stdout.fileno())
+    os.dup2(file, sys.stderr.fileno())
+    os.close(file)
+    faulthandler.enable()
+    faulthandler.register(STACK_SIGNAL)
+
+
+def _stop_on_sigterm() -> Callable[[], bool]:
+    """Whether a SIGTERM has come, which asks to stop after the next record. Ctrl-C is the driver's."""
+    noted: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: noted.append(number))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return lambda: bool(noted)
+
+
+def _entry_point(name: str) -> Callable[[Mapping[str, Setting], Path], Iterator[Mapping[str, Any]]]:
+    module, _, function = name.partition(":")
+    fit: Callable[[Mapping[str, Setting], Path], Iterator[Mapping[str, Any]]]
+    fit = getattr(importlib.import_module(module), function)
+    return fit
+
+
+def _drive(
+    fit: Callable[[Mapping[str, Setting], Path], Iterator[Mapping[str, Any]]],
+    job: Job,
+    pipe: Connection,
+    memory: "_Memory",
+    stopping: Callable[[], bool],
+) -> Outcome:
+    """Takes the workload's records one by one until it ends, or is to stop."""
+    job.workdir.mkdir(parents=True, exist_ok=True)
+    records = fit(dict(job.config), job.workdir)
+    check = _Check()
+    for yielded in records:
+        at_s = time.monotonic()
+        record = {**check(yielded), **memory.figures()}
+        pipe.send_bytes(json.dumps({"at_s": at_s, "record": record}).encode())
+        if stopping():
+            close = getattr(records, "close", None)
+            if close is not None:
+                close()
+            return Outcome(Status.STOPPED, reason="was asked to stop")
+    if not check.records:
+        return failures.failed(Failure.ERROR, "the workload yielded no record")
+    return Outcome(Status.COMPLETED)
+
+
+class _Check:
+    """Refuses a record that is none, and a loss that has stopped being a number."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self._samples = 0
+        self._non_finite = 0
+
+    def __call__(self, record: object) -> dict[str, Any]:
+        if not isinstance(record, Mapping):
+            raise TypeError(f"a record must be a mapping, got {type(record).__name__}")
+        plain = {str(key): _plain(value) for key, value in record.items()}
+        samples = plain.get("samples")
+        if not isinstance(samples, int) or isinstance(samples, bool):
+            raise TypeError(f"a record's samples must be an int, got {samples!r}")
+        if samples < self._samples:
+            raise ValueError(f"a record's samples must not go back, got {samples} after {self._samples}")
+        self._samples = samples
+        self.records += 1
+        self._follow_loss(plain)
+        return plain
+
+    def _follow_loss(self, record: Mapping[str, Any]) -> None:
+        loss = record.get("train_loss")
+        if isinstance(loss, float):
+            self._non_finite = 0 if math.isfinite(loss) else self._non_finite + 1
+        if self._non_finite >= _NON_FINITE_LOSSES:
+            raise _DivergedError(
+                f"train_loss was {loss} {self._non_finite} times in a row, at {self._samples} samples"
+            )
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's and torch's scalars as Python's."""
+    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
+
+
+class _Memory:
+    """The process's memory: capped as the job says, and its peak.
+
+    On a GPU the figures are the CUDA allocator's. On the host the peak is what was resident beyond what the
+    process was born with.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._born_with = _status_bytes("VmRSS")
+        if job.memory_limit_bytes is not None:
+            limit = _status_bytes("VmData") + job.memory_limit_bytes
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
+        if job.gpu_memory_fraction is not None:
+            import torch  # noqa: PLC0415 - a workload need not use it
+
+            if torch.cuda.is_available():
+                torch.cuda.set_per_process_memory_fraction(job.gpu_memory_fraction)
+
+    def figures(self) -> dict[str, int]:
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            return {
+                "memory_allocated_bytes": torch.cuda.memory_allocated(),
+                "memory_reserved_bytes": torch.cuda.memory_reserved(),
+                "memory_peak_bytes": torch.cuda.max_memory_reserved(),
+            }
+        return {"memory_peak_bytes": max(0, _status_bytes("VmHWM") - self._born_with)}
+
+
+def _lift_memory_limit() -> None:
+    """Room to say what went wrong."""
+    resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def _status_bytes(name: str) -> int:
+    """A figure of /proc/self/status, 0 where it is not there."""
+    with Path("/proc/self/status").open(encoding="ascii", errors="replace") as lines:
+        found = next((line for line in lines if line.startswith(f"{name}:")), f"{name}: 0 kB")
+    return int(found.split()[1]) * 1024
