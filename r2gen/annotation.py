@@ -1,7 +1,8 @@
 """R2Gen's annotation layout, read and checked: `annotation.json` with its splits, images under `images/`."""
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from r2gen.errors import InputError
 SPLITS = ("train", "val", "test")
 _SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", b"II*\x00", b"MM\x00*", b"GIF8")
 _SHOWN = 3
+_NAME_SHOWN = 80
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def _read(file: Path) -> dict[str, Any]:
         raw = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{file}: is not JSON in UTF-8: {error}") from None
     if not isinstance(raw, dict):
         raise InputError(f"{file}: must be an object with the lists train, val and test, got {_kind(raw)}")
@@ -88,19 +90,21 @@ def _mistake(entry: Any, config: Config) -> str | None:
         return f"image_path must be a list of paths, got {_kind(paths)}"
     if len(paths) < config.views:
         return f"{config.dataset} needs {config.views} images, got {len(paths)}"
-    return next(_faults(config, paths[: config.views]), None)
+    root = Path(os.path.realpath(config.data / "images"))
+    return next(filter(None, (_fault(root, path) for path in paths[: config.views])), None)
 
 
-def _faults(config: Config, paths: list[str]) -> Iterator[str]:
-    root = (config.data / "images").resolve()
-    for path in paths:
-        file = (root / path).resolve()
+def _fault(root: Path, path: str) -> str | None:
+    """What is wrong with the image at `path` below `root`, None if it can be used."""
+    try:
+        file = Path(os.path.realpath(root / path))
         if not file.is_relative_to(root):
-            yield f"image {path!r} lies outside {root}"
-        elif not file.is_file():
-            yield f"image {path!r} is not there"
-        elif not _is_image(file):
-            yield f"image {path!r} is not an image"
+            return f"image {path!r} lies outside {root}"
+        if not file.is_file():
+            return f"image {path!r} is not there"
+        return None if _is_image(file) else f"image {path!r} is not an image"
+    except (OSError, ValueError) as error:  # a name that no file can have, or a file that nobody may read
+        return f"image {path[:_NAME_SHOWN]!r} cannot be read: {getattr(error, 'strerror', error)}"
 
 
 def _is_image(file: Path) -> bool:

@@ -1,0 +1,72 @@
+"""A drawn data set of a few studies, and a model small enough to train in milliseconds."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from r2gen import config as settings
+from r2gen import synthetic
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """One thread: sums are then in the same order everywhere, and tests do not fight over two cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set to read and not to write: 10 studies to train on, 4 to validate, 3 to test."""
+    return synthetic.make(tmp_path_factory.mktemp("drawn"), {"train": 10, "val": 4, "test": 3}, 0, 40)
+
+
+@pytest.fixture
+def own_data(drawn: Path, tmp_path: Path) -> Path:
+    """A copy of the data set, to spoil."""
+    return shutil.copytree(drawn, tmp_path / "data")
+
+
+@pytest.fixture
+def tiny(drawn: Path) -> dict[str, Any]:
+    """The settings of a tiny run: 3 steps an epoch, the last one smaller."""
+    return {
+        "data": str(drawn),
+        "visual_extractor": "small",
+        "image_size": 32,
+        "max_seq_length": 20,
+        "min_word_count": 1,
+        "d_model": 32,
+        "d_ff": 32,
+        "num_heads": 2,
+        "num_layers": 1,
+        "rm_num_heads": 2,
+        "micro_batch_size": 4,
+        "learning_rate": 1e-3,
+        "epochs": 2,
+        "num_workers": 0,
+        "beam_size": 1,
+        "eval_studies": 2,
+    }
+
+
+@pytest.fixture
+def make_config(tiny: dict[str, Any]) -> Callable[..., settings.Config]:
+    """The tiny configuration with some settings replaced."""
+
+    def make(**changes: Any) -> settings.Config:
+        return settings.parse({**tiny, **changes})
+
+    return make
+
+
+@pytest.fixture
+def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No METEOR: starting Java takes longer than all else that a tiny run does."""
+    monkeypatch.setattr("r2gen.metrics.Meteor.available", staticmethod(lambda: False))
