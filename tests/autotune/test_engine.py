@@ -68,7 +68,8 @@ def start(tmp_path, environment):
     yield begin
     for process in started:
         process.kill()
-        process.communicate()
+        process.wait()
+        process.stdout.close()
 
 
 def write_space(tmp_path, old="", new=""):
@@ -91,8 +92,9 @@ def wait_for(condition, seconds=60):
 
 
 def descendants(process):
+    """The processes of a search that are ours: supervisors, fork servers, trials. Ray looks after its own."""
     found = psutil.Process(process.pid).children(recursive=True)
-    return [p for p in found if p.is_running()]
+    return [p for p in found if "Agent" not in " ".join(p.cmdline())]
 
 
 def alive(processes):
@@ -158,7 +160,7 @@ def test_killed_in_the_middle_and_resumed_nothing_is_lost_and_nothing_runs_twice
     wait_for(lambda: sum(t.outcome is not None for t in trials_of(tmp_path)) >= 2)
     family = descendants(process)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.wait()
     wait_for(lambda: not alive(family), seconds=15)
     before = [t for t in trials_of(tmp_path) if t.outcome is not None]
 
