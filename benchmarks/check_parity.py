@@ -163,11 +163,11 @@ def relative(given: Tensor, expected: Tensor) -> float:
     return ((given - expected).abs().max() / expected.abs().max()).item()
 
 
-def main() -> int:
-    if len(sys.argv) != 2:
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1:
         print(__doc__, file=sys.stderr)
         return 2
-    recording = Recording(Path(sys.argv[1]))
+    recording = Recording(Path(arguments[0]))
     failed = 0
     for compare in (compare_outputs, compare_gradients, compare_steps, compare_words):
         for comparison in compare(recording):
@@ -179,4 +179,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -50,7 +50,11 @@ class Meteor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        # It has nothing to finish, and while it loads it would not notice that its stdin ended.
+        self._process.kill()
+        self._process.wait()
+        with suppress(BrokenPipeError):
+            self._stdin.close()
         self._stdout.close()
         self._errors.close()
 
@@ -75,19 +79,11 @@ class Meteor:
             raise EOFError
         return line.strip()
 
-    def _end(self) -> None:
-        with suppress(BrokenPipeError):
-            self._stdin.close()
-        try:
-            self._process.wait(_EXIT_WAIT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
     def _last_words(self) -> str:
-        self._end()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_EXIT_WAIT_S)
         self._errors.seek(0)
-        said = " ".join(self._errors.read().decode(errors="replace").split())[-300:]
+        said = " ".join(self._errors.read().decode(errors="replace").split())[:300]
         return f"METEOR's Java process ended with status {self._process.returncode}: {said}"
 
 

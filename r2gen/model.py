@@ -12,14 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from r2gen.config import Config
-from r2gen.layers import (
-    Attention,
-    Embeddings,
-    FeedForward,
-    KeysValues,
-    LayerNorm,
-    PositionalEncoding,
-)
+from r2gen.layers import Attention, Embeddings, FeedForward, KeysValues, LayerNorm, PositionalEncoding
 from r2gen.memory import ConditionalLayerNorm, RelationalMemory
 from r2gen.visual import VisualExtractor
 

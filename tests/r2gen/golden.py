@@ -1,0 +1,27 @@
+"""Where the recordings of the original R2Gen are, and what every test of the model needs of them."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.check_parity import Recording
+from r2gen.config import Config
+
+GOLDEN = Path(__file__).parents[1] / "fixtures" / "golden"
+_SHARED = Path(__file__).parents[2].parent / "shared" / "golden"
+
+RECORDING = Recording(GOLDEN)
+
+
+def shared(name: str) -> Path:
+    """A recording that holds sentences of real reports and so is not in this repository; skips without it."""
+    path = _SHARED / name
+    if not path.exists():
+        pytest.skip(f"{name} is not on this machine")
+    return path
+
+
+def tiny(**settings: object) -> Config:
+    """The smallest model that has every part."""
+    small = {"visual_extractor": "small", "d_model": 16, "d_ff": 16, "num_heads": 2, "rm_num_heads": 2}
+    return Config.model_validate({"data": "none", "num_layers": 2, "image_size": 64, **small, **settings})

@@ -1,0 +1,160 @@
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks.bench_decode import plain_search
+from r2gen import decode
+from r2gen.decode import generate, search
+from r2gen.errors import InputError
+from r2gen.model import EncoderDecoder, R2Gen
+
+from .golden import RECORDING, tiny
+
+LENGTH = 14
+
+
+@pytest.fixture
+def recorded():
+    """The recorded decoder and its four encoded images."""
+    decoder = RECORDING.decoder()
+    with torch.no_grad():
+        return decoder, decoder.encode(RECORDING.tensor("in/att_feats"))
+
+
+def build(seed: int, end: float = 0.0, **settings: object) -> tuple[EncoderDecoder, Tensor]:
+    """A random decoder that is sure of its words, `end` more inclined to end, and five encoded images."""
+    torch.manual_seed(seed)
+    decoder = EncoderDecoder(tiny(**settings), 12, 20).eval()
+    with torch.no_grad():
+        decoder.logit.weight.mul_(3)
+        decoder.logit.bias[0] += end
+        return decoder, decoder.encode(torch.randn(5, 6, 12))
+
+
+def count_steps(monkeypatch, decoder):
+    """A list that grows by the number of images at every step of `decoder`."""
+    steps = []
+    original = decoder.log_probs
+    monkeypatch.setattr(decoder, "log_probs", lambda x: (steps.append(len(x)), original(x))[1])
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("name", "beams", "block"),
+    [("beam3", 3, False), ("beam5", 5, False), ("greedy_noblock", 1, False), ("greedy_block", 1, True)],
+)
+def test_the_words_are_the_originals(recorded, name, beams, block):
+    decoder, encoded = recorded
+    ids = search(decoder, encoded, beam_size=beams, max_length=LENGTH, block_trigrams=block)
+    assert ids.dtype == torch.int64
+    assert torch.equal(ids, RECORDING.tensor(f"dec/{name}/seq").long())
+
+
+def test_an_image_is_written_alone_as_in_a_batch(recorded):
+    decoder, encoded = recorded
+    together = search(decoder, encoded, beam_size=3, max_length=LENGTH)
+    alone = [search(decoder, image[None], beam_size=3, max_length=LENGTH) for image in encoded]
+    assert torch.equal(torch.cat(alone), together)
+
+
+@pytest.mark.parametrize("end", [-9.0, 0.0, 2.0])
+@pytest.mark.parametrize("beams", [1, 2, 3, 7])
+def test_stopping_early_and_dropping_images_change_no_word(beams, end):
+    """Against a search that decodes every prefix anew, keeps all images, and never stops early."""
+    for seed in range(6):
+        decoder, encoded = build(seed, end)
+        expected = plain_search(decoder, encoded, beams, LENGTH)
+        assert torch.equal(search(decoder, encoded, beam_size=beams, max_length=LENGTH), expected)
+
+
+def test_images_that_are_finished_are_dropped(monkeypatch):
+    decoder, encoded = build(4, end=1.0)
+    steps = count_steps(monkeypatch, decoder)
+    ids = search(decoder, encoded, beam_size=3, max_length=200)
+    assert steps == sorted(steps, reverse=True)
+    assert steps[0] == 5 > steps[-1]
+    assert len(steps) < 200
+    assert ids.shape == (5, 200)
+
+
+def test_a_decoder_that_ends_at_once_takes_one_step(monkeypatch):
+    decoder, encoded = build(0, end=50.0)
+    steps = count_steps(monkeypatch, decoder)
+    assert search(decoder, encoded, beam_size=3, max_length=60).eq(0).all()
+    assert steps == [5]
+
+
+def test_a_decoder_that_never_ends_fills_the_length(monkeypatch):
+    decoder, encoded = build(0, end=-1e4)
+    steps = count_steps(monkeypatch, decoder)
+    assert search(decoder, encoded, beam_size=2, max_length=9).gt(0).all()
+    assert len(steps) == 9
+
+
+def test_more_beams_find_likelier_reports():
+    """Not for every image, as a beam search is no exact search, but together."""
+    decoder, encoded = build(3)
+
+    def total(beams):
+        ids = search(decoder, encoded, beam_size=beams, max_length=8)
+        prefixes = torch.cat((torch.zeros(5, 1, dtype=torch.long), ids), 1)
+        return sum(score(decoder, image[None], row) for image, row in zip(encoded, prefixes, strict=True))
+
+    assert total(10) > total(1)
+
+
+def score(decoder, encoded, ids):
+    """The log-probability of one report, its end included, by the teacher-forced decoder."""
+    words = ids[:-1][None]
+    mask = torch.ones(words.size(1), words.size(1), dtype=torch.bool).tril()
+    with torch.no_grad():
+        embedded = decoder.model.tgt_embed(words)
+        memory = decoder.model.rm(embedded, decoder.model.rm.initial(1))
+        log_probs = decoder.log_probs(decoder.model.decoder(embedded, encoded, memory, mask))[0]
+    length = min(int(ids[1:].ne(0).sum()) + 1, len(ids) - 1)
+    return log_probs[torch.arange(length), ids[1 : length + 1]].sum().item()
+
+
+def test_repeated_trigrams_cost():
+    words = torch.tensor([[[1, 2, 3, 1, 2]], [[1, 2, 3, 4, 2]], [[5, 5, 5, 5, 5]]])
+    expected = torch.zeros(3, 1, 6)
+    expected[0, 0, 3] = 1.386
+    expected[2, 0, 5] = 3 * 1.386
+    torch.testing.assert_close(decode._trigram_penalty(words, 6), expected)
+    assert decode._trigram_penalty(words[:, :, :2], 6).eq(0).all()
+
+
+def test_generating_from_images_is_generating_from_what_they_are_encoded_to():
+    torch.manual_seed(0)
+    model = R2Gen(tiny(), 20).eval()
+    images = torch.randn(3, 2, 3, 64, 64)
+    ids = generate(model, images, beam_size=3, max_length=10)
+    assert ids.shape == (3, 10)
+    with torch.no_grad():
+        encoded = model.encode(images)
+    assert torch.equal(generate(model, encoded, beam_size=3, max_length=10), ids)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_generating_works_under_autocast(dtype):
+    decoder, encoded = build(2)
+    with torch.autocast("cpu", dtype=dtype):
+        ids = search(decoder, encoded, beam_size=3, max_length=10)
+    assert ids.shape == (5, 10)
+
+
+def test_a_model_in_training_mode_is_refused():
+    """Its dropout would make the words random and nobody would notice."""
+    with pytest.raises(ValueError, match="eval mode"):
+        generate(R2Gen(tiny(), 20), torch.zeros(1, 2, 3, 64, 64), beam_size=1, max_length=5)
+
+
+def test_more_beams_than_words_are_refused():
+    decoder, encoded = build(0)
+    with pytest.raises(InputError, match=r"beam_size must not exceed the 21 words.* got 22"):
+        search(decoder, encoded, beam_size=22, max_length=5)
+
+
+def test_a_model_that_gives_no_numbers_ends():
+    decoder, encoded = build(0)
+    assert search(decoder, encoded * torch.nan, beam_size=3, max_length=5).eq(0).all()
