@@ -5,7 +5,9 @@ What a study looks like in an epoch depends on the seed, the epoch and the study
 
 import math
 import random
+import signal
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -60,30 +62,35 @@ class ReportDataset(Dataset[Sample]):
         return len(self._studies)
 
     def __getitem__(self, key: Key) -> Sample:
-        study, config = self._studies[key.study], self._config
+        study = self._studies[key.study]
         try:
-            views = [_view(path, config, key, view) for view, path in enumerate(study.images)]
-        except (OSError, SyntaxError, ValueError) as error:  # all that Pillow raises for broken files
-            text = " ".join(str(error).split())
-            return Sample(key.study, None, [], f"study {study.id!r}: {text}")
+            views = [_view(path, self._config, key, view) for view, path in enumerate(study.images)]
+        except BadImageError as error:
+            return Sample(key.study, None, [], f"study {study.id!r}: {error}")
         return Sample(key.study, torch.from_numpy(np.stack(views)), self._ids[key.study], None)
 
 
-def _view(path: object, config: Config, key: Key, view: int) -> np.ndarray:
+def _view(path: Path, config: Config, key: Key, view: int) -> np.ndarray:
     """One image as uint8 [S, S]; in training, as in R2Gen, resized, cropped at random, often flipped."""
-    size = config.image_size
-    try:
-        with Image.open(str(path)) as opened:
-            image = opened.convert("L")
-    except (OSError, SyntaxError, ValueError) as error:
-        raise ValueError(f"image {path} cannot be decoded: {error}") from None
+    size, image = config.image_size, _decoded(path)
     if key.epoch is None:
-        return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
+        return np.array(image.resize((size, size), Image.Resampling.BILINEAR))
     rng = random.Random(f"{config.seed} {key.epoch} {key.study} {view}")
     image = _resize_shorter_side(image, size * 256 // 224)
     left, top = rng.randint(0, image.width - size), rng.randint(0, image.height - size)
-    pixels = np.asarray(image.crop((left, top, left + size, top + size)))
-    return pixels[:, ::-1].copy() if rng.random() < 0.5 else pixels
+    pixels = np.array(image.crop((left, top, left + size, top + size)))
+    return pixels[:, ::-1] if rng.random() < 0.5 else pixels
+
+
+def _decoded(path: Path) -> Image.Image:
+    try:
+        with Image.open(path) as opened:
+            return opened.convert("L")
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - broken files make Pillow raise whatever its parsers raise
+        text = " ".join(str(error).split())
+        raise BadImageError(f"image {path} cannot be decoded: {text or type(error).__name__}") from None
 
 
 def _resize_shorter_side(image: Image.Image, size: int) -> Image.Image:
@@ -157,7 +164,17 @@ def loader(
         persistent_workers=persistent and workers > 0,
         pin_memory=config.pin_memory and torch.cuda.is_available(),
         generator=torch.Generator(),
+        worker_init_fn=_leave_signals_to_the_trainer if workers else None,
     )
+
+
+def _leave_signals_to_the_trainer(worker: int) -> None:  # noqa: ARG001 - the loader passes it
+    """Ctrl-C and service managers signal every process, and the step that is under way needs its workers.
+
+    They end when the training process does.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def usable(batch: Batch, config: Config) -> bool:

@@ -1,0 +1,217 @@
+"""Batches are the same whoever loads them and wherever an epoch is entered; broken images are named."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from r2gen.annotation import load_annotation
+from r2gen.config import Config
+from r2gen.data import (
+    Batch,
+    EvaluationSampler,
+    Key,
+    ReportDataset,
+    TrainingSampler,
+    collate,
+    loader,
+    normalise,
+    usable,
+)
+from r2gen.errors import BadImageError
+from r2gen.tokenizer import Tokenizer
+
+Make = Callable[..., Config]
+
+
+def _dataset(config: Config) -> ReportDataset:
+    studies = load_annotation(config).splits["train"]
+    reports = (study.report for study in studies)
+    return ReportDataset(studies, Tokenizer.from_reports(reports, config.dataset, 1), config)
+
+
+def _epochs(config: Config, *, epochs: tuple[int, ...] = (1, 2), start: int = 0) -> list[Batch]:
+    dataset = _dataset(config)
+    sampler = TrainingSampler(len(dataset), config)
+    batches = loader(dataset, sampler, config, persistent=True)
+    found = []
+    for epoch in epochs:
+        sampler.epoch, sampler.start = epoch, start
+        found += list(batches)
+    return found
+
+
+def _is_same(one: Batch, other: Batch) -> bool:
+    return one.faults == other.faults and all(
+        torch.equal(a, b) for a, b in zip(one[:3], other[:3], strict=True)
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_batches_do_not_depend_on_the_workers(make_config: Make, workers: int) -> None:
+    alone = _epochs(make_config(num_workers=0))
+    by_workers = _epochs(make_config(num_workers=workers, prefetch_factor=1))
+
+    assert len(alone) == len(by_workers) == 6
+    assert all(map(_is_same, alone, by_workers))
+
+
+def test_an_epoch_has_every_study_once_and_a_smaller_last_batch(make_config: Make) -> None:
+    batches = _epochs(make_config(), epochs=(1,))
+
+    assert [len(batch.studies) for batch in batches] == [4, 4, 2]
+    assert sorted(torch.cat([batch.studies for batch in batches]).tolist()) == list(range(10))
+
+
+def test_another_epoch_or_seed_has_another_order(make_config: Make) -> None:
+    def order(seed: int, epoch: int) -> list[int]:
+        batches = _epochs(make_config(seed=seed), epochs=(epoch,))
+        return torch.cat([batch.studies for batch in batches]).tolist()
+
+    assert len({tuple(order(*which)) for which in ((1, 1), (1, 2), (2, 1), (2, 2))}) == 4
+    assert order(1, 2) == order(1, 2)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_epoch_can_be_entered_in_its_middle(make_config: Make, workers: int) -> None:
+    config = make_config(num_workers=workers)
+
+    late = _epochs(config, epochs=(2,), start=1)
+
+    assert len(late) == 2
+    assert all(map(_is_same, late, _epochs(config, epochs=(2,))[1:]))
+
+
+def test_a_study_is_augmented_differently_in_every_epoch_but_always_the_same_in_one(
+    make_config: Make,
+) -> None:
+    dataset = _dataset(make_config())
+
+    def images(epoch: int | None, study: int = 3) -> Any:
+        return dataset[Key(epoch, study)].images
+
+    assert torch.equal(images(1), images(1))
+    assert not torch.equal(images(1), images(2))
+    assert not torch.equal(images(None), images(1))
+
+
+def test_augmentation_is_a_crop_of_a_view_or_its_mirror_image(make_config: Make, own_data: Path) -> None:
+    """A ramp from left to right stays one, and in some epochs runs the other way."""
+    file = own_data / "images" / "train-00000" / "0.png"
+    ramp = np.broadcast_to(np.linspace(0, 255, 60, dtype=np.uint8), (50, 60))
+    Image.fromarray(np.ascontiguousarray(ramp)).save(file)
+    dataset = _dataset(make_config(data=own_data))
+
+    rises = []
+    for epoch in range(1, 21):
+        images = dataset[Key(epoch, 0)].images
+        assert images is not None
+        steps = images[0].int().diff(dim=1)
+        assert steps.ge(0).all() or steps.le(0).all()
+        rises.append(bool(steps.sum() > 0))
+    assert 3 < sum(rises) < 17
+
+
+def test_evaluation_takes_the_first_studies_in_order_as_they_are(make_config: Make) -> None:
+    config = make_config()
+    dataset = _dataset(config)
+
+    batches = list(loader(dataset, EvaluationSampler(10, 5, 3), config, persistent=False))
+
+    assert [batch.studies.tolist() for batch in batches] == [[0, 1, 2], [3, 4]]
+    expected = dataset[Key(None, 4)].images
+    assert expected is not None
+    assert torch.equal(batches[1].images[1], expected)
+
+
+def test_reports_are_cut_and_padded_with_zeros(make_config: Make) -> None:
+    config = make_config(max_seq_length=6)
+    dataset = _dataset(config)
+
+    batch = collate([dataset[Key(1, 0)], dataset[Key(1, 1)]._replace(ids=[0, 7, 0])])
+
+    assert batch.targets.shape == (2, 6)
+    assert batch.targets[1].tolist() == [0, 7, 0, 0, 0, 0]
+    assert (batch.targets[0, 1:] > 0).all()
+
+
+def test_normalising_gives_three_equal_channels_in_imagenets_scale() -> None:
+    images = torch.tensor([[[[0, 255]]]], dtype=torch.uint8)
+
+    found = normalise(images)
+
+    assert found.shape == (1, 1, 3, 1, 2)
+    assert found[0, 0, 0, 0].tolist() == pytest.approx([-0.485 / 0.229, 0.515 / 0.229])
+    assert found[0, 0, 2, 0].tolist() == pytest.approx([-0.406 / 0.225, 0.594 / 0.225])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loading_draws_nothing_from_the_global_random_numbers(make_config: Make, workers: int) -> None:
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+
+    _epochs(make_config(num_workers=workers), epochs=(1,))
+
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def _cut_short(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-300])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_truncated_image_is_named_by_the_training_process(
+    make_config: Make, own_data: Path, workers: int
+) -> None:
+    file = own_data / "images" / "train-00004" / "1.png"
+    _cut_short(file)
+    config = make_config(data=own_data, num_workers=workers)
+
+    batches = _epochs(config, epochs=(1,))
+
+    (fault,) = (fault for batch in batches for fault in batch.faults)
+    assert f"study 'train-00004': image {file} cannot be decoded" in fault
+    with pytest.raises(BadImageError, match=r"1\.png cannot be decoded.*skip_bad_samples"):
+        [usable(batch, config) for batch in batches]
+    assert all(usable(batch, make_config(skip_bad_samples=True)) for batch in batches)
+    assert sum(len(batch.studies) for batch in batches) == 9
+
+
+def test_a_batch_of_nothing_but_faults_is_not_usable(make_config: Make, own_data: Path) -> None:
+    _cut_short(own_data / "images" / "train-00000" / "0.png")
+    config = make_config(data=own_data, skip_bad_samples=True)
+
+    batch = collate([_dataset(config)[Key(1, 0)]])
+
+    assert not usable(batch, config)
+
+
+def test_whatever_is_wrong_with_an_image_its_file_is_named(make_config: Make, own_data: Path) -> None:
+    """Damaged in two hundred ways, an image is a sample or a fault, and never another error."""
+    file = own_data / "images" / "train-00000" / "0.png"
+    whole, rng = file.read_bytes(), np.random.default_rng(0)
+    dataset = _dataset(make_config(data=own_data))
+    faults = 0
+    for _ in range(200):
+        damaged = bytearray(whole)
+        for position in rng.integers(8, len(whole), 4):
+            damaged[position] = rng.integers(256)
+        file.write_bytes(damaged)
+        fault = dataset[Key(1, 0)].fault
+        faults += fault is not None
+        assert fault is None or str(file) in fault
+    assert faults > 20
+
+
+def test_an_image_too_large_to_decode_is_a_fault(
+    make_config: Make, own_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+
+    sample = _dataset(make_config(data=own_data))[Key(1, 0)]
+
+    assert "exceeds limit" in str(sample.fault)
