@@ -1,3 +1,6 @@
+import math
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -65,6 +68,65 @@ def test_stopping_early_and_dropping_images_change_no_word(beams, end):
         decoder, encoded = build(seed, end)
         expected = plain_search(decoder, encoded, beams, LENGTH)
         assert torch.equal(search(decoder, encoded, beam_size=beams, max_length=LENGTH), expected)
+
+
+class Bigrams:
+    """In place of the decoder's state: the next word depends on the last one alone, by a table."""
+
+    def __init__(self, table: Tensor) -> None:
+        self.table = table.log()
+        self.steps = 0
+
+    def step(self, ids: Tensor) -> Tensor:
+        self.steps += 1
+        return self.table[ids]
+
+    def select(self, parents: Tensor, images: Tensor) -> None:
+        """There is nothing to select."""
+
+
+def search_bigrams(monkeypatch, table, beams, length):
+    """The words of the one image, and the steps that were needed."""
+    state = Bigrams(torch.tensor(table))
+    monkeypatch.setattr(decode, "_State", lambda *_: state)
+    decoder = EncoderDecoder(tiny(), 12, len(table) - 1)
+    return search(decoder, torch.zeros(1, 1, 16), beam_size=beams, max_length=length)[0].tolist(), state.steps
+
+
+def spelled_out(table, beams, length):
+    """The original's beam search of one image, in plain words; no early stop."""
+    running, done = [(0.0, [])], []
+    for step in range(1, length + 1):
+        candidates = [
+            (total + math.log(chance), [*words, word])
+            for total, words in running
+            for word, chance in enumerate(table[words[-1] if words else 0])
+        ]
+        candidates.sort(key=lambda candidate: -candidate[0])
+        running = []
+        for total, words in candidates[:beams]:
+            ended = words[-1] == 0 or step == length
+            done += [(total, words)] if ended else []
+            running.append((total - 1000 if ended else total, words))
+    best = max(done, key=lambda candidate: candidate[0])[1]
+    return best + [0] * (length - len(best))
+
+
+def test_the_search_is_the_originals_for_any_chances(monkeypatch):
+    random = np.random.default_rng(0)
+    for _ in range(150):
+        classes, length = random.integers(2, 6, size=2).tolist()
+        table = random.dirichlet(np.full(classes, 0.7), size=classes).tolist()
+        beams = int(random.integers(1, classes + 1))
+        words, _ = search_bigrams(monkeypatch, table, beams, length)
+        assert words == spelled_out(table, beams, length)
+
+
+def test_the_search_goes_on_while_a_living_beam_is_ahead_and_no_longer(monkeypatch):
+    to_be_beaten = [[0.4, 0.6], [0.9, 0.1]]  # ending at once 0.4, after one word 0.54
+    assert search_bigrams(monkeypatch, to_be_beaten, 2, 9) == ([1] + [0] * 8, 2)
+    unbeaten = [[0.4, 0.6], [0.6, 0.4]]  # after one word 0.36, and what goes on from there has 0.24 left
+    assert search_bigrams(monkeypatch, unbeaten, 2, 9) == ([0] * 9, 2)
 
 
 def test_images_that_are_finished_are_dropped(monkeypatch):

@@ -94,6 +94,12 @@ def test_meteor_is_the_originals(golden, meteor):
 
 
 @needs_java
+def test_meteor_is_that_of_all_reports_together(meteor):
+    first, second = (meteor.score([h], [r]) for h, r in zip(HYPOTHESES, REFERENCES, strict=True))
+    assert second < score(HYPOTHESES, REFERENCES, meteor)["meteor"] < first == 1
+
+
+@needs_java
 def test_meteor_takes_what_would_break_its_protocol(meteor):
     plain = meteor.score(["the heart is normal"], ["the heart is normal"])
     assert meteor.score(["the heart\nis ||| normal"], ["the |||heart is\r\nnormal"]) == plain

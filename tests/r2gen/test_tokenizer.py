@@ -48,6 +48,8 @@ def test_numbering_and_runs_of_signs_are_cleaned_by_data_set():
     iu, mimic = (Tokenizer.from_vocabulary([UNKNOWN], name) for name in ("iu_xray", "mimic_cxr"))
     assert iu.clean(report) == "heart  normal . lungs  clear ."
     assert mimic.clean(report) == "heart normal . lungs  clear ."
+    assert iu.clean("1......... one") == "1 . one ."  # too long a run for three halvings
+    assert mimic.clean("1......... one") == "one ."
 
 
 def test_a_range_of_signs_goes_and_hyphens_stay(tokenizer):
