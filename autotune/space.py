@@ -299,26 +299,35 @@ class Machine:
     has_compiler: bool = True
 
 
+_COMPUTE_CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3), "fp8": (8, 9)}
+
+
 def why_not(name: str, value: Setting, machine: Machine) -> str | None:
-    """Why this machine cannot run the setting, None if it can."""
-    capability = machine.compute_capability
-    needs = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3), "fp8": (8, 9)}
-    if name == "precision" and value in needs:
-        if capability is None:
-            return None if value == "bf16" else "needs a CUDA device"
-        if capability < needs[str(value)]:
-            return f"needs compute capability {'.'.join(map(str, needs[str(value)]))}"
-        if value == "fp8" and not machine.has_torchao:
-            return "needs torchao: pip install 'autotune-r2gen[fp8]'"
+    """Why the search should not try the setting on this machine, None if it may."""
+    if reason := why_impossible(name, value, machine):
+        return reason
     if name == "num_workers" and isinstance(value, int) and value > machine.cpus:
         return f"this machine has {machine.cpus} CPUs"
-    if name == "pin_memory" and value and capability is None:
-        return "needs a CUDA device"
-    if name == "compile" and value != "off":
-        if not machine.has_compiler:
-            return "needs a C++ compiler"
-        if value in {"reduce-overhead", "max-autotune"} and capability is None:
-            return "needs a CUDA device"
+    if machine.compute_capability is None:
+        if name == "pin_memory" and value:
+            return "does nothing without a CUDA device"
+        if name == "compile" and value in {"reduce-overhead", "max-autotune"}:
+            return "is for CUDA devices"
+    return None
+
+
+def why_impossible(name: str, value: Setting, machine: Machine) -> str | None:
+    """Why this machine cannot run the setting at all, None if it can."""
+    if name == "precision" and value in _COMPUTE_CAPABILITY:
+        needed, capability = _COMPUTE_CAPABILITY[str(value)], machine.compute_capability
+        if capability is None:
+            return None if value == "bf16" else "needs a CUDA device"
+        if capability < needed:
+            return f"needs compute capability {'.'.join(map(str, needed))}"
+        if value == "fp8" and not machine.has_torchao:
+            return "needs torchao: pip install 'autotune-r2gen[fp8]'"
+    if name == "compile" and value != "off" and not machine.has_compiler:
+        return "needs a C++ compiler"
     return None
 
 
@@ -327,7 +336,7 @@ def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:
 
     Raises InputError when the baseline itself cannot run here.
     """
-    refused = {n: why_not(n, v, machine) for n, v in space.baseline.items()}
+    refused = {n: why_impossible(n, v, machine) for n, v in space.baseline.items()}
     if mistakes := [f"baseline {n} {space.baseline[n]!r} {why}" for n, why in refused.items() if why]:
         raise InputError(f"this machine cannot run the baseline: {'; '.join(mistakes)}")
     knobs, dropped = {}, []
