@@ -5,6 +5,8 @@ import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 
+from pydantic import ValidationError
+
 from autotune.errors import InputError, SearchAborted
 
 EXIT_ABORTED = 1
@@ -27,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say("interrupted", EXIT_INTERRUPTED)
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error of typer's, whose class is not public
-            return _say(error.format_message(), EXIT_BAD_INPUT)
+            return _say(f"{error.format_message()}{_given(error)}", EXIT_BAD_INPUT)
         if fault := disk_fault(error):
             return _say(f"{fault}; the session is intact: free space, then resume it", EXIT_BAD_INPUT)
         raise
@@ -42,6 +44,13 @@ def disk_fault(error: BaseException) -> str | None:
         if isinstance(cause, sqlite3.OperationalError) and ("full" in str(cause) or "readonly" in str(cause)):
             return f"the session's study cannot be written: {cause}"
     return None
+
+
+def _given(error: Exception) -> str:
+    """The value that a usage error is about, where it has one."""
+    if isinstance(error.__cause__, ValidationError):
+        return f": got {error.__cause__.errors()[0]['input']!r}"
+    return ""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

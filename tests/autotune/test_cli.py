@@ -1,0 +1,157 @@
+"""Bad input on the command line: one line with the rule, what was given, what is allowed; exit code 2."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autotune import __main__ as cli
+from r2gen import synthetic
+
+SPACE = """
+workload: r2gen
+baseline: {micro_batch_size: 4, learning_rate: 1e-3}
+knobs: {micro_batch_size: {choice: [4, 8]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return synthetic.make(tmp_path_factory.mktemp("data"), {"train": 4, "val": 2, "test": 2}, seed=0, size=32)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs the command line in an empty directory; its exit code and what it said."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments):
+        code = cli.main([str(a) for a in arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def is_one_line(code, out, err, *parts):
+    assert code == 2, (code, out, err)
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("autotune: ")
+    for part in parts:
+        assert part in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["search", "--space", "nowhere.yaml"], ["nowhere.yaml", "cpu, gpu, laptop-8gb"]),
+        (["search", "--trials", "none"], ["--trials", "none"]),
+        (["search", "--trials", "0"], ["--trials", "0"]),
+        (["search", "--time", "soon"], ["a duration is a positive number", "soon"]),
+        (["search", "--keep", "2"], ["--keep", "2"]),
+        (["search", "--select", "best"], ["--select", "fastest, pareto", "'best'"]),
+        (["search", "--wandb", "maybe"], ["--wandb", "auto, online, offline, off"]),
+        (["search", "--wandb", "online"], ["WANDB_API_KEY"]),
+        (["search", "--model", "huge"], ["--model", "full, small"]),
+        (["search", "--memory-limit", "much"], ["a size is a positive number"]),
+        (["search", "--stall-timeout", "-1"], ["a duration is a positive number"]),
+        (["search", "--gpus-per-trial", "99"], ["--gpus-per-trial"]),
+        (["search", "--cpus-per-trial", "9999"], ["--cpus-per-trial", "at most"]),
+        (["search", "--data", "nowhere"], ["nowhere", "annotation.json", "cannot be read"]),
+        (["search", "--baseline", "nowhere.yaml"], ["nowhere.yaml", "cannot be read"]),
+        (["search", "--surprise"], ["--surprise"]),
+        (["surprise"], ["surprise"]),
+        (["resume", "nowhere"], ["there is no session here"]),
+        (["status", "nowhere"], ["there is no session here"]),
+        (["export", "nowhere"], ["there is no session here"]),
+        (["resume"], ["Missing argument", "session"]),
+    ],
+)
+def test_a_wrong_option_is_one_line(run, arguments, parts):
+    is_one_line(*run(*arguments), *parts)
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        (lambda root: (root / "annotation.json").unlink(), ["cannot be read"]),
+        (lambda root: (root / "annotation.json").write_text("{"), ["is not JSON"]),
+        (lambda root: (root / "annotation.json").write_text("[]"), ["must be an object"]),
+        (lambda root: next((root / "images").glob("*/0.png")).unlink(), ["is not there"]),
+        (lambda root: next((root / "images").glob("*/1.png")).write_text("no"), ["is not an image"]),
+        (lambda root: edit(root, lambda a: a.update(val=[])), ["val", "no usable study"]),
+        (lambda root: edit(root, lambda a: a["train"][0].update(report=" . ")), ["no words"]),
+        (
+            lambda root: edit(root, lambda a: a["train"][0].update(image_path=["../x.png", "../y.png"])),
+            ["../x.png", "outside"],
+        ),
+    ],
+)
+def test_broken_data_is_one_line_and_makes_no_session(run, tmp_path, data, change, parts):
+    root = tmp_path / "data"
+    shutil.copytree(data, root)
+    change(root)
+    is_one_line(*run("search", "--data", root, "--session", "s"), *parts)
+    assert not (tmp_path / "s").exists()
+
+
+def edit(root, change):
+    file = root / "annotation.json"
+    annotation = json.loads(file.read_text())
+    change(annotation)
+    file.write_text(json.dumps(annotation))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("micro_batch_size: 4", "micro_batch_size: 0", ["baseline", "micro_batch_size", "0"]),
+        ("micro_batch_size: 4", "micro_batchsize: 4", ["micro_batchsize", "no such setting"]),
+        ("learning_rate: 1e-3", "d_model: 100", ["num_heads must divide d_model", "100"]),
+        ("choice: [4, 8]", "choice: []", ["micro_batch_size", "at least 1"]),
+        ("workload: r2gen", "workload: no.such:fit", ["no module no.such"]),
+        ("workload: r2gen", "workload: 7", ["workload"]),
+        ("learning_rate: 1e-3", "precision: fp16", ["cannot run the baseline", "fp16"]),
+        ("knobs: {", "knobs: {surprise: {choice: [1]}, ", ["knob surprise", "baseline must say its value"]),
+    ],
+)
+def test_a_wrong_space_is_one_line_and_makes_no_session(run, data, old, new, parts):
+    Path("space.yaml").write_text(SPACE.replace(old, new))
+    is_one_line(*run("search", "--space", "space.yaml", "--data", data, "--session", "s"), *parts)
+    assert not Path("s").exists()
+
+
+def test_an_existing_session_is_refused_with_the_command_that_goes_on(run, tmp_path, data):
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "session.json").write_text("{}")
+    is_one_line(*run("search", "--data", data, "--session", "s"), "autotune resume s")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_place_that_cannot_be_written_is_one_line(run, tmp_path, data):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    is_one_line(*run("search", "--data", data, "--session", "closed/s"), "cannot be written")
+
+
+def test_a_full_disk_is_one_line(run, data):
+    is_one_line(*run("search", "--data", data, "--session", "/proc/s"), "cannot be written")
+
+
+def test_every_command_explains_itself_and_imports_neither_torch_nor_ray():
+    code = (
+        "import sys; from autotune.__main__ import main; code = main(['{}', '--help']);"
+        "print(sorted({{'torch', 'ray', 'wandb'}} & set(sys.modules)), code)"
+    )
+    for command in ("search", "resume", "status", "export", "doctor"):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(command)], capture_output=True, text=True, check=True
+        )
+        assert "Example: " in done.stdout
+        assert done.stdout.rstrip().endswith("[] 0"), done.stdout[-200:]
