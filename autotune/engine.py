@@ -270,7 +270,7 @@ def _bridge(search: Search, hardware: Hardware) -> _Bridge:
 @contextmanager
 def _ray(search: Search, hardware: Hardware) -> Iterator[None]:
     """Ray on this machine, listening on loopback only; or the cluster that the user named."""
-    settings: dict[str, Any] = {"address": search.options.address}
+    settings: dict[str, Any] = {"address": search.options.address or "local"}
     if search.options.address is None:
         settings |= {
             "num_cpus": hardware.cpus,
