@@ -10,7 +10,7 @@ SAMPLES_PER_EVALUATION = 2048
 
 
 def fit(config: Mapping[str, Any], workdir: Path) -> Iterator[Mapping[str, Any]]:
-    """Trains until it is closed; yields a record after every step, and one with `r2` after every evaluation."""
+    """Trains until it is closed; yields a record after every step and, with `r2`, after every evaluation."""
     generator = torch.Generator().manual_seed(0)
     truth = torch.randn(64, 1, generator=generator)
     held_out = torch.randn(512, 64, generator=generator)

@@ -14,7 +14,9 @@ from pycocoevalcap.meteor import meteor as packaged
 from pycocoevalcap.rouge.rouge import Rouge
 
 # METEOR prints numbers with a point, and would not read them back under a locale that writes a comma.
+# A cap on this process's memory is about training: Java, which takes 1 GB, is let off.
 _COMMAND = (
+    *("sh", "-c", 'ulimit -S -d unlimited; exec "$@"', "sh"),
     *("java", "-Xmx2G", "-Duser.language=en", "-Dfile.encoding=UTF-8", "-jar", packaged.METEOR_JAR),
     *("-", "-", "-stdio", "-l", "en", "-norm"),
 )

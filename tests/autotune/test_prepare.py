@@ -1,0 +1,62 @@
+import pytest
+
+from autotune import prepare, workloads
+from autotune.builtin import space_file, space_for, spaces_dir
+from autotune.errors import InputError
+from autotune.nvml import Gpu
+from autotune.telemetry import Hardware
+from r2gen import synthetic
+
+CPU = Hardware(2, 2**34, (), None)
+
+
+def gpu(memory_gib, capability=(9, 0), count=1):
+    one = Gpu("Test GPU", int(memory_gib * 2**30), capability, "GPU-0")
+    return Hardware(16, 2**36, (one,) * count, "999")
+
+
+@pytest.mark.parametrize(
+    ("hardware", "name"), [(CPU, "cpu"), (gpu(8), "laptop-8gb"), (gpu(24), "gpu"), (gpu(141), "gpu")]
+)
+def test_the_space_is_chosen_by_the_machine(hardware, name):
+    assert space_for(hardware).stem == name
+
+
+@pytest.mark.parametrize(
+    ("name", "hardware"),
+    [("cpu", CPU), ("laptop-8gb", gpu(8, (8, 6))), ("gpu", gpu(80)), ("gpu", gpu(24, (7, 5)))],
+)
+def test_every_space_that_ships_is_complete_for_its_machine(name, hardware, tmp_path):
+    data = synthetic.make(tmp_path, {"train": 1, "val": 1, "test": 1}, seed=0, size=32)
+    file = space_file(name)
+    space = prepare.read_space(file, {})
+    whole, _ = prepare.complete(space, {"data": str(data)}, workloads.load("r2gen"), hardware, str(file))
+    assert whole.baseline["weight_decay"] == 5e-5, "the trainer's defaults are filled in"
+    assert whole.knobs
+    assert {f.stem for f in spaces_dir().glob("*.yaml")} == {"cpu", "gpu", "laptop-8gb"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "hardware", "expected"),
+    [
+        (None, CPU, 0.0),
+        (None, gpu(8), 1.0),
+        (0.25, gpu(8), 0.25),
+        (2, gpu(8, count=4), 2.0),
+        (0, gpu(8), 0.0),
+    ],
+)
+def test_gpus_of_a_trial(asked, hardware, expected):
+    assert prepare.gpus_per_trial(asked, hardware) == expected
+
+
+@pytest.mark.parametrize(("asked", "hardware"), [(1, CPU), (2, gpu(8)), (1.5, gpu(8, count=4))])
+def test_gpus_that_are_not_there_are_refused(asked, hardware):
+    with pytest.raises(InputError, match="--gpus-per-trial"):
+        prepare.gpus_per_trial(asked, hardware)
+
+
+def test_an_override_is_checked_like_the_file(tmp_path):
+    with pytest.raises(InputError, match=r"budget\.trials"):
+        prepare.read_space(space_file("cpu"), {"budget": {"trials": 0}})
+    assert prepare.read_space(space_file("cpu"), {"budget": {"trials": 3, "time": None}}).budget.trials == 3

@@ -1,0 +1,120 @@
+"""The main job with the real trainer: search under a memory limit, export, train without the tuner."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from autotune import study as record
+from r2gen import config as trainer
+from r2gen import synthetic
+
+SPACE = """
+workload: r2gen
+baseline:
+  {visual_extractor: small, image_size: 64, d_model: 32, d_ff: 32, num_layers: 1, num_heads: 2,
+   rm_num_heads: 2, micro_batch_size: 4, accumulation_steps: 1, num_workers: 0, learning_rate: 1e-3,
+   max_seq_length: 30, beam_size: 1, eval_studies: 4, epochs: 50}
+knobs:
+  micro_batch_size: {choice: [4, 256]}
+  precision: {choice: [fp32, tf32, bf16, fp16, fp8]}
+  learning_rate: {scale: sqrt}
+limits: {effective_batch_size: [4, 256]}
+budget: {trials: 4, samples_per_trial: 64}
+objective: {keep: 0}
+"""
+
+# Stands for an environment in which these were never installed.
+BLOCKER = """
+import runpy, sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"ray", "optuna", "wandb", "autotune"}:
+            raise ImportError(f"{name} is not installed here")
+sys.meta_path.insert(0, Blocker())
+sys.argv[0] = "r2gen"
+runpy.run_module("r2gen", run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    """A directory with a finished search, and what it said."""
+    root = tmp_path_factory.mktemp("search")
+    data = synthetic.make(root / "data", {"train": 256, "val": 4, "test": 4}, seed=0, size=64)
+    (root / "space.yaml").write_text(SPACE)
+    done = command(
+        root,
+        *("-m", "autotune", "search", "--space", "space.yaml", "--data", data, "--session", "s"),
+        *("--memory-limit", "400MiB"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return root, done.stdout
+
+
+def command(root, *arguments):
+    environment = {**os.environ, "WANDB_MODE": "offline"}
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_trials_that_do_not_fit_are_failures_and_the_search_goes_on(searched):
+    root, said = searched
+    trials = record.trials(record.load_study(root / "s" / "study.db"))
+    assert len(trials) == 4
+    big = [t for t in trials if t.config["micro_batch_size"] == 256]
+    assert big
+    assert all(t.out_of_memory for t in big), [t.outcome for t in big]
+    assert len({(t.config["micro_batch_size"], t.config["precision"]) for t in big}) == len(big), "paid twice"
+    assert "failed (oom)" in said
+    assert trials[0].completed
+
+
+def test_a_completed_trial_has_every_figure(searched):
+    root, _ = searched
+    baseline = record.trials(record.load_study(root / "s" / "study.db"))[0].measurement
+    assert baseline.throughput.samples_per_s > 0
+    assert baseline.quality_samples >= 64
+    assert {"bleu_1", "bleu_4", "rouge_l", "cider", "full_bleu_4"} <= set(baseline.scores)
+    assert sum(baseline.step_shares.values()) == pytest.approx(1)
+    assert 0 < baseline.peak_memory_bytes < baseline.memory_limit_bytes == 400 * 2**20
+    assert baseline.telemetry["host_rss_bytes"] > 0
+
+
+def test_the_export_is_the_trials_own_configuration(searched):
+    root, _ = searched
+    assert command(root, "-m", "autotune", "export", "s", "-o", "best.yaml").returncode == 0
+    text = (root / "best.yaml").read_text()
+    for fact in ("# trial: ", "# measured: ", "# hardware: ", "# versions: ", "# seed: "):
+        assert fact in text
+    exported = trainer.load(root / "best.yaml")
+    number = int(text.partition("# trial: ")[2].split()[0])
+    trial = record.trials(record.load_study(root / "s" / "study.db"))[number]
+    space = yaml.safe_load((root / "s" / "space.yaml").read_text())
+    assert exported == trainer.parse({**space["baseline"], **trial.config})
+
+
+def test_the_plain_trainer_needs_no_tuner(searched):
+    root, _ = searched
+    command(root, "-m", "autotune", "export", "s", "-o", "best.yaml")
+    done = command(
+        root,
+        *("-c", BLOCKER, "train", "--config", "best.yaml", "--workdir", "trained"),
+        *("--set", "epochs=1"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (root / "trained" / "best.pt").exists() or (root / "trained" / "last.pt").exists()
+
+
+def test_every_trial_has_a_run_in_wandb_and_the_study_opens_in_the_dashboards_reader(searched):
+    root, _ = searched
+    assert len(list(Path(root, "s", "wandb").glob("offline-run-*/*.wandb"))) == 4
