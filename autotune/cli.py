@@ -17,7 +17,7 @@ from autotune import builtin, export, objective, prepare, units, view, workloads
 from autotune import study as record
 from autotune.errors import InputError
 from autotune.space import Space
-from autotune.store import Options, Session
+from autotune.store import Options, Session, is_in_use
 from autotune.study import Plan
 from autotune.telemetry import Hardware, hardware
 from autotune.trial import Setting
@@ -79,10 +79,10 @@ def search(  # noqa: PLR0917 - typer makes an option of every argument
     asked = prepare.read_space(file, {"budget": budget, "objective": {"keep": keep}})
     workload = workloads.load(asked.workload)
     settings = _settings(model, baseline, data, skip_bad_samples)
-    chosen, dropped = prepare.complete(asked, settings, workload, machine, str(file))
+    chosen, notes = prepare.complete(asked, settings, workload, machine, str(file))
     root = session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     opened = Session.create(root, chosen, options, _provenance(root, machine, seed))
-    return _run(opened, root, chosen, workload, machine, dropped=dropped, select=select)
+    return _run(opened, root, chosen, workload, machine, notes=notes, select=select)
 
 
 @app.command()
@@ -96,8 +96,11 @@ def resume(
     _one_of("--select", select, _SELECTS)
     time_s = units.seconds(time) if time else None
     opened, chosen, workload = _open(session)
-    workload.check(chosen.baseline)
-    return _run(opened, session, chosen, workload, hardware(), more=trials, time_s=time_s, select=select)
+    notes = workload.check(chosen.baseline)
+    machine = hardware()
+    return _run(
+        opened, session, chosen, workload, machine, notes=notes, more=trials, time_s=time_s, select=select
+    )
 
 
 @app.command()
@@ -107,11 +110,13 @@ def status(session: SessionArgument) -> int:
     console, study = Console(), _load(opened)
     trials = record.trials(study)
     plan = record.plan(study) or Plan(chosen.budget.trials, chosen.budget.time)
-    console.print(view.table(trials, chosen, title=f"session {view.printable(session)}"))
+    state = "running" if is_in_use(opened) else "interrupted"
+    console.print(view.table(trials, chosen, f"session {view.printable(session)}", state))
     skipped = len(record.skipped(study))
-    console.print(f"{skipped} suggestions were not started; {_left(plan, len(trials))}", highlight=False)
+    print(f"{view.counts(trials, state)}; {_left(plan, len(trials))}")
+    print(f"{skipped} suggestions were not started: outside the limits, or known not to fit")
     for line in view.summary(trials, chosen, workload, session):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print(view.printable(line))
     return 0
 
 
@@ -145,11 +150,10 @@ def doctor() -> int:
     """Say what this machine can run, and what is missing. Example: autotune doctor"""
     from autotune.doctor import examine  # noqa: PLC0415 - it asks torch, which takes a second
 
-    console = Console()
     for capability in examine():
-        mark = "[green]yes[/]" if capability.ok else "[yellow]no [/]"
-        console.print(f"{mark} {capability.name:14} ", end="", highlight=False)
-        console.print(view.printable(capability.detail), highlight=False, markup=False, soft_wrap=True)
+        print(
+            f"{'yes' if capability.ok else 'no':3} {capability.name:14} {view.printable(capability.detail)}"
+        )
     return 0
 
 
@@ -160,7 +164,7 @@ def _run(
     workload: Workload,
     machine: Hardware,
     *,
-    dropped: list[str] | None = None,
+    notes: list[str],
     more: int = 0,
     time_s: float | None = None,
     select: str = "fastest",
@@ -179,7 +183,7 @@ def _run(
         record.set_plan(study, plan)
         with Screen(console, space, plan.trials, _time_left(plan)) as screen:
             screen.note(f"session {shown}: {plan.trials} trials on {machine.description}")
-            for line in dropped or []:
+            for line in notes:
                 screen.note(line)
             running = Search(session, space, workload, study, screen)
             screen.known(running.trials())
@@ -188,11 +192,12 @@ def _run(
             engine.run(running, machine, trackers)
         stopping, trials = running.stopping, running.trials()
     if stopping:
-        console.print(f"Stopped: {view.printable(stopping)}", highlight=False, markup=False, soft_wrap=True)
+        print(f"Stopped: {view.printable(stopping)}")
+    print(view.counts(trials))
     for line in view.summary(trials, space, workload, shown, select):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print(view.printable(line))
     if running.remaining:
-        console.print(f"Go on with: python -m autotune resume {shown}", highlight=False, markup=False)
+        print(f"Go on with: python -m autotune resume {shown}")
     if stopping == "interrupted":
         return EXIT_INTERRUPTED
     return 0 if objective.baseline_of(trials) else 1

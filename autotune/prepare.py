@@ -49,14 +49,15 @@ def _text(file: Path) -> str:
 def complete(
     space: Space, settings: Mapping[str, Setting], workload: Workload, hardware: Hardware, source: str
 ) -> tuple[Space, list[str]]:
-    """`space` with the whole baseline, without what cannot run here, and a line for each value dropped.
+    """`space` with the whole baseline, without what cannot run here, and what the user should know of that.
 
     Raises InputError where the baseline, its data or a knob is wrong.
     """
     baseline = workload.complete(workload.fill({**space.baseline, **settings}))
-    workload.check(baseline)
+    notes = workload.check(baseline)
     whole = spaces.complete(space.model_copy(update={"baseline": baseline}), source)
-    return spaces.fit_to(whole, machine(hardware))
+    fitted, dropped = spaces.fit_to(whole, machine(hardware))
+    return fitted, notes + dropped
 
 
 def machine(hardware: Hardware) -> Machine:

@@ -136,6 +136,18 @@ class Session:
             yield
 
 
+def is_in_use(session: Session) -> bool:
+    """Whether a process holds the session's lock: a search is running."""
+    try:
+        with session.lock_file.open("r", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 def is_session(root: Path) -> bool:
     return (root / "session.json").is_file()
 

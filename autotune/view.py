@@ -58,19 +58,21 @@ def quality(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def table(trials: Iterable[Trial], space: Space, title: str | None = None) -> Table:
-    """One row a trial."""
+def table(
+    trials: Iterable[Trial], space: Space, title: str | None = None, state: str = "interrupted"
+) -> Table:
+    """One row a trial; `state` is what those without an outcome are doing."""
     grid = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1))
     name = space.objective.quality
     for heading in ("#", "configuration", "samples/s", name, "memory", "outcome"):
         numeric = heading in {"#", "samples/s", name}
         grid.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for trial in trials:
-        grid.add_row(*row(trial))
+        grid.add_row(*row(trial, state))
     return grid
 
 
-def row(trial: Trial, state: str = "interrupted") -> tuple[Text, ...]:
+def row(trial: Trial, state: str) -> tuple[Text, ...]:
     """A trial's cells; `state` is what one without an outcome is doing."""
     m = trial.measurement
     style = _STYLES.get(trial.outcome.status if trial.outcome else None, "")
@@ -79,7 +81,7 @@ def row(trial: Trial, state: str = "interrupted") -> tuple[Text, ...]:
     return (*(Text(c) for c in cells), Text(printable(outcome), style=style))
 
 
-def counts(trials: Sequence[Trial]) -> str:
+def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
     """`12 trials: 9 completed, 2 out of memory, 1 failed`."""
     failed = [t for t in trials if t.outcome and t.outcome.status is Status.FAILED]
     oom = sum(t.outcome.failure is Failure.OOM for t in failed if t.outcome)
@@ -88,7 +90,7 @@ def counts(trials: Sequence[Trial]) -> str:
         "stopped": sum(t.outcome is not None and t.outcome.status is Status.STOPPED for t in trials),
         "out of memory": oom,
         "failed otherwise": len(failed) - oom,
-        "interrupted": sum(t.outcome is None for t in trials),
+        state: sum(t.outcome is None for t in trials),
     }
     return f"{len(trials)} trials: " + (
         ", ".join(f"{n} {what}" for what, n in parts.items() if n) or "none ended"
@@ -109,7 +111,7 @@ def summary(
     trials: Sequence[Trial], space: Space, workload: Workload, session: Path, select: str = "fastest"
 ) -> list[str]:
     """What came out of a search, and what to run next."""
-    lines = [counts(trials)]
+    lines: list[str] = []
     baseline = objective.baseline_of(trials)
     best = objective.winner(trials, space.objective, space.limits.memory_fraction)
     if baseline is None or best is None:

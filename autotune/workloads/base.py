@@ -28,8 +28,10 @@ class Workload:
         """Every setting of the baseline, defaults filled in; raises InputError for a wrong one."""
         return dict(baseline)
 
-    def check(self, settings: Mapping[str, Setting]) -> None:
-        """Raises InputError where a run with `settings` could not even start: missing data, say."""
+    def check(self, settings: Mapping[str, Setting]) -> list[str]:
+        """What the user should know before a run with `settings`; raises InputError where it cannot start."""
+        del settings
+        return []
 
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int

@@ -44,13 +44,16 @@ class R2GenWorkload(Workload):
             settings["visual_weights"] = str(config.visual_weights.resolve())
         return settings
 
-    def check(self, settings: Mapping[str, Setting]) -> None:
+    def check(self, settings: Mapping[str, Setting]) -> list[str]:
         from r2gen.annotation import load_annotation  # noqa: PLC0415
 
         try:
-            load_annotation(trainer.parse(settings))
+            annotation = load_annotation(trainer.parse(settings))
         except errors.InputError as error:
             raise InputError(str(error)) from None
+        sizes = ", ".join(f"{len(studies)} {split}" for split, studies in annotation.splits.items())
+        left_out = f"; {annotation.skipped} bad studies are left out" if annotation.skipped else ""
+        return [f"data {settings['data']}: {sizes} studies{left_out}"]
 
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int

@@ -117,6 +117,7 @@ def test_a_search_from_beginning_to_export(tmp_path, autotune):
 
     shown = autotune("status", "s")
     assert shown.returncode == 0
+    assert "6 trials: " in shown.stdout
     assert "0 of 6 trials left" in shown.stdout
 
     exported = autotune("export", "s", "-o", "best.yaml")
