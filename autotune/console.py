@@ -101,6 +101,8 @@ class Screen:
         best = objective.winner(self._ended, space.objective, space.limits.memory_fraction)
         if baseline is None or best is None:
             return "best so far: the baseline is not measured yet"
+        if best.number == baseline.number:
+            return "best so far: the baseline"
         return f"best so far: trial {best.number}, {view.gain(best, baseline, space)}"
 
 

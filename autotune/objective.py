@@ -26,6 +26,8 @@ def why_not_eligible(
         return "its throughput or quality could not be measured"
     if trial.number == baseline.number:
         return None
+    if _half_width(trial) is None and _half_width(baseline) is not None:
+        return "it took too few steps to tell its throughput"
     least = objective.keep * baseline.quality
     if trial.quality < least:
         return f"{objective.quality} {trial.quality:.4f} is below {least:.4f}"
@@ -38,7 +40,8 @@ def why_not_eligible(
 def winner(trials: Sequence[Trial], objective: Objective, memory_fraction: float) -> Trial | None:
     """The fastest completed trial that keeps the quality; None before the baseline has completed.
 
-    It is the baseline itself when nothing faster keeps the quality.
+    Fastest is whose interval has the highest lower end: of two trials that read the same, the surer one. It
+    is the baseline itself when nothing faster keeps the quality.
     """
     baseline = baseline_of(trials)
     if baseline is None:
@@ -46,7 +49,17 @@ def winner(trials: Sequence[Trial], objective: Objective, memory_fraction: float
     eligible = [
         t for t in trials if t.completed and why_not_eligible(t, baseline, objective, memory_fraction) is None
     ]
-    return max(eligible, key=lambda t: t.samples_per_s or 0.0, default=None)
+    return max(eligible, key=_surely_per_s, default=None)
+
+
+def _half_width(trial: Trial) -> float | None:
+    throughput = trial.measurement.throughput
+    return throughput.half_width_per_s if throughput else None
+
+
+def _surely_per_s(trial: Trial) -> float:
+    """The lower end of the throughput's interval."""
+    return (trial.samples_per_s or 0.0) - (_half_width(trial) or 0.0)
 
 
 def factor(trial: Trial, baseline: Trial) -> float | None:

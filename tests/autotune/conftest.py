@@ -32,7 +32,7 @@ def space() -> Space:
 @pytest.fixture
 def make_trial() -> Callable[..., Trial]:
     def make(number: int, speed: float | None = None, quality: float | None = None, **rest: Any) -> Trial:
-        throughput = None if speed is None else Throughput(speed, None, 10, 1.0)
+        throughput = None if speed is None else Throughput(speed, rest.pop("half_width", None), 10, 1.0)
         measurement = Measurement(
             throughput=throughput,
             quality=quality,

@@ -64,3 +64,13 @@ def test_the_front_has_no_trial_that_another_one_beats(make_trial):
 def test_the_factor_is_the_ratio_of_throughputs(make_trial):
     assert objective.factor(make_trial(1, 30, 0.2), make_trial(0, 10, 0.2)) == 3
     assert objective.factor(make_trial(1, None, 0.2), make_trial(0, 10, 0.2)) is None
+
+
+def test_of_two_that_read_the_same_the_surer_one_wins(make_trial):
+    trials = [make_trial(0, 10, 0.2, half_width=0.1), make_trial(1, 41, 0.2, half_width=9.0)]
+    assert win([*trials, make_trial(2, 40, 0.2, half_width=0.5)]) == 2
+
+
+def test_a_speed_without_an_interval_does_not_beat_a_baseline_that_has_one(make_trial):
+    assert win([make_trial(0, 10, 0.2, half_width=0.1), make_trial(1, 99, 0.2)]) == 0
+    assert win([make_trial(0, 10, 0.2), make_trial(1, 99, 0.2)]) == 1
