@@ -11,14 +11,17 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
-from autotune import failures, runner
+import psutil
+
+from autotune import cgroup, failures, runner
 from autotune.runner import Job
-from autotune.trial import Failure, Outcome
+from autotune.trial import Failure, Outcome, Status
 
 __all__ = ["Child", "Event", "ForkServer", "Job"]
 
@@ -27,7 +30,16 @@ _SHORTEST_STALL_S = 300.0
 _STALL_STEPS = 10
 _STEPS_REMEMBERED = 100
 _STACK_WAIT_S = 1.0
-_LAST_WORDS_BYTES = 4096
+_REAP_S = 10.0  # a process that a driver or a file system holds cannot be killed, nor waited for
+_LOOK_AT_MEMORY_S = 1.0
+_LAST_WORDS_BYTES = 65536
+_PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold
+
+_OOM_KILLS = (
+    Path("/proc/vmstat"),
+    Path("/sys/fs/cgroup/memory.events"),
+    Path("/sys/fs/cgroup/memory/memory.oom_control"),
+)
 
 
 @dataclass(frozen=True)
@@ -46,14 +58,20 @@ class ForkServer:
 
     def __init__(self, preload: Sequence[str]) -> None:
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["autotune.runner", *preload])
+        self.context.set_forkserver_preload([runner.__name__, *preload])
 
-    def start(self, job: Job) -> tuple[BaseProcess, Any]:
+    def start(self, job: Job) -> tuple[BaseProcess, Connection]:
         """A process that runs `job`, and the pipe in which it reports."""
         receiver, sender = self.context.Pipe(duplex=False)
         process = self.context.Process(target=runner.run, args=(job, sender), name="trial")
         with _main_hidden():
-            process.start()
+            try:
+                process.start()
+            except (EOFError, OSError):
+                # A module that raises something other than ImportError ends the server. Without it, the
+                # trial imports the module itself, and its log and its verdict tell what is wrong.
+                self.context.set_forkserver_preload([runner.__name__])
+                process.start()
         sender.close()
         return process, receiver
 
@@ -72,100 +90,172 @@ def _main_hidden() -> Iterator[None]:
 
 
 class Child:
-    """A workload that runs, or has run. `poll` it until it has a `verdict`, or `stop` it."""
+    """A workload that runs, or has run. `poll` it until it has a `verdict`, or `stop` it.
+
+    `kill` it in the end, whatever the verdict: that ends what the workload has left behind. A child that is
+    forgotten is killed, too.
+    """
 
     def __init__(self, job: Job, server: ForkServer) -> None:
         self.verdict: Outcome | None = None
         self._job = job
+        self._log_start = _size(job.log)
         self._kernel_kills = _kernel_kills()
-        self._process, self._pipe = server.start(job)
+        self._memory_share, self._memory_seen_s = 0.0, 0.0
+        self._process, pipe = server.start(job)
+        self._inbox = _Inbox(pipe)
+        self._end = Finalize(self, _end, (self._process,), exitpriority=0)
+        self._events: list[Event] = []
         self._heard_s = time.monotonic()
+        self._yielded_s: float | None = None
         self._gaps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
+        self._stopping = False
 
     @property
     def pid(self) -> int:
         return self._process.pid or 0
 
     def poll(self, timeout_s: float) -> list[Event]:
-        """The records that have come, waiting for the first one at most `timeout_s`."""
-        if self.verdict is not None:
-            return []
-        wait([self._pipe, self._process.sentinel], timeout_s)
-        events = self._received()
-        if self.verdict is None and not events:
-            self._look_after()
+        """The records that have come, waiting for the first one at most `timeout_s`.
+
+        After `stop`, those that came in the meantime.
+        """
+        if self.verdict is None and not self._events:
+            self._listen(timeout_s)
+        events, self._events = self._events, []
         return events
 
-    def _received(self) -> list[Event]:
-        events = []
-        with suppress(EOFError, OSError):  # it died, perhaps in the middle of a message
-            while self.verdict is None and self._pipe.poll(0):
-                message = json.loads(self._pipe.recv_bytes())
-                if "outcome" in message:
-                    self.verdict = Outcome.from_dict(message["outcome"])
-                else:
-                    events.append(Event(message["at_s"], message["record"]))
-        if events:
-            now_s = time.monotonic()
-            self._gaps_s.append((now_s - self._heard_s) / len(events))
-            self._heard_s = now_s
-        return events
+    def _listen(self, timeout_s: float) -> None:
+        heard = [] if self._inbox.ended else [self._inbox.pipe]
+        wait([*heard, self._process.sentinel], timeout_s)
+        has_died = not self._process.is_alive()  # asked first: what it had to say is then all in the pipe
+        has_spoken = self._take(self._inbox.read())
+        if has_died and self.verdict is None:
+            self.verdict = self._explain_death()
+        elif not has_died:
+            self._look_at_memory()
+            if not has_spoken:
+                self._end_silence()
 
-    def _look_after(self) -> None:
-        """Explains a death without a verdict, and ends a silence that has lasted too long."""
-        if not self._process.is_alive():
-            kernel_killed = _kernel_kills() > self._kernel_kills
-            code = self._process.exitcode or 0
-            self.verdict = failures.of_exit(code, self._last_words(), kernel_killed=kernel_killed)
-            return
-        silent_s, limit_s = time.monotonic() - self._heard_s, self._stall_limit_s()
-        if silent_s > limit_s:
-            self._signal(runner.STACK_SIGNAL)
-            self._process.join(_STACK_WAIT_S)
-            self.kill()
-            self.verdict = failures.failed(
-                Failure.TIMEOUT, f"no record for {silent_s:.0f} s; its stack is in {self._job.log}"
-            )
+    def _take(self, messages: Sequence[dict[str, Any]]) -> bool:
+        for message in messages:
+            if "outcome" in message:
+                self.verdict = Outcome.from_dict(message["outcome"])
+                continue
+            event = Event(message["at_s"], message["record"])
+            if self._yielded_s is not None:
+                self._gaps_s.append(event.at_s - self._yielded_s)
+            self._heard_s, self._yielded_s = time.monotonic(), event.at_s
+            self._events.append(event)
+        return bool(messages)
 
-    def _stall_limit_s(self) -> float:
-        if self._job.stall_timeout_s is not None:
-            return self._job.stall_timeout_s
-        if not self._gaps_s:
-            return _START_TIMEOUT_S
-        return max(_SHORTEST_STALL_S, _STALL_STEPS * statistics.median(self._gaps_s))
+    def _look_at_memory(self) -> None:
+        """Notes how full the machine is: when something has been killed for it, it is no longer."""
+        now_s = time.monotonic()
+        if now_s - self._memory_seen_s >= _LOOK_AT_MEMORY_S:
+            self._memory_share, self._memory_seen_s = _memory_share(), now_s
+
+    def _explain_death(self) -> Outcome:
+        code = self._process.exitcode or 0
+        if self._stopping and code == -signal.SIGTERM:
+            return Outcome(Status.STOPPED, reason="was asked to stop before it had begun")
+        return failures.of_exit(
+            code,
+            self._last_words(),
+            capped=self._job.memory_limit_bytes is not None,
+            kernel_killed=_kernel_kills() > self._kernel_kills,
+            memory_share=self._memory_share,
+        )
 
     def _last_words(self) -> str:
+        """The end of what it wrote into its log, earlier attempts left out."""
         try:
             with self._job.log.open("rb") as log:
-                log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
+                log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
                 return log.read().decode(errors="replace")
         except OSError:
             return ""
 
+    def _end_silence(self) -> None:
+        """Ends a silence that has lasted too long; where the workload hangs is then in its log."""
+        silent_s = time.monotonic() - self._heard_s
+        if silent_s <= self._stall_limit_s():
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, runner.STACK_SIGNAL)
+        self._process.join(_STACK_WAIT_S)
+        self.verdict = failures.failed(
+            Failure.TIMEOUT, f"no record for {silent_s:.0f} s; its stack is in {self._job.log}"
+        )
+        self.kill()
+
+    def _stall_limit_s(self) -> float:
+        if self._job.stall_timeout_s is not None:
+            return self._job.stall_timeout_s
+        if self._yielded_s is None:
+            return _START_TIMEOUT_S
+        return max(_SHORTEST_STALL_S, _STALL_STEPS * statistics.median(self._gaps_s or [0.0]))
+
     def stop(self, grace_s: float) -> None:
         """Lets the workload close after its next record, and kills what is left after `grace_s`."""
         deadline = time.monotonic() + grace_s
-        self._signal(signal.SIGTERM, group=False)
+        if self.verdict is None and self._process.is_alive():
+            self._stopping = True
+            os.kill(self.pid, signal.SIGTERM)
         while self.verdict is None and (left_s := deadline - time.monotonic()) > 0:
-            self.poll(left_s)
-        self._process.join(max(0.0, deadline - time.monotonic()))
+            self._listen(left_s)
+        self.verdict = self.verdict or Outcome(
+            Status.STOPPED, reason=f"killed: it did not close within {grace_s:.0f} s"
+        )
         self.kill()
 
     def kill(self) -> None:
         """Ends the process and all that it started, at once."""
-        self._signal(signal.SIGKILL)
-        self._process.join()
-        self._pipe.close()
+        self.verdict = self.verdict or Outcome(Status.STOPPED, reason="killed")
+        self._end()
+        self._inbox.pipe.close()
 
-    def _signal(self, number: signal.Signals, *, group: bool = True) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            (os.killpg if group else os.kill)(self.pid, number)
+
+def _end(process: BaseProcess) -> None:
+    """Kills a process, which has no group of its own in its first moments, and then what it started."""
+    if process.is_alive():
+        process.kill()
+        process.join(_REAP_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid or 0, signal.SIGKILL)
+
+
+class _Inbox:
+    """A child's messages, read without ever waiting for the rest of one."""
+
+    def __init__(self, pipe: Connection) -> None:
+        os.set_blocking(pipe.fileno(), False)
+        self.pipe = pipe
+        self.ended = False
+        self._rest = b""
+
+    def read(self) -> list[dict[str, Any]]:
+        """The messages that are there and whole."""
+        try:
+            chunk = os.read(self.pipe.fileno(), _PIPE_BYTES)
+        except BlockingIOError:
+            return []
+        self.ended = not chunk
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+
+def _memory_share() -> float:
+    """The share of the machine's memory that is in use, or of the container's if that is larger."""
+    machine = psutil.virtual_memory()
+    share = 1 - machine.available / machine.total
+    group = cgroup.memory()
+    return max(share, group.used_bytes / group.limit_bytes) if group else share
 
 
 def _kernel_kills() -> int:
     """How many processes the kernel has killed for memory, on this machine or in this container."""
-    files = (Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events"))
-    return sum(_oom_kills(file) for file in files)
+    return sum(_oom_kills(file) for file in _OOM_KILLS)
 
 
 def _oom_kills(file: Path) -> int:
@@ -175,3 +265,10 @@ def _oom_kills(file: Path) -> int:
             if name == "oom_kill":
                 return int(count)
     return 0
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0

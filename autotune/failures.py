@@ -7,27 +7,34 @@ from collections.abc import Iterator
 
 from autotune.trial import Failure, Outcome, Status
 
-# What an allocator says when it has no more: CUDA, cuBLAS, cuDNN, the CPU allocator, oneDNN, C++, a loader's
-# worker that ran out of memory or was killed for it, and /dev/shm.
+# What an allocator says when it has no more: CUDA and what builds on it, the CPU allocator, the C library,
+# C++, a compiler, a loader's worker that ran out of memory or was killed for it, and /dev/shm.
 _OOM_TEXT = re.compile(
-    r"CUDA out of memory"
-    r"|CUDA error: out of memory"
-    r"|CUDA driver error: out of memory"
-    r"|CUBLAS_STATUS_ALLOC_FAILED"
-    r"|CUDNN_STATUS_ALLOC_FAILED"
+    r"(CUDA|HIP|XPU|MPS backend) out of memory"
+    r"|(CUDA|HIP|CUDA driver|Triton|NCCL)\b[^\n]{0,40}\b(error|Error)\b[^\n]{0,80}\bout of memory"
+    r"|CU(BLAS|DNN|SPARSE|SOLVER)_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED"
     r"|CUDNN_STATUS_INTERNAL_ERROR_(HOST|DEVICE)_ALLOCATION_FAILED"
-    r"|can't allocate memory"
-    r"|Cannot allocate memory"
+    r"|CUDNN_STATUS_\w+[^\n]*out of memory"
+    r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
+    r"|can't allocate memory|[Cc]annot allocate memory|DefaultCPUAllocator: not enough memory"
+    r"|Could not allocate memory (for|to change) Tensor"
     r"|std::bad_alloc"
-    r"|could not (create|execute) a primitive"
-    r"|can't start new thread"
-    r"|Thread creation failed: Resource temporarily unavailable"
-    r"|Caught (MemoryError|OutOfMemoryError) in DataLoader worker"
+    r"|[Oo]ut of memory allocating \d+ bytes"
+    r"|Caught \w*MemoryError in "
     r"|DataLoader worker \(pid[^)]*\) is killed by signal: (Killed|Bus error)"
     r"|insufficient shared memory"
+    r"|(shared memory|/torch_)[^\n]*No space left on device"
+)
+# What else fails first when memory is capped; without a cap it has other causes.
+_CAPPED_TEXT = re.compile(
+    r"could not (create|execute) a primitive"
+    r"|can't start new thread"
+    r"|Thread creation failed: Resource temporarily unavailable"
 )
 _OOM_TYPES = {"OutOfMemoryError", "MemoryError"}
 _DIVERGED_TYPES = {"DivergedError", "FloatingPointError"}
+_MEMORY_GONE_SHARE = 0.95
+_SERVER_DIED = 255  # multiprocessing's exit code for a process whose fork server is no more
 _LONGEST = 300
 
 
@@ -37,27 +44,44 @@ def failed(kind: Failure, reason: str) -> Outcome:
     return Outcome(Status.FAILED, kind, " ".join(printable.split())[:_LONGEST])
 
 
-def of_exception(error: BaseException) -> Outcome:
-    """Why a workload that raised `error` failed; what `error` was caused by counts as well."""
-    reason = f"{type(error).__name__}: {error}"
+def of_exception(error: BaseException, *, capped: bool = True) -> Outcome:
+    """Why a workload that raised `error` failed; what `error` was caused by counts as well.
+
+    `capped` says that the process's memory was: then what fails first for want of it counts as well.
+    """
+    reason = ": ".join(filter(None, (type(error).__name__, _text(error))))
     chain = list(_chain(error))
-    if any(_is_out_of_memory(cause) for cause in chain):
+    if any(_is_out_of_memory(cause, capped) for cause in chain):
         return failed(Failure.OOM, reason)
     if any(_names(cause) & _DIVERGED_TYPES for cause in chain):
         return failed(Failure.DIVERGED, reason)
     return failed(Failure.ERROR, reason)
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
-    """By type where there is one of its own, and by text for the RuntimeErrors of C++ code.
+def _is_out_of_memory(error: BaseException, capped: bool) -> bool:
+    """By type where there is one of its own, and by text for the errors of C++ code and of the loader.
 
     Of other types the text says nothing: a ValueError may well speak of memory.
     """
     if _names(error) & _OOM_TYPES:
         return True
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and error.errno is not None:
         return error.errno == errno.ENOMEM
-    return isinstance(error, RuntimeError | SystemError) and _OOM_TEXT.search(str(error)) is not None
+    told_by_text = isinstance(error, RuntimeError | SystemError | ImportError | OSError)
+    return told_by_text and _out_of_memory_text(_text(error), capped) is not None
+
+
+def _out_of_memory_text(text: str, capped: bool) -> str | None:
+    """The words in `text` that say that memory ran out."""
+    said = _OOM_TEXT.search(text) or (_CAPPED_TEXT.search(text) if capped else None)
+    return said and said[0]
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a workload's own exception class can do anything
+        return "(its text cannot be had)"
 
 
 def _names(error: BaseException) -> set[str]:
@@ -66,20 +90,39 @@ def _names(error: BaseException) -> set[str]:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
+    """The error, what it was raised from or while handling, and so on; a chain made by hand may be a ring."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
 
 
-def of_exit(code: int, last_words: str, *, kernel_killed: bool) -> Outcome:
+def of_exit(
+    code: int, last_words: str, *, kernel_killed: bool, memory_share: float = 0.0, capped: bool = True
+) -> Outcome:
     """Why a process failed that ended with `code` (negative: by that signal) without a verdict of its own.
 
     `last_words` is the end of its log: C++ code that cannot allocate in a thread can only abort.
-    `kernel_killed` says that the kernel killed a process for memory in the meantime.
+    `kernel_killed` says that the kernel killed a process for memory in the meantime, `memory_share` what
+    share of the machine's memory was in use shortly before, `capped` that the process's memory was.
     """
-    if code == -signal.SIGKILL and kernel_killed:
+    if kernel_killed and code in {-signal.SIGKILL, _SERVER_DIED}:
         return failed(Failure.OOM, "killed by the kernel, which was out of memory")
-    what = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code} without a verdict"
-    if code in {-signal.SIGABRT, 1} and (said := _OOM_TEXT.search(last_words)):
-        return failed(Failure.OOM, f"{what}: {said[0]}")
+    if code == _SERVER_DIED:
+        what = "exited with 255 without a verdict, or its fork server was killed"
+    else:
+        what = f"killed by {_signal_name(-code)}" if code < 0 else f"exited with {code} without a verdict"
+    if code == -signal.SIGKILL and memory_share >= _MEMORY_GONE_SHARE:
+        return failed(Failure.OOM, f"{what} while {memory_share:.0%} of the machine's memory was in use")
+    said = _out_of_memory_text(last_words, capped)
+    if said and code in {-signal.SIGABRT, -signal.SIGBUS, 1}:
+        return failed(Failure.OOM, f"{what}: {said}")
     return failed(Failure.ERROR, what)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

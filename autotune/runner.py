@@ -5,9 +5,11 @@ import faulthandler
 import importlib
 import json
 import math
+import multiprocessing
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -15,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from autotune import failures
 from autotune.trial import Failure, Outcome, Setting, Status
@@ -23,6 +25,11 @@ from autotune.trial import Failure, Outcome, Setting, Status
 STACK_SIGNAL = signal.SIGUSR1  # makes the process write the stack of every thread into its log
 _PR_SET_PDEATHSIG = 1
 _NON_FINITE_LOSSES = 3
+
+# A member of the trial's process group whose input ends when the supervisor does, however that dies; it then
+# kills the group. Neither loader workers nor what a workload has started besides watch for that themselves,
+# and the fork server may be dead by then: Ray kills an actor's children with the actor.
+_GUARD = "trap '' USR1 TERM; while read -r _; do :; done; kill -s KILL 0"
 
 
 @dataclass(frozen=True)
@@ -47,28 +54,51 @@ class _DivergedError(FloatingPointError):
 
 
 def run(job: Job, pipe: Connection) -> None:
-    """Runs `job` in this process, sends its records and in the end its verdict: {"outcome": ...}."""
-    _become_independent(job.log)
+    """Runs `job` in this process, sends its records and in the end its verdict: {"outcome": ...}.
+
+    A message is a line of JSON.
+    """
     stopping = _stop_on_sigterm()
-    try:
-        fit = _entry_point(job.workload)
-        memory = _Memory(job)
-        outcome = _drive(fit, job, pipe, memory, stopping)
-    except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
-        _lift_memory_limit()
-        traceback.print_exc()
-        outcome = failures.of_exception(error)
-    pipe.send_bytes(json.dumps({"outcome": outcome.to_dict()}).encode())
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with os.fdopen(pipe.fileno(), "wb", closefd=False) as messages:
+        try:
+            guard = _become_independent(job.log)
+            fit = _entry_point(job.workload)
+            memory = _Memory(job)
+            outcome = _drive(fit, job, messages, memory, stopping)
+        except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
+            _lift_memory_limit()
+            traceback.print_exc()
+            outcome = failures.of_exception(error, capped=job.memory_limit_bytes is not None)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _send(messages, {"outcome": outcome.to_dict()})
+    del guard
 
 
-def _become_independent(log: Path) -> None:
-    """A session of its own, so that it can be killed with all that it starts; it dies with its parent."""
+def _send(messages: BinaryIO, message: Mapping[str, Any]) -> None:
+    messages.write(json.dumps(message, default=_scalar).encode() + b"\n")
+    messages.flush()
+
+
+def _become_independent(log: Path) -> object:
+    """A session of its own, so that it can be killed with all that it starts; it dies with its parents.
+
+    Returns the guard of its process group.
+    """
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == 1:
         os._exit(1)  # the parent was gone before it could be asked for
+    _write_to(log)
+    # A forkserver's children start theirs in the same way; a workload's are to start as they do without us.
+    multiprocessing.set_start_method(None, force=True)
+    supervisor = multiprocessing.parent_process()
+    guard = ["/bin/sh", "-c", _GUARD]
+    return supervisor and subprocess.Popen(guard, stdin=supervisor.sentinel)  # noqa: S603 - a constant
+
+
+def _write_to(log: Path) -> None:
+    """Makes `log` the process's output, its last words after a crash and its stacks included."""
     log.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(file, sys.stdout.fileno())
@@ -96,7 +126,7 @@ def _entry_point(name: str) -> Callable[[Mapping[str, Setting], Path], Iterator[
 def _drive(
     fit: Callable[[Mapping[str, Setting], Path], Iterator[Mapping[str, Any]]],
     job: Job,
-    pipe: Connection,
+    messages: BinaryIO,
     memory: "_Memory",
     stopping: Callable[[], bool],
 ) -> Outcome:
@@ -107,7 +137,7 @@ def _drive(
     for yielded in records:
         at_s = time.monotonic()
         record = {**check(yielded), **memory.figures()}
-        pipe.send_bytes(json.dumps({"at_s": at_s, "record": record}).encode())
+        _send(messages, {"at_s": at_s, "record": record})
         if stopping():
             close = getattr(records, "close", None)
             if close is not None:
@@ -155,19 +185,26 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
 
 
+def _scalar(value: object) -> object:
+    """The same for values inside a record's lists and mappings, where nothing else can be sent."""
+    plain = _plain(value)
+    if plain is value:
+        raise TypeError(f"a record's values must be JSON's, got {type(value).__name__}")
+    return plain
+
+
 class _Memory:
     """The process's memory: capped as the job says, and its peak.
 
     On a GPU the figures are the CUDA allocator's. On the host the peak is what was resident beyond what the
-    process was born with.
+    process was born with: what a step frees before its record is yielded counts.
     """
 
     def __init__(self, job: Job) -> None:
         self._born_with = _status_bytes("VmRSS")
         if job.memory_limit_bytes is not None:
-            limit = _status_bytes("VmData") + job.memory_limit_bytes
-            resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
-        if job.gpu_memory_fraction is not None:
+            _limit_memory(_status_bytes("VmData") + job.memory_limit_bytes)
+        if job.gpu_memory_fraction is not None and job.gpu_memory_fraction < 1:
             import torch  # noqa: PLC0415 - a workload need not use it
 
             if torch.cuda.is_available():
@@ -184,9 +221,16 @@ class _Memory:
         return {"memory_peak_bytes": max(0, _status_bytes("VmHWM") - self._born_with)}
 
 
+def _limit_memory(limit_bytes: int) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
 def _lift_memory_limit() -> None:
     """Room to say what went wrong."""
-    resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
 
 def _status_bytes(name: str) -> int:
