@@ -1,5 +1,6 @@
 """Which trials may win, and which one does. Pure functions of measurements."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 from autotune.space import Objective
@@ -67,6 +68,17 @@ def factor(trial: Trial, baseline: Trial) -> float | None:
     if not trial.samples_per_s or not baseline.samples_per_s:
         return None
     return trial.samples_per_s / baseline.samples_per_s
+
+
+def factor_interval(trial: Trial, baseline: Trial) -> tuple[float, float] | None:
+    """Between which factors the truth lies if both intervals hold; None where one is not known."""
+    ours, theirs = trial.measurement.throughput, baseline.measurement.throughput
+    if not ours or not theirs or ours.half_width_per_s is None or theirs.half_width_per_s is None:
+        return None
+    slowest, fastest = (theirs.samples_per_s + sign * theirs.half_width_per_s for sign in (-1, 1))
+    low = max(0.0, ours.samples_per_s - ours.half_width_per_s) / fastest
+    high = (ours.samples_per_s + ours.half_width_per_s) / slowest if slowest > 0 else math.inf
+    return low, high
 
 
 def pareto(trials: Iterable[Trial]) -> list[Trial]:

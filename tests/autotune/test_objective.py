@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from autotune import objective
@@ -74,3 +76,10 @@ def test_of_two_that_read_the_same_the_surer_one_wins(make_trial):
 def test_a_speed_without_an_interval_does_not_beat_a_baseline_that_has_one(make_trial):
     assert win([make_trial(0, 10, 0.2, half_width=0.1), make_trial(1, 99, 0.2)]) == 0
     assert win([make_trial(0, 10, 0.2), make_trial(1, 99, 0.2)]) == 1
+
+
+def test_the_factor_lies_between_the_ends_of_the_intervals(make_trial):
+    fast, slow = make_trial(1, 43, 0.2, half_width=1), make_trial(0, 9, 0.2, half_width=5)
+    assert objective.factor_interval(fast, slow) == (42 / 14, 44 / 4)
+    assert objective.factor_interval(fast, make_trial(0, 5, 0.2, half_width=5)) == (4.2, math.inf)
+    assert objective.factor_interval(fast, make_trial(0, 9, 0.2)) is None
