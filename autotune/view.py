@@ -21,7 +21,7 @@ def printable(text: object) -> str:
 
 
 def knobs(config: Config) -> str:
-    """A configuration in short: `16x2 bf16 workers 2 lr 1.2e-04`, batch times accumulation first."""
+    """A configuration in short: `16x2 bf16 workers 2 lr 1.2e-04`, batch times accumulation first, flags only where set."""
     rest = dict(config)
     words = []
     if "micro_batch_size" in rest:
@@ -29,11 +29,13 @@ def knobs(config: Config) -> str:
         words.append(f"{rest.pop('micro_batch_size')}" + (f"x{accumulation}" if accumulation else ""))
     if "precision" in rest:
         words.append(str(rest.pop("precision")))
-    words += [_knob(name, value) for name, value in rest.items()]
+    words += [_knob(name, value) for name, value in rest.items() if value is not False]
     return printable(" ".join(words))
 
 
 def _knob(name: str, value: Setting) -> str:
+    if value is True:
+        return name
     shown = f"{value:.2g}" if isinstance(value, float) else str(value)
     return f"{_SHORT.get(name, name)} {shown}"
 

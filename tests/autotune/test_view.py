@@ -12,7 +12,7 @@ def workload():
 def test_a_configuration_in_short():
     config = {"micro_batch_size": 16, "accumulation_steps": 2, "precision": "bf16", "num_workers": 2}
     assert view.knobs(config | {"learning_rate": 1.234e-4}) == "16x2 bf16 workers 2 lr 0.00012"
-    assert view.knobs({"x": True}) == "x True"
+    assert view.knobs({"x": True, "y": False, "z": 0}) == "x z 0"
 
 
 def test_control_characters_never_reach_the_terminal():
