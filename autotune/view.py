@@ -21,7 +21,7 @@ def printable(text: object) -> str:
 
 
 def knobs(config: Config) -> str:
-    """A configuration in short: `16x2 bf16 workers 2 lr 1.2e-04`, batch times accumulation first, flags only where set."""
+    """A configuration in short: `16x2 bf16 workers 2 lr 1.2e-04`, batch times accumulation first."""
     rest = dict(config)
     words = []
     if "micro_batch_size" in rest:
