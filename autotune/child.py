@@ -25,6 +25,8 @@ from autotune.trial import Failure, Outcome, Status
 
 __all__ = ["Child", "Event", "ForkServer", "Job"]
 
+_STARTS = 5
+_RESTART_S = 0.2  # a dying server is deaf before it can be seen to be dead
 _START_TIMEOUT_S = 600.0
 _SHORTEST_STALL_S = 300.0
 _STALL_STEPS = 10
@@ -64,14 +66,19 @@ class ForkServer:
         """A process that runs `job`, and the pipe in which it reports."""
         receiver, sender = self.context.Pipe(duplex=False)
         process = self.context.Process(target=runner.run, args=(job, sender), name="trial")
-        with _main_hidden():
+        for left in reversed(range(_STARTS)):
             try:
-                process.start()
-            except (EOFError, OSError):
-                # A module that raises something other than ImportError ends the server. Without it, the
-                # trial imports the module itself, and its log and its verdict tell what is wrong.
-                self.context.set_forkserver_preload([runner.__name__])
-                process.start()
+                with _main_hidden():
+                    process.start()
+                break
+            except (EOFError, OSError):  # the server has died, or is about to
+                if left == 0:
+                    raise
+                if left < _STARTS - 1:
+                    # It dies of a module that raises something other than ImportError. Without preloading it,
+                    # the trial imports it itself, and its log and its verdict tell what is wrong.
+                    self.context.set_forkserver_preload([runner.__name__])
+                time.sleep(_RESTART_S)
         sender.close()
         return process, receiver
 
@@ -205,7 +212,7 @@ class Child:
         while self.verdict is None and (left_s := deadline - time.monotonic()) > 0:
             self._listen(left_s)
         self.verdict = self.verdict or Outcome(
-            Status.STOPPED, reason=f"killed: it did not close within {grace_s:.0f} s"
+            Status.STOPPED, reason=f"killed: it did not close within {grace_s:g} s"
         )
         self.kill()
 

@@ -49,13 +49,24 @@ def of_exception(error: BaseException, *, capped: bool = True) -> Outcome:
 
     `capped` says that the process's memory was: then what fails first for want of it counts as well.
     """
-    reason = ": ".join(filter(None, (type(error).__name__, _text(error))))
-    chain = list(_chain(error))
-    if any(_is_out_of_memory(cause, capped) for cause in chain):
-        return failed(Failure.OOM, reason)
-    if any(_names(cause) & _DIVERGED_TYPES for cause in chain):
-        return failed(Failure.DIVERGED, reason)
-    return failed(Failure.ERROR, reason)
+    kinds = ((cause, _kind(cause, capped)) for cause in _chain(error))
+    told = {kind: cause for cause, kind in reversed(list(kinds))}
+    for kind in (Failure.OOM, Failure.DIVERGED):
+        if (cause := told.get(kind)) is not None:
+            reason = _line(error) if cause is error else f"{_line(error)}; because of {_line(cause)}"
+            return failed(kind, reason)
+    return failed(Failure.ERROR, _line(error))
+
+
+def _kind(error: BaseException, capped: bool) -> Failure:
+    """What the error by itself says, its causes left aside."""
+    if _is_out_of_memory(error, capped):
+        return Failure.OOM
+    return Failure.DIVERGED if _names(error) & _DIVERGED_TYPES else Failure.ERROR
+
+
+def _line(error: BaseException) -> str:
+    return ": ".join(filter(None, (type(error).__name__, _text(error))))
 
 
 def _is_out_of_memory(error: BaseException, capped: bool) -> bool:

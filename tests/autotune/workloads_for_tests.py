@@ -1,0 +1,221 @@
+"""Workloads that end in every way there is. Real children import this module by its name."""
+
+import ctypes
+import json
+import math
+import multiprocessing
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HELD = []
+BIG = 2**34  # more than any cap in the tests
+
+
+class DivergedError(Exception):
+    """Told by its name, as R2Gen's is."""
+
+
+class UnprintableError(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+
+def steps(config, workdir):
+    for step in range(config.get("steps", 3)):
+        yield {"samples": 4 * (step + 1), "train_loss": 1.0}
+
+
+def scalars(config, workdir):
+    import numpy as np
+    import torch
+
+    yield {
+        "samples": np.int64(4),
+        "train_loss": torch.tensor(0.5, requires_grad=True),
+        "scores": {"bleu_4": np.float32(0.25)},
+    }
+
+
+def yields(config, workdir):
+    """Whatever the test has put into the config, as JSON would not have it."""
+    garbage = {
+        "text": "samples",
+        "no samples": {"train_loss": 1.0},
+        "half a sample": {"samples": 0.5},
+        "true": {"samples": True},
+        "an object": {"samples": 1, "what": object()},
+        "an object inside": {"samples": 1, "what": [object()]},
+    }
+    yield garbage[config["kind"]]
+
+
+def backwards(config, workdir):
+    yield {"samples": 8}
+    yield {"samples": 4}
+
+
+def nothing(config, workdir):
+    yield from ()
+
+
+def losses(config, workdir):
+    for step, loss in enumerate(config["losses"]):
+        yield {"samples": step, "train_loss": math.nan if loss is None else loss}
+
+
+def raises(config, workdir):
+    yield {"samples": 1}
+    raise {
+        "value": ValueError("the loss \x1b[31mis\nbad"),
+        "diverged": DivergedError("loss is nan"),
+        "unprintable": UnprintableError(),
+        "exit": SystemExit(2),
+    }[config["kind"]]
+
+
+def dies(config, workdir):
+    yield {"samples": 1}
+    match config["how"]:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "segv":
+            ctypes.string_at(0)
+        case "exit":
+            os._exit(3)
+        case "bad_alloc":  # as a thread of C++ would
+            os.write(2, b"terminate called after throwing an instance of 'std::bad_alloc'\n")
+            os.abort()
+        case "abort":
+            os.abort()
+
+
+def fills_memory(config, workdir):
+    yield {"samples": 1}
+    match config["with"]:
+        case "tensors":
+            import torch
+
+            HELD.extend(torch.ones(2**22) for _ in range(1000))
+        case "a convolution":
+            import torch
+
+            torch.nn.functional.conv2d(torch.ones(64, 3, 512, 512), torch.ones(64, 3, 3, 3))
+        case "an array":
+            import numpy as np
+
+            HELD.append(np.ones(BIG))
+        case "lists":
+            HELD.extend([0] * 2**20 for _ in range(1000))
+        case "bytes":
+            HELD.append(bytearray(BIG))
+
+
+class Samples:
+    """A data set whose workers come to grief as `fault` says."""
+
+    def __init__(self, fault):
+        self.fault = fault
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        match self.fault:
+            case "memory":
+                HELD.append(bytearray(BIG))
+            case "array":
+                import numpy as np
+
+                HELD.append(np.ones(BIG))
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+
+def loads(config, workdir):
+    from torch.utils.data import DataLoader
+
+    yield {"samples": 1}
+    for _ in DataLoader(Samples(config["fault"]), num_workers=1):
+        pass
+
+
+def loads_what_cannot_be_pickled(config, workdir):
+    from torch.utils.data import DataLoader
+
+    class Local(Samples):
+        pass
+
+    batches = len(DataLoader(Local(None), num_workers=1, batch_size=8))
+    yield {"samples": batches, "start_method": multiprocessing.get_start_method()}
+
+
+def has_family(config, workdir):
+    """Runs on, with loader workers and a program that watch for nobody."""
+    from torch.utils.data import DataLoader
+
+    batches = iter(DataLoader(Samples(None), num_workers=2, persistent_workers=True))
+    next(batches)
+    program = subprocess.Popen(["sleep", "600"])
+    yield {"samples": 1, "program": program.pid}
+    time.sleep(600)
+
+
+def leaves_family(config, workdir):
+    program = subprocess.Popen(["sleep", "600"])
+    yield {"samples": 1, "program": program.pid}
+
+
+def endless(config, workdir):
+    """Trains until it is closed, and then leaves a checkpoint."""
+    samples = 0
+    try:
+        while True:
+            samples += 1
+            yield {"samples": samples}
+            time.sleep(0.01)
+    finally:
+        Path(workdir, "checkpoint").write_text(json.dumps(samples))
+
+
+def hangs_here(config, workdir):
+    for step in range(config.get("steps", 1)):
+        time.sleep(0.01)
+        yield {"samples": step}
+    Path(workdir, "hanging").touch()
+    time.sleep(600)
+
+
+def says_much(config, workdir):
+    yield {"samples": 1, "text": "x" * config["bytes"]}
+
+
+def remembers(config, workdir):
+    """What of the previous trial is still there."""
+    import torch
+
+    yield {
+        "samples": 1,
+        "held": len(HELD),
+        "variable": os.environ.get("LEFT_BEHIND"),
+        "limit": resource.getrlimit(resource.RLIMIT_DATA)[0],
+        "threads": torch.get_num_threads(),
+        "seed": torch.initial_seed(),
+    }
+    HELD.append(bytearray(2**20))
+    os.environ["LEFT_BEHIND"] = "1"
+    torch.set_num_threads(7)
+    torch.manual_seed(7)
+    sys.path.clear()
+
+
+def fills_its_group(config, workdir):
+    """Joins a control group with a memory limit and then exceeds it."""
+    Path(config["group"], "cgroup.procs").write_text(str(os.getpid()))
+    yield {"samples": 1}
+    HELD.extend(bytearray(b"x" * 2**22) for _ in range(1000))
