@@ -149,16 +149,11 @@ class _Progress:
 
 
 def _evaluate(given: argparse.Namespace) -> int:
-    from r2gen.evaluate import scores  # noqa: PLC0415
-    from r2gen.metrics import Meteor  # noqa: PLC0415
+    from r2gen.evaluate import OptionalMeteor, scores  # noqa: PLC0415
 
     written = _written(given)
-    if Meteor.available():
-        with Meteor() as meteor:
-            found = scores(written, meteor)
-    else:
-        print("METEOR is left out: it needs java", file=sys.stderr)
-        found = scores(written, None)
+    with OptionalMeteor() as meteor:
+        found = scores(written, meteor)
     print(json.dumps({"split": given.split, "studies": len(written), **found}, indent=2))
     return 0
 

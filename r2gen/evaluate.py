@@ -1,7 +1,9 @@
 """Reports written for a split, and their scores."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 
@@ -10,6 +12,7 @@ from r2gen.annotation import Study
 from r2gen.config import Config
 from r2gen.data import EvaluationSampler, ReportDataset, loader, normalise, usable
 from r2gen.decode import generate
+from r2gen.errors import InputError
 from r2gen.metrics import Meteor
 from r2gen.model import R2Gen
 from r2gen.tokenizer import Tokenizer
@@ -49,6 +52,8 @@ def write_reports(
             ]
     finally:
         model.train(was_training)
+    if not written:
+        raise InputError(f"data {config.data}: not one image of the studies to write reports for can be read")
     return written
 
 
@@ -56,20 +61,55 @@ def _written(study: Study, ids: list[int], target: list[int], tokenizer: Tokeniz
     return Written(study, tokenizer.decode(ids), tokenizer.decode(target), tokenizer.clean(study.report))
 
 
-def scores(written: Sequence[Written], meteor: Meteor | None) -> dict[str, float]:
+class OptionalMeteor:
+    """METEOR for as long as its Java process lives. Where it does not, that is said once; there is no score.
+
+    Java is started by the first score and ends with the `with` block.
+    """
+
+    def __init__(self) -> None:
+        self._meteor: Meteor | None = None
+        self._given_up = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._meteor is not None:
+            self._meteor.__exit__()
+
+    def score(self, reports: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+        """`meteor`, or nothing."""
+        if self._given_up:
+            return {}
+        if not Meteor.available():
+            return self._give_up("it needs java, which is not installed")
+        try:
+            self._meteor = self._meteor or Meteor()
+            return {"meteor": self._meteor.score(reports, references)}
+        except (OSError, RuntimeError, ValueError) as error:  # not started, died, or wrote no score
+            return self._give_up(str(error))
+
+    def _give_up(self, reason: str) -> dict[str, float]:
+        self._given_up = True
+        print(f"METEOR is left out: {' '.join(reason.split())}", file=sys.stderr, flush=True)
+        return {}
+
+
+def scores(written: Sequence[Written], meteor: OptionalMeteor) -> dict[str, float]:
     """BLEU-1 to 4, ROUGE-L, CIDEr, METEOR by the published protocol, and BLEU against the whole references.
 
     The published protocol scores against references cut to `max_seq_length` and with `<unk>` for rare words,
     which reads higher than `full_bleu_*` against the references as they are.
     """
-    reports = [w.report for w in written]
-    published = metrics.score(reports, [w.reference for w in written], meteor)
-    full = metrics.score(reports, [w.full_reference for w in written], None)
+    reports, references = [w.report for w in written], [w.reference for w in written]
+    published = metrics.score(reports, references) | meteor.score(reports, references)
+    full = metrics.score(reports, [w.full_reference for w in written])
     return published | {f"full_{name}": value for name, value in full.items() if name.startswith("bleu_")}
 
 
 def evaluate(
-    model: R2Gen, studies: Sequence[Study], tokenizer: Tokenizer, config: Config, meteor: Meteor | None
+    model: R2Gen, studies: Sequence[Study], tokenizer: Tokenizer, config: Config, meteor: OptionalMeteor
 ) -> dict[str, float]:
     """The scores of `model` on the validation studies that the configuration asks for."""
     written = write_reports(model, studies, tokenizer, config, config.eval_studies)

@@ -11,6 +11,7 @@ from r2gen.config import Config
 from r2gen.errors import InputError
 
 _NEEDS = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3), "fp8": (8, 9)}
+_OVERFLOWS = 20
 
 
 def device() -> torch.device:
@@ -70,10 +71,15 @@ def _fits_fp8(module: nn.Module, name: str) -> bool:
 
 
 class Scaler:
-    """fp16's loss scaling, which does nothing in other precisions. Unscale once, after accumulation."""
+    """fp16's loss scaling, which does nothing in other precisions. Unscale once, after accumulation.
+
+    `tolerated` is how many steps in a row may overflow: while the scale is found, some do.
+    """
 
     def __init__(self, config: Config) -> None:
-        self._scaler = torch.amp.GradScaler(device().type, enabled=config.precision == "fp16")
+        enabled = config.precision == "fp16"
+        self._scaler = torch.amp.GradScaler(device().type, enabled=enabled)
+        self.tolerated = _OVERFLOWS if enabled else 0
 
     def scale(self, loss: Tensor) -> Tensor:
         return self._scaler.scale(loss)
@@ -81,12 +87,10 @@ class Scaler:
     def unscale(self, optimizer: torch.optim.Optimizer) -> None:
         self._scaler.unscale_(optimizer)
 
-    def step(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Steps, or skips the step where a gradient overflowed; whether it stepped."""
-        before = self._scaler.get_scale()
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Steps; where a gradient overflowed, lowers the scale instead."""
         self._scaler.step(optimizer)
         self._scaler.update()
-        return self._scaler.get_scale() >= before
 
     def state_dict(self) -> dict[str, object]:
         return self._scaler.state_dict()

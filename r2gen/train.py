@@ -16,8 +16,7 @@ from r2gen.annotation import load_annotation
 from r2gen.config import Config, parse
 from r2gen.data import Batch, ReportDataset, TrainingSampler, loader, normalise, usable
 from r2gen.errors import DivergedError, InputError
-from r2gen.evaluate import build, evaluate
-from r2gen.metrics import Meteor
+from r2gen.evaluate import OptionalMeteor, build, evaluate
 from r2gen.model import loss_sum
 from r2gen.tokenizer import Tokenizer
 from r2gen.visual import load_imagenet_weights
@@ -27,7 +26,7 @@ Record = dict[str, Any]
 # Settings that may differ when a run goes on: they do not change what it computes.
 _FREE = {
     *("epochs", "num_workers", "prefetch_factor", "pin_memory", "eval_batch_size", "eval_studies"),
-    *("eval_every_samples", "checkpoint_every_steps", "visual_weights", "data"),
+    *("eval_every_samples", "checkpoint_every_steps", "visual_weights", "data", "skip_bad_samples"),
 }
 _LAST, _BEST = "last.pt", "best.pt"
 
@@ -42,14 +41,14 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
 
     The checkpoint `last.pt` is in `workdir`: called again, training goes on from there, bit by bit the same
     on a CPU. Closing the generator writes one. Raises InputError before anything is trained where something
-    given is wrong, DivergedError when the loss is no number.
+    given is wrong, BadImageError where an image is, and DivergedError when the loss is no number (in fp16, in
+    many steps in a row: a single one is skipped).
     """
     parsed = parse(config)
     precision.check(parsed)
     with ExitStack() as stack:
         stack.enter_context(precision.matmul_precision(parsed))
-        meteor = stack.enter_context(Meteor()) if Meteor.available() else None
-        trainer = _Trainer(parsed, workdir, meteor)
+        trainer = _Trainer(parsed, workdir, stack.enter_context(OptionalMeteor()))
         try:
             yield from trainer.run()
         finally:
@@ -57,9 +56,9 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
 
 
 class _Trainer:
-    """The state of a run. Between two records it is consistent, and can be written and read back."""
+    """The state of a run. Outside of a step it is consistent, and can be written and read back."""
 
-    def __init__(self, config: Config, workdir: Path, meteor: Meteor | None) -> None:
+    def __init__(self, config: Config, workdir: Path, meteor: OptionalMeteor) -> None:
         self.config, self._workdir, self._meteor = config, workdir, meteor
         annotation = load_annotation(config)
         self._train, self._val = annotation.splits["train"], annotation.splits["val"]
@@ -86,7 +85,7 @@ class _Trainer:
         self._dataset = ReportDataset(self._train, self._tokenizer, config)
         self._loader = loader(self._dataset, self._sampler, config, persistent=True)
         self._samples = self._step = self._evaluated_at = self._saved_at = 0
-        self._best = -math.inf
+        self._best, self._in_step, self._not_numbers = -math.inf, False, 0
         if last is not None:
             self._restore(last, workdir / _LAST)
 
@@ -94,34 +93,41 @@ class _Trainer:
         """Trains from where it stands to the last epoch."""
         self.model.train()
         while self._sampler.epoch <= self.config.epochs:
-            epoch = self._sampler.epoch
+            if self._is_evaluation_due():  # the run was stopped between a step and its evaluation
+                yield self._evaluate()
             for record in self._epoch():
-                due = self._is_evaluation_due(record["samples"] - record.pop("batch"), epoch)
                 yield record
-                if due:
-                    yield self._evaluate(epoch)
+                if self._is_evaluation_due():
+                    yield self._evaluate()
                 elif self._is_checkpoint_due():
                     self.save()
         if self._evaluated_at < self._samples:
-            yield self._evaluate(self.config.epochs)
+            yield self._evaluate()
 
     def _epoch(self) -> Iterator[Record]:
         """The optimizer steps of what is left of the epoch; after the last one the next epoch stands."""
-        epoch, size, total = self._sampler.epoch, self.config.accumulation_steps, len(self._sampler)
-        batches = iter(self._loader)
+        epoch, batches = self._sampler.epoch, iter(self._loader)
         while self._sampler.epoch == epoch:
             begun = time.perf_counter()
-            taken = list(islice(batches, size))
-            self._sampler.start += len(taken)
-            self._skipped += sum(len(batch.faults) for batch in taken)
+            taken = list(islice(batches, self.config.accumulation_steps))
             window = [batch for batch in taken if usable(batch, self.config)]
             data_s = time.perf_counter() - begun
+            self._in_step = True
+            self._skipped += sum(len(batch.faults) for batch in taken)
             record = self._optimize(window, epoch) if window else None
-            if self._sampler.start >= total:
-                self._sampler.epoch, self._sampler.start = epoch + 1, 0
-                self._scheduler.step()
+            self._advance(len(taken))
+            self._in_step = False
             if record is not None:
                 yield {**record, "data_s": data_s}
+
+    def _advance(self, micro_batches: int) -> None:
+        self._sampler.start += micro_batches
+        if self._sampler.start < len(self._sampler):
+            return
+        if not self._samples:
+            raise InputError(f"data {self.config.data}: not one image of the training split can be read")
+        self._sampler.epoch, self._sampler.start = self._sampler.epoch + 1, 0
+        self._scheduler.step()
 
     def _optimize(self, window: list[Batch], epoch: int) -> Record:
         """One optimizer step over the micro-batches of `window`; its loss is the mean over all tokens."""
@@ -155,30 +161,32 @@ class _Trainer:
             "forward_s": forward_s,
             "backward_s": backward_s,
             "optimizer_s": time.perf_counter() - begun,
-            "batch": count,
         }
 
     def _update(self, loss: Tensor) -> Tensor:
-        """Clips and steps; raises DivergedError, the weights left as they were, where the loss is no number."""
+        """Clips and steps, and returns the norm before; raises DivergedError where there is no going on."""
         self._scaler.unscale(self._optimizer)
         norm = optim.clip(self.model.parameters(), self.config.grad_clip_value)
-        if not math.isfinite(loss.item()):
-            self._optimizer.zero_grad(set_to_none=True)
+        # An infinite gradient is clipped like any large one; what is not a number would become the weights.
+        is_number = math.isfinite(loss.item()) and not math.isnan(norm.item())
+        self._not_numbers = 0 if is_number else self._not_numbers + 1
+        if self._not_numbers > self._scaler.tolerated:
             raise DivergedError(
-                f"the loss is {loss.item()} at step {self._step + 1}, epoch {self._sampler.epoch}: "
-                "lower the learning rate, or use a wider precision"
+                f"the loss is {loss.item()}, its gradient's norm {norm.item()} at step {self._step + 1}, "
+                f"epoch {self._sampler.epoch}: lower the learning rate, or use a wider precision"
             )
         self._scaler.step(self._optimizer)
         self._optimizer.zero_grad(set_to_none=True)
         return norm
 
-    def _is_evaluation_due(self, before: int, epoch: int) -> bool:
+    def _is_evaluation_due(self) -> bool:
         every = self.config.eval_every_samples
         if every is None:
-            return self._sampler.epoch > epoch
-        return self._samples // every > before // every
+            return self._sampler.start == 0 and self._evaluated_at < self._samples
+        return self._samples // every > self._evaluated_at // every
 
-    def _evaluate(self, epoch: int) -> Record:
+    def _evaluate(self) -> Record:
+        epoch = self._sampler.epoch if self._sampler.start else self._sampler.epoch - 1
         found = evaluate(self.model, self._val, self._tokenizer, self.config, self._meteor)
         self._evaluated_at = self._samples
         if found["bleu_4"] > self._best:
@@ -192,8 +200,8 @@ class _Trainer:
         return every is not None and self._step % every == 0
 
     def save_if_changed(self) -> None:
-        """Writes the checkpoint unless nothing was trained since the last one."""
-        if self._saved_at < self._step:
+        """Writes the checkpoint unless it holds all that was trained, or a step was left half done."""
+        if self._saved_at < self._step and not self._in_step:
             self.save()
 
     def save(self) -> None:

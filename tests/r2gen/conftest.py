@@ -24,7 +24,7 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data set to read and not to write: 10 studies to train on, 4 to validate, 3 to test."""
-    return synthetic.make(tmp_path_factory.mktemp("drawn"), {"train": 10, "val": 4, "test": 3}, 0, 40)
+    return synthetic.make(tmp_path_factory.mktemp("drawn"), {"train": 10, "val": 4, "test": 3}, 0, 80)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def tiny(drawn: Path) -> dict[str, Any]:
     return {
         "data": str(drawn),
         "visual_extractor": "small",
-        "image_size": 32,
+        "image_size": 64,
         "max_seq_length": 20,
         "min_word_count": 1,
         "d_model": 32,

@@ -1,0 +1,307 @@
+"""A run can be stopped anywhere and goes on as if it had not been; a run that cannot go on says why."""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from r2gen import checkpoint, metrics, train
+from r2gen.errors import BadImageError, DivergedError, InputError
+from r2gen.train import fit
+
+STEP_KEYS = {
+    *("samples", "epoch", "step", "train_loss", "learning_rate", "grad_norm", "skipped_samples"),
+    *("data_s", "forward_s", "backward_s", "optimizer_s"),
+}
+SCORES = {
+    *("bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider"),
+    *("full_bleu_1", "full_bleu_2", "full_bleu_3", "full_bleu_4"),
+}
+TIMES = {"data_s", "forward_s", "backward_s", "optimizer_s"}
+
+Records = list[dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def _no_java(without_java: None) -> None:
+    pass
+
+
+def _untimed(records: Iterator[Mapping[str, Any]] | Records) -> Records:
+    return [{k: v for k, v in record.items() if k not in TIMES} for record in records]
+
+
+def _steps(records: Records) -> Records:
+    return [record for record in records if "train_loss" in record]
+
+
+def _evaluated_at(records: Records) -> list[int]:
+    return [record["samples"] for record in records if "bleu_4" in record]
+
+
+def _same_state(one: Any, other: Any) -> bool:
+    """Whether two checkpoints are equal to the last bit."""
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same_state(one[k], other[k]) for k in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_same_state, one, other))
+    return bool(one == other)
+
+
+def test_records_say_what_was_trained_and_what_it_is_worth(tiny: dict[str, Any], tmp_path: Path) -> None:
+    records = list(fit(tiny, tmp_path))
+
+    steps = _steps(records)
+    assert [set(step) for step in steps] == [STEP_KEYS] * 6
+    assert [step["samples"] for step in steps] == [4, 8, 10, 14, 18, 20]
+    assert [step["step"] for step in steps] == [1, 2, 3, 4, 5, 6]
+    assert [step["epoch"] for step in steps] == [1, 1, 1, 2, 2, 2]
+    assert all(step["train_loss"] > 0 and step["grad_norm"] > 0 for step in steps)
+    assert all(step["skipped_samples"] == 0 and step["learning_rate"] == 1e-3 for step in steps)
+    evaluations = [record for record in records if record not in steps]
+    assert [set(record) for record in evaluations] == [{"samples", "epoch", "val_studies"} | SCORES] * 2
+    assert [(record["samples"], record["epoch"], record["val_studies"]) for record in evaluations] == [
+        (10, 1, 2),
+        (20, 2, 2),
+    ]
+
+
+def test_golden_numbers_of_the_first_steps(tiny: dict[str, Any], tmp_path: Path) -> None:
+    """Whoever changes what a step computes changes these on purpose."""
+    plain = {**tiny, "dropout": 0, "drop_prob_lm": 0}
+
+    losses = [step["train_loss"] for step in islice(fit(plain, tmp_path), 3)]
+
+    assert losses == pytest.approx(GOLDEN_LOSSES, abs=1e-4)
+
+
+GOLDEN_LOSSES = [4.0370193, 3.7763960, 3.7316260]
+
+
+def test_training_lowers_the_loss(tiny: dict[str, Any], tmp_path: Path) -> None:
+    steps = _steps(list(fit({**tiny, "epochs": 12}, tmp_path)))
+
+    assert steps[-1]["train_loss"] < 0.8 * steps[0]["train_loss"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("stops", [(1,), (2, 5), (3,), (4,), (1, 1, 1, 1, 1, 1, 1)])
+def test_a_stopped_run_goes_on_bit_by_bit_as_if_it_had_not_been(
+    tiny: dict[str, Any], tmp_path: Path, stops: tuple[int, ...], workers: int
+) -> None:
+    """Stopped within an epoch, at its end before the evaluation, after it, and after every record."""
+    config = {**tiny, "accumulation_steps": 2, "micro_batch_size": 3, "num_workers": workers, "epochs": 3}
+    straight = _untimed(fit(config, tmp_path / "straight"))
+
+    in_parts: Records = []
+    for count in stops:
+        records = fit(config, tmp_path / "parts")
+        in_parts += _untimed(islice(records, count))
+        records.close()
+    in_parts += _untimed(fit(config, tmp_path / "parts"))
+
+    assert in_parts == straight
+    for name in ("last.pt", "best.pt"):
+        states = [checkpoint.load(tmp_path / which / name) for which in ("straight", "parts")]
+        assert _same_state(*states)
+
+
+@pytest.mark.parametrize(("every", "expected"), [(None, [10, 20]), (8, [8, 18, 20]), (4, [4, 8, 14, 18, 20])])
+def test_evaluations_come_when_they_are_due(
+    tiny: dict[str, Any], tmp_path: Path, every: int | None, expected: list[int]
+) -> None:
+    assert _evaluated_at(list(fit({**tiny, "eval_every_samples": every}, tmp_path))) == expected
+
+
+def test_nothing_is_left_to_do_in_a_finished_directory(tiny: dict[str, Any], tmp_path: Path) -> None:
+    list(fit(tiny, tmp_path))
+    before = (tmp_path / "last.pt").stat().st_mtime_ns
+
+    assert list(fit(tiny, tmp_path)) == []
+    assert (tmp_path / "last.pt").stat().st_mtime_ns == before
+
+
+def test_more_epochs_go_on_where_fewer_ended(tiny: dict[str, Any], tmp_path: Path) -> None:
+    short = _untimed(fit(tiny, tmp_path / "parts")) + _untimed(fit({**tiny, "epochs": 3}, tmp_path / "parts"))
+
+    assert short == _untimed(fit({**tiny, "epochs": 3}, tmp_path / "straight"))
+
+
+def test_closing_before_the_first_step_writes_nothing(tiny: dict[str, Any], tmp_path: Path) -> None:
+    fit(tiny, tmp_path).close()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_checkpoints_come_between_evaluations_where_asked_for(tiny: dict[str, Any], tmp_path: Path) -> None:
+    records = fit({**tiny, "checkpoint_every_steps": 2}, tmp_path)
+
+    next(records)
+    next(records)
+    assert not (tmp_path / "last.pt").exists()
+    next(records)
+    assert checkpoint.load(tmp_path / "last.pt")["step"] == 2
+    records.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"learning_rate": 0.1}, {"micro_batch_size": 2}, {"d_ff": 64}, {"seed": 1}, {"precision": "bf16"}],
+    ids=str,
+)
+def test_a_run_does_not_go_on_with_other_settings(
+    tiny: dict[str, Any], tmp_path: Path, change: dict[str, Any]
+) -> None:
+    records = fit(tiny, tmp_path)
+    next(records)
+    records.close()
+
+    ((name, value),) = change.items()
+    with pytest.raises(InputError, match=rf"last\.pt: is of a run with other settings: {name} .*{value}"):
+        next(fit({**tiny, **change}, tmp_path))
+
+
+def test_a_run_does_not_go_on_with_other_reports(
+    tiny: dict[str, Any], own_data: Path, tmp_path: Path
+) -> None:
+    records = fit(tiny, tmp_path / "run")
+    next(records)
+    records.close()
+    file = own_data / "annotation.json"
+    file.write_text(file.read_text().replace("pneumothorax", "hydrothorax"))
+
+    with pytest.raises(InputError, match="the vocabulary differs"):
+        next(fit({**tiny, "data": str(own_data)}, tmp_path / "run"))
+
+
+def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_last_good_checkpoint(
+    tiny: dict[str, Any], tmp_path: Path
+) -> None:
+    wild = {**tiny, "learning_rate": 1e30, "eval_every_samples": 4}
+    records = fit(wild, tmp_path)
+    assert next(records)["samples"] == 4
+    evaluation = next(records)
+    assert evaluation["samples"] == 4
+    with pytest.raises(DivergedError, match=r"the loss is \S+, .* at step 2, epoch 1: lower the learning"):
+        next(records)
+
+    state = checkpoint.load(tmp_path / "last.pt")
+    assert state["step"] == 1
+    assert all(bool(value.isfinite().all()) for value in state["model"].values())
+
+
+def test_a_gradient_that_is_no_number_does_not_reach_the_weights(
+    tiny: dict[str, Any], tmp_path: Path
+) -> None:
+    trainer = train._Trainer(train.parse(tiny), tmp_path, train.OptionalMeteor())
+    weight = trainer.model.encoder_decoder.logit.weight
+    weight.register_hook(lambda gradient: gradient * float("nan"))
+    before = weight.detach().clone()
+
+    with pytest.raises(DivergedError, match="its gradient's norm nan at step 1"):
+        next(trainer.run())
+
+    assert torch.equal(weight, before)
+    trainer.save_if_changed()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_broken_image_ends_the_run_at_its_last_good_step(
+    tiny: dict[str, Any], own_data: Path, tmp_path: Path, workers: int
+) -> None:
+    _break(own_data, ["train-00004"])
+    config = {**tiny, "data": str(own_data), "num_workers": workers, "micro_batch_size": 1}
+    done: Records = []
+    with pytest.raises(BadImageError, match=r"study 'train-00004': image .*1\.png cannot be decoded"):
+        done.extend(fit(config, tmp_path / "run"))
+
+    assert checkpoint.load(tmp_path / "run" / "last.pt")["step"] == len(done)
+    assert 0 < len(done) < 10
+    skipping = {**config, "skip_bad_samples": True, "epochs": 1}
+    records = list(fit(skipping, tmp_path / "run"))
+    assert len(done) + len(_steps(records)) == 9
+    assert _steps(records)[-1]["skipped_samples"] == 1
+
+
+def test_left_out_studies_are_counted(tiny: dict[str, Any], own_data: Path, tmp_path: Path) -> None:
+    _break(own_data, ["train-00004", "train-00007"])
+    (own_data / "images" / "train-00001" / "0.png").unlink()
+    config = {**tiny, "data": str(own_data), "skip_bad_samples": True, "epochs": 1}
+
+    last = _steps(list(fit(config, tmp_path / "run")))[-1]
+
+    assert last["skipped_samples"] == 3
+    assert last["samples"] == 7
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_a_split_without_one_good_image_is_refused(
+    tiny: dict[str, Any], own_data: Path, tmp_path: Path, split: str
+) -> None:
+    _break(own_data, [path.name for path in (own_data / "images").glob(f"{split}-*")])
+
+    with pytest.raises(InputError, match="not one image of the"):
+        list(fit({**tiny, "data": str(own_data), "skip_bad_samples": True}, tmp_path / "run"))
+
+
+def _break(data: Path, studies: list[str]) -> None:
+    for study in studies:
+        file = data / "images" / study / "1.png"
+        file.write_bytes(file.read_bytes()[:-300])
+
+
+@pytest.mark.parametrize(
+    "change", [{"precision": "bf16"}, {"channels_last": True}, {"activation_checkpointing": True}], ids=str
+)
+def test_settings_of_speed_leave_the_loss_about_what_it_was(
+    tiny: dict[str, Any], tmp_path: Path, change: dict[str, Any]
+) -> None:
+    plain = {**tiny, "epochs": 1, "dropout": 0}
+    losses = [
+        [step["train_loss"] for step in _steps(list(fit(config, tmp_path / name)))]
+        for name, config in (("plain", plain), ("changed", {**plain, **change}))
+    ]
+
+    assert losses[1] == pytest.approx(losses[0], rel=0.03)
+
+
+def test_channels_last_is_for_the_visual_extractor(tiny: dict[str, Any], tmp_path: Path) -> None:
+    config = train.parse({**tiny, "channels_last": True})
+    model = train._Trainer(config, tmp_path, train.OptionalMeteor()).model
+
+    weight = model.visual_extractor.get_parameter("model.4.0.conv2.weight")
+    assert weight.is_contiguous(memory_format=torch.channels_last)
+    assert not weight.is_contiguous()
+
+
+def test_it_goes_on_without_meteor_when_java_dies(
+    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(metrics.Meteor, "available", staticmethod(lambda: True))
+    monkeypatch.setattr(metrics, "_COMMAND", ("sh", "-c", "echo no memory >&2; exit 3"))
+
+    records = list(fit(tiny, tmp_path))
+
+    assert _evaluated_at(records) == [10, 20]
+    assert all("meteor" not in record for record in records)
+    said = capsys.readouterr().err
+    assert said.count("METEOR is left out") == 1
+    assert "ended with status 3: no memory" in said
+
+
+@pytest.mark.filterwarnings("ignore")  # torch.compile warns about its own insides
+def test_compiled_steps_compute_the_same(tiny: dict[str, Any], tmp_path: Path) -> None:
+    plain = {**tiny, "epochs": 1, "dropout": 0, "drop_prob_lm": 0}
+    losses = []
+    for mode in ("off", "default"):
+        records = fit({**plain, "compile": mode}, tmp_path / mode)
+        losses.append(next(records)["train_loss"])
+        records.close()
+
+    assert losses[1] == pytest.approx(losses[0], rel=0.05)
