@@ -5,6 +5,7 @@ count, and the workload goes on from its own checkpoint.
 """
 
 import json
+import math
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self, TextIO
 
+from autotune import failures
 from autotune.child import Child, ForkServer, Job
 from autotune.measure import Meter, prefetched_steps
 from autotune.telemetry import Telemetry
@@ -79,10 +81,11 @@ class Attempt:
         self._child: Child | None = None
         self._telemetry: Telemetry | None = None
         if self._is_enough():
-            self._outcome = Outcome(Status.COMPLETED)
+            self._outcome = self._judge(Outcome(Status.COMPLETED))
         else:
             self._meter.restart()
             self._write({"attempt": time.time()})
+            self._records.flush()
             self._child = Child(order.job(), server)
             self._telemetry = Telemetry(self._child.pid)
             self._telemetry.__enter__()
@@ -116,7 +119,7 @@ class Attempt:
                 self._write(records[-1])
             if self._is_enough():
                 child.stop(_GRACE_S)
-                self._outcome = Outcome(Status.COMPLETED)
+                self._outcome = self._judge(Outcome(Status.COMPLETED))
             elif child.verdict is not None:
                 self._outcome = self._judge(child.verdict)
         self._records.flush()
@@ -141,10 +144,16 @@ class Attempt:
         return self._quality_samples >= self._order.samples
 
     def _judge(self, verdict: Outcome) -> Outcome:
-        """The child's verdict, but that a trial without its quality cannot be complete."""
-        if verdict.status is Status.COMPLETED and self._order.quality not in self._scores:
-            reason = f"the workload ended without a record that has {self._order.quality}"
-            return Outcome(Status.FAILED, Failure.ERROR, reason)
+        """`verdict`, but that a trial cannot be complete whose quality is missing, or is no number."""
+        if verdict.status is not Status.COMPLETED:
+            return verdict
+        quality = self._order.quality
+        if not self._quality_samples:
+            return failures.failed(Failure.ERROR, f"the workload ended without a record that has {quality}")
+        if not math.isfinite(self._scores.get(quality, math.nan)):
+            return failures.failed(
+                Failure.ERROR, f"{quality} is not a number after {self._quality_samples} samples"
+            )
         return verdict
 
     def _end(self, outcome: Outcome) -> dict[str, Any]:

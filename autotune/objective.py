@@ -23,15 +23,16 @@ def why_not_eligible(
     trial: Trial, baseline: Trial, objective: Objective, memory_fraction: float
 ) -> str | None:
     """Why a completed trial cannot be recommended, None if it can. The baseline always can."""
-    if trial.samples_per_s is None or trial.quality is None or baseline.quality is None:
+    figures = (trial.samples_per_s, trial.quality, baseline.quality)
+    if not all(figure is not None and math.isfinite(figure) for figure in figures):
         return "its throughput or quality could not be measured"
     if trial.number == baseline.number:
         return None
     if _half_width(trial) is None and _half_width(baseline) is not None:
         return "it took too few steps to tell its throughput"
-    least = objective.keep * baseline.quality
-    if trial.quality < least:
-        return f"{objective.quality} {trial.quality:.4f} is below {least:.4f}"
+    quality, least = trial.quality or 0.0, objective.keep * (baseline.quality or 0.0)
+    if quality < least:
+        return f"{objective.quality} {quality:.4f} is below {least:.4f}"
     share = memory_share(trial.measurement)
     if share is not None and share > memory_fraction:
         return f"it takes {share:.0%} of the memory, over {memory_fraction:.0%}"

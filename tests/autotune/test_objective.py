@@ -83,3 +83,9 @@ def test_the_factor_lies_between_the_ends_of_the_intervals(make_trial):
     assert objective.factor_interval(fast, slow) == (42 / 14, 44 / 4)
     assert objective.factor_interval(fast, make_trial(0, 5, 0.2, half_width=5)) == (4.2, math.inf)
     assert objective.factor_interval(fast, make_trial(0, 9, 0.2)) is None
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_never_wins(make_trial, number):
+    assert win([make_trial(0, 10, 0.2), make_trial(1, 99, number)]) == 0
+    assert win([make_trial(0, 10, 0.2), make_trial(1, number, 0.9)]) == 0

@@ -293,15 +293,3 @@ def test_it_goes_on_without_meteor_when_java_dies(
     said = capsys.readouterr().err
     assert said.count("METEOR is left out") == 1
     assert "ended with status 3: no memory" in said
-
-
-@pytest.mark.filterwarnings("ignore")  # torch.compile warns about its own insides
-def test_compiled_steps_compute_the_same(tiny: dict[str, Any], tmp_path: Path) -> None:
-    plain = {**tiny, "epochs": 1, "dropout": 0, "drop_prob_lm": 0}
-    losses = []
-    for mode in ("off", "default"):
-        records = fit({**plain, "compile": mode}, tmp_path / mode)
-        losses.append(next(records)["train_loss"])
-        records.close()
-
-    assert losses[1] == pytest.approx(losses[0], rel=0.05)

@@ -1,0 +1,120 @@
+"""One attempt at a trial: real children over small workloads, and the files that they leave."""
+
+import itertools
+import json
+import math
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from autotune import attempt
+from autotune.attempt import Attempt, Order
+from autotune.child import ForkServer
+from autotune.trial import Failure, Status
+
+HERE = str(Path(__file__).parent)
+
+
+def scored(config, workdir):
+    """Trains until it is closed; its score is what the configuration says."""
+    for step in itertools.count(1):
+        time.sleep(0.002)
+        yield {"samples": step * 4, "train_loss": 1.0, "forward_s": 0.003, "backward_s": 0.001}
+        if step % 10 == 0:
+            yield {"samples": step * 4, "bleu_4": config["score"], "rouge_l": 0.5}
+
+
+def short(config, workdir):
+    yield {"samples": 4, "train_loss": 1.0}
+
+
+@pytest.fixture(scope="module")
+def server():
+    sys.path.insert(0, HERE)
+    yield ForkServer([])
+    sys.path.remove(HERE)
+
+
+@pytest.fixture
+def order(tmp_path):
+    def make(score=0.25, workload="test_attempt:scored", samples=80):
+        return Order(
+            number=3,
+            entry_point=workload,
+            settings={"score": score, "micro_batch_size": 4},
+            directory=str(tmp_path),
+            quality="bleu_4",
+            samples=samples,
+            device_memory_bytes=2**30,
+        )
+
+    return make
+
+
+def finish(running, seconds=60):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        report = running.step(0.2)
+        if "outcome" in report:
+            return report
+    raise AssertionError("it did not end")
+
+
+def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, tmp_path):
+    report = finish(Attempt(order(), server))
+    outcome, figures = attempt.read_verdict(tmp_path)
+    assert report["outcome"] == outcome.to_dict()
+    assert outcome.status is Status.COMPLETED
+    assert figures.quality == 0.25
+    assert figures.quality_samples == 80
+    assert figures.scores["rouge_l"] == 0.5
+    assert figures.throughput.samples_per_s > 0
+    assert figures.step_shares == pytest.approx(
+        {"forward_s": 0.75, "backward_s": 0.25, "data_s": 0, "optimizer_s": 0}
+    )
+    assert figures.memory_limit_bytes == 2**30
+    assert not (tmp_path / "work").exists()
+    records = list(attempt.read_records(tmp_path))
+    assert [r["samples"] for r in records if "train_loss" in r][:20] == list(range(4, 84, 4))
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf, "good", None, True])
+def test_a_quality_that_is_no_number_is_a_failure_with_a_reason(order, server, score):
+    outcome = finish(Attempt(order(score=score), server))["outcome"]
+    assert (outcome["status"], outcome["failure"]) == (Status.FAILED, Failure.ERROR)
+    assert outcome["reason"] == "bleu_4 is not a number after 80 samples"
+
+
+def test_a_workload_that_ends_without_quality_is_a_failure(order, server):
+    outcome = finish(Attempt(order(workload="test_attempt:short"), server))["outcome"]
+    assert outcome["failure"] == Failure.ERROR
+    assert "without a record that has bleu_4" in outcome["reason"]
+
+
+def test_a_stopped_attempt_is_gone_on_with(order, server, tmp_path):
+    first = Attempt(order(samples=10**6), server)
+    while first.step(0.1)["samples"] < 40:
+        pass
+    first.stop()
+    assert (tmp_path / "work").exists()
+    assert attempt.read_verdict(tmp_path) is None
+    before = [r for r in attempt.read_records(tmp_path) if "train_loss" in r]
+    with (tmp_path / "records.jsonl").open("a") as file:
+        file.write('{"at_s": 1.0, "samp')  # a kill cut the last line short
+    finish(Attempt(order(samples=10**4 if len(before) > 10**3 else 80), server))
+    records = list(attempt.read_records(tmp_path))
+    assert sum("attempt" in r for r in records) >= 1
+    assert [r for r in records if "train_loss" in r][: len(before)] == before
+
+
+def test_records_that_reach_the_samples_complete_the_trial_without_a_child(order, server, tmp_path):
+    lines = [{"at_s": i * 0.1, "samples": 4 * i, "train_loss": 1.0} for i in range(1, 21)]
+    lines.append({"at_s": 3.0, "samples": 80, "bleu_4": 0.5})
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    report = Attempt(order(), server).step(0.1)
+    assert report["outcome"]["status"] == Status.COMPLETED
+    assert report["measurement"]["quality"] == 0.5
+    assert report["measurement"]["throughput"]["samples_per_s"] == pytest.approx(40)
+    assert not (tmp_path / "log").exists()
