@@ -6,11 +6,13 @@ as a whole - when Ray's memory monitor kills a supervisor, say - so it is starte
 
 import logging
 import os
+import re
 import shutil
 import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -22,9 +24,11 @@ from autotune.child import ForkServer
 from autotune.errors import SearchAborted
 from autotune.search import Search
 from autotune.telemetry import Hardware
-from autotune.trial import Failure, Measurement, Outcome, Status
+from autotune.trial import Outcome, Status
 
 _REPORT_S = 1.0
+_LOW_ON_MEMORY = re.compile(r"running low on memory|OutOfMemoryError")
+_KILLED_BY_RAY = "Ray's memory monitor killed it: the machine was running out of memory"
 _MOST_ABORTS = 3
 _OBJECT_STORE_BYTES = 128 * 2**20  # nothing but small reports passes through it
 
@@ -178,7 +182,11 @@ class _Recorder(tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
         with self._bridge.guarded():
-            self._bridge.search.lose(trial.config["number"], "its supervisor died")
+            said = Path(trial.error_file).read_text(errors="replace") if trial.error_file else ""
+            if _LOW_ON_MEMORY.search(said):
+                self._bridge.search.lose(trial.config["number"], _KILLED_BY_RAY, out_of_memory=True)
+            else:
+                self._bridge.search.lose(trial.config["number"], "its supervisor died")
 
 
 class _Over(tune.Stopper):
@@ -243,9 +251,8 @@ def _after_abort(search: Search, error: Exception) -> None:
     """Gives up the trial that Ray's memory monitor killed; the others that were running are run again."""
     running = sorted(search.running(), key=lambda t: search.host_memory_bytes(t.number), reverse=True)
     for rank, trial in enumerate(running):
-        if rank == 0 and "memory" in str(error):
-            reason = "Ray's memory monitor killed it: the machine was running out of memory"
-            search.end(trial.number, Outcome(Status.FAILED, Failure.OOM, reason), Measurement())
+        if rank == 0 and _LOW_ON_MEMORY.search(str(error)):
+            search.lose(trial.number, _KILLED_BY_RAY, out_of_memory=True)
         else:
             search.lose(trial.number, _line(error))
 

@@ -152,13 +152,16 @@ class Search:
         record.end(self._study, trial, self.space.limits.memory_fraction)
         record.set_plan(self._study, replace(self._plan, spent_s=self._spent_s()))
 
-    def lose(self, number: int, reason: str) -> None:
+    def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
         """A trial's supervisor is gone without a word. A verdict that was written counts; else it runs again.
 
-        It is given up the second time: what takes its supervisor along twice would do it for ever.
+        It is given up when it was killed for the machine's memory, and the second time in any case: what
+        takes its supervisor along twice would do it for ever.
         """
         if (verdict := attempt.read_verdict(self.session.trial_dir(number))) is not None:
             self.end(number, *verdict)
+        elif out_of_memory:
+            self.end(number, Outcome(Status.FAILED, Failure.OOM, reason), Measurement())
         elif self._losses[number] >= 1:
             self.end(number, Outcome(Status.FAILED, Failure.LOST, reason), Measurement())
         elif number in self._running:
