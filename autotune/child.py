@@ -228,8 +228,9 @@ def _end(process: BaseProcess) -> None:
     if process.is_alive():
         process.kill()
         process.join(_REAP_S)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid or 0, signal.SIGKILL)
+    if process.pid:  # 0 would mean the group of this very process
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 class _Inbox:
