@@ -8,13 +8,13 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self, TextIO
 
 from autotune import failures
-from autotune.child import Child, ForkServer, Job
+from autotune.child import Child, Event, ForkServer, Job
 from autotune.measure import Meter, prefetched_steps
 from autotune.telemetry import Telemetry
 from autotune.trial import Failure, Measurement, Outcome, Setting, Status
@@ -113,16 +113,21 @@ class Attempt:
         child, deadline = self._child, time.monotonic() + timeout_s
         records: list[dict[str, Any]] = []
         while child and self._outcome is None and (left_s := deadline - time.monotonic()) > 0:
-            for event in child.poll(left_s):
-                records.append({"at_s": event.at_s, **event.record})
-                self._count(records[-1])
-                self._write(records[-1])
+            records += self._take(child.poll(left_s))
             if self._is_enough():
                 child.stop(_GRACE_S)
                 self._outcome = self._judge(Outcome(Status.COMPLETED))
             elif child.verdict is not None:
                 self._outcome = self._judge(child.verdict)
         self._records.flush()
+        return records
+
+    def _take(self, events: Sequence[Event]) -> list[dict[str, Any]]:
+        """Counts and writes what the child has yielded."""
+        records = [{"at_s": event.at_s, **event.record} for event in events]
+        for record in records:
+            self._count(record)
+            self._write(record)
         return records
 
     def _count(self, record: Mapping[str, Any]) -> None:
@@ -185,6 +190,7 @@ class Attempt:
         """Lets the workload write its checkpoint and leaves the trial to be gone on with."""
         if self._child is not None and self._outcome is None:
             self._child.stop(_GRACE_S)
+            self._take(self._child.poll(0))  # what it yielded before it closed
         self._close()
 
     def _close(self) -> None:
