@@ -36,8 +36,10 @@ def load(file: Path) -> dict[str, Any]:
             state = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise InputError(f"checkpoint {file}: cannot be read: {error.strerror}") from None
-    except Exception as error:  # noqa: BLE001 - a file that is no checkpoint raises whatever it likes
-        raise InputError(f"checkpoint {file}: {' '.join(str(error).split())[:200]}") from None
+    except Exception:  # noqa: BLE001 - a file that is no checkpoint raises whatever it likes
+        raise InputError(
+            f"checkpoint {file}: is no checkpoint, or holds more than tensors and plain values"
+        ) from None
     if not isinstance(state, dict) or not ("state_dict" in state or state.get("format") == FORMAT):
         raise InputError(f"checkpoint {file}: neither ours (format {FORMAT}) nor the original R2Gen's")
     return state
