@@ -115,6 +115,7 @@ class Attempt:
         while child and self._outcome is None and (left_s := deadline - time.monotonic()) > 0:
             records += self._take(child.poll(left_s))
             if self._is_enough():
+                self._records.flush()  # closing may take long, and a kill must not lose the evaluation
                 child.stop(_GRACE_S)
                 self._outcome = self._judge(Outcome(Status.COMPLETED))
             elif child.verdict is not None:
@@ -179,7 +180,7 @@ class Attempt:
             quality_samples=self._quality_samples,
             samples=self._samples,
             peak_memory_bytes=self._peak_bytes or None,
-            memory_limit_bytes=order.memory_limit_bytes or order.device_memory_bytes,
+            memory_limit_bytes=order.device_memory_bytes or order.memory_limit_bytes,
             shared=order.shared,
             scores=self._scores,
             step_shares={p: s / total_s for p, s in self._phase_s.items()} if total_s else {},

@@ -343,7 +343,8 @@ def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:
     for name, knob in space.knobs.items():
         kept = knob
         if isinstance(knob, Distribution) and knob.choice:
-            judged = [(value, why_not(name, value, machine)) for value in knob.choice]
+            today = space.baseline[name]  # stays, wise or not: the search starts from it
+            judged = [(v, None if v == today else why_not(name, v, machine)) for v in knob.choice]
             dropped += [f"{name} {value}: dropped, {why}" for value, why in judged if why]
             values = tuple(value for value, why in judged if not why)
             if not values:
