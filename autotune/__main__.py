@@ -3,16 +3,17 @@
 import errno
 import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from pydantic import ValidationError
 
+from autotune import failures
 from autotune.errors import InputError, SearchAborted
 
 EXIT_ABORTED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
+_UNWRITABLE = failures.DISK_ERRNOS | {errno.EACCES, errno.EPERM}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,13 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def disk_fault(error: BaseException) -> str | None:
     """What is wrong with the disk, when that is what `error` is about."""
-    for cause in _causes(error):
-        if isinstance(cause, OSError) and cause.errno in _DISK:
-            where = f"{cause.filename}: " if cause.filename else ""
-            return f"{where}cannot be written: {cause.strerror}"
+    for cause in failures.chain(error):
         if isinstance(cause, sqlite3.OperationalError) and ("full" in str(cause) or "readonly" in str(cause)):
             return f"the session's study cannot be written: {cause}"
-    return None
+    return failures.disk_fault(error, _UNWRITABLE)
 
 
 def _given(error: Exception) -> str:
@@ -51,12 +49,6 @@ def _given(error: Exception) -> str:
     if isinstance(error.__cause__, ValidationError):
         return f": got {error.__cause__.errors()[0]['input']!r}"
     return ""
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _say(message: object, code: int) -> int:

@@ -9,6 +9,7 @@ import math
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self, TextIO
@@ -54,6 +55,7 @@ class Order:
             config=dict(self.settings),
             workdir=Path(self.directory, "work"),
             log=Path(self.directory, "log"),
+            quality=self.quality,
             memory_limit_bytes=self.memory_limit_bytes,
             gpu_memory_fraction=self.gpu_memory_fraction,
             stall_timeout_s=self.stall_timeout_s,
@@ -66,7 +68,6 @@ class Attempt:
     def __init__(self, order: Order, server: ForkServer) -> None:
         self._order = order
         self._directory = Path(order.directory)
-        self._directory.mkdir(parents=True, exist_ok=True)
         self._meter = Meter(prefetched_steps(order.settings))
         self._started = time.monotonic()
         self._samples = 0
@@ -75,24 +76,42 @@ class Attempt:
         self._peak_bytes = 0
         self._phase_s = dict.fromkeys(_PHASES, 0.0)
         self._outcome: Outcome | None = None
+        self._records: TextIO | None = None
+        self._child: Child | None = None
+        self._telemetry: Telemetry | None = None
+        with self._interrupted_by_the_disk():
+            self._start(server)
+
+    @contextmanager
+    def _interrupted_by_the_disk(self) -> Iterator[None]:
+        """What cannot be written down must not go on, and is no fault of the trial's."""
+        try:
+            yield
+        except OSError as error:
+            fault = failures.disk_fault(error, failures.DISK_ERRNOS)
+            if fault is None:
+                raise
+            self._outcome = Outcome(Status.INTERRUPTED, reason=fault)
+
+    def _start(self, server: ForkServer) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
         for record in read_records(self._directory):
             self._count(record)
         self._records = _open_records(self._directory)
-        self._child: Child | None = None
-        self._telemetry: Telemetry | None = None
         if self._is_enough():
             self._outcome = self._judge(Outcome(Status.COMPLETED))
-        else:
-            self._meter.restart()
-            self._write({"attempt": time.time()})
-            self._records.flush()
-            self._child = Child(order.job(), server)
-            self._telemetry = Telemetry(self._child.pid)
-            self._telemetry.__enter__()
+            return
+        self._meter.restart()
+        self._write([{"attempt": time.time()}])
+        self._child = Child(self._order.job(), server)
+        self._telemetry = Telemetry(self._child.pid)
+        self._telemetry.__enter__()
 
     def step(self, timeout_s: float) -> dict[str, Any]:
         """What happened within `timeout_s`: records, figures so far, and in the end the outcome."""
-        records = self._poll(timeout_s)
+        records: list[dict[str, Any]] = []
+        with self._interrupted_by_the_disk():
+            self._poll(timeout_s, records)
         report = {
             "number": self._order.number,
             "samples": self._samples,
@@ -105,30 +124,29 @@ class Attempt:
             "peak_memory_bytes": self._peak_bytes or None,
         }
         if self._outcome is not None:
-            report |= self._end(self._outcome)
+            with self._interrupted_by_the_disk():
+                write_verdict(self._directory, self._outcome, self.measurement())
+            report |= {"outcome": self._outcome.to_dict(), "measurement": self.measurement().to_dict()}
+            self._close()
         return report
 
-    def _poll(self, timeout_s: float) -> list[dict[str, Any]]:
-        """The records of the next `timeout_s`, or until the trial has ended."""
+    def _poll(self, timeout_s: float, records: list[dict[str, Any]]) -> None:
+        """Adds the records of the next `timeout_s`, or until the trial has ended, to `records`."""
         child, deadline = self._child, time.monotonic() + timeout_s
-        records: list[dict[str, Any]] = []
         while child and self._outcome is None and (left_s := deadline - time.monotonic()) > 0:
             records += self._take(child.poll(left_s))
             if self._is_enough():
-                self._records.flush()  # closing may take long, and a kill must not lose the evaluation
                 child.stop(_GRACE_S)
                 self._outcome = self._judge(Outcome(Status.COMPLETED))
             elif child.verdict is not None:
                 self._outcome = self._judge(child.verdict)
-        self._records.flush()
-        return records
 
     def _take(self, events: Sequence[Event]) -> list[dict[str, Any]]:
         """Counts and writes what the child has yielded."""
         records = [{"at_s": event.at_s, **event.record} for event in events]
+        self._write(records)
         for record in records:
             self._count(record)
-            self._write(record)
         return records
 
     def _count(self, record: Mapping[str, Any]) -> None:
@@ -162,14 +180,6 @@ class Attempt:
             )
         return verdict
 
-    def _end(self, outcome: Outcome) -> dict[str, Any]:
-        """Writes the verdict, clears up, and returns what the driver is to know."""
-        final = {"outcome": outcome.to_dict(), "measurement": self.measurement().to_dict()}
-        write_verdict(self._directory, final)
-        self._close()
-        shutil.rmtree(self._directory / "work", ignore_errors=True)  # the winner is trained anew
-        return final
-
     def measurement(self) -> Measurement:
         """What the trial showed so far."""
         order = self._order
@@ -191,19 +201,28 @@ class Attempt:
         """Lets the workload write its checkpoint and leaves the trial to be gone on with."""
         if self._child is not None and self._outcome is None:
             self._child.stop(_GRACE_S)
-            self._take(self._child.poll(0))  # what it yielded before it closed
+            with self._interrupted_by_the_disk():
+                self._take(self._child.poll(0))  # what it yielded before it closed
         self._close()
 
     def _close(self) -> None:
+        """Ends what runs. What a trial that has ended leaves behind goes: its winner is trained anew."""
         if self._telemetry is not None:
             self._telemetry.__exit__(None, None, None)
         if self._child is not None:
             self._child.kill()
         self._child = None
-        self._records.close()
+        if self._records is not None:
+            with suppress(OSError):  # flushed after every write: what is left is what could not be written
+                self._records.close()
+        if self._outcome is not None and self._outcome.status is not Status.INTERRUPTED:
+            shutil.rmtree(self._directory / "work", ignore_errors=True)
 
-    def _write(self, record: Mapping[str, Any]) -> None:
-        self._records.write(json.dumps(record) + "\n")
+    def _write(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Writes records, and flushes them: a kill must not lose an evaluation that took minutes."""
+        if self._records is not None:
+            self._records.writelines(json.dumps(record) + "\n" for record in records)
+            self._records.flush()
 
 
 def _is_number(value: object) -> bool:
@@ -240,8 +259,14 @@ def _open_records(directory: Path) -> TextIO:
     return stream
 
 
-def write_verdict(directory: Path, final: Mapping[str, Any]) -> None:
-    """Writes how a trial ended, whole or not at all: it is there even if nobody hears of it."""
+def write_verdict(directory: Path, outcome: Outcome, measurement: Measurement) -> None:
+    """Writes how a trial ended, whole or not at all: it is there even if nobody hears of it.
+
+    An interrupted trial has not ended.
+    """
+    if outcome.status is Status.INTERRUPTED:
+        return
+    final = {"outcome": outcome.to_dict(), "measurement": measurement.to_dict()}
     temporary = directory / "verdict.json.tmp"
     temporary.write_text(json.dumps(final), encoding="utf-8")
     temporary.replace(directory / "verdict.json")

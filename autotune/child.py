@@ -27,9 +27,10 @@ __all__ = ["Child", "Event", "ForkServer", "Job"]
 
 _STARTS = 5
 _RESTART_S = 0.2  # a dying server is deaf before it can be seen to be dead
-_START_TIMEOUT_S = 600.0
+_UNTIMED_S = 1800.0  # for what has not been seen yet: the first step may compile, an evaluation takes minutes
 _SHORTEST_STALL_S = 300.0
 _STALL_STEPS = 10
+_STALL_GAPS = 3
 _STEPS_REMEMBERED = 100
 _STACK_WAIT_S = 1.0
 _REAP_S = 10.0  # a process that a driver or a file system holds cannot be killed, nor waited for
@@ -116,6 +117,8 @@ class Child:
         self._heard_s = time.monotonic()
         self._yielded_s: float | None = None
         self._gaps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
+        self._longest_gap_s = 0.0
+        self._has_evaluated = False
         self._stopping = False
 
     @property
@@ -152,7 +155,9 @@ class Child:
             event = Event(message["at_s"], message["record"])
             if self._yielded_s is not None:
                 self._gaps_s.append(event.at_s - self._yielded_s)
+                self._longest_gap_s = max(self._longest_gap_s, self._gaps_s[-1])
             self._heard_s, self._yielded_s = time.monotonic(), event.at_s
+            self._has_evaluated |= self._job.quality in event.record
             self._events.append(event)
         return bool(messages)
 
@@ -199,9 +204,10 @@ class Child:
     def _stall_limit_s(self) -> float:
         if self._job.stall_timeout_s is not None:
             return self._job.stall_timeout_s
-        if self._yielded_s is None:
-            return _START_TIMEOUT_S
-        return max(_SHORTEST_STALL_S, _STALL_STEPS * statistics.median(self._gaps_s or [0.0]))
+        if not self._has_evaluated:
+            return _UNTIMED_S
+        median_s = statistics.median(self._gaps_s or [0.0])
+        return max(_SHORTEST_STALL_S, _STALL_STEPS * median_s, _STALL_GAPS * self._longest_gap_s)
 
     def stop(self, grace_s: float) -> None:
         """Lets the workload close after its next record, and kills what is left after `grace_s`."""

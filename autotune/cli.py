@@ -64,9 +64,9 @@ def search(  # noqa: PLR0917 - typer makes an option of every argument
     """Search for the fastest settings. Example: autotune search --data data/iu_xray --trials 40 --time 2h"""
     _one_of("--select", select, _SELECTS)
     _check_wandb(wandb)
-    machine = hardware()
+    machine, gpus = _machine(address, gpus_per_trial)
     options = Options(
-        gpus_per_trial=prepare.gpus_per_trial(gpus_per_trial, machine),
+        gpus_per_trial=gpus,
         cpus_per_trial=prepare.cpus_per_trial(cpus_per_trial, machine),
         memory_limit_bytes=units.size_bytes(memory_limit) if memory_limit else None,
         stall_timeout_s=units.seconds(stall_timeout) if stall_timeout else None,
@@ -78,6 +78,7 @@ def search(  # noqa: PLR0917 - typer makes an option of every argument
     file = builtin.space_file(space) if space else builtin.space_for(machine)
     asked = prepare.read_space(file, {"budget": budget, "objective": {"keep": keep}})
     workload = workloads.load(asked.workload)
+    workload.require_gpus(gpus)
     settings = _settings(model, baseline, data, skip_bad_samples)
     chosen, notes = prepare.complete(asked, settings, workload, machine, str(file))
     root = session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
@@ -97,7 +98,7 @@ def resume(
     time_s = units.seconds(time) if time else None
     opened, chosen, workload = _open(session)
     notes = workload.check(chosen.baseline)
-    machine = hardware()
+    machine, _ = _machine(opened.options().address, opened.options().gpus_per_trial)
     return _run(
         opened, session, chosen, workload, machine, notes=notes, more=trials, time_s=time_s, select=select
     )
@@ -179,6 +180,7 @@ def _run(
     console = Console(stderr=False)
     with session.lock():
         study = record.open_study(session.study_file)
+        _require_a_baseline(study, shown)
         plan = _extended(record.plan(study) or Plan(space.budget.trials, space.budget.time), more, time_s)
         record.set_plan(study, plan)
         with Screen(console, space, plan.trials, _time_left(plan)) as screen:
@@ -191,16 +193,47 @@ def _run(
             trackers = [] if mode == "off" else [Tracker(session.root, session.name, mode)]
             engine.run(running, machine, trackers)
         stopping, trials = running.stopping, running.trials()
+    if running.fault:
+        raise InputError(
+            f"{running.fault}; nothing is lost: mend that, then: python -m autotune resume {shown}"
+        )
     if stopping:
         print(f"Stopped: {view.printable(stopping)}")
     print(view.counts(trials))
     for line in view.summary(trials, space, workload, shown, select):
         print(view.printable(line))
-    if running.remaining:
+    if running.remaining and not objective.failed_baseline(trials):
         print(f"Go on with: python -m autotune resume {shown}")
     if stopping == "interrupted":
         return EXIT_INTERRUPTED
     return 0 if objective.baseline_of(trials) else 1
+
+
+def _machine(address: str | None, gpus_per_trial: float | None) -> tuple[Hardware, float]:
+    """What trials may use, here or in the cluster at `address`, and the GPUs of each."""
+    if address is None:
+        found = hardware()
+    else:
+        from autotune import engine_cluster  # noqa: PLC0415 - Ray takes a second
+
+        found = engine_cluster.hardware(address)
+    gpus = prepare.gpus_per_trial(gpus_per_trial, found)
+    if not gpus:
+        return replace(found, gpus=()), gpus
+    if address is None:
+        from autotune.doctor import torch  # noqa: PLC0415 - it starts a process that imports torch
+
+        if not (seen := torch(found)).ok:
+            raise InputError(f"torch {seen.detail}; --gpus-per-trial 0 searches on the CPU")
+    return found, gpus
+
+
+def _require_a_baseline(study: optuna.Study, shown: Path) -> None:
+    if failed := objective.failed_baseline(record.trials(study)):
+        raise InputError(
+            f"session {shown}: its baseline {failed.outcome}, and without it nothing can be compared: "
+            f"{failed.outcome.reason if failed.outcome else ''}; mend that and start a new session"
+        )
 
 
 def _settings(

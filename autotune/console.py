@@ -59,14 +59,15 @@ class Screen:
 
     def ended(self, trial: Trial) -> None:
         self._running.pop(trial.number, None)
-        self._ended.append(trial)
+        if trial.outcome is not None and trial.outcome.status is not Status.INTERRUPTED:
+            self._ended.append(trial)
         self.note(f"{self._clock()} trial {trial.number} {trial.outcome}: {self._figures(trial)}")
 
     def _clock(self) -> str:
         return f"[{units.format_seconds(time.monotonic() - self._begun):>7}]"
 
     def _figures(self, trial: Trial) -> str:
-        if trial.outcome is not None and trial.outcome.status is Status.FAILED:
+        if trial.outcome is not None and trial.outcome.status in {Status.FAILED, Status.INTERRUPTED}:
             return f"{view.knobs(trial.config)}: {trial.outcome.reason}"
         m, name = trial.measurement, self._space.objective.quality
         figures = f"{view.speed(m)} samples/s, {name} {view.quality(m.quality)}, {view.memory(m)}"

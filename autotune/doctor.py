@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from autotune import nvml, prepare, units
-from autotune.space import Machine, why_not
+from autotune.machine import Machine, why_not
 from autotune.telemetry import Hardware, hardware
 
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
@@ -53,7 +53,7 @@ def examine() -> list[Capability]:
     found = hardware()
     return [
         _python(),
-        _torch(found),
+        torch(found),
         *(_package(name) for name in ("ray", "optuna")),
         _driver(found),
         *_gpus(found),
@@ -91,7 +91,8 @@ def _run(*command: str) -> tuple[int, str, str] | None:
     return done.returncode, done.stdout, done.stderr
 
 
-def _torch(found: Hardware) -> Capability:
+def torch(found: Hardware) -> Capability:
+    """Whether torch is here, and can use every GPU that the driver shows."""
     answer = _run(sys.executable, "-c", _ASK_TORCH)
     if answer is None:
         return Capability("torch", False, f"`import torch` has not ended within {_TIMEOUT_S:.0f} s")

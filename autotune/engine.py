@@ -4,7 +4,6 @@ A supervisor (an actor, reused from trial to trial) attends to one child process
 as a whole - when Ray's memory monitor kills a supervisor, say - so it is started again from the study.
 """
 
-import logging
 import os
 import re
 import shutil
@@ -19,6 +18,7 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
+from autotune import engine_cluster
 from autotune.attempt import Attempt, Order
 from autotune.child import ForkServer
 from autotune.errors import SearchAborted
@@ -30,22 +30,6 @@ _REPORT_S = 1.0
 _LOW_ON_MEMORY = re.compile(r"running low on memory|OutOfMemoryError")
 _KILLED_BY_RAY = "Ray's memory monitor killed it: the machine was running out of memory"
 _MOST_ABORTS = 3
-_OBJECT_STORE_BYTES = 128 * 2**20  # nothing but small reports passes through it
-
-# Ray's own voice, network and habits: silent, loopback only, no killing of trials on its own judgement.
-_ENVIRONMENT = {
-    "RAY_AIR_NEW_OUTPUT": "0",
-    "RAY_AUTH_MODE": "disabled",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DEDUP_LOGS": "0",
-    "RAY_memory_monitor_refresh_ms": "0",
-    "RAY_worker_niceness": "0",  # or else trials give way to whatever else runs, and measure that
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    "TUNE_MAX_PENDING_TRIALS_PG": "1",
-    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
-    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "86400",
-}
 
 
 class TrialFailed(Exception):  # noqa: N818 - what Ray shows as the trial's error
@@ -56,6 +40,8 @@ class Supervisor(tune.Trainable):
     """Runs one order at a time in a child process of its own."""
 
     def setup(self, config: dict[str, Any]) -> None:
+        if not config["gpu"]:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray hides GPUs only from who has asked for some
         self._server = ForkServer(config["preload"])
         self._begin(config)
 
@@ -207,9 +193,8 @@ def run(search: Search, hardware: Hardware, callbacks: Sequence[tune.Callback] =
 
     Raises SearchAborted when Ray Tune aborts again and again without a trial ending in between.
     """
-    os.environ.update(_ENVIRONMENT)
-    logging.getLogger("ray").setLevel(logging.CRITICAL)
-    with _ray(search, hardware), _signals(search):  # in this order: Ray takes SIGTERM for itself
+    # In this order: Ray takes SIGTERM for itself.
+    with engine_cluster.connected(search.options.address, hardware), _signals(search):
         bridge = _bridge(search, hardware)
         aborts, remaining = 0, search.remaining
         while search.remaining > 0 and search.stopping is None:
@@ -270,27 +255,8 @@ def _bridge(search: Search, hardware: Hardware) -> _Bridge:
         slots = int(resources.get("GPU", 0) * per_device)
     else:
         slots = cpus // (search.options.cpus_per_trial or cpus)
-    memory = hardware.gpus[0].memory_bytes if gpu and hardware.gpus else None
+    memory = min((device.memory_bytes for device in hardware.gpus), default=None)
     return _Bridge(search, max(1, slots), cpus, memory)
-
-
-@contextmanager
-def _ray(search: Search, hardware: Hardware) -> Iterator[None]:
-    """Ray on this machine, listening on loopback only; or the cluster that the user named."""
-    settings: dict[str, Any] = {"address": search.options.address or "local"}
-    if search.options.address is None:
-        settings |= {
-            "num_cpus": hardware.cpus,
-            "num_gpus": len(hardware.gpus),
-            "include_dashboard": False,
-            "object_store_memory": _OBJECT_STORE_BYTES,
-            "_node_ip_address": "127.0.0.1",
-        }
-    ray.init(log_to_driver=False, logging_level=logging.CRITICAL, **settings)
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import errno
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from autotune.trial import Failure, Outcome, Status
 
@@ -31,6 +31,10 @@ _CAPPED_TEXT = re.compile(
     r"|can't start new thread"
     r"|Thread creation failed: Resource temporarily unavailable"
 )
+# Where not the training process alone ran out, but what it shares with the loader's workers.
+_WHOLE_MACHINE = re.compile(r"DataLoader worker|shared memory|killed by |memory monitor killed")
+# The disk cannot be written, whatever a trial does: full, over a quota or a limit, read-only.
+DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 _OOM_TYPES = {"OutOfMemoryError", "MemoryError"}
 _DIVERGED_TYPES = {"DivergedError", "FloatingPointError"}
 _MEMORY_GONE_SHARE = 0.95
@@ -40,8 +44,12 @@ _LONGEST = 300
 
 def failed(kind: Failure, reason: str) -> Outcome:
     """The outcome of a trial that failed, its reason in one printable line of at most 300 characters."""
-    printable = "".join(c if c.isprintable() else " " for c in reason)
-    return Outcome(Status.FAILED, kind, " ".join(printable.split())[:_LONGEST])
+    return Outcome(Status.FAILED, kind, _one_line(reason))
+
+
+def _one_line(text: str) -> str:
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(printable.split())[:_LONGEST]
 
 
 def of_exception(error: BaseException, *, capped: bool = True) -> Outcome:
@@ -49,13 +57,24 @@ def of_exception(error: BaseException, *, capped: bool = True) -> Outcome:
 
     `capped` says that the process's memory was: then what fails first for want of it counts as well.
     """
-    kinds = ((cause, _kind(cause, capped)) for cause in _chain(error))
-    told = {kind: cause for cause, kind in reversed(list(kinds))}
+    kinds = [(cause, _kind(cause, capped)) for cause in chain(error)]
+    told = {kind: cause for cause, kind in reversed(kinds)}
     for kind in (Failure.OOM, Failure.DIVERGED):
         if (cause := told.get(kind)) is not None:
             reason = _line(error) if cause is error else f"{_line(error)}; because of {_line(cause)}"
             return failed(kind, reason)
+    if fault := disk_fault(error, DISK_ERRNOS):
+        return Outcome(Status.INTERRUPTED, reason=_one_line(fault))
     return failed(Failure.ERROR, _line(error))
+
+
+def disk_fault(error: BaseException, errnos: Set[int]) -> str | None:
+    """What cannot be written and why, when `error` or what caused it is an OSError with one of `errnos`."""
+    for cause in chain(error):
+        if isinstance(cause, OSError) and cause.errno in errnos:
+            where = f"{cause.filename}: " if cause.filename else ""
+            return f"{where}cannot be written: {cause.strerror}"
+    return None
 
 
 def _kind(error: BaseException, capped: bool) -> Failure:
@@ -100,13 +119,18 @@ def _names(error: BaseException) -> set[str]:
     return {kind.__name__ for kind in type(error).__mro__}
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def chain(error: BaseException | None) -> Iterator[BaseException]:
     """The error, what it was raised from or while handling, and so on; a chain made by hand may be a ring."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
+
+
+def is_of_whole_machine(outcome: Outcome) -> bool:
+    """Whether an out-of-memory was of memory that other processes of the trial hold a part of."""
+    return outcome.failure is Failure.OOM and _WHOLE_MACHINE.search(outcome.reason) is not None
 
 
 def of_exit(

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 
+from autotune import failures
 from autotune.trial import Setting, Trial
 
-# Settings that move a trial's peak memory by nothing, or by host memory outside the trial's own process.
-MEMORY_NEUTRAL = frozenset({"learning_rate", "num_workers", "prefetch_factor", "pin_memory", "seed"})
+# Settings that move a training process's peak memory by nothing.
+_NEUTRAL = frozenset({"learning_rate", "pin_memory", "seed"})
+# Settings that move the memory of the loader's workers, which counts where the whole machine ran out of it.
+_LOADING = frozenset({"num_workers", "prefetch_factor"})
 _ORDERED = frozenset({"micro_batch_size", "accumulation_steps"})
 
 Settings = Mapping[str, Setting]
@@ -18,21 +21,35 @@ def dominating(config: Settings, trials: Iterable[Trial]) -> Trial | None:
     micro-batch is no smaller. Accumulating keeps the gradients alive during the forward passes, but not more
     of them with more steps: so only whether it accumulates at all counts.
     """
-    return next((t for t in trials if t.out_of_memory and _needs_no_less(config, t.config)), None)
+    return next((t for t in trials if t.out_of_memory and _needs_no_less(config, t)), None)
 
 
-def _needs_no_less(config: Settings, failed: Settings) -> bool:
+def _needs_no_less(config: Settings, failed: Trial) -> bool:
     return (
-        group(config) == group(failed)
-        and int(config.get("micro_batch_size") or 1) >= int(failed.get("micro_batch_size") or 1)
-        and _accumulates(config) >= _accumulates(failed)
+        _group(config) == _group(failed.config)
+        and _number(config, "micro_batch_size", 1) >= _number(failed.config, "micro_batch_size", 1)
+        and _accumulates(config) >= _accumulates(failed.config)
+        and (not _counts_loading(failed) or _loads_no_less(config, failed.config))
     )
 
 
-def group(config: Settings) -> frozenset[tuple[str, str]]:
+def _group(config: Settings) -> frozenset[tuple[str, str]]:
     """Every setting that moves memory, but for the ordered ones; values by their text: 1 is not True."""
-    return frozenset((k, repr(v)) for k, v in config.items() if k not in MEMORY_NEUTRAL | _ORDERED)
+    return frozenset((k, repr(v)) for k, v in config.items() if k not in _NEUTRAL | _LOADING | _ORDERED)
+
+
+def _counts_loading(failed: Trial) -> bool:
+    return failed.outcome is not None and failures.is_of_whole_machine(failed.outcome)
+
+
+def _loads_no_less(config: Settings, failed: Settings) -> bool:
+    return all(_number(config, name, 0) >= _number(failed, name, 0) for name in _LOADING)
 
 
 def _accumulates(config: Settings) -> bool:
-    return int(config.get("accumulation_steps") or 1) > 1
+    return _number(config, "accumulation_steps", 1) > 1
+
+
+def _number(config: Settings, name: str, otherwise: int) -> int:
+    value = config.get(name)
+    return otherwise if value is None else int(value)

@@ -12,6 +12,11 @@ def baseline_of(trials: Sequence[Trial]) -> Trial | None:
     return next((t for t in trials if t.number == 0 and t.completed), None)
 
 
+def failed_baseline(trials: Sequence[Trial]) -> Trial | None:
+    """Trial 0 where it has ended without completing: nothing can be compared with it, ever."""
+    return next((t for t in trials if t.number == 0 and t.outcome and not t.completed), None)
+
+
 def memory_share(measurement: Measurement) -> float | None:
     """Peak memory as a share of what the trial was allowed, None where either is unknown."""
     if measurement.peak_memory_bytes is None or not measurement.memory_limit_bytes:

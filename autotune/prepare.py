@@ -10,7 +10,8 @@ import yaml
 
 from autotune import space as spaces
 from autotune.errors import InputError
-from autotune.space import Machine, Space
+from autotune.machine import Machine, fit_to
+from autotune.space import Distribution, ScaledLearningRate, Space
 from autotune.telemetry import Hardware
 from autotune.trial import Setting
 from autotune.workloads import Workload
@@ -55,9 +56,34 @@ def complete(
     """
     baseline = workload.complete(workload.fill({**space.baseline, **settings}))
     notes = workload.check(baseline)
-    whole = spaces.complete(space.model_copy(update={"baseline": baseline}), source)
-    fitted, dropped = spaces.fit_to(whole, machine(hardware))
+    knobs = _as_taken(space, baseline, workload, source)
+    whole = spaces.complete(space.model_copy(update={"baseline": baseline, "knobs": knobs}), source)
+    fitted, dropped = fit_to(whole, machine(hardware))
     return fitted, notes + dropped
+
+
+def _as_taken(
+    space: Space, baseline: Mapping[str, Setting], workload: Workload, source: str
+) -> dict[str, Distribution | ScaledLearningRate]:
+    """The knobs, every value as the workload takes it beside the baseline's other settings.
+
+    Raises InputError with every value that it does not take: hours later, it would be a failed trial.
+    """
+    knobs, mistakes = dict(space.knobs), []
+    for name, knob in space.knobs.items():
+        if isinstance(knob, ScaledLearningRate):
+            continue
+        taken = []
+        for value in knob.choice or knob.bounds:
+            try:
+                taken.append(workload.complete({**baseline, name: value}).get(name))
+            except InputError as error:
+                mistakes.append(f"knob {name}: {str(error).removeprefix('baseline: ')}")
+        if knob.choice and len(taken) == len(knob.choice):
+            knobs[name] = Distribution(choice=tuple(taken))
+    if mistakes:
+        raise InputError(f"search space {source}: {'; '.join(mistakes)}")
+    return knobs
 
 
 def machine(hardware: Hardware) -> Machine:

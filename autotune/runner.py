@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -36,14 +37,16 @@ _GUARD = "trap '' USR1 TERM; while read -r _; do :; done; kill -s KILL 0"
 class Job:
     """A workload's entry point, what to call it with, and what the process may take.
 
-    `memory_limit_bytes` is on top of what a process holds that has imported the workload;
-    `stall_timeout_s` is how long it may go without a record, None for a time that its own steps set.
+    `quality` is the key that tells the record of an evaluation. `memory_limit_bytes` is on top of what a
+    process holds that has imported the workload; `stall_timeout_s` is how long it may go without a record,
+    None for a time that its own records set.
     """
 
     workload: str
     config: dict[str, Setting]
     workdir: Path
     log: Path
+    quality: str
     memory_limit_bytes: int | None = None
     gpu_memory_fraction: float | None = None
     stall_timeout_s: float | None = None
@@ -67,10 +70,12 @@ def run(job: Job, pipe: Connection) -> None:
             outcome = _drive(fit, job, messages, memory, stopping)
         except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
             _lift_memory_limit()
-            traceback.print_exc()
+            with suppress(OSError):  # a disk that is full takes no log either; the verdict goes elsewhere
+                traceback.print_exc()
             outcome = failures.of_exception(error, capped=job.memory_limit_bytes is not None)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
         _send(messages, {"outcome": outcome.to_dict()})
     del guard
 

@@ -1,8 +1,16 @@
 """Optuna proposes the next configuration, knowing every trial so far: pending and failed ones too."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.trial import TrialState, create_trial
 
 from autotune import feasibility
 from autotune import study as record
@@ -29,8 +37,8 @@ def ask(study: optuna.Study, space: Space, trials: Sequence[Trial], seed: int) -
         for attempt in range(_TRIES):
             if attempt == _TRIES // 2:
                 study.sampler = optuna.samplers.RandomSampler(seed)
-            suggestion = study.ask()
-            config = suggest(suggestion, space)
+            suggestion = study.ask(_distributions(space))
+            config = _config(suggestion.params, space)
             record.begin(suggestion, config)
             reason = _why_skip(space, config, trials, known)
             if reason is None:
@@ -43,14 +51,21 @@ def ask(study: optuna.Study, space: Space, trials: Sequence[Trial], seed: int) -
 
 
 def ask_baseline(study: optuna.Study, space: Space) -> Trial:
-    """Trial 0: what the user runs today, at its place in the space."""
-    study.enqueue_trial(
-        {_parameter(n, knob): _position(space.baseline[n], knob) for n, knob in space.knobs.items()}
+    """Trial 0: what the user runs today, at its place in the space.
+
+    One write makes it, so that a kill leaves either this trial under number 0, or none.
+    """
+    study.add_trial(
+        create_trial(
+            state=TrialState.RUNNING,
+            params={
+                _parameter(n, knob): _position(space.baseline[n], knob) for n, knob in space.knobs.items()
+            },
+            distributions=_distributions(space),
+            user_attrs={record.CONFIG: space.baseline_config},
+        )
     )
-    suggestion = study.ask()
-    suggest(suggestion, space)
-    record.begin(suggestion, space.baseline_config)
-    return Trial(suggestion.number, space.baseline_config)
+    return Trial(0, space.baseline_config)
 
 
 def _why_skip(space: Space, config: Config, trials: Sequence[Trial], known: set[str]) -> str | None:
@@ -65,14 +80,37 @@ def _key(config: Config) -> str:
     return repr(sorted(config.items()))
 
 
-def suggest(trial: optuna.Trial, space: Space) -> dict[str, Setting]:
-    """The knobs' values for `trial`, the learning rate last because it depends on the batch."""
-    config = {n: _value(trial, n, k) for n, k in space.knobs.items() if isinstance(k, Distribution)}
+def _config(params: Mapping[str, Any], space: Space) -> dict[str, Setting]:
+    """The knobs' values at `params`, the learning rate last because it depends on the batch."""
+    config: dict[str, Setting] = {}
+    for name, knob in space.knobs.items():
+        if isinstance(knob, Distribution):
+            value = params[_parameter(name, knob)]
+            config[name] = 2**value if knob.exponents else value
     for name, knob in space.knobs.items():
         if isinstance(knob, ScaledLearningRate):
-            multiplier = float(_value(trial, _parameter(name, knob), knob.multiplier) or 0)
-            config[name] = float(f"{space.learning_rate(config, multiplier):.4g}")  # run what is shown
+            rate = space.learning_rate(config, params[_parameter(name, knob)])
+            config[name] = float(f"{rate:.4g}")  # run what is shown
     return {name: config[name] for name in space.knobs}
+
+
+def _distributions(space: Space) -> dict[str, BaseDistribution]:
+    """What Optuna is to draw from: a parameter for every knob."""
+    return {_parameter(name, knob): _distribution(knob) for name, knob in space.knobs.items()}
+
+
+def _distribution(knob: Distribution | ScaledLearningRate) -> BaseDistribution:
+    if isinstance(knob, ScaledLearningRate):
+        return _distribution(knob.multiplier)
+    if knob.exponents:
+        return IntDistribution(*knob.exponents)
+    if knob.choice:
+        return CategoricalDistribution(knob.choice)
+    if knob.randint:
+        return IntDistribution(*knob.randint)
+    if knob.loguniform:
+        return FloatDistribution(*knob.loguniform, log=True)
+    return FloatDistribution(*(knob.uniform or (0.0, 1.0)))
 
 
 def _parameter(name: str, knob: Distribution | ScaledLearningRate) -> str:
@@ -87,15 +125,3 @@ def _position(value: Setting, knob: Distribution | ScaledLearningRate) -> Settin
     if isinstance(knob, ScaledLearningRate):
         return 1.0
     return int(value or 1).bit_length() - 1 if knob.exponents else value
-
-
-def _value(trial: optuna.Trial, name: str, knob: Distribution) -> Setting:
-    if knob.exponents:
-        return int(2 ** trial.suggest_int(_parameter(name, knob), *knob.exponents))
-    if knob.choice:
-        return trial.suggest_categorical(name, knob.choice)
-    if knob.randint:
-        return trial.suggest_int(name, *knob.randint)
-    if knob.loguniform:
-        return trial.suggest_float(name, *knob.loguniform, log=True)
-    return trial.suggest_float(name, *(knob.uniform or (0.0, 1.0)))

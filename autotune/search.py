@@ -37,6 +37,9 @@ class Search:
         self.session, self.space = session, space
         self.options = session.options()
         self.stopping: str | None = None  # why no further trial is started
+        self.fault: str | None = (
+            None  # of the machine, and not of a trial: what must be mended before going on
+        )
         self._workload, self._listener, self._study = workload, listener, study
         self._plan = record.plan(study) or Plan(space.budget.trials, space.budget.time)
         self._begun = time.monotonic()
@@ -108,7 +111,7 @@ class Search:
     def order(self, trial: Trial, device_memory_bytes: int | None) -> Order:
         """What a supervisor needs to run `trial` on a device with so much memory."""
         samples, options = self.space.budget.samples_per_trial, self.options
-        fraction = options.gpus_per_trial
+        fraction = gpu_memory_fraction(options.gpus_per_trial, device_memory_bytes)
         return Order(
             number=trial.number,
             entry_point=self._workload.entry_point,
@@ -119,10 +122,10 @@ class Search:
             quality=self.space.objective.quality,
             samples=samples,
             memory_limit_bytes=options.memory_limit_bytes,
-            gpu_memory_fraction=fraction if 0 < fraction < 1 else None,
-            device_memory_bytes=int(device_memory_bytes * min(fraction, 1)) if device_memory_bytes else None,
+            gpu_memory_fraction=fraction,
+            device_memory_bytes=int(device_memory_bytes * (fraction or 1)) if device_memory_bytes else None,
             stall_timeout_s=options.stall_timeout_s,
-            shared=0 < fraction < 1,
+            shared=fraction is not None,
         )
 
     def progress(self, number: int, report: Mapping[str, Any]) -> None:
@@ -134,7 +137,17 @@ class Search:
         self._listener.progress(trial, report)
         if "outcome" in report:
             outcome = Outcome.from_dict(report["outcome"])
-            self.end(number, outcome, Measurement.from_dict(report["measurement"]))
+            if outcome.status is Status.INTERRUPTED:
+                self._interrupt(trial, outcome)
+            else:
+                self.end(number, outcome, Measurement.from_dict(report["measurement"]))
+
+    def _interrupt(self, trial: Trial, outcome: Outcome) -> None:
+        """What stopped `trial` would stop the next one, too: both wait until the search is resumed."""
+        self._waiting.append(self._running.pop(trial.number))
+        self._listener.ended(replace(trial, outcome=outcome))
+        self.fault = self.fault or outcome.reason
+        self.stop(self.fault)
 
     def end(self, number: int, outcome: Outcome, measurement: Measurement) -> None:
         """A trial has ended; saying so again changes nothing."""
@@ -184,4 +197,15 @@ class Search:
         return objective.winner(self.trials(), self.space.objective, self.space.limits.memory_fraction)
 
 
+def gpu_memory_fraction(gpus: float, device_memory_bytes: int | None) -> float | None:
+    """The share of a GPU's memory that a trial's tensors may take; None where it has the GPU to itself.
+
+    Every process holds a CUDA context besides, which the cap does not count and the neighbours need room for.
+    """
+    if not 0 < gpus < 1 or not device_memory_bytes:
+        return None
+    return max(gpus / 2, gpus - _CUDA_CONTEXT_BYTES / device_memory_bytes)
+
+
+_CUDA_CONTEXT_BYTES = 600 * 2**20  # kernels and cuBLAS workspace; an estimate, not measured
 _EXHAUSTED = "every configuration of the space was tried, or is known not to fit"

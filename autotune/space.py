@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import yaml
@@ -34,14 +33,18 @@ class Distribution(BaseModel):
         given = self.model_fields_set
         if len(given) != 1:
             raise ValueError(f"exactly one of choice, uniform, loguniform, randint: got {sorted(given)}")
-        bounds = self.uniform or self.loguniform or self.randint
-        if bounds and not bounds[0] < bounds[1]:
-            raise ValueError(f"the lower bound must be below the upper one: got {list(bounds)}")
+        if not self.choice and not self.bounds[0] < self.bounds[1]:
+            raise ValueError(f"the lower bound must be below the upper one: got {list(self.bounds)}")
         if self.loguniform and self.loguniform[0] <= 0:
             raise ValueError(f"loguniform needs bounds above 0: got {list(self.loguniform)}")
         if self.choice and len({(type(v), v) for v in self.choice}) != len(self.choice):
             raise ValueError(f"the values of a choice must differ: got {list(self.choice)}")
         return self
+
+    @property
+    def bounds(self) -> tuple[float, float] | tuple[int, int]:
+        """The lowest and the highest value of what is no choice."""
+        return self.uniform or self.loguniform or self.randint or (0, 0)
 
     @property
     def exponents(self) -> tuple[int, int] | None:
@@ -57,7 +60,7 @@ class Distribution(BaseModel):
     def contains(self, value: Setting) -> bool:
         if self.choice:
             return any(value == v and type(value) is type(v) for v in self.choice)
-        low, high = self.uniform or self.loguniform or self.randint or (0, 0)
+        low, high = self.bounds
         return isinstance(value, int | float) and low <= value <= high
 
 
@@ -238,6 +241,7 @@ def complete(space: Space, source: str) -> Space:
     Raises InputError when the knobs and limits cannot be met, with every mistake in one line.
     """
     mistakes = [f"knob {n}: the baseline must say its value" for n in space.knobs if n not in space.baseline]
+    mistakes += _not_numbers(space)
     knobs: dict[str, Distribution | ScaledLearningRate] = {}
     for name, knob in space.knobs.items():
         knobs[name] = knob
@@ -256,6 +260,22 @@ def complete(space: Space, source: str) -> Space:
     if mistakes:
         raise InputError(f"search space {source}: {'; '.join(mistakes)}")
     return whole
+
+
+def _not_numbers(space: Space) -> list[str]:
+    """What the tuner itself computes with, where it is no number: the batch, and the learning rate."""
+    found = []
+    for name in ("micro_batch_size", "accumulation_steps"):
+        knob = space.knobs.get(name)
+        values = (knob.choice or knob.bounds) if isinstance(knob, Distribution) else ()
+        given = [*values, *([space.baseline[name]] if name in space.baseline else [])]
+        wrong = [v for v in given if isinstance(v, bool) or not isinstance(v, int) or v < 1]
+        found += [f"{name}: whole numbers of 1 or more: got {wrong[0]!r}"] if wrong else []
+    rate = space.baseline.get("learning_rate")
+    scaled = isinstance(space.knobs.get("learning_rate"), ScaledLearningRate)
+    if scaled and (isinstance(rate, bool) or not isinstance(rate, int | float) or rate <= 0):
+        found.append(f"baseline learning_rate: a number above 0, to be scaled: got {rate!r}")
+    return found
 
 
 def _with(values: tuple[Setting, ...], value: Setting) -> tuple[Setting, ...]:
@@ -287,68 +307,3 @@ def _values(space: Space, name: str) -> Sequence[int]:
         if knob.randint:
             return range(knob.randint[0], knob.randint[1] + 1)
     return [int(space.baseline.get(name) or 1)]
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What decides which settings can run here: facts only, so that the rules below are pure."""
-
-    cpus: int
-    compute_capability: tuple[int, int] | None = None  # None: no CUDA device
-    has_torchao: bool = False
-    has_compiler: bool = True
-
-
-_COMPUTE_CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3), "fp8": (8, 9)}
-
-
-def why_not(name: str, value: Setting, machine: Machine) -> str | None:
-    """Why the search should not try the setting on this machine, None if it may."""
-    if reason := why_impossible(name, value, machine):
-        return reason
-    if name == "num_workers" and isinstance(value, int) and value > machine.cpus:
-        return f"this machine has {machine.cpus} CPUs"
-    if machine.compute_capability is None:
-        if name == "pin_memory" and value:
-            return "does nothing without a CUDA device"
-        if name == "compile" and value in {"reduce-overhead", "max-autotune"}:
-            return "is for CUDA devices"
-    return None
-
-
-def why_impossible(name: str, value: Setting, machine: Machine) -> str | None:
-    """Why this machine cannot run the setting at all, None if it can."""
-    if name == "precision" and value in _COMPUTE_CAPABILITY:
-        needed, capability = _COMPUTE_CAPABILITY[str(value)], machine.compute_capability
-        if capability is None:
-            return None if value == "bf16" else "needs a CUDA device"
-        if capability < needed:
-            return f"needs compute capability {'.'.join(map(str, needed))}"
-        if value == "fp8" and not machine.has_torchao:
-            return "needs torchao: pip install 'autotune-r2gen[fp8]'"
-    if name == "compile" and value != "off" and not machine.has_compiler:
-        return "needs a C++ compiler"
-    return None
-
-
-def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:
-    """`space` without what this machine cannot run, and a line for each value dropped.
-
-    Raises InputError when the baseline itself cannot run here.
-    """
-    refused = {n: why_impossible(n, v, machine) for n, v in space.baseline.items()}
-    if mistakes := [f"baseline {n} {space.baseline[n]!r} {why}" for n, why in refused.items() if why]:
-        raise InputError(f"this machine cannot run the baseline: {'; '.join(mistakes)}")
-    knobs, dropped = {}, []
-    for name, knob in space.knobs.items():
-        kept = knob
-        if isinstance(knob, Distribution) and knob.choice:
-            today = space.baseline[name]  # stays, wise or not: the search starts from it
-            judged = [(v, None if v == today else why_not(name, v, machine)) for v in knob.choice]
-            dropped += [f"{name} {value}: dropped, {why}" for value, why in judged if why]
-            values = tuple(value for value, why in judged if not why)
-            if not values:
-                continue  # nothing left to choose: the setting stays the baseline's
-            kept = Distribution(choice=values)
-        knobs[name] = kept
-    return space.model_copy(update={"knobs": knobs}), dropped

@@ -16,6 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from autotune import objective
 from autotune.trial import Config, Measurement, Outcome, Status, Trial
 
+CONFIG = "config"  # the user attribute that says what a trial runs
 KNOWN_ALREADY = "was tried already"
 _NAME = "autotune"
 _WORST = (0.0, 0.0)  # throughput and quality of a trial that has neither
@@ -85,12 +86,12 @@ def _is_skipped(trial: Trial) -> bool:
 def _read(frozen: FrozenTrial) -> Trial | None:
     """The trial in an Optuna trial; None where the process was killed before it had a configuration."""
     values = frozen.user_attrs
-    if "config" not in values:
+    if CONFIG not in values:
         return None
     outcome = values.get("outcome")
     return Trial(
         number=frozen.number,
-        config=values["config"],
+        config=values[CONFIG],
         outcome=Outcome.from_dict(outcome) if outcome else None,
         measurement=Measurement.from_dict(values.get("measurement", {})),
         seconds=values.get("seconds", 0.0),
@@ -99,7 +100,7 @@ def _read(frozen: FrozenTrial) -> Trial | None:
 
 def begin(trial: optuna.Trial, config: Config) -> None:
     """Records what `trial` is going to run."""
-    trial.set_user_attr("config", dict(config))
+    trial.set_user_attr(CONFIG, dict(config))
 
 
 def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:

@@ -10,12 +10,13 @@ Config = Mapping[str, Setting]
 
 
 class Status(StrEnum):
-    """How a trial ended. `completed` trials alone can win."""
+    """How a trial ended. `completed` trials alone can win; an `interrupted` one goes on when resumed."""
 
     COMPLETED = "completed"
     STOPPED = "stopped"
     FAILED = "failed"
     SKIPPED = "skipped"  # suggested, and known not to be worth starting
+    INTERRUPTED = "interrupted"  # by something that is not its fault: a full disk
 
 
 class Failure(StrEnum):

@@ -33,6 +33,9 @@ class Workload:
         del settings
         return []
 
+    def require_gpus(self, count: float) -> None:
+        """Raises InputError where the workload cannot make use of `count` GPUs a trial."""
+
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int
     ) -> dict[str, Setting]:

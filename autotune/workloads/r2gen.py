@@ -55,6 +55,10 @@ class R2GenWorkload(Workload):
         left_out = f"; {annotation.skipped} bad studies are left out" if annotation.skipped else ""
         return [f"data {settings['data']}: {sizes} studies{left_out}"]
 
+    def require_gpus(self, count: float) -> None:
+        if count > 1:
+            raise InputError(f"--gpus-per-trial: r2gen trains on one GPU, or a part of one: got {count:g}")
+
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int
     ) -> dict[str, Setting]:

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -39,12 +40,12 @@ def server():
 
 @pytest.fixture
 def order(tmp_path):
-    def make(score=0.25, workload="test_attempt:scored", samples=80):
+    def make(score=0.25, workload="test_attempt:scored", samples=80, directory=tmp_path):
         return Order(
             number=3,
             entry_point=workload,
             settings={"score": score, "micro_batch_size": 4},
-            directory=str(tmp_path),
+            directory=str(directory),
             quality="bleu_4",
             samples=samples,
             device_memory_bytes=2**30,
@@ -107,6 +108,22 @@ def test_a_stopped_attempt_is_gone_on_with(order, server, tmp_path):
     records = list(attempt.read_records(tmp_path))
     assert sum("attempt" in r for r in records) >= 1
     assert [r for r in records if "train_loss" in r][: len(before)] == before
+
+
+def test_a_disk_that_is_full_interrupts_the_attempt_and_keeps_it(order, server, tmp_path):
+    place = tmp_path / "small"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "test", place], check=False).returncode:
+        pytest.skip("may not mount a file system")
+    try:
+        report = finish(Attempt(order(directory=place, samples=10**6), server))
+        assert report["outcome"]["status"] == Status.INTERRUPTED
+        assert "No space left on device" in report["outcome"]["reason"]
+        assert attempt.read_verdict(place) is None
+        subprocess.run(["mount", "-o", "remount,size=1m", place], check=True)
+        assert finish(Attempt(order(directory=place), server))["outcome"]["status"] == Status.COMPLETED
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def test_records_that_reach_the_samples_complete_the_trial_without_a_child(order, server, tmp_path):

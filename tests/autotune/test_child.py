@@ -41,7 +41,7 @@ def start(tmp_path, server):
 
     def begin(workload, config=None, **limits):
         name = workload if ":" in workload else f"workloads_for_tests:{workload}"
-        job = Job(name, config or {}, tmp_path / "work", tmp_path / "log", **limits)
+        job = Job(name, config or {}, tmp_path / "work", tmp_path / "log", "bleu_4", **limits)
         started.append(Child(job, server))
         return started[-1]
 
@@ -219,12 +219,22 @@ def test_a_hang_is_ended_and_its_stack_is_in_the_log(run, tmp_path):
 
 def test_without_a_given_limit_its_own_steps_say_what_is_too_long(run, monkeypatch):
     monkeypatch.setattr(children, "_SHORTEST_STALL_S", 0.2)
-    outcome, events = run("hangs_here", {"steps": 5})
+    outcome, events = run("hangs_here", {"steps": 5, "evaluates": True})
     assert (outcome.failure, len(events)) == (Failure.TIMEOUT, 5)
 
 
+def test_before_an_evaluation_was_timed_nobody_knows_how_long_it_takes(start, monkeypatch):
+    monkeypatch.setattr(children, "_SHORTEST_STALL_S", 0.1)
+    child = start("hangs_here", {"steps": 5})
+    deadline = time.monotonic() + 1
+    while time.monotonic() < deadline:
+        child.poll(0.1)
+    assert child.verdict is None
+    child.kill()
+
+
 def test_a_hang_before_the_first_record_is_ended(run, monkeypatch):
-    monkeypatch.setattr(children, "_START_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(children, "_UNTIMED_S", 0.3)
     assert run("hangs_here", {"steps": 0})[0].failure is Failure.TIMEOUT
 
 
@@ -303,7 +313,8 @@ def test_what_a_completed_workload_leaves_behind_is_killed(start):
 
 
 def test_a_forgotten_child_is_killed(tmp_path, server):
-    child = Child(Job("workloads_for_tests:has_family", {}, tmp_path / "w", tmp_path / "log"), server)
+    job = Job("workloads_for_tests:has_family", {}, tmp_path / "w", tmp_path / "log", "bleu_4")
+    child = Child(job, server)
     first_record(child)
     pid = child.pid
     del child
@@ -343,7 +354,8 @@ def test_a_workload_starts_its_workers_as_it_does_by_itself(run):
 
 def test_children_leave_no_descriptor_and_no_process(tmp_path, server):
     def one():
-        child = Child(Job("workloads_for_tests:steps", {}, tmp_path / "work", tmp_path / "log"), server)
+        job = Job("workloads_for_tests:steps", {}, tmp_path / "work", tmp_path / "log", "bleu_4")
+        child = Child(job, server)
         listen(child)
         child.kill()
         return child.pid

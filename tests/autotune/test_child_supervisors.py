@@ -21,7 +21,7 @@ from autotune.child import Child, ForkServer, Job
 
 print("begun")
 workload, preload, then = sys.argv[1:]
-child = Child(Job(workload, {}, Path("work"), Path("log")), ForkServer(["torch", preload]))
+child = Child(Job(workload, {}, Path("work"), Path("log"), "bleu_4"), ForkServer(["torch", preload]))
 while child.verdict is None and not child.poll(1.0):
     pass
 print(child.pid, child.verdict.reason if child.verdict else "", flush=True)
@@ -39,7 +39,7 @@ from autotune.child import Child, ForkServer, Job
 class Supervisor:
     def start(self):
         self.child = Child(
-            Job("workloads_for_tests:has_family", {}, Path("work").resolve(), Path("log").resolve()),
+            Job("workloads_for_tests:has_family", {}, Path("work").resolve(), Path("log").resolve(), "b"),
             ForkServer(["torch", "workloads_for_tests"]),
         )
         events = self.child.poll(60.0)

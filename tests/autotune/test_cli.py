@@ -63,6 +63,8 @@ def is_one_line(code, out, err, *parts):
         (["search", "--memory-limit", "much"], ["a size is a positive number"]),
         (["search", "--stall-timeout", "-1"], ["a duration is a positive number"]),
         (["search", "--gpus-per-trial", "99"], ["--gpus-per-trial"]),
+        (["search", "--address", "127.0.0.1:1"], ["--address 127.0.0.1:1", "nobody listens there"]),
+        (["search", "--address", "nonsense"], ["--address nonsense", "no Ray cluster answers"]),
         (["search", "--cpus-per-trial", "9999"], ["--cpus-per-trial", "at most"]),
         (["search", "--data", "nowhere"], ["nowhere", "annotation.json", "cannot be read"]),
         (["search", "--baseline", "nowhere.yaml"], ["nowhere.yaml", "cannot be read"]),
@@ -119,7 +121,7 @@ def edit(root, change):
         ("workload: r2gen", "workload: no.such:fit", ["no module no.such"]),
         ("workload: r2gen", "workload: 7", ["workload"]),
         ("learning_rate: 1e-3", "precision: fp16", ["cannot run the baseline", "fp16"]),
-        ("knobs: {", "knobs: {surprise: {choice: [1]}, ", ["knob surprise", "baseline must say its value"]),
+        ("knobs: {", "knobs: {surprise: {choice: [1]}, ", ["knob surprise", "surprise: no such setting"]),
     ],
 )
 def test_a_wrong_space_is_one_line_and_makes_no_session(run, data, old, new, parts):

@@ -7,8 +7,8 @@ import pytest
 
 from autotune import doctor
 from autotune.doctor import Capability
+from autotune.machine import Machine
 from autotune.nvml import Gpu
-from autotune.space import Machine
 from autotune.telemetry import Hardware, hardware
 
 KEY = "made-up-key-" + "0123456789" * 3

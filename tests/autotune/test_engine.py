@@ -150,7 +150,35 @@ def test_a_baseline_that_fails_ends_the_search_with_its_reason(tmp_path, autotun
     done = autotune("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", *extra)
     assert done.returncode == 1
     assert "the baseline itself failed" in done.stdout
+    assert "Go on with" not in done.stdout
     assert trials_of(tmp_path)[0].outcome.failure is kind
+    again = autotune("resume", "s")
+    assert again.returncode == 2
+    assert "without it nothing can be compared" in again.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 8 MiB, to fill; tests that may not mount one are skipped."""
+    place = tmp_path / "s"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "test", place], check=False).returncode:
+        pytest.skip("may not mount a file system")
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_a_full_disk_stops_the_search_and_loses_nothing(tmp_path, autotune, small_disk):
+    write_space(tmp_path, "fault: none", "fault: fill")
+    done = autotune("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--trials", 2)
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.count("\n") == 1
+    assert "cannot be written: No space left on device; nothing is lost" in done.stderr
+    assert [t.outcome for t in trials_of(tmp_path)] == [None]
+    subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
+    done = autotune("resume", "s")
+    assert done.returncode == 0, done.stderr
+    assert [t.completed for t in trials_of(tmp_path)] == [True, True]
 
 
 def test_killed_in_the_middle_and_resumed_nothing_is_lost_and_nothing_runs_twice(tmp_path, start, autotune):

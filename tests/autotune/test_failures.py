@@ -99,7 +99,6 @@ NOT_OUT_OF_MEMORY = {
     ),
     "an assertion on the GPU": RuntimeError("CUDA error: device-side assert triggered"),
     "a GPU fault": RuntimeError("CUDA error: an illegal memory access was encountered"),
-    "a full disk": OSError(errno.ENOSPC, "No space left on device"),
     "a file that is not there": FileNotFoundError(
         errno.ENOENT, "Cannot allocate memory", "Cannot allocate memory"
     ),
@@ -117,6 +116,16 @@ def test_every_form_of_out_of_memory_is_told(error: BaseException) -> None:
     outcome = failures.of_exception(error)
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.OOM)
     assert outcome.reason.startswith(type(error).__name__)
+
+
+def test_a_full_disk_is_no_fault_of_the_trials() -> None:
+    try:
+        with open("/dev/full", "w") as file:  # noqa: PTH123 - the device that is always full
+            file.write("x")
+    except OSError as error:
+        outcome = failures.of_exception(error)
+    assert outcome.status is Status.INTERRUPTED
+    assert outcome.reason == "cannot be written: No space left on device"
 
 
 @pytest.mark.parametrize("error", NOT_OUT_OF_MEMORY.values(), ids=NOT_OUT_OF_MEMORY)

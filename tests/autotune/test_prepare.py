@@ -56,6 +56,58 @@ def test_gpus_that_are_not_there_are_refused(asked, hardware):
         prepare.gpus_per_trial(asked, hardware)
 
 
+R2GEN = """
+workload: r2gen
+baseline: {micro_batch_size: 4, learning_rate: 1e-3}
+knobs: {%s}
+"""
+
+
+@pytest.fixture
+def complete(tmp_path):
+    """Completes a space with the given knobs for R2Gen on a CPU."""
+    data = synthetic.make(tmp_path / "data", {"train": 1, "val": 1, "test": 1}, seed=0, size=32)
+
+    def call(knobs):
+        (tmp_path / "space.yaml").write_text(R2GEN % knobs)
+        space = prepare.read_space(tmp_path / "space.yaml", {})
+        return prepare.complete(space, {"data": str(data)}, workloads.load("r2gen"), CPU, "space.yaml")[0]
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("knobs", "parts"),
+    [
+        ("micro_batch_size: {choice: [a, 4]}", ["knob micro_batch_size", "'a'", "valid integer"]),
+        ("num_workers: {choice: [two, 2]}", ["knob num_workers", "'two'"]),
+        ("precision: {choice: [fp32, fp31]}", ["knob precision", "'fp31'", "'bf16'"]),
+        ("dropout: {uniform: [0.0, 1.5]}", ["knob dropout", "1.5"]),
+        ("micro_batch_size: {randint: [0, 8]}", ["knob micro_batch_size", "got 0"]),
+        ("batch_size: {choice: [1, 2]}", ["knob batch_size", "no such setting"]),
+        (
+            "num_heads: {choice: [7, 8]}, compile: {choice: [on]}",
+            ["num_heads must divide d_model", "knob compile"],
+        ),
+    ],
+)
+def test_a_value_that_the_trainer_would_refuse_is_refused_before_the_search(complete, knobs, parts):
+    with pytest.raises(InputError) as raised:
+        complete(knobs)
+    for part in ["search space space.yaml: ", *parts]:
+        assert part in str(raised.value)
+
+
+def test_a_value_is_searched_as_the_trainer_takes_it(complete):
+    assert complete('num_workers: {choice: ["0", 2]}').knobs["num_workers"].choice == (0, 2)
+
+
+def test_r2gen_trains_on_one_gpu():
+    workloads.load("r2gen").require_gpus(0.5)
+    with pytest.raises(InputError, match="one GPU, or a part of one: got 2"):
+        workloads.load("r2gen").require_gpus(2)
+
+
 def test_an_override_is_checked_like_the_file(tmp_path):
     with pytest.raises(InputError, match=r"budget\.trials"):
         prepare.read_space(space_file("cpu"), {"budget": {"trials": 0}})

@@ -7,7 +7,7 @@ from autotune import sampler
 from autotune import space as spaces
 from autotune import study as record
 from autotune.feasibility import dominating
-from autotune.space import Machine
+from autotune.machine import Machine, fit_to
 from autotune.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
 
 FRACTION = 0.85
@@ -20,7 +20,7 @@ def study(tmp_path):
 
 @pytest.fixture
 def space(space):
-    return spaces.fit_to(space, Machine(cpus=8, compute_capability=(9, 0), has_torchao=True))[0]
+    return fit_to(space, Machine(cpus=8, compute_capability=(9, 0), has_torchao=True))[0]
 
 
 def toy(trial, memory_gib=24.0):
@@ -49,6 +49,14 @@ def test_trial_0_is_the_baseline(study, space):
     params = study.trials[0].params
     assert params["log2_micro_batch_size"] == 4
     assert params["learning_rate_multiplier"] == 1.0
+
+
+def test_a_kill_leaves_the_baseline_whole_or_not_there(tmp_path, space):
+    study = record.open_study(tmp_path / "study.db", sampler.make(0))
+    sampler.ask_baseline(study, space)
+    again = record.open_study(tmp_path / "study.db", sampler.make(0))  # as after a kill right now
+    assert [(t.number, t.config) for t in record.recover(again, FRACTION)] == [(0, space.baseline_config)]
+    assert again.trials[0].params["learning_rate_multiplier"] == 1.0
 
 
 def test_it_learns_from_out_of_memory_and_finds_the_fast_corner(study, space):

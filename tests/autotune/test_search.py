@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from autotune import space as spaces
 from autotune import study as record
-from autotune.search import Search
-from autotune.space import Machine
+from autotune.machine import Machine, fit_to
+from autotune.search import Search, gpu_memory_fraction
 from autotune.store import Options, Session
 from autotune.study import Plan
 from autotune.trial import Failure, Measurement, Outcome, Status, Throughput
@@ -36,7 +35,7 @@ class Heard:
 
 @pytest.fixture
 def session(tmp_path, space):
-    fitted, _ = spaces.fit_to(space, Machine(cpus=8))
+    fitted, _ = fit_to(space, Machine(cpus=8))
     return Session.create(tmp_path / "s", fitted, Options(), {})
 
 
@@ -135,6 +134,28 @@ def test_an_end_that_is_told_twice_counts_once(begin):
     search.lose(0, "late")
     assert search.trials()[0].samples_per_s == 10.0
     assert [e[0] for e in heard.events].count("ended") == 1
+
+
+def test_a_part_of_a_gpu_leaves_room_for_every_context():
+    total = 8 * 2**30
+    assert gpu_memory_fraction(1.0, total) is None
+    assert gpu_memory_fraction(0.0, None) is None
+    for trials in (2, 4):
+        kept = gpu_memory_fraction(1 / trials, total)
+        assert 0 < kept * total * trials + trials * 600 * 2**20 <= total + 1
+
+
+def test_a_disk_fault_is_no_trials_end(begin):
+    search, heard = begin()
+    search.next()
+    fault = Outcome(Status.INTERRUPTED, reason="x: cannot be written: No space left on device")
+    search.progress(0, report(0, fault))
+    assert search.is_over()
+    assert search.fault == fault.reason
+    assert heard.events[-1] == ("ended", 0, "interrupted")
+    assert [t.outcome for t in search.trials()] == [None]
+    again, _ = begin()
+    assert again.next().number == 0
 
 
 def test_time_runs_out_across_runs(begin, session):

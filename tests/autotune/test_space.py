@@ -4,11 +4,9 @@ import pytest
 
 from autotune import space as spaces
 from autotune.errors import InputError
-from autotune.space import Distribution, Machine
+from autotune.space import Distribution
 
 from .conftest import SPACE
-
-GPU = Machine(cpus=16, compute_capability=(9, 0), has_torchao=True)
 
 
 def test_what_is_written_is_read_back(space):
@@ -95,34 +93,26 @@ def test_a_space_that_cannot_be_searched_is_refused(old, new, part):
     assert part in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("[4, 8, 16, 32, 64]", "[a, 16]", "micro_batch_size: whole numbers of 1 or more: got 'a'"),
+        ("[1, 2, 4]", "[0, 1]", "accumulation_steps: whole numbers of 1 or more: got 0"),
+        (
+            "micro_batch_size: 16,",
+            "micro_batch_size: x,",
+            "micro_batch_size: whole numbers of 1 or more: got 'x'",
+        ),
+        ("learning_rate: 1e-4}", "learning_rate: fast}", "learning_rate: a number above 0"),
+    ],
+)
+def test_what_the_tuner_computes_with_must_be_a_number(old, new, part):
+    with pytest.raises(InputError) as raised:
+        spaces.complete(spaces.parse(SPACE.replace(old, new), "test"), "test")
+    assert part in str(raised.value)
+
+
 def test_consecutive_powers_of_two_are_searched_by_exponent():
     assert Distribution(choice=(8, 4, 16)).exponents == (2, 4)
     for values in ((4, 16), (1, 2, 3), (True, False), ("a", "b"), (0, 1, 2), (4,), (0.5, 1, 2)):
         assert Distribution(choice=values).exponents is None
-
-
-def test_a_cpu_keeps_what_it_can_run_and_says_why_not_the_rest(space):
-    fitted, dropped = spaces.fit_to(space, Machine(cpus=2))
-    assert fitted.knobs["precision"].choice == ("fp32", "bf16")
-    assert fitted.knobs["num_workers"].choice == (0, 2)
-    assert "precision fp16: dropped, needs a CUDA device" in dropped
-    assert "num_workers 8: dropped, this machine has 2 CPUs" in dropped
-
-
-def test_a_recent_gpu_runs_everything(space):
-    assert spaces.fit_to(space, GPU) == (space, [])
-
-
-@pytest.mark.parametrize(
-    ("capability", "precision", "part"),
-    [((8, 0), "fp8", "8.9"), ((7, 5), "bf16", "8.0"), ((7, 5), "tf32", "8.0"), (None, "fp16", "CUDA")],
-)
-def test_a_precision_needs_its_compute_capability(capability, precision, part):
-    machine = Machine(cpus=8, compute_capability=capability, has_torchao=True)
-    assert part in spaces.why_not("precision", precision, machine)
-
-
-def test_a_baseline_that_cannot_run_here_is_refused(space):
-    moved = space.model_copy(update={"baseline": {**space.baseline, "precision": "fp16"}})
-    with pytest.raises(InputError, match="precision 'fp16' needs a CUDA device"):
-        spaces.fit_to(moved, Machine(cpus=8))

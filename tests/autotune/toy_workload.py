@@ -16,6 +16,8 @@ def fit(config, workdir):
         raise MemoryError("toy: the batch does not fit")
     if config.get("fault") == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if config.get("fault") == "fill":
+        (workdir / "ballast").write_bytes(bytes(2**24))
     if config.get("fault") == "silence":
         time.sleep(3600)
     try:

@@ -1,0 +1,72 @@
+"""What this machine can run of a search space."""
+
+from dataclasses import dataclass
+
+from autotune.errors import InputError
+from autotune.space import Distribution, Space
+from autotune.trial import Setting
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What decides which settings can run here: facts only, so that the rules below are pure."""
+
+    cpus: int
+    compute_capability: tuple[int, int] | None = None  # None: no CUDA device
+    has_torchao: bool = False
+    has_compiler: bool = True
+
+
+_COMPUTE_CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3), "fp8": (8, 9)}
+
+
+def why_not(name: str, value: Setting, machine: Machine) -> str | None:
+    """Why the search should not try the setting on this machine, None if it may."""
+    if reason := why_impossible(name, value, machine):
+        return reason
+    if name == "num_workers" and isinstance(value, int) and value > machine.cpus:
+        return f"this machine has {machine.cpus} CPUs"
+    if machine.compute_capability is None:
+        if name == "pin_memory" and value:
+            return "does nothing without a CUDA device"
+        if name == "compile" and value in {"reduce-overhead", "max-autotune"}:
+            return "is for CUDA devices"
+    return None
+
+
+def why_impossible(name: str, value: Setting, machine: Machine) -> str | None:
+    """Why this machine cannot run the setting at all, None if it can."""
+    if name == "precision" and value in _COMPUTE_CAPABILITY:
+        needed, capability = _COMPUTE_CAPABILITY[str(value)], machine.compute_capability
+        if capability is None:
+            return None if value == "bf16" else "needs a CUDA device"
+        if capability < needed:
+            return f"needs compute capability {'.'.join(map(str, needed))}"
+        if value == "fp8" and not machine.has_torchao:
+            return "needs torchao: pip install 'autotune-r2gen[fp8]'"
+    if name == "compile" and value != "off" and not machine.has_compiler:
+        return "needs a C++ compiler"
+    return None
+
+
+def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:
+    """`space` without what this machine cannot run, and a line for each value dropped.
+
+    Raises InputError when the baseline itself cannot run here.
+    """
+    refused = {n: why_impossible(n, v, machine) for n, v in space.baseline.items()}
+    if mistakes := [f"baseline {n} {space.baseline[n]!r} {why}" for n, why in refused.items() if why]:
+        raise InputError(f"this machine cannot run the baseline: {'; '.join(mistakes)}")
+    knobs, dropped = {}, []
+    for name, knob in space.knobs.items():
+        kept = knob
+        if isinstance(knob, Distribution) and knob.choice:
+            today = space.baseline[name]  # stays, wise or not: the search starts from it
+            judged = [(v, None if v == today else why_not(name, v, machine)) for v in knob.choice]
+            dropped += [f"{name} {value}: dropped, {why}" for value, why in judged if why]
+            values = tuple(value for value, why in judged if not why)
+            if not values:
+                continue  # nothing left to choose: the setting stays the baseline's
+            kept = Distribution(choice=values)
+        knobs[name] = kept
+    return space.model_copy(update={"knobs": knobs}), dropped
