@@ -54,13 +54,18 @@ def autocast(config: Config) -> AbstractContextManager[object]:
 def convert(model: nn.Module, config: Config) -> None:
     """Makes the linear layers of `model` compute in fp8, where that is the precision; weights stay fp32.
 
-    fp8 matrix products need sizes that are multiples of 16: layers of other sizes stay as they are.
+    fp8 matrix products need sizes that are multiples of 16: layers of other sizes stay as they are, and the
+    number of rows, which the gradient of the weights sums over, is padded.
     """
     if config.precision != "fp8":
         return
-    from torchao.float8 import convert_to_float8_training  # noqa: PLC0415 - an extra that few have
+    from torchao.float8 import (  # noqa: PLC0415 - an extra that few have
+        Float8LinearConfig,
+        convert_to_float8_training,
+    )
 
-    convert_to_float8_training(model, module_filter_fn=_fits_fp8)
+    settings = Float8LinearConfig(pad_inner_dim=True)
+    convert_to_float8_training(model, config=settings, module_filter_fn=_fits_fp8)
 
 
 def _fits_fp8(module: nn.Module, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -13,11 +13,12 @@ from torch import Tensor
 
 from r2gen import checkpoint, optim, precision
 from r2gen.annotation import load_annotation
+from r2gen.clock import Stopwatch
 from r2gen.config import Config, parse
 from r2gen.data import Batch, ReportDataset, TrainingSampler, loader, normalise, usable
 from r2gen.errors import DivergedError, InputError
 from r2gen.evaluate import OptionalMeteor, build, evaluate
-from r2gen.model import loss_sum
+from r2gen.model import R2Gen, loss_sum
 from r2gen.tokenizer import Tokenizer
 from r2gen.visual import load_imagenet_weights
 
@@ -35,14 +36,15 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
     """Trains, and yields a record after every optimizer step and after every evaluation.
 
     A step's record has `samples` (in total so far), `epoch`, `step`, `train_loss` (nats per token),
-    `learning_rate`, `grad_norm` before clipping, `skipped_samples`, and the host's seconds in `data_s`,
+    `learning_rate`, `grad_norm` before clipping, `skipped_samples`, and the seconds in `data_s`,
     `forward_s`, `backward_s` and `optimizer_s` (a GPU may still be busy when they end). An evaluation's has
     `samples`, `epoch`, `val_studies` and the scores.
 
     The checkpoint `last.pt` is in `workdir`: called again, training goes on from there, bit by bit the same
-    on a CPU. Closing the generator writes one. Raises InputError before anything is trained where something
-    given is wrong, BadImageError where an image is, and DivergedError when the loss is no number (in fp16, in
-    many steps in a row: a single one is skipped).
+    on a CPU; where an evaluation was the last thing done, its record comes again. Closing the generator
+    writes one. Raises InputError before anything is trained where something given is wrong, BadImageError
+    where an image is, and DivergedError when the loss is no number (in fp16, in many steps in a row: a single
+    one is skipped).
     """
     parsed = parse(config)
     precision.check(parsed)
@@ -75,9 +77,7 @@ class _Trainer:
         precision.convert(self.model, config)
         if config.channels_last:
             self.model.visual_extractor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._forward = (
-            self.model if config.compile == "off" else torch.compile(self.model, mode=config.compile)
-        )
+        self._forward = _compiled(self.model, config)
         self._optimizer = optim.optimizer(self.model, config)
         self._scheduler = optim.scheduler(self._optimizer, config)
         self._scaler = precision.Scaler(config)
@@ -86,12 +86,15 @@ class _Trainer:
         self._loader = loader(self._dataset, self._sampler, config, persistent=True)
         self._samples = self._step = self._evaluated_at = self._saved_at = 0
         self._best, self._in_step, self._not_numbers = -math.inf, False, 0
+        self._evaluation: Record | None = None
         if last is not None:
             self._restore(last, workdir / _LAST)
 
     def run(self) -> Generator[Record, None, None]:
         """Trains from where it stands to the last epoch."""
         self.model.train()
+        if self._evaluation is not None and self._evaluated_at == self._samples:
+            yield self._evaluation  # whoever was killed between the checkpoint and the record has not seen it
         while self._sampler.epoch <= self.config.epochs:
             if self._is_evaluation_due():  # the run was stopped between a step and its evaluation
                 yield self._evaluate()
@@ -134,20 +137,19 @@ class _Trainer:
         device = precision.device()
         tokens = sum(_tokens(batch.targets) for batch in window)
         loss = torch.zeros((), device=device)
-        forward_s = backward_s = 0.0
+        watch = Stopwatch(device)
         for batch in window:
-            begun = time.perf_counter()
             images = normalise(batch.images.to(device, non_blocking=True))
             targets = batch.targets.to(device, non_blocking=True)
             with precision.autocast(self.config):
                 summed, _ = loss_sum(self._forward(images, targets), targets)
-            middle = time.perf_counter()
+            watch.mark("forward_s")
             torch.autograd.backward(self._scaler.scale(summed / tokens))
-            forward_s, backward_s = forward_s + middle - begun, backward_s + time.perf_counter() - middle
             loss += summed.detach() / tokens
-        begun = time.perf_counter()
+            watch.mark("backward_s")
         rate = self._optimizer.param_groups[-1]["lr"]
         norm = self._update(loss)
+        watch.mark("optimizer_s")
         count = sum(len(batch.studies) for batch in window)
         self._samples, self._step = self._samples + count, self._step + 1
         return {
@@ -158,9 +160,7 @@ class _Trainer:
             "learning_rate": rate,
             "grad_norm": norm.item(),
             "skipped_samples": self._skipped,
-            "forward_s": forward_s,
-            "backward_s": backward_s,
-            "optimizer_s": time.perf_counter() - begun,
+            **watch.seconds(),
         }
 
     def _update(self, loss: Tensor) -> Tensor:
@@ -192,8 +192,9 @@ class _Trainer:
         if found["bleu_4"] > self._best:
             self._best = found["bleu_4"]
             checkpoint.save(self._workdir / _BEST, self._weights())
+        self._evaluation = {"samples": self._samples, "epoch": epoch, **found}
         self.save()
-        return {"samples": self._samples, "epoch": epoch, **found}
+        return self._evaluation
 
     def _is_checkpoint_due(self) -> bool:
         every = self.config.checkpoint_every_steps
@@ -217,6 +218,7 @@ class _Trainer:
             "samples": self._samples,
             "step": self._step,
             "evaluated_at": self._evaluated_at,
+            "evaluation": self._evaluation,
             "skipped": self._skipped,
         }
         checkpoint.save(self._workdir / _LAST, state)
@@ -240,6 +242,7 @@ class _Trainer:
         self._sampler.epoch, self._sampler.start = state["epoch"], state["start"]
         self._samples, self._step, self._skipped = state["samples"], state["step"], state["skipped"]
         self._evaluated_at, self._best = state["evaluated_at"], state["best"]
+        self._evaluation = state["evaluation"]
         self._saved_at = self._step
 
     def _require_same_run(self, state: Mapping[str, Any], file: Path) -> None:
@@ -252,6 +255,21 @@ class _Trainer:
             raise InputError(f"{file}: is of a run with other settings: {shown}; use another directory")
         if tuple(state["vocabulary"]) != self._tokenizer.vocabulary:
             raise InputError(f"{file}: is of a run on other reports: the vocabulary differs")
+
+
+def _compiled(model: R2Gen, config: Config) -> Callable[[Tensor, Tensor], Tensor]:
+    """`model`, compiled as configured.
+
+    A CUDA graph writes its gradients into the same memory every time it runs, so that the second micro-batch
+    of a step would overwrite what the first one left there: with accumulation, modes go without graphs.
+    """
+    if config.compile == "off":
+        return model
+    without_graphs = {"reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
+    accumulates = config.accumulation_steps > 1
+    mode = without_graphs.get(config.compile, config.compile) if accumulates else config.compile
+    compiled: Callable[[Tensor, Tensor], Tensor] = torch.compile(model, mode=mode)
+    return compiled
 
 
 def _tokens(targets: Tensor) -> int:

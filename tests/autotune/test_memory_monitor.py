@@ -11,9 +11,9 @@ from autotune.trial import Failure
 # The monitor is off in a search. Here it is on, and finds any machine too full.
 DRIVER = """
 import sys
-from autotune import engine
+from autotune import engine_cluster
 from autotune.__main__ import main
-engine._ENVIRONMENT.update(RAY_memory_monitor_refresh_ms="100", RAY_memory_usage_threshold="0.001")
+engine_cluster._ENVIRONMENT.update(RAY_memory_monitor_refresh_ms="100", RAY_memory_usage_threshold="0.001")
 sys.exit(main(sys.argv[1:]))
 """
 SPACE = """
