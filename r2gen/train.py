@@ -27,6 +27,7 @@ Record = dict[str, Any]
 _FREE = {
     *("epochs", "num_workers", "prefetch_factor", "pin_memory", "eval_batch_size", "eval_studies"),
     *("eval_every_samples", "checkpoint_every_steps", "visual_weights", "data", "skip_bad_samples"),
+    *("test_scores", "max_bad_steps", "compat"),
 }
 _LAST, _BEST = "last.pt", "best.pt"
 
@@ -37,7 +38,7 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
     A step's record has `samples` (in total so far), `epoch`, `step`, `train_loss` (nats per token),
     `learning_rate`, `grad_norm` before clipping, `skipped_samples`, and the host's seconds in `data_s`,
     `forward_s`, `backward_s` and `optimizer_s` (a GPU may still be busy when they end). An evaluation's has
-    `samples`, `epoch`, `val_studies` and the scores.
+    `samples`, `epoch`, `val_studies` and the scores, those of the test split as `test_...` where asked for.
 
     The checkpoint `last.pt` is in `workdir`: called again, training goes on from there, bit by bit the same
     on a CPU. Closing the generator writes one. Raises InputError before anything is trained where something
@@ -61,7 +62,7 @@ class _Trainer:
     def __init__(self, config: Config, workdir: Path, meteor: OptionalMeteor) -> None:
         self.config, self._workdir, self._meteor = config, workdir, meteor
         annotation = load_annotation(config)
-        self._train, self._val = annotation.splits["train"], annotation.splits["val"]
+        self._splits, self._train = annotation.splits, annotation.splits["train"]
         self._skipped = annotation.skipped
         workdir.mkdir(parents=True, exist_ok=True)
         last = checkpoint.load(workdir / _LAST) if (workdir / _LAST).exists() else None
@@ -187,7 +188,7 @@ class _Trainer:
 
     def _evaluate(self) -> Record:
         epoch = self._sampler.epoch if self._sampler.start else self._sampler.epoch - 1
-        found = evaluate(self.model, self._val, self._tokenizer, self.config, self._meteor)
+        found = evaluate(self.model, self._splits, self._tokenizer, self.config, self._meteor)
         self._evaluated_at = self._samples
         if found["bleu_4"] > self._best:
             self._best = found["bleu_4"]
