@@ -139,6 +139,12 @@ class _Progress:
             figures = ", ".join(f"{name} {record[name]:.4f}" for name in _SHOWN_SCORES if name in record)
             print(f"epoch {record['epoch']}, {record['samples']} samples: {figures}", flush=True)
             self._since_samples = None
+        elif record["bad_steps"]:
+            print(
+                f"epoch {record['epoch']}, step {record['step']}: the loss is {record['train_loss']}, the "
+                f"gradient's norm {record['grad_norm']}: this step is left out",
+                flush=True,
+            )
         elif self._since_samples is None:
             self._since_s, self._since_samples = now_s, record["samples"]
         elif now_s - self._shown_s >= _LINE_EVERY_S:
