@@ -192,10 +192,11 @@ class _Trainer:
     def _evaluate(self) -> Record:
         epoch = self._sampler.epoch if self._sampler.start else self._sampler.epoch - 1
         found = evaluate(self.model, self._splits, self._tokenizer, self.config, self._meteor)
-        self._evaluated_at = self._samples
-        if found["bleu_4"] > self._best and self._is_sound():
-            self._best = found["bleu_4"]
-            checkpoint.save(self._workdir / _BEST, self._weights())
+        score = found["bleu_4"]
+        if score > self._best and self._is_sound():
+            checkpoint.save(self._workdir / _BEST, {**self._weights(), "best": score})
+            self._best = score
+        self._evaluated_at = self._samples  # only now: it is still due where that file could not be written
         self.save()
         return {"samples": self._samples, "epoch": epoch, **found}
 

@@ -21,10 +21,10 @@ def _no_java(without_java: None) -> None:
     pass
 
 
-def _ready(config: Config) -> tuple[R2Gen, dict[str, tuple[Study, ...]], Tokenizer]:
+def _ready(config: Config) -> tuple[R2Gen, Tokenizer, dict[str, tuple[Study, ...]]]:
     splits = dict(load_annotation(config).splits)
     counted = Tokenizer.from_reports((s.report for s in splits["train"]), config.dataset, 1)
-    return *build(config, counted.vocabulary), splits  # type: ignore[return-value]
+    return *build(config, counted.vocabulary), splits
 
 
 def _written(config: Config, studies: int | None = None) -> list[Written]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from r2gen import checkpoint, metrics, train
-from r2gen.errors import BadImageError, InputError
+from r2gen.errors import BadImageError, InputError, StorageError
 from r2gen.train import fit
 
 STEP_KEYS = {
@@ -151,6 +151,26 @@ def test_checkpoints_come_between_evaluations_where_asked_for(tiny: dict[str, An
     next(records)
     assert checkpoint.load(tmp_path / "last.pt")["step"] == 2
     records.close()
+
+
+def test_an_evaluation_whose_checkpoint_could_not_be_written_is_made_again(
+    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = checkpoint.save
+
+    def fail(file: Path, state: Mapping[str, Any]) -> None:
+        if file.name == "best.pt":
+            raise StorageError("full")
+        save(file, state)
+
+    monkeypatch.setattr(checkpoint, "save", fail)
+    with pytest.raises(StorageError, match="full"):
+        list(fit(tiny, tmp_path))
+    assert checkpoint.load(tmp_path / "last.pt")["samples"] == 10
+
+    monkeypatch.setattr(checkpoint, "save", save)
+    assert _evaluated_at(list(fit(tiny, tmp_path))) == [10, 20]
+    assert (tmp_path / "best.pt").exists()
 
 
 @pytest.mark.parametrize(
