@@ -64,7 +64,10 @@ def of_exception(error: BaseException, *, capped: bool = True) -> Outcome:
             reason = _line(error) if cause is error else f"{_line(error)}; because of {_line(cause)}"
             return failed(kind, reason)
     if fault := disk_fault(error, DISK_ERRNOS):
-        return Outcome(Status.INTERRUPTED, reason=_one_line(fault))
+        # A write has no file name with it; who caught its error and raised another one has said which.
+        return Outcome(
+            Status.INTERRUPTED, reason=_one_line(fault if isinstance(error, OSError) else _text(error))
+        )
     return failed(Failure.ERROR, _line(error))
 
 

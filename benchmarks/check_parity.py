@@ -24,6 +24,10 @@ from r2gen.model import EncoderDecoder, loss_sum
 LOG_PROBABILITY_BOUND = 1e-5
 RELATIVE_BOUND = 1e-4
 STEP_BOUND = 2e-6  # absolute; what is summed are the elements of a parameter
+MODEL_SETTINGS = (
+    *("d_model", "d_ff", "num_heads", "num_layers", "dropout", "drop_prob_lm"),
+    *("rm_num_slots", "rm_num_heads", "max_seq_length"),
+)
 # A key's bias adds the same to every score of a softmax: its gradient is 0, and what is recorded is noise.
 KEY_BIAS = ".linears.1.bias"
 
@@ -49,8 +53,7 @@ class Recording:
 
     def decoder(self) -> EncoderDecoder:
         """The recorded model in eval mode, as all was recorded."""
-        shared = {name: self.dimensions[name] for name in Config.model_fields if name in self.dimensions}
-        config = Config(**{**shared, "data": "none"})
+        config = Config(data=Path("none"), **{name: self.dimensions[name] for name in MODEL_SETTINGS})
         decoder = EncoderDecoder(config, self.dimensions["d_vf"], self.dimensions["vocab_size"])
         weights = {
             name.removeprefix("sd/"): torch.from_numpy(array)

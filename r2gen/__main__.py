@@ -12,12 +12,16 @@ from typing import Any, NoReturn
 
 import yaml
 
-from r2gen.config import Config, load, parse
+from r2gen.config import Config, load, parse, with_compat
 from r2gen.errors import DivergedError, InputError
 
 EXIT_DIVERGED = 1
 EXIT_BAD_INPUT = 2
 _LINE_EVERY_S = 1.0
+_SHOWN_SCORES = (
+    *("bleu_1", "bleu_2", "bleu_3", "bleu_4", "full_bleu_4", "rouge_l", "meteor", "cider"),
+    "test_bleu_4",
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -84,7 +88,7 @@ def _overrides(given: Sequence[str]) -> dict[str, Any]:
             values[name] = yaml.safe_load(value)
         except yaml.YAMLError:
             values[name] = value
-    return values
+    return with_compat(values)  # here, because a whole configuration sets every quirk itself
 
 
 def _train(given: argparse.Namespace) -> int:
@@ -132,10 +136,15 @@ class _Progress:
     def record(self, record: Mapping[str, Any]) -> None:
         now_s = time.monotonic()
         if "bleu_4" in record:
-            names = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "full_bleu_4", "rouge_l", "meteor", "cider")
-            figures = ", ".join(f"{n} {record[n]:.4f}" for n in names if n in record)
+            figures = ", ".join(f"{name} {record[name]:.4f}" for name in _SHOWN_SCORES if name in record)
             print(f"epoch {record['epoch']}, {record['samples']} samples: {figures}", flush=True)
             self._since_samples = None
+        elif record["bad_steps"]:
+            print(
+                f"epoch {record['epoch']}, step {record['step']}: the loss is {record['train_loss']}, the "
+                f"gradient's norm {record['grad_norm']}: this step is left out",
+                flush=True,
+            )
         elif self._since_samples is None:
             self._since_s, self._since_samples = now_s, record["samples"]
         elif now_s - self._shown_s >= _LINE_EVERY_S:

@@ -1,28 +1,58 @@
 """Checkpoints: written whole or not at all, read without pickle, and honest about what does not fit."""
 
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from r2gen.errors import InputError
+from r2gen.errors import InputError, StorageError
 
 FORMAT = 1
 _SHOWN = 3
 
 
+def prepare(directory: Path) -> None:
+    """Makes `directory` where it is missing, and finds out whether it can be written before hours of work."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise StorageError(f"directory {directory}: cannot be written: {error.strerror}") from None
+
+
 def save(file: Path, state: Mapping[str, Any]) -> None:
-    """Writes `state` to `file` and waits for the disk: a kill leaves the old file or the new one."""
+    """Writes `state` to `file` and waits for the disk: a kill leaves the old file or the new one.
+
+    Raises StorageError, with the old file as it was, where it cannot be written.
+    """
     temporary = file.with_name(f"{file.name}.tmp")
-    with temporary.open("wb") as stream:
-        torch.save({"format": FORMAT, **state}, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(file)
-    directory = os.open(file.parent, os.O_RDONLY)
+    try:
+        with temporary.open("wb") as stream:
+            torch.save({"format": FORMAT, **state}, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(file)
+        _sync(file.parent)
+    except (OSError, RuntimeError) as error:
+        temporary.unlink(missing_ok=True)
+        # torch.save closes its archive after a failed write, which fails with an error of its own.
+        fault = error if isinstance(error, OSError) else error.__context__
+        if not isinstance(fault, OSError):
+            raise
+        raise StorageError(
+            f"checkpoint {file}: cannot be written: {fault.strerror}; free some space and run the same "
+            "command again: nothing is lost"
+        ) from None
+
+
+def _sync(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:
@@ -68,6 +98,16 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], file: Path) ->
         more = f"; and {len(mistakes) - _SHOWN} more" if len(mistakes) > _SHOWN else ""
         raise InputError(f"checkpoint {file}: does not fit the model: {shown}{more}")
     model.load_state_dict(dict(weights))
+
+
+def require_vocabulary(stored: Sequence[str], counted: Sequence[str], file: Path) -> None:
+    """Raises InputError where the words of a checkpoint are not those `counted` in the training split."""
+    differ = ((was, now) for was, now in zip_longest(stored, counted) if was != now)
+    if (first := next(differ, None)) is not None:
+        raise InputError(
+            f"{file}: is of a run on other reports: its vocabulary has {len(stored)} words, that of the data "
+            f"has {len(counted)}; the first that differs is {first[0]!r}, now {first[1]!r}"
+        )
 
 
 def rng_state() -> dict[str, Any]:

@@ -5,12 +5,20 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from r2gen.errors import InputError
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
+
+# What the original does and a user would not want; docs/r2gen.md says why.
+_ORIGINAL = {
+    "block_trigrams": "greedy_only",
+    "single_beam": "sample",
+    "cut_reports": "run_on",
+    "test_scores": True,
+}
 
 
 class Config(BaseModel):
@@ -28,6 +36,9 @@ class Config(BaseModel):
     max_seq_length: int = Field(60, ge=4, le=512, description="tokens of a report, begin and end included")
     min_word_count: int = Field(3, ge=1, description="rarer words become <unk>")
     skip_bad_samples: bool = False
+    cut_reports: Literal["end", "run_on"] = Field(
+        "end", description="of a longer report, in training: its end is kept, or cut off as in the original"
+    )
 
     # model
     visual_extractor: Literal["resnet101", "small"] = "resnet101"
@@ -52,6 +63,7 @@ class Config(BaseModel):
     lr_step_epochs: int = Field(50, ge=1)
     lr_gamma: float = Field(0.1, gt=0, le=1)
     epochs: int = Field(100, ge=1)
+    max_bad_steps: int = Field(3, ge=0, description="in a row that are left out, their loss being no number")
     seed: int = Field(9223, ge=0)
 
     # speed
@@ -65,10 +77,21 @@ class Config(BaseModel):
 
     # evaluation and checkpoints
     beam_size: int = Field(3, ge=1)
+    block_trigrams: Literal["off", "on", "greedy_only"] = Field(
+        "off", description="repeated trigrams are made less likely; greedy_only: with one beam, the original"
+    )
+    single_beam: Literal["greedy", "sample"] = Field(
+        "greedy", description="beam_size 1: the likeliest word, or one drawn at random as in the original"
+    )
     eval_batch_size: int = Field(32, ge=1)
     eval_every_samples: int | None = Field(None, ge=1, description="none: once an epoch")
     eval_studies: int | None = Field(None, ge=1, description="validation studies scored; none: all")
+    test_scores: bool = Field(False, description="the test split is scored, too; val chooses all the same")
     checkpoint_every_steps: int | None = Field(None, ge=1, description="besides after every evaluation")
+
+    compat: Literal["off", "original"] = Field(
+        "off", description="original: its quirks, where they are not set themselves"
+    )
 
     @property
     def effective_batch_size(self) -> int:
@@ -79,6 +102,17 @@ class Config(BaseModel):
         """Images per study: IU X-Ray has a frontal and a lateral one, MIMIC-CXR is used with one."""
         return 2 if self.dataset == "iu_xray" else 1
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_compat(cls, values: Any) -> Any:
+        return with_compat(values) if isinstance(values, Mapping) else values
+
+    @field_validator("compile", "block_trigrams", "compat", mode="before")
+    @classmethod
+    def _unbool(cls, value: Any) -> Any:
+        """YAML reads a bare `on` as true and a bare `off` as false."""
+        return ("on" if value else "off") if isinstance(value, bool) else value
+
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
         for name in ("num_heads", "rm_num_heads"):
@@ -86,6 +120,11 @@ class Config(BaseModel):
             if self.d_model % heads:
                 raise ValueError(f"{name} must divide d_model: got {heads} and {self.d_model}")
         return self
+
+
+def with_compat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values`, and where `compat` is "original" the original's quirks that they do not set themselves."""
+    return {**(_ORIGINAL if values.get("compat") == "original" else {}), **values}
 
 
 def parse(values: Mapping[str, Any]) -> Config:

@@ -56,7 +56,7 @@ class ReportDataset(Dataset[Sample]):
 
     def __init__(self, studies: Sequence[Study], tokenizer: Tokenizer, config: Config) -> None:
         self._studies, self._config = studies, config
-        self._ids = [tokenizer.encode(s.report)[: config.max_seq_length] for s in studies]
+        self._ids = [_cut(tokenizer.encode(s.report), config) for s in studies]
 
     def __len__(self) -> int:
         return len(self._studies)
@@ -68,6 +68,12 @@ class ReportDataset(Dataset[Sample]):
         except BadImageError as error:
             return Sample(key.study, None, [], f"study {study.id!r}: {error}")
         return Sample(key.study, torch.from_numpy(np.stack(views)), self._ids[key.study], None)
+
+
+def _cut(ids: list[int], config: Config) -> list[int]:
+    """At most `max_seq_length` of the `ids` of a report. Without its end no report teaches where to end."""
+    whole = len(ids) <= config.max_seq_length or config.cut_reports == "run_on"
+    return ids[: config.max_seq_length] if whole else [*ids[: config.max_seq_length - 1], ids[-1]]
 
 
 def _view(path: Path, config: Config, key: Key, view: int) -> np.ndarray:

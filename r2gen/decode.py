@@ -22,23 +22,27 @@ _TRIGRAM_PENALTY = 0.693 * 2.0  # of the log-probability, for each earlier occur
 
 @torch.inference_mode()
 def generate(
-    model: R2Gen, images: Tensor, *, beam_size: int, max_length: int, block_trigrams: bool = False
+    model: R2Gen,
+    images: Tensor,
+    *,
+    beam_size: int,
+    max_length: int,
+    block_trigrams: bool = False,
+    sample: bool = False,
 ) -> Tensor:
     """The ids [B, max_length] of the likeliest reports that a beam search finds, padded with 0; int64.
 
     `images` are [B, views, 3, S, S], or what `model.encode` made of them, [B, P, d_model]. `beam_size` 1 is
-    greedy. `block_trigrams` makes words that repeat a trigram less likely.
+    greedy. `block_trigrams` makes words that repeat a trigram less likely. `sample` draws every word from
+    torch's global random numbers instead of searching; `beam_size` then counts for nothing.
     """
     if model.training:
         raise ValueError("generate needs the model in eval mode")
     encoded = model.encode(images) if images.dim() == 5 else images
-    return search(
-        model.encoder_decoder,
-        encoded,
-        beam_size=beam_size,
-        max_length=max_length,
-        block_trigrams=block_trigrams,
-    )
+    decoder = model.encoder_decoder
+    if sample:
+        return draw(decoder, encoded, max_length=max_length, block_trigrams=block_trigrams)
+    return search(decoder, encoded, beam_size=beam_size, max_length=max_length, block_trigrams=block_trigrams)
 
 
 @torch.inference_mode()
@@ -69,6 +73,30 @@ def search(
         found.select(open_images)
         ids, scores = ids[open_images], scores[open_images]
     return found.ids
+
+
+@torch.inference_mode()
+def draw(
+    decoder: EncoderDecoder, encoded: Tensor, *, max_length: int, block_trigrams: bool = False
+) -> Tensor:
+    """Ids [B, max_length] of reports whose words are drawn by their probabilities, padded with 0; int64.
+
+    As in the original every image draws until the last one has ended: the same seed draws the same words.
+    """
+    state = _State(decoder, encoded, 1, max_length)
+    ids = torch.zeros(len(encoded), 1, 1 + max_length, dtype=torch.long, device=encoded.device)
+    ended = torch.zeros(len(encoded), 1, dtype=torch.bool, device=encoded.device)
+    for length in range(max_length):
+        log_probs = state.step(ids[:, :, length])
+        if block_trigrams:
+            log_probs = log_probs - _trigram_penalty(ids[:, :, 1 : length + 1], log_probs.size(2))
+        chances = log_probs[:, 0].exp().nan_to_num(nan=1)  # a model that gives no numbers writes anything
+        words = torch.multinomial(chances, 1).masked_fill(ended, 0)
+        ids[:, :, length + 1] = words
+        ended |= words == 0
+        if ended.all():
+            break
+    return ids[:, 0, 1:]
 
 
 def _extend(ids: Tensor, scores: Tensor, log_probs: Tensor, beams: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,7 +2,8 @@
 
 R2GenError
 ├── InputError          something the user gave is wrong: one line on stderr, exit code 2
-│   └── BadImageError   one image of the data set cannot be read; names the file
+│   ├── BadImageError   one image of the data set cannot be read; names the file
+│   └── StorageError    a checkpoint cannot be written; free some space and run the same command again
 └── DivergedError       the loss stopped being a number: lower the learning rate or use a wider precision
 """
 
@@ -17,6 +18,13 @@ class InputError(R2GenError):
 
 class BadImageError(InputError):
     """An image is missing, or is not an image. Leave the study out (`skip_bad_samples`) or mend the file."""
+
+
+class StorageError(InputError):
+    """The disk is full or the directory cannot be written. Nothing is lost: the last checkpoint is whole.
+
+    A class of its own, because no other setting would help.
+    """
 
 
 class DivergedError(R2GenError):

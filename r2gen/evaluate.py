@@ -1,11 +1,12 @@
 """Reports written for a split, and their scores."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import torch
+from torch import Tensor
 
 from r2gen import metrics, precision
 from r2gen.annotation import Study
@@ -20,7 +21,11 @@ from r2gen.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Written:
-    """A study, the report that the model wrote, and the reference as the tokenizer sees it, cut and whole."""
+    """A study, the report that the model wrote, and what it is compared with.
+
+    `reference` is the published protocol's: cut to `max_seq_length`, with `<unk>` for rare words, whatever
+    the targets of training are. `full_reference` is the whole cleaned report.
+    """
 
     study: Study
     report: str
@@ -43,12 +48,10 @@ def write_reports(
                 continue
             images = normalise(batch.images.to(precision.device(), non_blocking=True))
             with precision.autocast(config):
-                ids = generate(model, images, beam_size=config.beam_size, max_length=config.max_seq_length)
+                ids = _generate(model, images, config)
             written += [
-                _written(studies[index], row, reference, tokenizer)
-                for index, row, reference in zip(
-                    batch.studies.tolist(), ids.tolist(), batch.targets.tolist(), strict=True
-                )
+                _written(studies[index], row, tokenizer, config)
+                for index, row in zip(batch.studies.tolist(), ids.tolist(), strict=True)
             ]
     finally:
         model.train(was_training)
@@ -57,8 +60,22 @@ def write_reports(
     return written
 
 
-def _written(study: Study, ids: list[int], target: list[int], tokenizer: Tokenizer) -> Written:
-    return Written(study, tokenizer.decode(ids), tokenizer.decode(target), tokenizer.clean(study.report))
+def _generate(model: R2Gen, images: Tensor, config: Config) -> Tensor:
+    """Ids of reports, with the original's two quirks of a single beam where the configuration has them."""
+    single = config.beam_size == 1
+    return generate(
+        model,
+        images,
+        beam_size=config.beam_size,
+        max_length=config.max_seq_length,
+        block_trigrams=config.block_trigrams == "on" or (single and config.block_trigrams == "greedy_only"),
+        sample=single and config.single_beam == "sample",
+    )
+
+
+def _written(study: Study, ids: list[int], tokenizer: Tokenizer, config: Config) -> Written:
+    reference = tokenizer.encode(study.report)[: config.max_seq_length]
+    return Written(study, tokenizer.decode(ids), tokenizer.decode(reference), tokenizer.clean(study.report))
 
 
 class OptionalMeteor:
@@ -109,11 +126,23 @@ def scores(written: Sequence[Written], meteor: OptionalMeteor) -> dict[str, floa
 
 
 def evaluate(
-    model: R2Gen, studies: Sequence[Study], tokenizer: Tokenizer, config: Config, meteor: OptionalMeteor
+    model: R2Gen,
+    splits: Mapping[str, Sequence[Study]],
+    tokenizer: Tokenizer,
+    config: Config,
+    meteor: OptionalMeteor,
 ) -> dict[str, float]:
-    """The scores of `model` on the validation studies that the configuration asks for."""
-    written = write_reports(model, studies, tokenizer, config, config.eval_studies)
-    return {**scores(written, meteor), "val_studies": len(written)}
+    """The scores of `model` on the validation studies that the configuration asks for.
+
+    With `test_scores` also on the whole test split, as `test_bleu_4` and so on.
+    """
+    written = write_reports(model, splits["val"], tokenizer, config, config.eval_studies)
+    found = {**scores(written, meteor), "val_studies": len(written)}
+    if not config.test_scores:
+        return found
+    written = write_reports(model, splits["test"], tokenizer, config)
+    tested = {**scores(written, meteor), "studies": len(written)}
+    return found | {f"test_{name}": value for name, value in tested.items()}
 
 
 def build(config: Config, vocabulary: Sequence[str]) -> tuple[R2Gen, Tokenizer]:

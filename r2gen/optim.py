@@ -1,5 +1,6 @@
 """R2Gen's optimizer and learning-rate schedule."""
 
+import warnings
 from collections.abc import Iterable
 
 import torch
@@ -32,6 +33,16 @@ def optimizer(model: R2Gen, config: Config) -> torch.optim.Adam:
 def scheduler(optimizer: torch.optim.Optimizer, config: Config) -> StepLR:
     """Multiplies both learning rates by `lr_gamma` every `lr_step_epochs` epochs."""
     return StepLR(optimizer, config.lr_step_epochs, config.lr_gamma)
+
+
+def end_epoch(schedule: StepLR) -> None:
+    """The learning rates of the next epoch, also where every step of this one was left out.
+
+    PyTorch then warns of a call in the wrong order.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")
+        schedule.step()
 
 
 def clip(parameters: Iterable[nn.Parameter], value: float) -> Tensor:

@@ -1,5 +1,6 @@
 """Number formats: what this machine can train in, and how."""
 
+import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
@@ -11,7 +12,6 @@ from r2gen.config import Config
 from r2gen.errors import InputError
 
 _NEEDS = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3), "fp8": (8, 9)}
-_OVERFLOWS = 20
 
 
 def device() -> torch.device:
@@ -76,15 +76,11 @@ def _fits_fp8(module: nn.Module, name: str) -> bool:
 
 
 class Scaler:
-    """fp16's loss scaling, which does nothing in other precisions. Unscale once, after accumulation.
-
-    `tolerated` is how many steps in a row may overflow: while the scale is found, some do.
-    """
+    """fp16's loss scaling, which does nothing in other precisions. Unscale once, after accumulation."""
 
     def __init__(self, config: Config) -> None:
         enabled = config.precision == "fp16"
         self._scaler = torch.amp.GradScaler(device().type, enabled=enabled)
-        self.tolerated = _OVERFLOWS if enabled else 0
 
     def scale(self, loss: Tensor) -> Tensor:
         return self._scaler.scale(loss)
@@ -92,9 +88,23 @@ class Scaler:
     def unscale(self, optimizer: torch.optim.Optimizer) -> None:
         self._scaler.unscale_(optimizer)
 
+    def is_bad(self, norm: float) -> bool:
+        """Whether unscaled gradients of this norm show that training went wrong.
+
+        An infinite gradient is clipped like any large one; what is not a number would become the weights. In
+        fp16 gradients overflow while the scale is found, but a scale below 1 is no reason for it any more.
+        """
+        if not self._scaler.is_enabled():
+            return math.isnan(norm)
+        return not math.isfinite(norm) and self._scaler.get_scale() < 1
+
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         """Steps; where a gradient overflowed, lowers the scale instead."""
         self._scaler.step(optimizer)
+        self._scaler.update()
+
+    def skip(self) -> None:
+        """Leaves a step out whose gradients were unscaled already."""
         self._scaler.update()
 
     def state_dict(self) -> dict[str, object]:

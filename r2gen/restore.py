@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from r2gen import checkpoint
 from r2gen.annotation import load_annotation
 from r2gen.config import Config, parse
@@ -34,6 +36,17 @@ def restore(
         reports = (study.report for study in load_annotation(whole).splits["train"])
         vocabulary = Tokenizer.from_reports(reports, whole.dataset, whole.min_word_count).vocabulary
         weights = state["state_dict"]
+        _require_size(weights, len(vocabulary), file)
     model, tokenizer = build(whole, vocabulary)
     checkpoint.load_weights(model, weights, file)
     return model.eval(), tokenizer, whole
+
+
+def _require_size(weights: Mapping[str, Tensor], words: int, file: Path) -> None:
+    """An original checkpoint does not name its words; their number shows most mistakes."""
+    bias = weights.get("encoder_decoder.logit.bias")
+    if bias is not None and len(bias) != words + 1:
+        raise InputError(
+            f"checkpoint {file}: has a vocabulary of {len(bias) - 1} words, the training split has {words}: "
+            "it needs the reports and the min_word_count that it was trained with"
+        )

@@ -16,7 +16,8 @@ from r2gen.annotation import load_annotation
 from r2gen.clock import Stopwatch
 from r2gen.config import Config, parse
 from r2gen.data import Batch, ReportDataset, TrainingSampler, loader, normalise, usable
-from r2gen.errors import DivergedError, InputError
+from r2gen.divergence import BadSteps, RunningStatistics, is_finite
+from r2gen.errors import InputError
 from r2gen.evaluate import OptionalMeteor, build, evaluate
 from r2gen.model import R2Gen, loss_sum
 from r2gen.tokenizer import Tokenizer
@@ -28,6 +29,7 @@ Record = dict[str, Any]
 _FREE = {
     *("epochs", "num_workers", "prefetch_factor", "pin_memory", "eval_batch_size", "eval_studies"),
     *("eval_every_samples", "checkpoint_every_steps", "visual_weights", "data", "skip_bad_samples"),
+    *("test_scores", "max_bad_steps", "compat"),
 }
 _LAST, _BEST = "last.pt", "best.pt"
 
@@ -36,15 +38,16 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
     """Trains, and yields a record after every optimizer step and after every evaluation.
 
     A step's record has `samples` (in total so far), `epoch`, `step`, `train_loss` (nats per token),
-    `learning_rate`, `grad_norm` before clipping, `skipped_samples`, and the seconds in `data_s`,
-    `forward_s`, `backward_s` and `optimizer_s` (a GPU may still be busy when they end). An evaluation's has
-    `samples`, `epoch`, `val_studies` and the scores.
+    `learning_rate`, `grad_norm` before clipping, `skipped_samples`, `bad_steps` (in a row, this one included;
+    their loss is no number and their update left out), and the seconds in `data_s`, `forward_s`, `backward_s`
+    and `optimizer_s`. An evaluation's has `samples`, `epoch`, `val_studies` and the scores, those of the test
+    split as `test_...` where asked for.
 
     The checkpoint `last.pt` is in `workdir`: called again, training goes on from there, bit by bit the same
     on a CPU; where an evaluation was the last thing done, its record comes again. Closing the generator
-    writes one. Raises InputError before anything is trained where something given is wrong, BadImageError
-    where an image is, and DivergedError when the loss is no number (in fp16, in many steps in a row: a single
-    one is skipped).
+    writes one, unless the last step was bad. Raises InputError before anything is trained where something
+    given is wrong, BadImageError where an image is, StorageError where a checkpoint cannot be written, and
+    DivergedError after more than `max_bad_steps` bad steps in a row.
     """
     parsed = parse(config)
     precision.check(parsed)
@@ -63,9 +66,9 @@ class _Trainer:
     def __init__(self, config: Config, workdir: Path, meteor: OptionalMeteor) -> None:
         self.config, self._workdir, self._meteor = config, workdir, meteor
         annotation = load_annotation(config)
-        self._train, self._val = annotation.splits["train"], annotation.splits["val"]
+        self._splits, self._train = annotation.splits, annotation.splits["train"]
         self._skipped = annotation.skipped
-        workdir.mkdir(parents=True, exist_ok=True)
+        checkpoint.prepare(workdir)
         last = checkpoint.load(workdir / _LAST) if (workdir / _LAST).exists() else None
         tokenizer = Tokenizer.from_reports(
             (s.report for s in self._train), config.dataset, config.min_word_count
@@ -85,7 +88,8 @@ class _Trainer:
         self._dataset = ReportDataset(self._train, self._tokenizer, config)
         self._loader = loader(self._dataset, self._sampler, config, persistent=True)
         self._samples = self._step = self._evaluated_at = self._saved_at = 0
-        self._best, self._in_step, self._not_numbers = -math.inf, False, 0
+        self._best, self._in_step, self._bad = -math.inf, False, BadSteps(config.max_bad_steps)
+        self._statistics = RunningStatistics(self.model)
         self._evaluation: Record | None = None
         if last is not None:
             self._restore(last, workdir / _LAST)
@@ -130,11 +134,12 @@ class _Trainer:
         if not self._samples:
             raise InputError(f"data {self.config.data}: not one image of the training split can be read")
         self._sampler.epoch, self._sampler.start = self._sampler.epoch + 1, 0
-        self._scheduler.step()
+        optim.end_epoch(self._scheduler)
 
     def _optimize(self, window: list[Batch], epoch: int) -> Record:
         """One optimizer step over the micro-batches of `window`; its loss is the mean over all tokens."""
         device = precision.device()
+        self._statistics.keep()
         tokens = sum(_tokens(batch.targets) for batch in window)
         loss = torch.zeros((), device=device)
         watch = Stopwatch(device)
@@ -148,7 +153,7 @@ class _Trainer:
             loss += summed.detach() / tokens
             watch.mark("backward_s")
         rate = self._optimizer.param_groups[-1]["lr"]
-        norm = self._update(loss)
+        norm = self._update(loss.item())
         watch.mark("optimizer_s")
         count = sum(len(batch.studies) for batch in window)
         self._samples, self._step = self._samples + count, self._step + 1
@@ -158,24 +163,23 @@ class _Trainer:
             "step": self._step,
             "train_loss": loss.item(),
             "learning_rate": rate,
-            "grad_norm": norm.item(),
+            "grad_norm": norm,
             "skipped_samples": self._skipped,
+            "bad_steps": self._bad.in_a_row,
             **watch.seconds(),
         }
 
-    def _update(self, loss: Tensor) -> Tensor:
-        """Clips and steps, and returns the norm before; raises DivergedError where there is no going on."""
+    def _update(self, loss: float) -> float:
+        """Clips and steps, and returns the norm before. A bad step leaves the model as it was."""
         self._scaler.unscale(self._optimizer)
-        norm = optim.clip(self.model.parameters(), self.config.grad_clip_value)
-        # An infinite gradient is clipped like any large one; what is not a number would become the weights.
-        is_number = math.isfinite(loss.item()) and not math.isnan(norm.item())
-        self._not_numbers = 0 if is_number else self._not_numbers + 1
-        if self._not_numbers > self._scaler.tolerated:
-            raise DivergedError(
-                f"the loss is {loss.item()}, its gradient's norm {norm.item()} at step {self._step + 1}, "
-                f"epoch {self._sampler.epoch}: lower the learning rate, or use a wider precision"
-            )
-        self._scaler.step(self._optimizer)
+        norm = optim.clip(self.model.parameters(), self.config.grad_clip_value).item()
+        if math.isfinite(loss) and not self._scaler.is_bad(norm):
+            self._scaler.step(self._optimizer)
+            self._bad.end_row()
+        else:
+            self._scaler.skip()
+            self._statistics.put_back()
+            self._bad.add(self._step + 1, self._sampler.epoch, loss, norm)
         self._optimizer.zero_grad(set_to_none=True)
         return norm
 
@@ -187,12 +191,13 @@ class _Trainer:
 
     def _evaluate(self) -> Record:
         epoch = self._sampler.epoch if self._sampler.start else self._sampler.epoch - 1
-        found = evaluate(self.model, self._val, self._tokenizer, self.config, self._meteor)
-        self._evaluated_at = self._samples
-        if found["bleu_4"] > self._best:
-            self._best = found["bleu_4"]
-            checkpoint.save(self._workdir / _BEST, self._weights())
+        found = evaluate(self.model, self._splits, self._tokenizer, self.config, self._meteor)
+        score = found["bleu_4"]
+        if score > self._best and self._is_sound():
+            checkpoint.save(self._workdir / _BEST, {**self._weights(), "best": score})
+            self._best = score
         self._evaluation = {"samples": self._samples, "epoch": epoch, **found}
+        self._evaluated_at = self._samples  # only now: it is still due where that file could not be written
         self.save()
         return self._evaluation
 
@@ -205,8 +210,16 @@ class _Trainer:
         if self._saved_at < self._step and not self._in_step:
             self.save()
 
+    def _is_sound(self) -> bool:
+        return not self._bad.in_a_row and is_finite(self.model)
+
     def save(self) -> None:
-        """Writes all that is needed to go on as if nothing had happened."""
+        """Writes all that is needed to go on as if nothing had happened; nothing once training went wrong.
+
+        The checkpoint before a row of bad steps is the one to go back to, should the row not end.
+        """
+        if not self._is_sound():
+            return
         state = {
             **self._weights(),
             "optimizer": self._optimizer.state_dict(),
@@ -253,8 +266,7 @@ class _Trainer:
         if differ:
             shown = ", ".join(f"{k} {before[k]!r}, now {now[k]!r}" for k in differ)
             raise InputError(f"{file}: is of a run with other settings: {shown}; use another directory")
-        if tuple(state["vocabulary"]) != self._tokenizer.vocabulary:
-            raise InputError(f"{file}: is of a run on other reports: the vocabulary differs")
+        checkpoint.require_vocabulary(state["vocabulary"], self._tokenizer.vocabulary, file)
 
 
 def _compiled(model: R2Gen, config: Config) -> Callable[[Tensor, Tensor], Tensor]:

@@ -23,6 +23,7 @@ from r2gen.data import (
     usable,
 )
 from r2gen.errors import BadImageError
+from r2gen.model import loss_sum
 from r2gen.tokenizer import Tokenizer
 
 Make = Callable[..., Config]
@@ -128,15 +129,26 @@ def test_evaluation_takes_the_first_studies_in_order_as_they_are(make_config: Ma
     assert torch.equal(batches[1].images[1], expected)
 
 
-def test_reports_are_cut_and_padded_with_zeros(make_config: Make) -> None:
-    config = make_config(max_seq_length=6)
-    dataset = _dataset(config)
+@pytest.mark.parametrize("cut", ["end", "run_on"])
+def test_reports_are_cut_and_padded_with_zeros(make_config: Make, cut: str) -> None:
+    whole = _dataset(make_config(max_seq_length=200))[Key(1, 0)].ids
+    dataset = _dataset(make_config(max_seq_length=6, cut_reports=cut))
 
     batch = collate([dataset[Key(1, 0)], dataset[Key(1, 1)]._replace(ids=[0, 7, 0])])
 
     assert batch.targets.shape == (2, 6)
     assert batch.targets[1].tolist() == [0, 7, 0, 0, 0, 0]
-    assert (batch.targets[0, 1:] > 0).all()
+    assert batch.targets[0].tolist() == [*whole[:5], 0 if cut == "end" else whole[5]]
+    log_probs = torch.full((2, 5, max(whole) + 1), -1.0)
+    total, count = loss_sum(log_probs, batch.targets)
+    assert (total.item(), count.item()) == (7, 7)  # five of the cut report, and a word and an end
+
+
+@pytest.mark.parametrize("cut", ["end", "run_on"])
+def test_a_report_that_fits_exactly_is_left_whole(make_config: Make, cut: str) -> None:
+    whole = _dataset(make_config(max_seq_length=200))[Key(1, 0)].ids
+    fitting = _dataset(make_config(max_seq_length=len(whole), cut_reports=cut))
+    assert fitting[Key(1, 0)].ids == whole
 
 
 def test_normalising_gives_three_equal_channels_in_imagenets_scale() -> None:

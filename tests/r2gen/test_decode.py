@@ -7,7 +7,7 @@ from torch import Tensor
 
 from benchmarks.bench_decode import plain_search
 from r2gen import decode
-from r2gen.decode import generate, search
+from r2gen.decode import draw, generate, search
 from r2gen.errors import InputError
 from r2gen.model import EncoderDecoder, R2Gen
 
@@ -51,6 +51,37 @@ def test_the_words_are_the_originals(recorded, name, beams, block):
     ids = search(decoder, encoded, beam_size=beams, max_length=LENGTH, block_trigrams=block)
     assert ids.dtype == torch.int64
     assert torch.equal(ids, RECORDING.tensor(f"dec/{name}/seq").long())
+
+
+def test_the_words_drawn_are_the_originals(recorded):
+    """Recorded after torch.manual_seed(7), on the CPU."""
+    decoder, encoded = recorded
+    torch.manual_seed(7)
+    ids = draw(decoder, encoded, max_length=LENGTH)
+    assert ids.dtype == torch.int64
+    assert torch.equal(ids, RECORDING.tensor("dec/beam1_default_is_multinomial_seed7/seq").long())
+
+
+def test_words_that_are_certain_are_drawn_as_they_are_found():
+    decoder, encoded = build(3)
+    with torch.no_grad():
+        decoder.logit.weight.mul_(1e4)
+    drawn = draw(decoder, encoded, max_length=LENGTH)
+    assert torch.equal(drawn, search(decoder, encoded, beam_size=1, max_length=LENGTH))
+
+
+def test_a_repeated_trigram_is_drawn_less_often():
+    """Without ends and with two words, after a few of them nearly every trigram is a repeated one."""
+    decoder = EncoderDecoder(tiny(), 12, 2).eval()
+    with torch.no_grad():
+        decoder.logit.weight.zero_()
+        decoder.logit.bias.copy_(torch.tensor([-1e4, 2.0, 0.0]))
+        encoded = decoder.encode(torch.randn(50, 6, 12))
+    torch.manual_seed(0)
+    often, seldom = (
+        draw(decoder, encoded, max_length=30, block_trigrams=b).eq(1).sum() for b in (False, True)
+    )
+    assert seldom < 0.9 * often
 
 
 def test_an_image_is_written_alone_as_in_a_batch(recorded):
@@ -205,6 +236,19 @@ def test_generating_works_under_autocast(dtype):
     assert ids.shape == (5, 10)
 
 
+def test_sampling_from_images_draws_words_anew():
+    torch.manual_seed(0)
+    model = R2Gen(tiny(), 20).eval()
+    images = torch.randn(3, 2, 3, 64, 64)
+    torch.manual_seed(1)
+    ids = generate(model, images, beam_size=1, max_length=10, sample=True)
+    again = generate(model, images, beam_size=1, max_length=10, sample=True)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        assert torch.equal(draw(model.encoder_decoder, model.encode(images), max_length=10), ids)
+    assert not torch.equal(again, ids)
+
+
 def test_a_model_in_training_mode_is_refused():
     """Its dropout would make the words random and nobody would notice."""
     with pytest.raises(ValueError, match="eval mode"):
@@ -220,3 +264,4 @@ def test_more_beams_than_words_are_refused():
 def test_a_model_that_gives_no_numbers_ends():
     decoder, encoded = build(0)
     assert search(decoder, encoded * torch.nan, beam_size=3, max_length=5).eq(0).all()
+    assert draw(decoder, encoded * torch.nan, max_length=5).shape == (5, 5)

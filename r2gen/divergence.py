@@ -1,0 +1,50 @@
+"""Steps whose loss is no number: what they would spoil, and when there have been too many of them."""
+
+import torch
+from torch import nn
+
+from r2gen.errors import DivergedError
+
+
+class BadSteps:
+    """How many steps in a row were bad. A good one ends the row."""
+
+    def __init__(self, allowed: int) -> None:
+        self._allowed = allowed
+        self._first = ""
+        self.in_a_row = 0
+
+    def end_row(self) -> None:
+        self.in_a_row = 0
+
+    def add(self, step: int, epoch: int, loss: float, norm: float) -> None:
+        """Raises DivergedError, which names the first step of the row, when more than allowed are in it."""
+        if not self.in_a_row:
+            self._first = f"the loss is {loss}, its gradient's norm {norm} at step {step}, epoch {epoch}"
+        self.in_a_row += 1
+        if self.in_a_row > self._allowed:
+            more = f", and no better in the {self._allowed} steps after it" if self._allowed else ""
+            raise DivergedError(f"{self._first}{more}: lower the learning rate, or use a wider precision")
+
+
+class RunningStatistics:
+    """Batch normalisation's running means and variances, which a forward pass changes and nothing heals."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._live = [
+            buffer for name, buffer in model.named_buffers() if name.endswith(("running_mean", "running_var"))
+        ]
+        self._kept = [buffer.clone() for buffer in self._live]
+
+    def keep(self) -> None:
+        if self._live:
+            torch._foreach_copy_(self._kept, self._live)  # some 200 small copies in few kernels
+
+    def put_back(self) -> None:
+        for live, kept in zip(self._live, self._kept, strict=True):
+            live.copy_(kept)
+
+
+def is_finite(model: nn.Module) -> bool:
+    """Whether all weights and statistics are numbers: an update can overflow before any loss shows it."""
+    return all(bool(value.isfinite().all()) for value in model.state_dict().values())

@@ -1,0 +1,120 @@
+"""Reports are written as the configuration says, and compared with what the published protocol compares."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from r2gen import evaluate
+from r2gen.annotation import Study, load_annotation
+from r2gen.config import Config
+from r2gen.evaluate import OptionalMeteor, Written, build, scores, write_reports
+from r2gen.model import R2Gen
+from r2gen.tokenizer import Tokenizer
+
+Make = Callable[..., Config]
+
+
+@pytest.fixture(autouse=True)
+def _no_java(without_java: None) -> None:
+    pass
+
+
+def _ready(config: Config) -> tuple[R2Gen, Tokenizer, dict[str, tuple[Study, ...]]]:
+    splits = dict(load_annotation(config).splits)
+    counted = Tokenizer.from_reports((s.report for s in splits["train"]), config.dataset, 1)
+    return *build(config, counted.vocabulary), splits
+
+
+def _written(config: Config, studies: int | None = None) -> list[Written]:
+    model, tokenizer, splits = _ready(config)
+    return write_reports(model, splits["val"], tokenizer, config, studies)
+
+
+def test_every_study_gets_a_report_in_order(make_config: Make) -> None:
+    config = make_config(eval_batch_size=3)
+    written = _written(config)
+    assert [w.study for w in written] == list(load_annotation(config).splits["val"])
+    assert _written(config, 2) == written[:2]
+    assert _written(make_config(eval_batch_size=1)) == written
+
+
+def test_the_model_is_left_in_the_mode_that_it_was_in(make_config: Make) -> None:
+    config = make_config()
+    model, tokenizer, splits = _ready(config)
+    for mode in (True, False):
+        model.train(mode)
+        write_reports(model, splits["val"], tokenizer, config, 1)
+        assert model.training is mode
+
+
+@pytest.mark.parametrize("cut", ["end", "run_on"])
+def test_the_reference_is_the_published_one_whatever_training_sees(make_config: Make, cut: str) -> None:
+    """The first `max_seq_length` ids, the one that begins the report among them."""
+    for w in _written(make_config(max_seq_length=8, cut_reports=cut)):
+        assert w.reference == " ".join(w.full_reference.split()[:7])
+
+
+@pytest.mark.parametrize(
+    ("changes", "how"),
+    [
+        ({"beam_size": 3}, (3, False, False)),
+        ({"beam_size": 3, "block_trigrams": "on"}, (3, True, False)),
+        ({"beam_size": 3, "compat": "original"}, (3, False, False)),
+        ({"beam_size": 1}, (1, False, False)),
+        ({"beam_size": 1, "block_trigrams": "on"}, (1, True, False)),
+        ({"beam_size": 1, "block_trigrams": "greedy_only"}, (1, True, False)),
+        ({"beam_size": 1, "compat": "original"}, (1, True, True)),
+    ],
+    ids=str,
+)
+def test_the_configuration_decides_how_words_are_chosen(
+    make_config: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    how: tuple[int, bool, bool],
+) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def generate(model: R2Gen, images: torch.Tensor, *, max_length: int, **given: Any) -> torch.Tensor:
+        asked.append(tuple(given[name] for name in ("beam_size", "block_trigrams", "sample")))
+        return torch.zeros(len(images), max_length, dtype=torch.long)
+
+    monkeypatch.setattr(evaluate, "generate", generate)
+    _written(make_config(**changes), 1)
+    assert asked == [how]
+
+
+def _evaluated(config: Config) -> dict[str, float]:
+    model, tokenizer, splits = _ready(config)
+    with OptionalMeteor() as meteor:
+        return evaluate.evaluate(model, splits, tokenizer, config, meteor)
+
+
+def test_the_test_split_is_scored_where_asked_for(make_config: Make) -> None:
+    plain, tested = _evaluated(make_config()), _evaluated(make_config(test_scores=True))
+    assert not any(name.startswith("test_") for name in plain)
+    assert {k: v for k, v in tested.items() if not k.startswith("test_")} == plain
+    names = {name for name in plain if name != "val_studies"} | {"studies"}
+    assert tested.keys() - plain.keys() == {f"test_{name}" for name in names}
+    assert (tested["val_studies"], tested["test_studies"]) == (2, 3)
+
+
+def test_a_cut_reference_scores_higher_than_the_whole_one() -> None:
+    study = Study("1", "", ())
+    words = "the heart is normal in size .", "the heart is normal in size . the lungs are clear ."
+    found = scores([Written(study, words[0], *words)], OptionalMeteor())
+    assert found["bleu_4"] == pytest.approx(1)
+    assert found["full_bleu_4"] < 0.6
+
+
+def test_a_seed_builds_the_same_model_and_leaves_the_random_numbers_alone(make_config: Make) -> None:
+    def weights() -> Sequence[torch.Tensor]:
+        return list(build(make_config(), ["<unk>", "heart"])[0].state_dict().values())
+
+    torch.manual_seed(5)
+    one, drawn = weights(), torch.rand(1)
+    torch.manual_seed(5)
+    assert torch.equal(torch.rand(1), drawn)
+    assert all(torch.equal(a, b) for a, b in zip(one, weights(), strict=True))

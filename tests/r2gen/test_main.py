@@ -1,0 +1,236 @@
+"""The command line: what it refuses, and what a signal or a full disk leaves behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+import torch
+import yaml
+
+from r2gen import checkpoint
+from r2gen.__main__ import main
+
+WITHOUT_THE_TUNER = """
+import runpy, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("ray", "optuna", "wandb", "autotune"):
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, Missing())
+runpy.run_module("r2gen", run_name="__main__")
+"""
+ON_A_FULL_DISK = """
+import resource, runpy, sys
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+runpy.run_module("r2gen", run_name="__main__")
+"""
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tiny: dict[str, Any], tmp_path: Path) -> Write:
+    """Writes the tiny configuration, with some settings replaced, to a file."""
+
+    def to_file(**changes: Any) -> Path:
+        file = tmp_path / "config.yaml"
+        file.write_text(yaml.safe_dump({**tiny, **changes}))
+        return file
+
+    return to_file
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """One without Java on its path."""
+    return {**os.environ, "PATH": str(tmp_path / "nothing"), "PYTHONUNBUFFERED": "1"}
+
+
+def _train(config: Path, workdir: Path, *more: str) -> list[str]:
+    return ["train", "--config", str(config), "--workdir", str(workdir), *more]
+
+
+def _next_samples(stream: IO[str]) -> int:
+    """The samples of the next line that says how far training has come."""
+    return next(int(found[1]) for line in stream if (found := re.match(r"epoch \d+, (\d+) samples", line)))
+
+
+@pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, 0), (signal.SIGINT, 1)])
+def test_a_signal_stops_training_and_the_same_command_goes_on(
+    write: Write, tmp_path: Path, environment: dict[str, str], number: signal.Signals, workers: int
+) -> None:
+    """The whole group gets it, as from a terminal."""
+    config = write(epochs=10_000, num_workers=workers)
+    command = [sys.executable, "-m", "r2gen", *_train(config, tmp_path / "run")]
+    stopped_at = 0
+    for _ in range(2):
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        assert _next_samples(process.stdout) > stopped_at
+        os.killpg(process.pid, number)
+        out, err = process.communicate()
+        assert process.returncode == 128 + number
+        said = re.search(r"stopped after (\d+) samples; the same command goes on from there\n$", out)
+        assert said, out
+        assert "Traceback" not in err
+        stopped_at = int(said[1])
+        assert checkpoint.load(tmp_path / "run" / "last.pt")["samples"] == stopped_at
+
+
+def test_training_needs_nothing_of_the_tuner(
+    write: Write, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    command = [sys.executable, "-c", WITHOUT_THE_TUNER, *_train(write(epochs=1), tmp_path / "run")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"done; the best checkpoint is {tmp_path / 'run' / 'best.pt'}" in done.stdout
+
+
+def test_a_full_disk_is_one_line_and_the_checkpoint_before_stays(
+    write: Write, tmp_path: Path, environment: dict[str, str], without_java: None
+) -> None:
+    run = tmp_path / "run"
+    assert main(_train(write(epochs=1), run)) == 0
+    before = {file.name: file.read_bytes() for file in run.iterdir()}
+
+    command = [sys.executable, "-c", ON_A_FULL_DISK, *_train(write(epochs=2), run)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    said = [line for line in done.stderr.splitlines() if "METEOR" not in line]
+    assert len(said) == 1
+    assert re.fullmatch(
+        r"r2gen: checkpoint .*/run/\w+\.pt: cannot be written: File too large; .* nothing is lost", said[0]
+    )
+    assert {file.name: file.read_bytes() for file in run.iterdir()} == before
+    assert main(_train(write(epochs=2), run)) == 0
+    assert checkpoint.load(run / "last.pt")["samples"] == 20
+
+
+def test_a_bad_key_is_one_line_and_exit_code_2(write: Write, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "r2gen", *_train(write(learningrate=1), tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("r2gen: config: learningrate: no such setting")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def _refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
+    """The one line with which the command line ends."""
+    assert main(arguments) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("num_heads=3", "num_heads must divide d_model: got 3 and 32"),
+        ("rm_num_heads=5", "rm_num_heads must divide d_model: got 5 and 32"),
+        ("data=/nowhere", "/nowhere/annotation.json: cannot be read: No such file or directory"),
+        ("compat", "--set: NAME=VALUE: got 'compat'"),
+        ("beam_size=100000", "beam_size must not exceed"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str, reason: str
+) -> None:
+    assert reason in _refused(capsys, _train(write(), tmp_path / "run", "--set", given))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what a machine without a GPU cannot do")
+@pytest.mark.parametrize("name", ["tf32", "fp16", "fp8"])
+def test_a_precision_that_this_machine_has_not_is_refused(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    said = _refused(capsys, _train(write(precision=name), tmp_path / "run"))
+    assert f"precision {name}: needs a CUDA device; fp32 and bf16 run here" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_directory_that_cannot_be_written_is_refused(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = _refused(capsys, _train(write(), Path("/proc/x")))
+    assert said == "r2gen: directory /proc/x: cannot be written: No such file or directory\n"
+    (tmp_path / "file").touch()
+    assert "file: cannot be written: File exists" in _refused(capsys, _train(write(), tmp_path / "file"))
+
+
+def test_a_checkpoint_of_other_reports_is_refused(
+    write: Write, tmp_path: Path, own_data: Path, capsys: pytest.CaptureFixture[str], without_java: None
+) -> None:
+    assert main(_train(write(epochs=1), tmp_path / "run")) == 0
+    annotation = own_data / "annotation.json"
+    annotation.write_text(annotation.read_text().replace("lungs", "aardvark"))
+    capsys.readouterr()
+
+    said = _refused(capsys, _train(write(data=str(own_data)), tmp_path / "run"))
+
+    words = len(checkpoint.load(tmp_path / "run" / "last.pt")["vocabulary"])
+    assert f"its vocabulary has {words} words, that of the data has {words}" in said
+    assert said.endswith(", now 'aardvark'\n")
+
+
+def test_an_original_checkpoint_of_other_reports_is_refused(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], without_java: None
+) -> None:
+    assert main(_train(write(epochs=1), tmp_path / "run")) == 0
+    file = tmp_path / "model_best.pth"
+    torch.save({"epoch": 1, "state_dict": checkpoint.load(tmp_path / "run" / "last.pt")["model"]}, file)
+    capsys.readouterr()
+
+    said = _refused(capsys, ["generate", "--checkpoint", str(file), "--config", str(write(min_word_count=3))])
+
+    assert re.search(r"has a vocabulary of \d+ words, the training split has \d+: .* min_word_count", said)
+
+
+def test_a_run_that_diverges_ends_with_exit_code_1_and_names_its_steps(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], without_java: None
+) -> None:
+    config = write(learning_rate=1e30, eval_every_samples=10**6, epochs=9)
+    assert main(_train(config, tmp_path / "run")) == 1
+    out, err = capsys.readouterr()
+    assert re.search(r"epoch 1, step 2: the loss is \S+, .*: this step is left out", out)
+    assert re.search(
+        r"^r2gen: the loss is .* at step 2, epoch 1, and no better in the 3 steps", err, re.MULTILINE
+    )
+
+
+def test_compat_outranks_the_settings_of_a_whole_configuration(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], without_java: None
+) -> None:
+    config = write(epochs=1, test_scores=False, block_trigrams="off")
+    assert main(_train(config, tmp_path / "run", "--set", "compat=original")) == 0
+    assert "test_bleu_4" in capsys.readouterr().out
+    stored = checkpoint.load(tmp_path / "run" / "last.pt")["config"]
+    assert (stored["compat"], stored["block_trigrams"]) == ("original", "greedy_only")
+
+
+def test_a_checkpoint_is_scored_on_the_split_asked_for(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], without_java: None
+) -> None:
+    assert main(_train(write(epochs=1), tmp_path / "run")) == 0
+    capsys.readouterr()
+    assert main(["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt"), "--split", "test"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["split"], found["studies"]) == ("test", 3)
+    assert 0 <= found["full_bleu_4"] <= 1

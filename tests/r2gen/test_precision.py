@@ -1,0 +1,144 @@
+"""Number formats: what is refused where, and what each of them changes."""
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from r2gen import precision
+from r2gen.config import Config
+from r2gen.errors import InputError
+from r2gen.model import R2Gen
+from r2gen.train import fit
+
+Make = Callable[..., Config]
+
+
+@pytest.fixture
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.fixture
+def on_turing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
+
+
+@pytest.mark.parametrize("name", ["fp16", "tf32", "fp8"])
+def test_a_cpu_refuses_what_it_cannot_do(make_config: Make, on_cpu: None, name: str) -> None:
+    with pytest.raises(InputError, match=f"precision {name}: needs a CUDA device; fp32 and bf16 run here"):
+        precision.check(make_config(precision=name))
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16"])
+def test_a_cpu_does_what_it_can(make_config: Make, on_cpu: None, name: str) -> None:
+    precision.check(make_config(precision=name))
+
+
+@pytest.mark.parametrize(("name", "needed"), [("bf16", "8.0"), ("tf32", "8.0"), ("fp8", "8.9")])
+def test_an_old_gpu_refuses_what_it_cannot_do(
+    make_config: Make, on_turing: None, name: str, needed: str
+) -> None:
+    said = f"precision {name}: needs compute capability {needed}, this device has 7.5"
+    with pytest.raises(InputError, match=said):
+        precision.check(make_config(precision=name))
+    precision.check(make_config(precision="fp16"))
+
+
+def test_fp8_without_torchao_says_what_to_install(
+    make_config: Make, on_turing: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(precision, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="precision fp8: needs torchao: pip install"):
+        precision.check(make_config(precision="fp8"))
+
+
+def test_bf16_trains_weights_that_stay_fp32(tiny: dict[str, Any], tmp_path: Path, without_java: None) -> None:
+    records = fit({**tiny, "precision": "bf16"}, tmp_path)
+    assert all(math.isfinite(record["train_loss"]) for record in islice(records, 3))
+    records.close()
+    weights = torch.load(tmp_path / "last.pt")["model"]
+    assert {w.dtype for w in weights.values() if w.is_floating_point()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("fp32", torch.float32), ("tf32", torch.float32), ("bf16", torch.bfloat16), ("fp8", torch.bfloat16)],
+)
+def test_forward_passes_compute_in_the_format_asked_for(
+    make_config: Make, on_cpu: None, name: str, dtype: torch.dtype
+) -> None:
+    with precision.autocast(make_config(precision=name)):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
+
+
+def _tf32() -> tuple[bool, bool]:
+    return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+
+
+def _set_tf32(flags: tuple[bool, bool]) -> None:
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = flags
+
+
+@pytest.fixture
+def _tf32_as_it_was() -> Iterator[None]:
+    before = _tf32()
+    yield
+    _set_tf32(before)
+
+
+@pytest.mark.usefixtures("_tf32_as_it_was")
+@pytest.mark.parametrize("before", [(True, True), (False, True), (False, False)])
+@pytest.mark.parametrize("name", ["tf32", "fp32", "bf16"])
+def test_tf32_is_set_where_asked_for_and_set_back(
+    make_config: Make, name: str, before: tuple[bool, bool]
+) -> None:
+    _set_tf32(before)
+    with precision.matmul_precision(make_config(precision=name)):
+        assert _tf32() == (name == "tf32",) * 2
+    assert _tf32() == before
+
+
+@pytest.mark.usefixtures("_tf32_as_it_was")
+def test_tf32_is_set_back_where_training_fails(make_config: Make) -> None:
+    before = _tf32()
+    with pytest.raises(KeyError), precision.matmul_precision(make_config(precision="tf32")):
+        raise KeyError
+    assert _tf32() == before
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "fits"),
+    [
+        (nn.Linear(32, 16), "encoder_decoder.model.encoder.layers.0.feed_forward.w_1", True),
+        (nn.Linear(32, 41), "encoder_decoder.logit", False),
+        (nn.Linear(24, 32), "encoder_decoder.att_embed.0", False),
+        (nn.Linear(32, 32), "encoder_decoder.model.rm.attn.linears.0", False),
+        (nn.Conv2d(16, 16, 1), "visual_extractor.model.0", False),
+    ],
+)
+def test_fp8_is_for_linear_layers_of_the_right_sizes(module: nn.Module, name: str, fits: bool) -> None:
+    assert precision._fits_fp8(module, name) is fits
+
+
+def test_some_layers_of_the_model_fit_fp8_and_none_of_its_memory(make_config: Make) -> None:
+    named = dict(R2Gen(make_config(), 20).named_modules())
+    fitting = [name for name, module in named.items() if precision._fits_fp8(module, name)]
+    assert any("self_attn" in name for name in fitting)
+    assert not any(".rm." in name for name in fitting)
+
+
+def test_other_precisions_convert_and_scale_nothing(make_config: Make) -> None:
+    config = make_config(precision="bf16")
+    layer = nn.Linear(16, 16)
+    precision.convert(layer, config)
+    assert type(layer) is nn.Linear
+    assert precision.Scaler(config).scale(torch.tensor(2.0)).item() == 2
+    assert precision.Scaler(config).state_dict() == {}

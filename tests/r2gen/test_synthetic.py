@@ -1,0 +1,112 @@
+"""The drawn data set is the same everywhere, is whole or not there, and its reports say what was drawn."""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from r2gen import synthetic
+from r2gen.annotation import load_annotation
+from r2gen.config import Config
+from r2gen.synthetic import Findings, make, write_report
+
+STUDIES = {"train": 3, "val": 1, "test": 2}
+HEALTHY = Findings(
+    enlarged_heart=False, effusion=None, opacity=None, pneumothorax=None, device=False, fracture=False
+)
+ILL: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "enlarged_heart": (True, ("enlarged", "cardiomegaly")),
+    "effusion": (("left", "large"), ("large left pleural effusion",)),
+    "opacity": (("right", "upper"), ("right upper lobe",)),
+    "pneumothorax": ("left", ("left apical pneumothorax is present",)),
+    "device": (True, ("pacemaker",)),
+    "fracture": (True, ("rib fracture",)),
+}
+
+
+def _files(root: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(root)): f.read_bytes() for f in sorted(root.rglob("*")) if f.is_file()}
+
+
+def test_a_seed_draws_the_same_and_another_seed_something_else(tmp_path: Path) -> None:
+    one, same, other = (
+        make(tmp_path / name, STUDIES, seed, 64) for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    )
+    assert _files(one) == _files(same)
+    assert _files(one) != _files(other)
+
+
+def test_a_study_does_not_depend_on_how_many_there_are(tmp_path: Path) -> None:
+    few, many = make(tmp_path, STUDIES, 0, 64), make(tmp_path, {**STUDIES, "train": 5}, 0, 64)
+    small, large = _files(few), _files(many)
+    del small["annotation.json"]
+    assert small.items() <= large.items()
+
+
+def test_it_is_a_data_set_that_the_trainer_reads(tmp_path: Path, make_config: Callable[..., Config]) -> None:
+    root = make(tmp_path, STUDIES, 0, 64)
+    found = load_annotation(make_config(data=str(root)))
+    assert {split: len(studies) for split, studies in found.splits.items()} == STUDIES
+    assert found.skipped == 0
+    for path in found.splits["train"][0].images:
+        with Image.open(path) as image:
+            assert (image.size, image.mode) == ((64, 64), "L")
+
+
+def test_it_is_made_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = make(tmp_path, STUDIES, 0, 64)
+    monkeypatch.setattr(synthetic, "_write", lambda *_: pytest.fail("made again"))
+    assert make(tmp_path, STUDIES, 0, 64) == first
+
+
+def test_what_fails_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(root: Path, *_: object) -> None:
+        (root / "images").mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(synthetic, "_write", fail)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path, STUDIES, 0, 64)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_another_process_was_faster_its_set_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = synthetic._write
+
+    def race(root: Path, *rest: object) -> None:
+        monkeypatch.setattr(synthetic, "_write", write)
+        make(tmp_path, STUDIES, 0, 64)
+        (root / "annotation.json").write_text("the slower one")
+
+    monkeypatch.setattr(synthetic, "_write", race)
+    root = make(tmp_path, STUDIES, 0, 64)
+    assert json.loads((root / "annotation.json").read_text()).keys() == STUDIES.keys()
+    assert list(tmp_path.iterdir()) == [root]
+
+
+@pytest.mark.parametrize("finding", ILL)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_report_says_what_was_found_and_nothing_else(finding: str, seed: int) -> None:
+    value, told = ILL[finding]
+    report = write_report(replace(HEALTHY, **{finding: value}), random.Random(seed))
+    assert any(part in report for part in told)
+    others = [part for name, (_, parts) in ILL.items() if name != finding for part in parts]
+    assert not any(part in report for part in others)
+
+
+@pytest.mark.parametrize("finding", ILL)
+def test_what_is_found_can_be_seen(finding: str) -> None:
+    """Far more than noise, in the frontal view, where the rest of the picture is the same."""
+    ill = replace(HEALTHY, **{finding: ILL[finding][0]})
+    healthy, drawn = (
+        np.array(synthetic._frontal(findings, random.Random(0), 96), dtype=int) for findings in (HEALTHY, ill)
+    )
+    assert np.abs(healthy - drawn).max() > 30
