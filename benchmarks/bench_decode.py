@@ -16,6 +16,7 @@ from torch import Tensor
 from r2gen.config import Config
 from r2gen.decode import search
 from r2gen.model import EncoderDecoder
+from r2gen.packing import Packing
 
 PATCHES, FEATURES, VOCABULARY = 98, 2048, 760
 
@@ -46,10 +47,12 @@ def plain_search(decoder: EncoderDecoder, encoded: Tensor, beams: int, length: i
 def next_log_probs(decoder: EncoderDecoder, encoded: Tensor, prefixes: Tensor) -> Tensor:
     """Log-probabilities [rows, classes] of the word after each of `prefixes` [rows, T]."""
     model, length = decoder.model, prefixes.size(1)
-    embedded = model.tgt_embed(prefixes)
-    memory = model.rm(embedded, model.rm.initial(len(prefixes)))
+    packing = Packing.whole(prefixes)
+    embedded = packing.pack(model.tgt_embed(prefixes))
+    memory = model.rm(embedded, model.rm.initial(len(prefixes)), packing.running)
     mask = torch.ones(length, length, dtype=torch.bool).tril()
-    return decoder.log_probs(model.decoder(embedded, encoded, memory, mask)[:, -1])
+    decoded = packing.unpack(model.decoder(embedded, encoded, memory, mask, packing))
+    return decoder.log_probs(decoded[:, -1])
 
 
 def build() -> EncoderDecoder:

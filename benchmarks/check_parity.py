@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from r2gen.config import Config
 from r2gen.decode import search
 from r2gen.model import EncoderDecoder, loss_sum
+from r2gen.packing import Packing
 
 LOG_PROBABILITY_BOUND = 1e-5
 RELATIVE_BOUND = 1e-4
@@ -77,7 +78,11 @@ def compare_outputs(recording: Recording) -> Iterator[Comparison]:
     decoder, read = recording.decoder(), recording.tensor
     with torch.no_grad():
         log_probs = decoder(read("in/att_feats"), read("in/targets"))
-        remembered = decoder.model.rm(read("fwd/rm_in"), read("fwd/rm_mem0"))
+        words = read("fwd/rm_in")
+        packing = Packing.whole(words)
+        remembered = packing.unpack(
+            decoder.model.rm(packing.pack(words), read("fwd/rm_mem0"), packing.running)
+        )
     largest = (log_probs - read("fwd/logprobs")).abs().max().item()
     yield Comparison("teacher-forced log-probabilities", largest, LOG_PROBABILITY_BOUND)
     difference = relative(remembered, read("fwd/rm_out"))

@@ -195,7 +195,8 @@ class _State:
 
     def _remember(self, x: Tensor) -> Tensor:
         rm, rows = self._decoder.model.rm, x.size(0) * x.size(1)
-        out: Tensor = rm(x.reshape(rows, 1, -1), self._memory.reshape(rows, rm.slots, -1))
+        memory = self._memory.reshape(rows, rm.slots, -1)
+        out: Tensor = rm(x.reshape(rows, -1), memory, torch.tensor([rows]))
         return out.reshape(*x.shape[:2], -1)
 
     def select(self, parents: Tensor, images: Tensor) -> None:

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - everybody's name for it
 from torch import Tensor, nn
 
+from r2gen.packing import Packing
+
 KeysValues = tuple[Tensor, Tensor]  # each [B, heads, T, d_model / heads]
 
 ATTENTION_DROPOUT = 0.1  # the original never passes its setting on to the attention
@@ -39,19 +41,27 @@ class Attention(nn.Module):
         self.heads = heads
         self.linears = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(4))  # query, key, value, out
 
-    def forward(self, x: Tensor, keys_values: KeysValues, mask: Tensor | None = None) -> Tensor:
-        """What the rows of `x` [B, T, d] read where the bool `mask` is true (none: everywhere)."""
-        query = self._split(self.linears[0](x))
+    def forward(
+        self,
+        x: Tensor,
+        keys_values: KeysValues,
+        mask: Tensor | None = None,
+        packing: Packing | None = None,
+    ) -> Tensor:
+        """What `x` [B, T, d], or packed [N, d], reads where the bool `mask` is true (none: everywhere)."""
+        query = self._split(self.linears[0](x), packing)
         dropout = ATTENTION_DROPOUT if self.training else 0.0
         read = F.scaled_dot_product_attention(query, *keys_values, attn_mask=mask, dropout_p=dropout)
-        out: Tensor = self.linears[3](read.transpose(1, 2).flatten(2))
+        read = read.transpose(1, 2).flatten(2)
+        out: Tensor = self.linears[3](packing.pack(read) if packing else read)
         return out
 
-    def keys_values(self, x: Tensor) -> KeysValues:
-        return self._split(self.linears[1](x)), self._split(self.linears[2](x))
+    def keys_values(self, x: Tensor, packing: Packing | None = None) -> KeysValues:
+        return self._split(self.linears[1](x), packing), self._split(self.linears[2](x), packing)
 
-    def _split(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+    def _split(self, x: Tensor, packing: Packing | None) -> Tensor:
+        grid = packing.unpack(x) if packing else x
+        return grid.view(*grid.shape[:2], self.heads, -1).transpose(1, 2)
 
 
 class FeedForward(nn.Module):

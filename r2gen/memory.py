@@ -30,17 +30,20 @@ class RelationalMemory(nn.Module):
 
     # The loop over words is left out of torch.compile: unrolled, it compiles anew for every length of report.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def forward(self, words: Tensor, memory: Tensor) -> Tensor:
-        """`memory` [B, slots, d] as it is after each of the `words` [B, T, d]: [B, T, slots * d]."""
+    def forward(self, words: Tensor, memory: Tensor, running: Tensor) -> Tensor:
+        """`memory` [B, slots, d] as it is after each of the packed `words` [N, d]: packed [N, slots * d].
+
+        `running` is a packing's: how many of the memories go on at each step.
+        """
         with torch.autocast(words.device.type, enabled=False):
-            keys, values = self.attn.keys_values(words)
-            gates = self.W(words)
+            sizes = running.tolist()
+            keys, values = (torch.split(part, sizes) for part in self.attn.keys_values(words[:, None]))
+            gates = torch.split(self.W(words)[:, None], sizes)
             states = []
-            for t in range(words.size(1)):
-                now = slice(t, t + 1)
-                memory = self._step(memory, (keys[:, :, now], values[:, :, now]), gates[:, now])
+            for size, key, value, gate in zip(sizes, keys, values, gates, strict=True):
+                memory = self._step(memory[:size], (key, value), gate)
                 states.append(memory)
-            return torch.stack(states, 1).flatten(2)
+            return torch.cat(states).flatten(1)
 
     def _step(self, memory: Tensor, word: KeysValues, word_gates: Tensor) -> Tensor:
         pairs = zip(self.attn.keys_values(memory), word, strict=True)
@@ -63,7 +66,7 @@ class ConditionalLayerNorm(nn.Module):
         self.mlp_beta = _delta(d_model, slots)
 
     def forward(self, x: Tensor, memory: Tensor) -> Tensor:
-        """`x` [B, T, d] normalised under `memory` [B, T, slots * d]."""
+        """`x` [..., d] normalised under `memory` [..., slots * d]."""
         gamma = self.gamma + self.mlp_gamma(memory)
         beta = self.beta + self.mlp_beta(memory)
         out: Tensor = gamma * standardise(x) + beta

@@ -4,6 +4,7 @@ Its parameters carry the names of the published checkpoints.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from r2gen.config import Config
 from r2gen.layers import Attention, Embeddings, FeedForward, KeysValues, LayerNorm, PositionalEncoding
 from r2gen.memory import ConditionalLayerNorm, RelationalMemory
+from r2gen.packing import Packing
 from r2gen.visual import VisualExtractor
 
 
@@ -53,22 +55,24 @@ class DecoderLayer(nn.Module):
         norms = (ConditionalLayerNorm(config.d_model, config.rm_num_slots) for _ in range(3))
         self.sublayer = nn.ModuleList(Sublayer(norm, config.dropout) for norm in norms)
 
-    def forward(self, x: Tensor, encoded: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        """`x` [B, T, d] after the layer, given every word at once."""
+    def forward(self, x: Tensor, encoded: Tensor, memory: Tensor, mask: Tensor, packing: Packing) -> Tensor:
+        """Packed `x` [N, d] after the layer, given every word at once."""
         source = self.src_attn.keys_values(encoded)
-        return self.attend(x, source, memory, mask, self.self_attn.keys_values)
+        own = partial(self.self_attn.keys_values, packing=packing)
+        return self.attend(x, source, memory, mask, own, packing)
 
-    def attend(
+    def attend(  # noqa: PLR0917 - all that a word is decoded from
         self,
         x: Tensor,
         source: KeysValues,
         memory: Tensor,
         mask: Tensor,
         own: Callable[[Tensor], KeysValues],
+        packing: Packing | None = None,
     ) -> Tensor:
         """The layer, with the image's keys and values given and those of the words had from `own`."""
-        x = self.sublayer[0](x, lambda y: self.self_attn(y, own(y), mask), memory)
-        x = self.sublayer[1](x, lambda y: self.src_attn(y, source), memory)
+        x = self.sublayer[0](x, lambda y: self.self_attn(y, own(y), mask, packing), memory)
+        x = self.sublayer[1](x, lambda y: self.src_attn(y, source, None, packing), memory)
         out: Tensor = self.sublayer[2](x, self.feed_forward, memory)
         return out
 
@@ -80,13 +84,13 @@ class _Stack(nn.Module):
         self.norm = LayerNorm(d_model)
         self.activation_checkpointing = activation_checkpointing
 
-    def forward(self, x: Tensor, *context: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *context: Any) -> Tensor:
         for layer in self.layers:
             x = self._run(layer, x, *context)
         out: Tensor = self.norm(x)
         return out
 
-    def _run(self, layer: nn.Module, *inputs: Tensor) -> Any:
+    def _run(self, layer: nn.Module, *inputs: Any) -> Any:
         if self.activation_checkpointing and self.training and torch.is_grad_enabled():
             return checkpoint(layer, *inputs, use_reentrant=False)
         return layer(*inputs)
@@ -127,15 +131,20 @@ class EncoderDecoder(nn.Module):
         out: Tensor = self.model.encoder(embedded)
         return out
 
-    def forward(self, patches: Tensor, targets: Tensor) -> Tensor:
-        """Log-probabilities [B, T - 1, classes] of each next word, given `targets` [B, T] before it."""
+    def forward(self, patches: Tensor, targets: Tensor, packing: Packing | None = None) -> Tensor:
+        """Log-probabilities [B, T - 1, classes] of each next word, given `targets` [B, T] before it.
+
+        `packing` is of all but the last of the targets' positions; it leaves 0 at those that it leaves out.
+        """
         encoded = self.encode(patches)
         words = targets[:, :-1]
-        embedded = self.model.tgt_embed(words)
+        packing = packing or Packing.whole(words)
+        embedded = packing.pack(self.model.tgt_embed(words))
         # Two draws of the dropout, as in the original: one for the memory, one for the decoder.
-        memory = self.model.rm(self.dropout(embedded), self.model.rm.initial(len(words)))
-        decoded = self.model.decoder(self.dropout(embedded), encoded, memory, _training_mask(words))
-        return self.log_probs(decoded)
+        memory = self.model.rm(self.dropout(embedded), self.model.rm.initial(len(words)), packing.running)
+        mask = _training_mask(words)
+        decoded = self.model.decoder(self.dropout(embedded), encoded, memory, mask, packing)
+        return packing.unpack(self.log_probs(decoded))
 
     def log_probs(self, decoded: Tensor) -> Tensor:
         logits = self.logit(decoded)
@@ -152,9 +161,12 @@ class R2Gen(nn.Module):
         )
         self.encoder_decoder = EncoderDecoder(config, self.visual_extractor.features, vocab_size)
 
-    def forward(self, images: Tensor, targets: Tensor) -> Tensor:
-        """Log-probabilities [B, T - 1, vocab_size + 1] of each next word of `targets` [B, T], float32."""
-        out: Tensor = self.encoder_decoder(self._patches(images), targets)
+    def forward(self, images: Tensor, targets: Tensor, packing: Packing | None = None) -> Tensor:
+        """Log-probabilities [B, T - 1, vocab_size + 1] of each next word of `targets` [B, T], float32.
+
+        Where a `packing` of `targets[:, :-1]` leaves positions out, they are 0.
+        """
+        out: Tensor = self.encoder_decoder(self._patches(images), targets, packing)
         return out
 
     def encode(self, images: Tensor) -> Tensor:

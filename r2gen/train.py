@@ -20,6 +20,7 @@ from r2gen.divergence import BadSteps, RunningStatistics, is_finite
 from r2gen.errors import InputError
 from r2gen.evaluate import OptionalMeteor, build, evaluate
 from r2gen.model import R2Gen, loss_sum
+from r2gen.packing import Packing
 from r2gen.tokenizer import Tokenizer
 from r2gen.visual import load_imagenet_weights
 
@@ -140,14 +141,15 @@ class _Trainer:
         """One optimizer step over the micro-batches of `window`; its loss is the mean over all tokens."""
         device = precision.device()
         self._statistics.keep()
-        tokens = sum(_tokens(batch.targets) for batch in window)
+        tokens = sum(sum(_lengths(batch.targets)) for batch in window)
         loss = torch.zeros((), device=device)
         watch = Stopwatch(device)
         for batch in window:
             images = normalise(batch.images.to(device, non_blocking=True))
             targets = batch.targets.to(device, non_blocking=True)
+            packing = self._packing(batch.targets)
             with precision.autocast(self.config):
-                summed, _ = loss_sum(self._forward(images, targets), targets)
+                summed, _ = loss_sum(self._forward(images, targets, packing), targets)
             watch.mark("forward_s")
             torch.autograd.backward(self._scaler.scale(summed / tokens))
             loss += summed.detach() / tokens
@@ -168,6 +170,12 @@ class _Trainer:
             "bad_steps": self._bad.in_a_row,
             **watch.seconds(),
         }
+
+    def _packing(self, targets: Tensor) -> Packing:
+        """The positions whose next word counts; all of them for CUDA graphs, made anew for every shape."""
+        if self.config.compile in {"reduce-overhead", "max-autotune"}:
+            return Packing.of([targets.size(1) - 1] * len(targets), precision.device())
+        return Packing.of(_lengths(targets), precision.device())
 
     def _update(self, loss: float) -> float:
         """Clips and steps, and returns the norm before. A bad step leaves the model as it was."""
@@ -269,7 +277,7 @@ class _Trainer:
         checkpoint.require_vocabulary(state["vocabulary"], self._tokenizer.vocabulary, file)
 
 
-def _compiled(model: R2Gen, config: Config) -> Callable[[Tensor, Tensor], Tensor]:
+def _compiled(model: R2Gen, config: Config) -> Callable[[Tensor, Tensor, Packing], Tensor]:
     """`model`, compiled as configured.
 
     A CUDA graph writes its gradients into the same memory every time it runs, so that the second micro-batch
@@ -280,10 +288,11 @@ def _compiled(model: R2Gen, config: Config) -> Callable[[Tensor, Tensor], Tensor
     without_graphs = {"reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
     accumulates = config.accumulation_steps > 1
     mode = without_graphs.get(config.compile, config.compile) if accumulates else config.compile
-    compiled: Callable[[Tensor, Tensor], Tensor] = torch.compile(model, mode=mode)
+    compiled: Callable[[Tensor, Tensor, Packing], Tensor] = torch.compile(model, mode=mode)
     return compiled
 
 
-def _tokens(targets: Tensor) -> int:
-    """How many of the ids of `targets` [B, T] the loss sums: every word, and the end that follows."""
-    return int((targets[:, :-1] > 0).sum()) + len(targets)
+def _lengths(targets: Tensor) -> list[int]:
+    """How many ids of each of `targets` [B, T] the loss sums: every word, and the end that follows."""
+    counts: list[int] = ((targets[:, :-1] > 0).sum(1) + 1).tolist()
+    return counts

@@ -10,6 +10,7 @@ from r2gen import decode
 from r2gen.decode import draw, generate, search
 from r2gen.errors import InputError
 from r2gen.model import EncoderDecoder, R2Gen
+from r2gen.packing import Packing
 
 from .golden import RECORDING, tiny
 
@@ -200,10 +201,11 @@ def score(decoder, encoded, ids):
     """The log-probability of one report, its end included, by the teacher-forced decoder."""
     words = ids[:-1][None]
     mask = torch.ones(words.size(1), words.size(1), dtype=torch.bool).tril()
+    packing = Packing.whole(words)
     with torch.no_grad():
-        embedded = decoder.model.tgt_embed(words)
-        memory = decoder.model.rm(embedded, decoder.model.rm.initial(1))
-        log_probs = decoder.log_probs(decoder.model.decoder(embedded, encoded, memory, mask))[0]
+        embedded = decoder.model.tgt_embed(words)[0]
+        memory = decoder.model.rm(embedded, decoder.model.rm.initial(1), packing.running)
+        log_probs = decoder.log_probs(decoder.model.decoder(embedded, encoded, memory, mask, packing))
     length = min(int(ids[1:].ne(0).sum()) + 1, len(ids) - 1)
     return log_probs[torch.arange(length), ids[1 : length + 1]].sum().item()
 

@@ -6,6 +6,7 @@ from torch.nn import functional
 
 from r2gen import layers
 from r2gen.model import EncoderDecoder, R2Gen, loss_sum
+from r2gen.packing import Packing
 
 from .golden import GOLDEN, RECORDING, tiny
 
@@ -197,6 +198,23 @@ def test_the_memory_and_the_decoder_draw_their_own_dropout(still):
     assert not torch.equal(seen["memory"] == 0, seen["decoder"] == 0)
 
 
+def test_leaving_padding_out_changes_neither_loss_nor_gradients(still):
+    torch.manual_seed(0)
+    decoder = EncoderDecoder(tiny(**still), 12, 20).double()
+    patches, targets = torch.randn(4, 5, 12).double(), torch.randint(1, 21, (4, 9))
+    targets[:, 0] = 0
+    for row, length in enumerate((9, 3, 6, 1)):
+        targets[row, length:] = 0
+    losses, gradients = [], []
+    for packing in (None, Packing.of([8, 3, 6, 1], patches.device)):
+        summed, count = loss_sum(decoder(patches, targets, packing), targets)
+        losses.append(summed.detach() / count)
+        gradients.append(torch.autograd.grad(summed / count, list(decoder.parameters())))
+    torch.testing.assert_close(*losses, rtol=1e-12, atol=0)
+    for whole, packed in zip(*gradients, strict=True):
+        torch.testing.assert_close(packed, whole, rtol=1e-9, atol=1e-14)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_autocast_trains_close_to_full_precision(still, dtype):
     config = tiny(**still)
@@ -218,9 +236,13 @@ def test_compiled_the_model_is_the_same_for_every_length(still):
     model = build(**still)
     torch._dynamo.reset()
     compiled = torch.compile(model, backend="eager")
-    for length in (9, 8, 7):
+
+    def both(length):
         images, targets = batch(length=length)
-        torch.testing.assert_close(compiled(images, targets), model(images, targets))
+        packing = Packing.of([length - 1, length - 3], images.device)
+        return compiled(images, targets, packing), model(images, targets, packing)
+
+    for length in (9, 8, 7):
+        torch.testing.assert_close(*both(length))
     with torch.compiler.set_stance("fail_on_recompile"):
-        images, targets = batch(length=6)
-        compiled(images, targets)
+        both(6)
