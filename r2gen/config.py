@@ -71,6 +71,9 @@ class Config(BaseModel):
     compile: CompileMode = "off"
     activation_checkpointing: bool = False
     channels_last: bool = False
+    views_together: bool = Field(
+        False, description="one call of the visual extractor for all views, which then share statistics"
+    )
     num_workers: int = Field(2, ge=0)
     prefetch_factor: int = Field(2, ge=1)
     pin_memory: bool = True

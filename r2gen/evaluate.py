@@ -17,6 +17,7 @@ from r2gen.errors import InputError
 from r2gen.metrics import Meteor
 from r2gen.model import R2Gen
 from r2gen.tokenizer import Tokenizer
+from r2gen.visual import folded
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,15 @@ def write_reports(
     sampler = EvaluationSampler(len(studies), limit, config.eval_batch_size)
     was_training = model.training
     model.eval()
+    extractor = folded(model.visual_extractor)
     written: list[Written] = []
     try:
         for batch in loader(dataset, sampler, config, persistent=False):
             if not usable(batch, config):
                 continue
             images = normalise(batch.images.to(precision.device(), non_blocking=True))
-            with precision.autocast(config):
-                ids = _generate(model, images, config)
+            with torch.inference_mode(), precision.autocast(config):
+                ids = _generate(model, model.encode(images, extractor), config)
             written += [
                 _written(studies[index], row, tokenizer, config)
                 for index, row in zip(batch.studies.tolist(), ids.tolist(), strict=True)
@@ -60,12 +62,12 @@ def write_reports(
     return written
 
 
-def _generate(model: R2Gen, images: Tensor, config: Config) -> Tensor:
+def _generate(model: R2Gen, encoded: Tensor, config: Config) -> Tensor:
     """Ids of reports, with the original's two quirks of a single beam where the configuration has them."""
     single = config.beam_size == 1
     return generate(
         model,
-        images,
+        encoded,
         beam_size=config.beam_size,
         max_length=config.max_seq_length,
         block_trigrams=config.block_trigrams == "on" or (single and config.block_trigrams == "greedy_only"),

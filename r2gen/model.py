@@ -160,6 +160,7 @@ class R2Gen(nn.Module):
             config.visual_extractor, activation_checkpointing=config.activation_checkpointing
         )
         self.encoder_decoder = EncoderDecoder(config, self.visual_extractor.features, vocab_size)
+        self.views_together = config.views_together
 
     def forward(self, images: Tensor, targets: Tensor, packing: Packing | None = None) -> Tensor:
         """Log-probabilities [B, T - 1, vocab_size + 1] of each next word of `targets` [B, T], float32.
@@ -169,15 +170,21 @@ class R2Gen(nn.Module):
         out: Tensor = self.encoder_decoder(self._patches(images), targets, packing)
         return out
 
-    def encode(self, images: Tensor) -> Tensor:
-        """The encoder's output [B, views * patches, d_model], for decoding."""
-        return self.encoder_decoder.encode(self._patches(images))
+    def encode(self, images: Tensor, extractor: VisualExtractor | None = None) -> Tensor:
+        """The encoder's output [B, views * patches, d_model], for decoding; `extractor` replaces its own."""
+        return self.encoder_decoder.encode(together(extractor or self.visual_extractor, images))
 
     def _patches(self, images: Tensor) -> Tensor:
-        if self.training:  # batch norm must see one view at a time: each has its own statistics
-            return torch.cat([self.visual_extractor(view) for view in images.unbind(1)], dim=1)
-        patches: Tensor = self.visual_extractor(images.flatten(0, 1))
-        return patches.reshape(len(images), -1, patches.size(-1))
+        if not self.training or self.views_together:
+            return together(self.visual_extractor, images)
+        # Batch norm must see one view at a time: each has its own statistics.
+        return torch.cat([self.visual_extractor(view) for view in images.unbind(1)], dim=1)
+
+
+def together(extractor: VisualExtractor, images: Tensor) -> Tensor:
+    """The patches [B, views * patches, features] of all views of `images` in one call of `extractor`."""
+    patches: Tensor = extractor(images.flatten(0, 1))
+    return patches.reshape(len(images), -1, patches.size(-1))
 
 
 def loss_sum(log_probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils.checkpoint import checkpoint
 
 from r2gen.errors import InputError
@@ -93,6 +95,30 @@ def _running_statistics_kept(stage: nn.Module) -> Iterator[None]:
     finally:
         for norm, (momentum, batches) in zip(norms, settings, strict=True):
             norm.momentum, norm.num_batches_tracked = momentum, batches
+
+
+def folded(extractor: VisualExtractor) -> VisualExtractor:
+    """A copy for evaluation, its batch norms folded into the convolutions: the same features to rounding.
+
+    It is in channels_last, in which convolutions are faster on every device.
+    """
+    copy = deepcopy(extractor).eval()
+    for module in list(copy.modules()):
+        if isinstance(module, Bottleneck):
+            for number in (1, 2, 3):
+                _fold(module, f"conv{number}", f"bn{number}")
+            if module.downsample is not None:
+                _fold(module.downsample, "0", "1")
+    _fold(copy.model, "0", "1")
+    out: VisualExtractor = copy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return out
+
+
+def _fold(parent: nn.Module, convolution: str, norm: str) -> None:
+    before = cast("nn.Conv2d", parent.get_submodule(convolution))
+    after = cast("nn.BatchNorm2d", parent.get_submodule(norm))
+    parent.set_submodule(convolution, fuse_conv_bn_eval(before, after))
+    parent.set_submodule(norm, nn.Identity())
 
 
 def _stages(blocks: Iterable[int], width: int) -> list[nn.Sequential]:

@@ -133,7 +133,7 @@ def test_the_gradient_of_a_batch_is_that_of_its_halves(still):
 
 
 def test_views_have_their_own_batch_statistics_in_training_only():
-    images, _ = batch()
+    images, targets = batch()
     model = build()
     images[:, 1] += 3
     one = torch.cat([model.visual_extractor(images[:, view]) for view in (0, 1)], 1)
@@ -141,7 +141,7 @@ def test_views_have_their_own_batch_statistics_in_training_only():
     assert not torch.allclose(one, both, atol=1e-3)
     seen = []
     model.encoder_decoder.att_embed.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    model.encode(images)
+    model(images, targets)
     torch.testing.assert_close(seen[0], one)
     model.eval().encode(images)
     expected = torch.cat([model.visual_extractor(images[:, view]) for view in (0, 1)], 1)
@@ -246,3 +246,12 @@ def test_compiled_the_model_is_the_same_for_every_length(still):
         torch.testing.assert_close(*both(length))
     with torch.compiler.set_stance("fail_on_recompile"):
         both(6)
+
+
+def test_views_in_one_call_share_their_statistics():
+    images, targets = batch()
+    apart, shared = build(), build(views_together=True)
+    for model in (apart, shared):
+        model(images, targets)
+    counts = [int(m.visual_extractor.model[1].num_batches_tracked) for m in (apart, shared)]
+    assert counts == [2, 1]

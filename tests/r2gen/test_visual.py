@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from r2gen.errors import InputError
-from r2gen.visual import VisualExtractor, load_imagenet_weights
+from r2gen.visual import VisualExtractor, folded, load_imagenet_weights
 
 NAMES = {"0": "conv1", "1": "bn1", "4": "layer1", "5": "layer2", "6": "layer3", "7": "layer4"}
 
@@ -133,3 +133,18 @@ def test_activation_checkpointing_computes_the_stages_again(extractor):
     assert len(runs) == 1
     patches.sum().backward()
     assert len(runs) == 2
+
+
+@pytest.mark.parametrize("name", ["small", "resnet101"])
+def test_folded_batch_norms_give_the_same_features_and_leave_the_extractor_alone(name):
+    torch.manual_seed(0)
+    extractor = VisualExtractor(name).double()
+    extractor(torch.randn(4, 3, 64, 64).double())  # running statistics of its own
+    extractor.eval()
+    before = {key: value.clone() for key, value in extractor.state_dict().items()}
+    images = torch.randn(2, 3, 64, 64).double()
+    lean = folded(extractor)
+    assert not any(isinstance(module, torch.nn.BatchNorm2d) for module in lean.modules())
+    expected = extractor(images)
+    assert (lean(images) - expected).abs().max() <= 1e-10 * expected.abs().max()
+    assert all(torch.equal(value, before[key]) for key, value in extractor.state_dict().items())

@@ -1,0 +1,198 @@
+"""Samples/s of a training step against the plain form of the same model, by batch, precision and compilation.
+
+    python benchmarks/bench_step.py [--model small|full] [--batches 4 16] [--steps 5] [--compile]
+
+The plain form (benchmarks/plain.py) is eager, in fp32, and computes the padding. Both train the same batches
+of drawn numbers, with reports as long as those of IU X-Ray, in turns; medians of their steps are compared.
+On a GPU every precision that it has is run, and with --compile each one compiled as well.
+"""
+
+import argparse
+import random
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import plain
+import torch
+from torch import Tensor, nn
+
+from r2gen import optim, precision
+from r2gen.clock import Stopwatch
+from r2gen.config import Config, parse
+from r2gen.errors import InputError
+from r2gen.model import R2Gen, loss_sum
+from r2gen.packing import Packing
+
+VOCABULARY = 760
+LENGTHS = (14, 23, 28, 36, 46, 60, 60)  # ids of reports in the training split of IU X-Ray: quantiles
+QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+SMALL = {"visual_extractor": "small", "image_size": 96, "d_model": 128, "d_ff": 256, "num_layers": 2}
+PARTS = ("visual extractor", "relational memory", "rest", "optimizer")
+
+
+@dataclass
+class Step:
+    """A way to take a training step: `run` takes a batch and marks where its parts end."""
+
+    name: str
+    run: Callable[[Tensor, Tensor, list[int], Stopwatch], None]
+
+
+def batch(size: int, image_size: int, rng: random.Random) -> tuple[Tensor, Tensor, list[int]]:
+    """Images [B, 2, 3, S, S], targets [B, T], and how many positions of each report count."""
+    lengths = [_length(rng) for _ in range(size)]
+    targets = torch.zeros(size, max(lengths) + 2, dtype=torch.long)
+    for row, length in enumerate(lengths):
+        targets[row, 1 : length + 1] = torch.tensor([rng.randrange(1, VOCABULARY) for _ in range(length)])
+    return torch.randn(size, 2, 3, image_size, image_size), targets, [length + 1 for length in lengths]
+
+
+def _length(rng: random.Random) -> int:
+    at = rng.random()
+    right = next(i for i, q in enumerate(QUANTILES) if q > at)
+    share = (at - QUANTILES[right - 1]) / (QUANTILES[right] - QUANTILES[right - 1])
+    return round(LENGTHS[right - 1] + share * (LENGTHS[right] - LENGTHS[right - 1])) - 2
+
+
+def plain_step(config: Config) -> Step:
+    model = R2Gen(config, VOCABULARY).to(precision.device())
+    optimizer = plain.optimizer(model, config)
+
+    def run(images: Tensor, targets: Tensor, lengths: list[int], watch: Stopwatch) -> None:
+        del lengths
+        loss = plain.loss(model, images, targets)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        nn.utils.clip_grad_value_(model.parameters(), config.grad_clip_value)
+        optimizer.step()
+        watch.mark("step")
+
+    return Step("plain", run)
+
+
+def our_step(config: Config) -> Step:
+    torch.manual_seed(0)
+    model = R2Gen(config, VOCABULARY).to(precision.device())
+    precision.convert(model, config)
+    if config.channels_last:
+        model.visual_extractor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    forward = model if config.compile == "off" else torch.compile(model, mode=config.compile)
+    optimizer, scaler = optim.optimizer(model, config), precision.Scaler(config)
+
+    def run(images: Tensor, targets: Tensor, lengths: list[int], watch: Stopwatch) -> None:
+        with precision.autocast(config):
+            summed, count = loss_sum(forward(images, targets, Packing.of(lengths, images.device)), targets)
+        torch.autograd.backward(scaler.scale(summed / count))
+        scaler.unscale(optimizer)
+        optim.clip(model.parameters(), config.grad_clip_value)
+        scaler.step(optimizer)
+        optimizer.zero_grad(set_to_none=True)
+        watch.mark("step")
+
+    words = [config.precision, "channels_last" if config.channels_last else ""]
+    words.append(f"compile {config.compile}" if config.compile != "off" else "")
+    return Step(" ".join(filter(None, words)), run)
+
+
+def seconds(step: Step, data: list[Any]) -> list[float]:
+    """What each batch took."""
+    found = []
+    for images, targets, lengths in data:
+        watch = Stopwatch(images.device)
+        step.run(images, targets, lengths, watch)
+        found.append(watch.seconds()["step"])
+    return found
+
+
+def shares(config: Config, data: list[Any]) -> dict[str, float]:
+    """What share of a step's time each part of the model takes, forward and backward, each run by itself."""
+    device = precision.device()
+    model = R2Gen(config, VOCABULARY).to(device)
+    if config.channels_last:
+        model.visual_extractor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = optim.optimizer(model, config)
+    total = dict.fromkeys(PARTS, 0.0)
+    for images, targets, lengths in data:
+        packing = Packing.of(lengths, device)
+        watch = Stopwatch(device)
+        patches = torch.cat([model.visual_extractor(view) for view in images.unbind(1)], dim=1)
+        torch.autograd.backward(patches.sum())
+        watch.mark("visual extractor")
+        decoder = model.encoder_decoder
+        words = packing.pack(decoder.model.tgt_embed(targets[:, :-1])).detach().requires_grad_()
+        memory = decoder.model.rm(words, decoder.model.rm.initial(len(targets)), packing.running)
+        torch.autograd.backward(memory.sum())
+        watch.mark("relational memory")
+        summed, count = loss_sum(decoder(patches.detach(), targets, packing), targets)
+        torch.autograd.backward(summed / count)
+        watch.mark("rest")
+        optim.clip(model.parameters(), config.grad_clip_value)
+        optimizer.step()
+        watch.mark("optimizer")
+        for part, value in watch.seconds().items():
+            total[part] += value
+    total["rest"] -= total["relational memory"]  # which it contains
+    whole = sum(total.values())
+    return {part: value / whole for part, value in total.items()}
+
+
+def configurations(base: dict[str, Any], *, compiled: bool) -> Iterator[Config]:
+    """Every precision that this machine has, with channels_last and without, compiled or not."""
+    for name in ("fp32", "tf32", "bf16", "fp16", "fp8"):
+        for extra in ({}, {"channels_last": True}):
+            for mode in ("off", "default") if compiled else ("off",):
+                config = parse({**base, "precision": name, "compile": mode, **extra})
+                try:
+                    precision.check(config)
+                except InputError:
+                    continue
+                yield config
+
+
+def peak_mib() -> float:
+    return torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else float("nan")
+
+
+def compare(config: Config, size: int, steps: int) -> None:
+    """One row: ours and the plain form in turns over the same batches."""
+    rng, device = random.Random(0), precision.device()
+    data = [
+        (images.to(device), targets.to(device), lengths)
+        for images, targets, lengths in (batch(size, config.image_size, rng) for _ in range(steps + 1))
+    ]
+    with precision.matmul_precision(config):
+        torch.manual_seed(0)
+        plainly, ours = plain_step(config), our_step(config)
+        slow, fast = [], []
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
+        for index in range(len(data)):  # in turns: a machine that is slow for a while is so for both
+            fast += seconds(ours, data[index : index + 1])
+            slow += seconds(plainly, data[index : index + 1])
+        ours_s, plain_s = statistics.median(fast[1:]), statistics.median(slow[1:])
+        parts = shares(config, data[1:3]) if config.compile == "off" else {}
+    row = f"| {size} | {ours.name} | {size / plain_s:.2f} | {size / ours_s:.2f} | {plain_s / ours_s:.2f}x |"
+    row += f" {peak_mib():.0f} |" if torch.cuda.is_available() else ""
+    print(f"{row} {', '.join(f'{part} {share:.0%}' for part, share in parts.items())} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", choices=("small", "full"), default="full")
+    parser.add_argument("--batches", type=int, nargs="+", default=[4, 16])
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--compile", action="store_true")
+    options = parser.parse_args()
+    base = {"data": "none", **(SMALL if options.model == "small" else {})}
+    memory = " MiB |" if torch.cuda.is_available() else ""
+    print(f"| batch | ours | plain samples/s | ours samples/s | ratio |{memory} shares of our time |")
+    print("| --- " * (7 if memory else 6) + "|")
+    for size in options.batches:
+        for config in configurations(base, compiled=options.compile):
+            compare(config, size, options.steps)
+
+
+if __name__ == "__main__":
+    main()
