@@ -10,7 +10,7 @@ On a GPU every precision that it has is run, and with --compile each one compile
 import argparse
 import random
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ VOCABULARY = 760
 LENGTHS = (14, 23, 28, 36, 46, 60, 60)  # ids of reports in the training split of IU X-Ray: quantiles
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 SMALL = {"visual_extractor": "small", "image_size": 96, "d_model": 128, "d_ff": 256, "num_layers": 2}
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 PARTS = ("visual extractor", "relational memory", "rest", "optimizer")
 
 
@@ -138,12 +139,13 @@ def shares(config: Config, data: list[Any]) -> dict[str, float]:
     return {part: value / whole for part, value in total.items()}
 
 
-def configurations(base: dict[str, Any], *, compiled: bool) -> Iterator[Config]:
-    """Every precision that this machine has, with channels_last and without, compiled or not."""
-    for name in ("fp32", "tf32", "bf16", "fp16", "fp8"):
-        for extra in ({}, {"channels_last": True}):
+def configurations(base: dict[str, Any], names: Sequence[str], *, compiled: bool) -> Iterator[Config]:
+    """Of the named precisions those that this machine has, in both memory formats, compiled or not."""
+    for name in names:
+        for channels_last in (False, True):
             for mode in ("off", "default") if compiled else ("off",):
-                config = parse({**base, "precision": name, "compile": mode, **extra})
+                settings = {"precision": name, "compile": mode, "channels_last": channels_last}
+                config = parse({**base, **settings})
                 try:
                     precision.check(config)
                 except InputError:
@@ -183,6 +185,7 @@ def main() -> None:
     parser.add_argument("--model", choices=("small", "full"), default="full")
     parser.add_argument("--batches", type=int, nargs="+", default=[4, 16])
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
     parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
     base = {"data": "none", **(SMALL if options.model == "small" else {})}
@@ -190,7 +193,7 @@ def main() -> None:
     print(f"| batch | ours | plain samples/s | ours samples/s | ratio |{memory} shares of our time |")
     print("| --- " * (7 if memory else 6) + "|")
     for size in options.batches:
-        for config in configurations(base, compiled=options.compile):
+        for config in configurations(base, options.precisions, compiled=options.compile):
             compare(config, size, options.steps)
 
 

@@ -70,7 +70,7 @@ class Config(BaseModel):
     precision: Precision = "fp32"
     compile: CompileMode = "off"
     activation_checkpointing: bool = False
-    channels_last: bool = False
+    channels_last: bool = True
     views_together: bool = Field(
         False, description="one call of the visual extractor for all views, which then share statistics"
     )

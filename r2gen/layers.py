@@ -1,6 +1,7 @@
 """The transformer's parts, under the parameter names of R2Gen's checkpoints (modules/encoder_decoder.py)."""
 
 import math
+from typing import cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - everybody's name for it
@@ -49,7 +50,16 @@ class Attention(nn.Module):
         packing: Packing | None = None,
     ) -> Tensor:
         """What `x` [B, T, d], or packed [N, d], reads where the bool `mask` is true (none: everywhere)."""
-        query = self._split(self.linears[0](x), packing)
+        return self.read(self.split(self.linears[0](x), packing), keys_values, mask, packing)
+
+    def read(
+        self,
+        query: Tensor,
+        keys_values: KeysValues,
+        mask: Tensor | None = None,
+        packing: Packing | None = None,
+    ) -> Tensor:
+        """What a ready `query` [B, heads, T, d / heads] reads, [B, T, d] or packed."""
         dropout = ATTENTION_DROPOUT if self.training else 0.0
         read = F.scaled_dot_product_attention(query, *keys_values, attn_mask=mask, dropout_p=dropout)
         read = read.transpose(1, 2).flatten(2)
@@ -57,9 +67,15 @@ class Attention(nn.Module):
         return out
 
     def keys_values(self, x: Tensor, packing: Packing | None = None) -> KeysValues:
-        return self._split(self.linears[1](x), packing), self._split(self.linears[2](x), packing)
+        return self.split(self.linears[1](x), packing), self.split(self.linears[2](x), packing)
 
-    def _split(self, x: Tensor, packing: Packing | None) -> Tensor:
+    def joint(self) -> tuple[Tensor, Tensor]:
+        """Weight [3 * d, d] and bias [3 * d] that make query, key and value in one product."""
+        linears = cast("list[nn.Linear]", list(self.linears[:3]))
+        return torch.cat([linear.weight for linear in linears]), torch.cat([one.bias for one in linears])
+
+    def split(self, x: Tensor, packing: Packing | None = None) -> Tensor:
+        """`x` [B, T, d], or packed, by heads: [B, heads, T, d / heads]."""
         grid = packing.unpack(x) if packing else x
         return grid.view(*grid.shape[:2], self.heads, -1).transpose(1, 2)
 

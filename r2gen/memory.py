@@ -1,9 +1,10 @@
 """R2Gen's relational memory and the layer norm that it drives (arXiv:2010.16056)."""
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - everybody's name for it
 from torch import Tensor, nn
 
-from r2gen.layers import Attention, KeysValues, standardise
+from r2gen.layers import Attention, standardise
 
 
 class RelationalMemory(nn.Module):
@@ -36,23 +37,27 @@ class RelationalMemory(nn.Module):
         `running` is a packing's: how many of the memories go on at each step.
         """
         with torch.autocast(words.device.type, enabled=False):
-            sizes = running.tolist()
-            keys, values = (torch.split(part, sizes) for part in self.attn.keys_values(words[:, None]))
+            weight, bias = self.attn.joint()
+            d_model, sizes = words.size(1), running.tolist()
+            # What does not depend on the memory is computed for all words at once.
+            read = torch.split(F.linear(words, weight[d_model:], bias[d_model:])[:, None], sizes)
             gates = torch.split(self.W(words)[:, None], sizes)
             states = []
-            for size, key, value, gate in zip(sizes, keys, values, gates, strict=True):
-                memory = self._step(memory[:size], (key, value), gate)
+            for size, word, gate in zip(sizes, read, gates, strict=True):
+                memory = self._step(memory[:size], F.linear(memory[:size], weight, bias), word, gate)
                 states.append(memory)
             return torch.cat(states).flatten(1)
 
-    def _step(self, memory: Tensor, word: KeysValues, word_gates: Tensor) -> Tensor:
-        pairs = zip(self.attn.keys_values(memory), word, strict=True)
-        keys, values = (torch.cat(pair, dim=2) for pair in pairs)
-        updated = memory + self.attn(memory, (keys, values))
+    def _step(self, memory: Tensor, joint: Tensor, word: Tensor, gate: Tensor) -> Tensor:
+        """The memory after a word, from its own query, key and value, and the word's key and value."""
+        query, own = torch.split(joint, [memory.size(2), word.size(2)], dim=2)
+        key, value = torch.cat((own, word), dim=1).chunk(2, dim=2)
+        updated = memory + self.attn.read(
+            self.attn.split(query), (self.attn.split(key), self.attn.split(value))
+        )
         updated = updated + self.mlp(updated)
-        gates = torch.sigmoid(word_gates + self.U(torch.tanh(memory)))
-        take, keep = gates.chunk(2, dim=-1)
-        return take * torch.tanh(updated) + keep * memory
+        take, keep = torch.sigmoid(gate + self.U(torch.tanh(memory))).chunk(2, dim=-1)
+        return torch.addcmul(keep * memory, take, torch.tanh(updated))
 
 
 class ConditionalLayerNorm(nn.Module):
