@@ -77,6 +77,7 @@ class Config(BaseModel):
     num_workers: int = Field(2, ge=0)
     prefetch_factor: int = Field(2, ge=1)
     pin_memory: bool = True
+    image_cache_gib: float = Field(32.0, ge=0, description="disk space for decoded images; 0: none are kept")
 
     # evaluation and checkpoints
     beam_size: int = Field(3, ge=1)
@@ -99,6 +100,10 @@ class Config(BaseModel):
     @property
     def effective_batch_size(self) -> int:
         return self.micro_batch_size * self.accumulation_steps
+
+    @property
+    def image_cache_bytes(self) -> int:
+        return int(self.image_cache_gib * 2**30)
 
     @property
     def views(self) -> int:

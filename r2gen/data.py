@@ -5,6 +5,7 @@ What a study looks like in an epoch depends on the seed, the epoch and the study
 
 import math
 import random
+import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,14 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from r2gen import images
 from r2gen.annotation import Study
 from r2gen.config import Config
-from r2gen.errors import BadImageError
+from r2gen.errors import BadImageError, InputError
+from r2gen.images import Images, Rendition
 from r2gen.tokenizer import Tokenizer
+
+_SHM = Path("/dev/shm")  # noqa: S108 - measured, not written to
 
 # ImageNet's statistics, which the visual extractor's weights were trained with.
 _MEAN = (0.485, 0.456, 0.406)
@@ -27,19 +31,10 @@ _STD = (0.229, 0.224, 0.225)
 
 
 class Key(NamedTuple):
-    """A study, and the epoch whose augmentation it gets; epoch None: none, as in evaluation."""
+    """A study, and the epoch whose augmentation it gets in training."""
 
-    epoch: int | None
+    epoch: int
     study: int
-
-
-class Sample(NamedTuple):
-    """`images` uint8 [V, S, S] and `ids`, or what is wrong with an image in `fault`."""
-
-    study: int
-    images: Tensor | None
-    ids: list[int]
-    fault: str | None
 
 
 class Batch(NamedTuple):
@@ -51,70 +46,84 @@ class Batch(NamedTuple):
     faults: tuple[str, ...]
 
 
-class ReportDataset(Dataset[Sample]):
-    """Studies as samples. A corrupt image is a fault in its sample: the training process decides."""
+class ReportDataset(Dataset[Batch]):
+    """Studies, batch by batch. A corrupt image is a fault in its batch: the training process decides.
 
-    def __init__(self, studies: Sequence[Study], tokenizer: Tokenizer, config: Config) -> None:
-        self._studies, self._config = studies, config
+    In training, as in R2Gen, images are cropped at random and often flipped; else they are shown whole.
+    """
+
+    def __init__(
+        self, studies: Sequence[Study], tokenizer: Tokenizer, config: Config, *, training: bool
+    ) -> None:
+        self._studies, self._config, self._training = studies, config, training
         self._ids = [_cut(tokenizer.encode(s.report), config) for s in studies]
+        self._images = load_images(studies, config, training=training)
 
     def __len__(self) -> int:
         return len(self._studies)
 
-    def __getitem__(self, key: Key) -> Sample:
-        study = self._studies[key.study]
-        try:
-            views = [_view(path, self._config, key, view) for view, path in enumerate(study.images)]
-        except BadImageError as error:
-            return Sample(key.study, None, [], f"study {study.id!r}: {error}")
-        return Sample(key.study, torch.from_numpy(np.stack(views)), self._ids[key.study], None)
+    def lengths(self) -> list[int]:
+        """Ids of each study's report."""
+        return [len(ids) for ids in self._ids]
+
+    def __getitem__(self, key: Key) -> Batch:
+        return self.__getitems__([key])
+
+    def __getitems__(self, keys: Sequence[Key]) -> Batch:
+        """The batch of `keys`, those with a fault left out of its tensors and named."""
+        size, views = self._config.image_size, self._config.views
+        pixels = np.empty((len(keys), views, size, size), dtype=np.uint8)
+        flipped = np.zeros((len(keys), views), dtype=bool)
+        good: list[int] = []
+        faults: list[str] = []
+        for key in keys:
+            try:
+                for view in range(views):
+                    flipped[len(good), view] = self._fill(pixels[len(good), view], key, view)
+                good.append(key.study)
+            except BadImageError as error:
+                faults.append(f"study {self._studies[key.study].id!r}: {error}")
+        pixels, flipped = pixels[: len(good)], flipped[: len(good)]
+        pixels[flipped] = pixels[flipped, :, ::-1]
+        targets = _padded([self._ids[study] for study in good])
+        return Batch(torch.from_numpy(pixels), targets, torch.tensor(good, dtype=torch.long), tuple(faults))
+
+    def _fill(self, place: np.ndarray, key: Key, view: int) -> bool:
+        """Puts a view of a study into `place` [S, S] and says whether it is to be flipped."""
+        image = self._images[key.study * self._config.views + view]
+        if not self._training:
+            place[:] = image
+            return False
+        size = self._config.image_size
+        rng = random.Random(f"{self._config.seed} {key.epoch} {key.study} {view}")
+        left, top = rng.randint(0, image.shape[1] - size), rng.randint(0, image.shape[0] - size)
+        place[:] = image[top : top + size, left : left + size]
+        return rng.random() < 0.5
+
+
+def load_images(studies: Sequence[Study], config: Config, *, training: bool) -> Images:
+    """The images of `studies` one after the other, from the cache: as large as to be cropped, or to be shown.
+
+    A cache that is not there yet is made now.
+    """
+    size = config.image_size
+    rendition = Rendition(size * 256 // 224, crop=True) if training else Rendition(size, crop=False)
+    paths = [path for study in studies for path in study.images]
+    return images.load(paths, rendition, config.image_cache_bytes)
+
+
+def _padded(ids: Sequence[Sequence[int]]) -> Tensor:
+    """Ids as one tensor [B, T], padded with 0."""
+    targets = torch.zeros(len(ids), max(map(len, ids), default=0), dtype=torch.long)
+    for row, report in enumerate(ids):
+        targets[row, : len(report)] = torch.tensor(report)
+    return targets
 
 
 def _cut(ids: list[int], config: Config) -> list[int]:
     """At most `max_seq_length` of the `ids` of a report. Without its end no report teaches where to end."""
     whole = len(ids) <= config.max_seq_length or config.cut_reports == "run_on"
     return ids[: config.max_seq_length] if whole else [*ids[: config.max_seq_length - 1], ids[-1]]
-
-
-def _view(path: Path, config: Config, key: Key, view: int) -> np.ndarray:
-    """One image as uint8 [S, S]; in training, as in R2Gen, resized, cropped at random, often flipped."""
-    size, image = config.image_size, _decoded(path)
-    if key.epoch is None:
-        return np.array(image.resize((size, size), Image.Resampling.BILINEAR))
-    rng = random.Random(f"{config.seed} {key.epoch} {key.study} {view}")
-    image = _resize_shorter_side(image, size * 256 // 224)
-    left, top = rng.randint(0, image.width - size), rng.randint(0, image.height - size)
-    pixels = np.array(image.crop((left, top, left + size, top + size)))
-    return pixels[:, ::-1] if rng.random() < 0.5 else pixels
-
-
-def _decoded(path: Path) -> Image.Image:
-    try:
-        with Image.open(path) as opened:
-            return opened.convert("L")
-    except MemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - broken files make Pillow raise whatever its parsers raise
-        text = " ".join(str(error).split())
-        raise BadImageError(f"image {path} cannot be decoded: {text or type(error).__name__}") from None
-
-
-def _resize_shorter_side(image: Image.Image, size: int) -> Image.Image:
-    scale = size / min(image.size)
-    width, height = (max(size, round(side * scale)) for side in image.size)
-    return image.resize((width, height), Image.Resampling.BILINEAR)
-
-
-def collate(samples: Sequence[Sample]) -> Batch:
-    """Samples as one batch, those with a fault left out of the tensors and named."""
-    good = [(s, s.images) for s in samples if s.images is not None]
-    longest = max((len(s.ids) for s, _ in good), default=0)
-    targets = torch.zeros(len(good), longest, dtype=torch.long)
-    for row, (sample, _) in enumerate(good):
-        targets[row, : len(sample.ids)] = torch.tensor(sample.ids)
-    images = torch.stack([images for _, images in good]) if good else torch.zeros(0, dtype=torch.uint8)
-    studies = torch.tensor([s.study for s, _ in good], dtype=torch.long)
-    return Batch(images, targets, studies, tuple(s.fault for s in samples if s.fault))
 
 
 def normalise(images: Tensor) -> Tensor:
@@ -146,14 +155,20 @@ class TrainingSampler:
 
 
 class EvaluationSampler:
-    """The first `limit` studies in order, in batches, without augmentation."""
+    """The first `limit` studies in batches, those with the longest reports first.
 
-    def __init__(self, studies: int, limit: int | None, batch_size: int) -> None:
-        self._studies, self._batch_size = min(studies, limit or studies), batch_size
+    A batch is written for as long as its longest report, so like goes with like; and what does not fit into
+    memory fails at once.
+    """
+
+    def __init__(self, lengths: Sequence[int], limit: int | None, batch_size: int) -> None:
+        chosen = range(len(lengths))[:limit]
+        self._studies = sorted(chosen, key=lambda study: lengths[study], reverse=True)
+        self._batch_size = batch_size
 
     def __iter__(self) -> Iterator[list[Key]]:
-        for first in range(0, self._studies, self._batch_size):
-            yield [Key(None, i) for i in range(first, min(first + self._batch_size, self._studies))]
+        for first in range(0, len(self._studies), self._batch_size):
+            yield [Key(0, study) for study in self._studies[first : first + self._batch_size]]
 
 
 def loader(
@@ -162,9 +177,9 @@ def loader(
     """A loader of `sampler`'s batches. It draws nothing from torch's global random numbers."""
     workers = config.num_workers
     return DataLoader(
-        dataset,  # type: ignore[arg-type]  # its keys are not plain integers
+        dataset,
         batch_sampler=sampler,
-        collate_fn=collate,
+        collate_fn=_as_it_is,  # type: ignore[arg-type]  # what __getitems__ has made is a batch already
         num_workers=workers,
         prefetch_factor=config.prefetch_factor if workers else None,
         persistent_workers=persistent and workers > 0,
@@ -172,6 +187,10 @@ def loader(
         generator=torch.Generator(),
         worker_init_fn=_leave_signals_to_the_trainer if workers else None,
     )
+
+
+def _as_it_is(batch: Batch) -> Batch:
+    return batch
 
 
 def _leave_signals_to_the_trainer(worker: int) -> None:  # noqa: ARG001 - the loader passes it
@@ -188,3 +207,18 @@ def usable(batch: Batch, config: Config) -> bool:
     if batch.faults and not config.skip_bad_samples:
         raise BadImageError(f"{batch.faults[0]} (skip_bad_samples leaves it out)")
     return len(batch.studies) > 0
+
+
+def require_shared_memory(config: Config) -> None:
+    """Raises InputError where what the loader's workers hand over does not fit into /dev/shm."""
+    if not config.num_workers or not _SHM.is_dir():
+        return
+    size = max(config.micro_batch_size * config.image_size**2 * config.views, 1)
+    needed = size * (config.num_workers * config.prefetch_factor + 1)
+    free = shutil.disk_usage(_SHM).free
+    if needed > free:
+        raise InputError(
+            f"num_workers {config.num_workers}, prefetch_factor {config.prefetch_factor}: their batches take "
+            f"{needed / 2**20:.0f} MiB of {_SHM}, where {free / 2**20:.0f} MiB are free: take fewer, or give "
+            "it more (docker: --shm-size)"
+        )

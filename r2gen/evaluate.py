@@ -38,12 +38,12 @@ def write_reports(
     model: R2Gen, studies: Sequence[Study], tokenizer: Tokenizer, config: Config, limit: int | None = None
 ) -> list[Written]:
     """Reports for the first `limit` studies, in order; the model is left in the mode that it was in."""
-    dataset = ReportDataset(studies, tokenizer, config)
-    sampler = EvaluationSampler(len(studies), limit, config.eval_batch_size)
+    dataset = ReportDataset(studies, tokenizer, config, training=False)
+    sampler = EvaluationSampler(dataset.lengths(), limit, config.eval_batch_size)
     was_training = model.training
     model.eval()
     extractor = folded(model.visual_extractor)
-    written: list[Written] = []
+    written: dict[int, Written] = {}
     try:
         for batch in loader(dataset, sampler, config, persistent=False):
             if not usable(batch, config):
@@ -51,15 +51,13 @@ def write_reports(
             images = normalise(batch.images.to(precision.device(), non_blocking=True))
             with torch.inference_mode(), precision.autocast(config):
                 ids = _generate(model, model.encode(images, extractor), config)
-            written += [
-                _written(studies[index], row, tokenizer, config)
-                for index, row in zip(batch.studies.tolist(), ids.tolist(), strict=True)
-            ]
+            for index, row in zip(batch.studies.tolist(), ids.tolist(), strict=True):
+                written[index] = _written(studies[index], row, tokenizer, config)
     finally:
         model.train(was_training)
     if not written:
         raise InputError(f"data {config.data}: not one image of the studies to write reports for can be read")
-    return written
+    return [written[index] for index in sorted(written)]
 
 
 def _generate(model: R2Gen, encoded: Tensor, config: Config) -> Tensor:

@@ -15,7 +15,15 @@ from r2gen import checkpoint, optim, precision
 from r2gen.annotation import load_annotation
 from r2gen.clock import Stopwatch
 from r2gen.config import Config, parse
-from r2gen.data import Batch, ReportDataset, TrainingSampler, loader, normalise, usable
+from r2gen.data import (
+    Batch,
+    ReportDataset,
+    TrainingSampler,
+    loader,
+    normalise,
+    require_shared_memory,
+    usable,
+)
 from r2gen.divergence import BadSteps, RunningStatistics, is_finite
 from r2gen.errors import InputError
 from r2gen.evaluate import OptionalMeteor, build, evaluate
@@ -30,6 +38,7 @@ Record = dict[str, Any]
 _FREE = {
     *("epochs", "num_workers", "prefetch_factor", "pin_memory", "eval_batch_size", "eval_studies"),
     *("eval_every_samples", "checkpoint_every_steps", "visual_weights", "data", "skip_bad_samples"),
+    "image_cache_gib",
     *("test_scores", "max_bad_steps", "compat"),
 }
 _LAST, _BEST = "last.pt", "best.pt"
@@ -52,6 +61,7 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
     """
     parsed = parse(config)
     precision.check(parsed)
+    require_shared_memory(parsed)
     with ExitStack() as stack:
         stack.enter_context(precision.matmul_precision(parsed))
         trainer = _Trainer(parsed, workdir, stack.enter_context(OptionalMeteor()))
@@ -86,7 +96,7 @@ class _Trainer:
         self._scheduler = optim.scheduler(self._optimizer, config)
         self._scaler = precision.Scaler(config)
         self._sampler = TrainingSampler(len(self._train), config)
-        self._dataset = ReportDataset(self._train, self._tokenizer, config)
+        self._dataset = ReportDataset(self._train, self._tokenizer, config, training=True)
         self._loader = loader(self._dataset, self._sampler, config, persistent=True)
         self._samples = self._step = self._evaluated_at = self._saved_at = 0
         self._best, self._in_step, self._bad = -math.inf, False, BadSteps(config.max_bad_steps)

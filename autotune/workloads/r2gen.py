@@ -46,11 +46,15 @@ class R2GenWorkload(Workload):
 
     def check(self, settings: Mapping[str, Setting]) -> list[str]:
         from r2gen.annotation import load_annotation  # noqa: PLC0415
+        from r2gen.data import load_images  # noqa: PLC0415
 
         try:
-            annotation = load_annotation(trainer.parse(settings))
+            config = trainer.parse(settings)
+            annotation = load_annotation(config)
         except errors.InputError as error:
             raise InputError(str(error)) from None
+        for split in ("train", "val"):  # now, and not in the time of the first trial
+            load_images(annotation.splits[split], config, training=split == "train")
         sizes = ", ".join(f"{len(studies)} {split}" for split, studies in annotation.splits.items())
         left_out = f"; {annotation.skipped} bad studies are left out" if annotation.skipped else ""
         return [f"data {settings['data']}: {sizes} studies{left_out}"]

@@ -1,0 +1,217 @@
+"""Images as grey pixels, decoded and resized once and kept in a memory-mapped file.
+
+Decoding and resizing a PNG takes far longer than cropping the result: a GPU would wait for it.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from PIL import Image
+
+from r2gen import cache
+from r2gen.errors import BadImageError
+
+FORMAT = 1
+_AT_ONCE = 64  # images in memory while a cache is made
+_THREADS = 8
+_MANY = 2000  # that is half a minute
+_DATA, _INDEX = "pixels.u8", "index.json"
+
+
+@dataclass(frozen=True)
+class Rendition:
+    """What images are made into: `size` x `size`, or with `crop` so that their shorter side is `size`."""
+
+    size: int
+    crop: bool
+
+    def render(self, path: Path) -> np.ndarray:
+        """The image as uint8 [H, W]; raises BadImageError."""
+        image = _decoded(path)
+        if not self.crop:
+            return np.asarray(image.resize((self.size, self.size), Image.Resampling.BILINEAR))
+        scale = self.size / min(image.size)
+        width, height = (max(self.size, round(side * scale)) for side in image.size)
+        return np.asarray(image.resize((width, height), Image.Resampling.BILINEAR))
+
+
+def _decoded(path: Path) -> Image.Image:
+    try:
+        with Image.open(path) as opened:
+            return opened.convert("L")
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - broken files make Pillow raise whatever its parsers raise
+        text = " ".join(str(error).split())
+        raise BadImageError(f"image {path} cannot be decoded: {text or type(error).__name__}") from None
+
+
+class Images(Protocol):
+    """Images by their number, each uint8 [H, W] and not to be written to. Raises BadImageError."""
+
+    def __getitem__(self, index: int, /) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Images that are decoded every time."""
+
+    paths: Sequence[Path]
+    rendition: Rendition
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self.rendition.render(self.paths[index])
+
+
+class Kept:
+    """Images out of a cache, each checked when a process reads it first.
+
+    A spoilt one, and one that could not be decoded, is decoded from its file.
+    """
+
+    def __init__(self, place: Path, decoded: Decoded) -> None:
+        index = json.loads((place / _INDEX).read_text(encoding="utf-8"))
+        self._entries: list[list[int]] = index["images"]  # offset, height, width, checksum; or nothing
+        self._pixels = np.memmap(place / _DATA, np.uint8, "r", shape=(index["bytes"],))
+        self._place, self._decoded = place, decoded
+        self._is_checked = bytearray(len(self._entries))
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        entry = self._entries[index]
+        if not entry:
+            return self._decoded[index]
+        offset, height, width, checksum = entry
+        pixels = self._pixels[offset : offset + height * width]
+        if not self._is_checked[index]:
+            if zlib.crc32(pixels.data) != checksum:
+                cache.forget(self._place)
+                return self._decoded[index]
+            self._is_checked[index] = True
+        return pixels.reshape(height, width)
+
+
+def load(paths: Sequence[Path], rendition: Rendition, limit_bytes: int) -> Images:
+    """The images at `paths`, from a cache of at most `limit_bytes`, which is made first where need be."""
+    decoded = Decoded(paths, rendition)
+    if not limit_bytes:
+        return decoded
+    name = f"images-{_key(paths, rendition)}"
+    place = cache.entry(name, limit_bytes, partial(_make, decoded=decoded, limit_bytes=limit_bytes))
+    if place is None:
+        return decoded
+    try:
+        return Kept(place, decoded)
+    except (OSError, ValueError, KeyError):  # cut short, or no index: by whatever wrote it last
+        cache.forget(place)
+        return decoded
+
+
+def _make(place: Path, decoded: Decoded, limit_bytes: int) -> None:
+    if len(decoded.paths) >= _MANY:
+        print(f"decoding {len(decoded.paths)} images, once, into {place.parent}", file=sys.stderr, flush=True)
+    least = len(decoded.paths) * decoded.rendition.size**2
+    if least > limit_bytes:
+        raise cache.DoesNotFitError(f"{len(decoded.paths)} images take {least / 2**30:.3g} GiB or more")
+    entries: list[list[int]] = []
+    with (place / _DATA).open("wb") as file:
+        for image in _rendered(decoded):
+            if image is None:
+                entries.append([])
+                continue
+            entries.append([file.tell(), *image.shape, zlib.crc32(image.data)])
+            file.write(image.data)
+            if file.tell() > limit_bytes:
+                raise cache.DoesNotFitError(f"{len(decoded.paths)} images do not fit")
+        size = file.tell()
+    index = {"bytes": size, "images": entries}
+    (place / _INDEX).write_text(json.dumps(index), encoding="utf-8")
+
+
+def _rendered(decoded: Decoded) -> Iterator[np.ndarray | None]:
+    """Every image in order, None for a broken one; by threads, which decoders let run beside each other."""
+    with ThreadPoolExecutor(min(_THREADS, len(os.sched_getaffinity(0)))) as pool:
+        for first in range(0, len(decoded.paths), _AT_ONCE):
+            yield from pool.map(
+                partial(_or_none, decoded), range(len(decoded.paths))[first : first + _AT_ONCE]
+            )
+
+
+def _or_none(decoded: Decoded, index: int) -> np.ndarray | None:
+    try:
+        return np.ascontiguousarray(decoded[index])
+    except BadImageError:
+        return None
+
+
+def _key(paths: Sequence[Path], rendition: Rendition) -> str:
+    """A name that says what the cache holds: the content of every file, and what is made of it."""
+    digest = hashlib.blake2b(f"{FORMAT} {rendition}".encode(), digest_size=16)
+    for content in contents(paths):
+        digest.update(content.encode())
+    return digest.hexdigest()
+
+
+def contents(paths: Sequence[Path]) -> list[str]:
+    """A digest of each file's content. It is remembered for as long as the file's size and time stay."""
+    memo_file = cache.directory() / f"digests-{_of_text('|'.join(map(str, paths)))}.json"
+    known = _read_memo(memo_file)
+    states = [_state(path) for path in paths]
+    if [entry[:2] for entry in known] != states:
+        before = {(str(path), *entry[:2]): entry[2] for path, entry in zip(paths, known, strict=False)}
+        with ThreadPoolExecutor(_THREADS) as pool:
+            known = list(pool.map(partial(_memo_entry, before), paths, states))
+        _write_memo(memo_file, known)
+    return [entry[2] for entry in known]
+
+
+def _memo_entry(before: dict[tuple[Any, ...], str], path: Path, state: list[int]) -> list[Any]:
+    return [*state, before.get((str(path), *state)) or _of_file(path)]
+
+
+def _state(path: Path) -> list[int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return [-1, -1]
+    return [status.st_size, status.st_mtime_ns]
+
+
+def _of_file(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()
+    except OSError as error:
+        return f"unreadable {error.errno}"
+
+
+def _of_text(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _read_memo(file: Path) -> list[list[Any]]:
+    try:
+        memo = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return memo if isinstance(memo, list) else []
+
+
+def _write_memo(file: Path, memo: list[list[Any]]) -> None:
+    """Keeps the digests; without them every file is read again, which is slower and no more."""
+    temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(memo), encoding="utf-8")
+        temporary.replace(file)
+    except OSError:
+        return
