@@ -202,11 +202,13 @@ class _Memory:
     """The process's memory: capped as the job says, and its peak.
 
     On a GPU the figures are the CUDA allocator's. On the host the peak is what was resident beyond what the
-    process was born with: what a step frees before its record is yielded counts.
+    process was born with: what a step frees before its record is yielded counts. Pages of files that are
+    mapped do not: the kernel takes them back when it needs room.
     """
 
     def __init__(self, job: Job) -> None:
-        self._born_with = _status_bytes("VmRSS")
+        self._born_with = _status_bytes("VmRSS") - _status_bytes("RssFile")
+        self._highest = self._peak = 0
         if job.memory_limit_bytes is not None:
             _limit_memory(_status_bytes("VmData") + job.memory_limit_bytes)
         if job.gpu_memory_fraction is not None and job.gpu_memory_fraction < 1:
@@ -223,7 +225,11 @@ class _Memory:
                 "memory_reserved_bytes": torch.cuda.memory_reserved(),
                 "memory_peak_bytes": torch.cuda.max_memory_reserved(),
             }
-        return {"memory_peak_bytes": max(0, _status_bytes("VmHWM") - self._born_with)}
+        highest = _status_bytes("VmHWM")
+        if highest > self._highest:  # since the last record: then the mapped pages were about as many as now
+            self._highest = highest
+            self._peak = max(self._peak, highest - _status_bytes("RssFile") - self._born_with)
+        return {"memory_peak_bytes": self._peak}
 
 
 def _limit_memory(limit_bytes: int) -> None:

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_input.py [--studies 192] [--size 512] [--workers 0 1 2] [--data DIR]
 
-Draws X-rays of the given size unless DIR has a data set; loads batches of 16 studies of two views at 224 pixels.
+Draws X-rays of the given size unless DIR has a data set; loads batches of 16 studies, 2 views at 224 pixels.
 The first epoch of a new cache counts the decoding; ratios are to decoding every epoch with as many workers.
 """
 

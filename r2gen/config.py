@@ -71,6 +71,9 @@ class Config(BaseModel):
     compile: CompileMode = "off"
     activation_checkpointing: bool = False
     channels_last: bool = True
+    freeze_visual: bool = Field(
+        False, description="the visual extractor is not trained; what it makes of whole images is kept"
+    )
     views_together: bool = Field(
         False, description="one call of the visual extractor for all views, which then share statistics"
     )

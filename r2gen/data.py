@@ -38,7 +38,10 @@ class Key(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """`images` uint8 [B, V, S, S], `targets` int64 [B, T] padded with 0, and which studies they are."""
+    """`images` uint8 [B, V, S, S], `targets` int64 [B, T] padded with 0, and which studies they are.
+
+    For a frozen extractor `images` are what it makes of them, float16 [B, P, F].
+    """
 
     images: Tensor
     targets: Tensor
@@ -56,7 +59,7 @@ class ReportDataset(Dataset[Batch]):
         self, studies: Sequence[Study], tokenizer: Tokenizer, config: Config, *, training: bool
     ) -> None:
         self._studies, self._config, self._training = studies, config, training
-        self._ids = [_cut(tokenizer.encode(s.report), config) for s in studies]
+        self.ids = [_cut(tokenizer.encode(s.report), config) for s in studies]
         self._images = load_images(studies, config, training=training)
 
     def __len__(self) -> int:
@@ -64,7 +67,7 @@ class ReportDataset(Dataset[Batch]):
 
     def lengths(self) -> list[int]:
         """Ids of each study's report."""
-        return [len(ids) for ids in self._ids]
+        return [len(ids) for ids in self.ids]
 
     def __getitem__(self, key: Key) -> Batch:
         return self.__getitems__([key])
@@ -85,7 +88,7 @@ class ReportDataset(Dataset[Batch]):
                 faults.append(f"study {self._studies[key.study].id!r}: {error}")
         pixels, flipped = pixels[: len(good)], flipped[: len(good)]
         pixels[flipped] = pixels[flipped, :, ::-1]
-        targets = _padded([self._ids[study] for study in good])
+        targets = padded([self.ids[study] for study in good])
         return Batch(torch.from_numpy(pixels), targets, torch.tensor(good, dtype=torch.long), tuple(faults))
 
     def _fill(self, place: np.ndarray, key: Key, view: int) -> bool:
@@ -112,7 +115,7 @@ def load_images(studies: Sequence[Study], config: Config, *, training: bool) -> 
     return images.load(paths, rendition, config.image_cache_bytes)
 
 
-def _padded(ids: Sequence[Sequence[int]]) -> Tensor:
+def padded(ids: Sequence[Sequence[int]]) -> Tensor:
     """Ids as one tensor [B, T], padded with 0."""
     targets = torch.zeros(len(ids), max(map(len, ids), default=0), dtype=torch.long)
     for row, report in enumerate(ids):
@@ -127,7 +130,12 @@ def _cut(ids: list[int], config: Config) -> list[int]:
 
 
 def normalise(images: Tensor) -> Tensor:
-    """uint8 grey [B, V, S, S] as the extractor's float input [B, V, 3, S, S], on whatever device it lies."""
+    """uint8 grey [B, V, S, S] as the extractor's float input [B, V, 3, S, S], on whatever device it lies.
+
+    Features of a frozen extractor [B, P, F] are what they are, in full precision.
+    """
+    if images.is_floating_point():
+        return images.float()
     grey = images.unsqueeze(2).to(torch.float32) / 255
     shape = (3, 1, 1)
     mean = torch.tensor(_MEAN, device=images.device).view(shape)
@@ -172,7 +180,7 @@ class EvaluationSampler:
 
 
 def loader(
-    dataset: ReportDataset, sampler: TrainingSampler | EvaluationSampler, config: Config, *, persistent: bool
+    dataset: Dataset[Batch], sampler: TrainingSampler | EvaluationSampler, config: Config, *, persistent: bool
 ) -> DataLoader[Batch]:
     """A loader of `sampler`'s batches. It draws nothing from torch's global random numbers."""
     workers = config.num_workers

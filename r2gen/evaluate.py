@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from r2gen import metrics, precision
+from r2gen import features, metrics, precision
 from r2gen.annotation import Study
 from r2gen.config import Config
 from r2gen.data import EvaluationSampler, ReportDataset, loader, normalise, usable
@@ -38,19 +38,20 @@ def write_reports(
     model: R2Gen, studies: Sequence[Study], tokenizer: Tokenizer, config: Config, limit: int | None = None
 ) -> list[Written]:
     """Reports for the first `limit` studies, in order; the model is left in the mode that it was in."""
-    dataset = ReportDataset(studies, tokenizer, config, training=False)
-    sampler = EvaluationSampler(dataset.lengths(), limit, config.eval_batch_size)
+    images = ReportDataset(studies, tokenizer, config, training=False)
+    kept = features.dataset(model, studies, images, config) if config.freeze_visual else None
+    sampler = EvaluationSampler(images.lengths(), limit, config.eval_batch_size)
     was_training = model.training
     model.eval()
-    extractor = folded(model.visual_extractor)
+    extractor = None if kept else folded(model.visual_extractor)
     written: dict[int, Written] = {}
     try:
-        for batch in loader(dataset, sampler, config, persistent=False):
+        for batch in loader(kept or images, sampler, config, persistent=False):
             if not usable(batch, config):
                 continue
-            images = normalise(batch.images.to(precision.device(), non_blocking=True))
             with torch.inference_mode(), precision.autocast(config):
-                ids = _generate(model, model.encode(images, extractor), config)
+                shown = normalise(batch.images.to(precision.device(), non_blocking=True))
+                ids = _generate(model, model.encode(shown, extractor), config)
             for index, row in zip(batch.studies.tolist(), ids.tolist(), strict=True):
                 written[index] = _written(studies[index], row, tokenizer, config)
     finally:

@@ -5,7 +5,7 @@ Its parameters carry the names of the published checkpoints.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - everybody's name for it
@@ -152,7 +152,10 @@ class EncoderDecoder(nn.Module):
 
 
 class R2Gen(nn.Module):
-    """The whole model. Images are [B, views, 3, S, S]; ids are int64, 0 begins, ends and pads a report."""
+    """The whole model. Images are [B, views, 3, S, S]; ids are int64, 0 begins, ends and pads a report.
+
+    With a frozen extractor images may be given as what it makes of them, [B, views * patches, features].
+    """
 
     def __init__(self, config: Config, vocab_size: int) -> None:
         super().__init__()
@@ -160,7 +163,9 @@ class R2Gen(nn.Module):
             config.visual_extractor, activation_checkpointing=config.activation_checkpointing
         )
         self.encoder_decoder = EncoderDecoder(config, self.visual_extractor.features, vocab_size)
-        self.views_together = config.views_together
+        self.views_together, self.is_frozen = config.views_together, config.freeze_visual
+        if self.is_frozen:
+            self.visual_extractor.requires_grad_(requires_grad=False)
 
     def forward(self, images: Tensor, targets: Tensor, packing: Packing | None = None) -> Tensor:
         """Log-probabilities [B, T - 1, vocab_size + 1] of each next word of `targets` [B, T], float32.
@@ -170,11 +175,20 @@ class R2Gen(nn.Module):
         out: Tensor = self.encoder_decoder(self._patches(images), targets, packing)
         return out
 
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        if self.is_frozen:
+            self.visual_extractor.eval()  # its running statistics stay, too
+        return self
+
     def encode(self, images: Tensor, extractor: VisualExtractor | None = None) -> Tensor:
         """The encoder's output [B, views * patches, d_model], for decoding; `extractor` replaces its own."""
-        return self.encoder_decoder.encode(together(extractor or self.visual_extractor, images))
+        patches = images if images.dim() == 3 else together(extractor or self.visual_extractor, images)
+        return self.encoder_decoder.encode(patches)
 
     def _patches(self, images: Tensor) -> Tensor:
+        if images.dim() == 3:
+            return images
         if not self.training or self.views_together:
             return together(self.visual_extractor, images)
         # Batch norm must see one view at a time: each has its own statistics.

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
-from r2gen import checkpoint, optim, precision
+from r2gen import checkpoint, features, optim, precision
 from r2gen.annotation import load_annotation
 from r2gen.clock import Stopwatch
 from r2gen.config import Config, parse
@@ -96,14 +97,19 @@ class _Trainer:
         self._scheduler = optim.scheduler(self._optimizer, config)
         self._scaler = precision.Scaler(config)
         self._sampler = TrainingSampler(len(self._train), config)
-        self._dataset = ReportDataset(self._train, self._tokenizer, config, training=True)
-        self._loader = loader(self._dataset, self._sampler, config, persistent=True)
         self._samples = self._step = self._evaluated_at = self._saved_at = 0
         self._best, self._in_step, self._bad = -math.inf, False, BadSteps(config.max_bad_steps)
         self._statistics = RunningStatistics(self.model)
         self._evaluation: Record | None = None
         if last is not None:
             self._restore(last, workdir / _LAST)
+        self._loader = loader(self._dataset(), self._sampler, config, persistent=True)
+
+    def _dataset(self) -> Dataset[Batch]:
+        """The training split; for a frozen extractor its features, or whole images where those do not fit."""
+        frozen = self.config.freeze_visual
+        images = ReportDataset(self._train, self._tokenizer, self.config, training=not frozen)
+        return (frozen and features.dataset(self.model, self._train, images, self.config)) or images
 
     def run(self) -> Generator[Record, None, None]:
         """Trains from where it stands to the last epoch."""

@@ -369,3 +369,10 @@ def test_children_leave_no_descriptor_and_no_process(tmp_path, server):
     pids = [one() for _ in range(30)]
     assert descriptors() <= before
     wait_for(lambda: not any(psutil.pid_exists(pid) or session(pid) for pid in pids))
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_peak_is_of_memory_of_its_own_and_not_of_files_that_are_mapped(run, own):
+    _, events = run("maps", {"own": own})
+    before, after = (event.record["memory_peak_bytes"] for event in events)
+    assert (after - before > 2**25) is own

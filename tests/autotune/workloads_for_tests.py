@@ -219,3 +219,23 @@ def fills_its_group(config, workdir):
     Path(config["group"], "cgroup.procs").write_text(str(os.getpid()))
     yield {"samples": 1}
     HELD.extend(bytearray(b"x" * 2**22) for _ in range(1000))
+
+
+def maps(config, workdir):
+    """Reads a file through the page cache, or holds as much memory of its own."""
+    import mmap
+
+    size = 2**26
+    workdir.mkdir(exist_ok=True)
+    (workdir / "large").write_bytes(bytes(size))
+    yield {"samples": 1}
+    if config["own"]:
+        held = bytearray(size)
+        for place in range(0, size, 4096):
+            held[place] = 1
+    else:
+        with (workdir / "large").open("rb") as file:
+            held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        assert sum(held[place] for place in range(0, size, 4096)) == 0
+    yield {"samples": 2}
+    del held

@@ -132,7 +132,7 @@ def test_evaluation_takes_the_first_studies_by_length_as_they_are(make_config: M
 def test_reports_are_cut_and_padded_with_zeros(make_config: Make, cut: str) -> None:
     whole = _dataset(make_config(max_seq_length=200))[Key(1, 0)].targets[0].tolist()
     dataset = _dataset(make_config(max_seq_length=6, cut_reports=cut))
-    dataset._ids[1] = [0, 7, 0]
+    dataset.ids[1] = [0, 7, 0]
 
     batch = dataset.__getitems__([Key(1, 0), Key(1, 1)])
 

@@ -1,0 +1,92 @@
+"""A frozen visual extractor stays as it is, and is asked once for each image."""
+
+import shutil
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from r2gen import cache, checkpoint, visual
+from r2gen.errors import BadImageError
+from r2gen.train import fit
+
+Records = list[dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def home(without_java: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return cache.directory()
+
+
+@pytest.fixture
+def frozen(tiny: dict[str, Any]) -> dict[str, Any]:
+    return {**tiny, "freeze_visual": True}
+
+
+def _losses(records: Any) -> list[float]:
+    return [record["train_loss"] for record in records if "train_loss" in record]
+
+
+def _extractor(workdir: Path) -> dict[str, torch.Tensor]:
+    state = checkpoint.load(workdir / "last.pt")["model"]
+    return {name: value for name, value in state.items() if name.startswith("visual_extractor.")}
+
+
+def test_the_extractor_keeps_weights_and_statistics_while_the_rest_learns(
+    frozen: dict[str, Any], tmp_path: Path
+) -> None:
+    records = fit(frozen, tmp_path / "run")
+    first = next(records)
+    records.close()
+    before = _extractor(tmp_path / "run")
+    losses = _losses(fit(frozen, tmp_path / "run"))
+    after = _extractor(tmp_path / "run")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert losses[-1] < first["train_loss"]
+
+
+def test_kept_features_train_as_the_extractor_itself_would(frozen: dict[str, Any], tmp_path: Path) -> None:
+    kept = _losses(fit(frozen, tmp_path / "kept"))
+    computed = _losses(fit({**frozen, "image_cache_gib": 0}, tmp_path / "computed"))
+    assert kept == pytest.approx(computed, rel=1e-3)
+
+
+def test_features_are_computed_once(
+    frozen: dict[str, Any], tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list(fit(frozen, tmp_path / "one"))
+    assert len(list(home.glob("features-*/"))) == 2  # of the training and the validation split
+    monkeypatch.setattr(visual.VisualExtractor, "forward", None)  # asked again, it would fail
+    list(fit(frozen, tmp_path / "two"))
+
+
+def test_a_frozen_run_goes_on_as_if_it_had_not_been_stopped(frozen: dict[str, Any], tmp_path: Path) -> None:
+    straight = _losses(fit(frozen, tmp_path / "straight"))
+    records = fit(frozen, tmp_path / "parts")
+    begun = _losses(islice(records, 2))
+    records.close()
+    assert begun + _losses(fit(frozen, tmp_path / "parts")) == straight
+
+
+def test_what_does_not_fit_is_computed_at_every_step(
+    frozen: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    small = 1000 / 2**30
+    assert _losses(fit({**frozen, "image_cache_gib": small}, tmp_path / "run"))
+    assert "the features of 10 studies take" in capsys.readouterr().err
+    assert not list(home.glob("features-*/"))
+
+
+def test_a_broken_image_is_named_or_left_out(frozen: dict[str, Any], own_data: Path, tmp_path: Path) -> None:
+    broken = own_data / "images" / "train-00004" / "1.png"
+    broken.write_bytes(broken.read_bytes()[:-300])
+    settings = {**frozen, "data": str(own_data), "epochs": 1}
+    with pytest.raises(BadImageError, match=r"1\.png cannot be decoded"):
+        list(fit(settings, tmp_path / "named"))
+    shutil.rmtree(tmp_path / "named")
+    records = list(fit({**settings, "skip_bad_samples": True}, tmp_path / "left"))
+    assert records[-1]["samples"] == 9
