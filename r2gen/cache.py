@@ -30,7 +30,7 @@ def entry(name: str, limit_bytes: int, make: Callable[[Path], None]) -> Path | N
     """
     root, place = directory(), directory() / name
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)  # they may be images of patients
         with _lock(root / f"{name}.lock"):
             if not place.exists():
                 _make(place, make)

@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +31,11 @@ class FeatureDataset(Dataset[Batch]):
     def __init__(self, place: Path, images: ReportDataset) -> None:
         self._features = np.load(place / _FEATURES, mmap_mode="r", allow_pickle=False)
         self._bad = frozenset(json.loads((place / _BAD).read_text(encoding="utf-8")))
-        self._images = images
+        self._place, self._images = place, images
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process maps the same file, where workers are not forked."""
+        return FeatureDataset, (self._place, self._images)
 
     def __len__(self) -> int:
         return len(self._images)

@@ -82,9 +82,14 @@ class Kept:
     def __init__(self, place: Path, decoded: Decoded) -> None:
         index = json.loads((place / _INDEX).read_text(encoding="utf-8"))
         self._entries: list[list[int]] = index["images"]  # offset, height, width, checksum; or nothing
-        self._pixels = np.memmap(place / _DATA, np.uint8, "r", shape=(index["bytes"],))
+        mapped = np.memmap(place / _DATA, np.uint8, "r", shape=(index["bytes"],))
+        self._pixels = mapped.view(np.ndarray)  # slices of a memmap cost more
         self._place, self._decoded = place, decoded
         self._is_checked = bytearray(len(self._entries))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process maps the same file, where workers are not forked."""
+        return Kept, (self._place, self._decoded)
 
     def __getitem__(self, index: int) -> np.ndarray:
         entry = self._entries[index]
@@ -210,7 +215,7 @@ def _write_memo(file: Path, memo: list[list[Any]]) -> None:
     """Keeps the digests; without them every file is read again, which is slower and no more."""
     temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary.write_text(json.dumps(memo), encoding="utf-8")
         temporary.replace(file)
     except OSError:

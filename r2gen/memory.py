@@ -29,16 +29,26 @@ class RelationalMemory(nn.Module):
         eye = torch.eye(self.slots, weight.size(1), dtype=weight.dtype, device=weight.device)
         return eye.expand(batch, -1, -1)
 
-    # The loop over words is left out of torch.compile: unrolled, it compiles anew for every length of report.
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def forward(self, words: Tensor, memory: Tensor, running: Tensor) -> Tensor:
+    def forward(self, words: Tensor, memory: Tensor, running: Tensor | tuple[int, ...]) -> Tensor:
         """`memory` [B, slots, d] as it is after each of the packed `words` [N, d]: packed [N, slots * d].
 
-        `running` is a packing's: how many of the memories go on at each step.
+        `running` is a packing's: how many of the memories go on at each step. As numbers and not as a tensor
+        they are a part of the program that torch.compile makes, with the loop over the words unrolled.
         """
+        if isinstance(running, Tensor):
+            out: Tensor = self._uncompiled(words, memory, running)
+            return out
+        return self._over(words, memory, list(running))
+
+    # Unrolled, the loop would be compiled anew for all reports of another length.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _uncompiled(self, words: Tensor, memory: Tensor, running: Tensor) -> Tensor:
+        return self._over(words, memory, running.tolist())
+
+    def _over(self, words: Tensor, memory: Tensor, sizes: list[int]) -> Tensor:
         with torch.autocast(words.device.type, enabled=False):
             weight, bias = self.attn.joint()
-            d_model, sizes = words.size(1), running.tolist()
+            d_model = words.size(1)
             # What does not depend on the memory is computed for all words at once.
             read = torch.split(F.linear(words, weight[d_model:], bias[d_model:])[:, None], sizes)
             gates = torch.split(self.W(words)[:, None], sizes)

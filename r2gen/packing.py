@@ -1,7 +1,7 @@
 """Which positions of a padded batch of reports are computed, and in which order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -19,7 +19,7 @@ class Packing:
     batch: int
     length: int
     positions: Tensor  # int64 [N], in the grid [B, T] flattened
-    running: Tensor  # int64 [T] on the host: the reports at each step; they sum to N
+    running: Tensor | tuple[int, ...]  # the reports at each step, on the host; they sum to N
 
     @classmethod
     def of(cls, lengths: Sequence[int], device: torch.device) -> Self:
@@ -36,6 +36,11 @@ class Packing:
         """Every position of a `grid` [B, T, ...]."""
         batch, length = grid.shape[:2]
         return cls.of([length] * batch, grid.device)
+
+    def unrolled(self) -> Self:
+        """The same, for a program that torch.compile makes for just these numbers of running reports."""
+        running = self.running.tolist() if isinstance(self.running, Tensor) else self.running
+        return replace(self, running=tuple(running))
 
     def pack(self, grid: Tensor) -> Tensor:
         return grid.flatten(0, 1).index_select(0, self.positions)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - everybody's name for it
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -162,8 +163,7 @@ class _Trainer:
         watch = Stopwatch(device)
         for batch in window:
             images = normalise(batch.images.to(device, non_blocking=True))
-            targets = batch.targets.to(device, non_blocking=True)
-            packing = self._packing(batch.targets)
+            targets, packing = self._reports(batch.targets)
             with precision.autocast(self.config):
                 summed, _ = loss_sum(self._forward(images, targets, packing), targets)
             watch.mark("forward_s")
@@ -187,11 +187,17 @@ class _Trainer:
             **watch.seconds(),
         }
 
-    def _packing(self, targets: Tensor) -> Packing:
-        """The positions whose next word counts; all of them for CUDA graphs, made anew for every shape."""
-        if self.config.compile in {"reduce-overhead", "max-autotune"}:
-            return Packing.of([targets.size(1) - 1] * len(targets), precision.device())
-        return Packing.of(_lengths(targets), precision.device())
+    def _reports(self, targets: Tensor) -> tuple[Tensor, Packing]:
+        """Targets on the device, and the positions whose next word counts.
+
+        CUDA graphs are made anew for every shape, which takes minutes: for them every batch is padded to the
+        longest report that there can be, and computed whole, the memory's loop over the words included.
+        """
+        device = precision.device()
+        if self.config.compile not in {"reduce-overhead", "max-autotune"}:
+            return targets.to(device, non_blocking=True), Packing.of(_lengths(targets), device)
+        padded = F.pad(targets, (0, self.config.max_seq_length - targets.size(1))).to(device)
+        return padded, Packing.whole(padded[:, :-1]).unrolled()
 
     def _update(self, loss: float) -> float:
         """Clips and steps, and returns the norm before. A bad step leaves the model as it was."""

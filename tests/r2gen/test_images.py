@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import shutil
 import signal
 import sys
@@ -56,6 +57,18 @@ def test_kept_pixels_are_the_decoded_ones(paths: list[Path], rendition: Renditio
         assert isinstance(kept, Kept)
         assert all(np.array_equal(kept[i], decoded[i]) for i in range(len(paths)))
     assert min(kept[0].shape) == rendition.size
+
+
+def test_another_process_maps_the_same_file(paths: list[Path]) -> None:
+    kept = images.load(paths, WHOLE, PLENTY)
+    sent = pickle.dumps(kept)
+    assert len(sent) < 2000
+    assert np.array_equal(pickle.loads(sent)[1], kept[1])
+
+
+def test_only_its_owner_can_look_at_it(paths: list[Path], home: Path) -> None:
+    images.load(paths, WHOLE, PLENTY)
+    assert home.stat().st_mode & 0o077 == 0
 
 
 def test_it_is_made_once_and_for_each_rendition(paths: list[Path], home: Path) -> None:

@@ -255,3 +255,14 @@ def test_views_in_one_call_share_their_statistics():
         model(images, targets)
     counts = [int(m.visual_extractor.model[1].num_batches_tracked) for m in (apart, shared)]
     assert counts == [2, 1]
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # the compiler's own look
+def test_unrolled_the_whole_step_is_one_program(still):
+    """As CUDA graphs need it: no break in the middle, and the same loss."""
+    decoder = EncoderDecoder(tiny(**still), 12, 20)
+    patches, targets = torch.randn(2, 5, 12), batch(length=5)[1]
+    packing = Packing.whole(targets[:, :-1]).unrolled()
+    torch._dynamo.reset()
+    compiled = torch.compile(decoder, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(patches, targets, packing), decoder(patches, targets, packing))
