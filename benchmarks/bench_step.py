@@ -2,16 +2,19 @@
 
     python benchmarks/bench_step.py [--model small|full] [--batches 4 16] [--steps 5] [--compile]
 
-The plain form (benchmarks/plain.py) is eager, in fp32, and computes the padding. Both train the same batches
-of drawn numbers, with reports as long as those of IU X-Ray, in turns; medians of their steps are compared.
-On a GPU every precision that it has is run, and with --compile each one compiled as well.
+The plain form (benchmarks/plain.py) is eager, in fp32, and computes the padding. Each side is a process of its
+own, set up as its trainer is; they take steps in turns over the same batches of drawn numbers, with reports as
+long as those of IU X-Ray, and the medians are compared. On a GPU every precision that it has is run, and with
+--compile each one compiled as well. Memory is the GPU's peak, or the process's without one.
 """
 
 import argparse
+import multiprocessing
 import random
+import resource
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 import plain
@@ -22,6 +25,7 @@ from r2gen import optim, precision
 from r2gen.clock import Stopwatch
 from r2gen.config import Config, parse
 from r2gen.errors import InputError
+from r2gen.host import keep_freed_memory
 from r2gen.model import R2Gen, loss_sum
 from r2gen.packing import Packing
 
@@ -33,12 +37,8 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 PARTS = ("visual extractor", "relational memory", "rest", "optimizer")
 
 
-@dataclass
-class Step:
-    """A way to take a training step: `run` takes a batch and marks where its parts end."""
-
-    name: str
-    run: Callable[[Tensor, Tensor, list[int], Stopwatch], None]
+Step = Callable[[Tensor, Tensor, list[int]], None]
+Data = list[tuple[Tensor, Tensor, list[int]]]
 
 
 def batch(size: int, image_size: int, rng: random.Random) -> tuple[Tensor, Tensor, list[int]]:
@@ -61,20 +61,20 @@ def plain_step(config: Config) -> Step:
     model = R2Gen(config, VOCABULARY).to(precision.device())
     optimizer = plain.optimizer(model, config)
 
-    def run(images: Tensor, targets: Tensor, lengths: list[int], watch: Stopwatch) -> None:
+    def run(images: Tensor, targets: Tensor, lengths: list[int]) -> None:
         del lengths
         loss = plain.loss(model, images, targets)
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         nn.utils.clip_grad_value_(model.parameters(), config.grad_clip_value)
         optimizer.step()
-        watch.mark("step")
 
-    return Step("plain", run)
+    return run
 
 
 def our_step(config: Config) -> Step:
-    torch.manual_seed(0)
+    if precision.device().type == "cpu":
+        keep_freed_memory()
     model = R2Gen(config, VOCABULARY).to(precision.device())
     precision.convert(model, config)
     if config.channels_last:
@@ -82,7 +82,7 @@ def our_step(config: Config) -> Step:
     forward = model if config.compile == "off" else torch.compile(model, mode=config.compile)
     optimizer, scaler = optim.optimizer(model, config), precision.Scaler(config)
 
-    def run(images: Tensor, targets: Tensor, lengths: list[int], watch: Stopwatch) -> None:
+    def run(images: Tensor, targets: Tensor, lengths: list[int]) -> None:
         with precision.autocast(config):
             summed, count = loss_sum(forward(images, targets, Packing.of(lengths, images.device)), targets)
         torch.autograd.backward(scaler.scale(summed / count))
@@ -90,24 +90,38 @@ def our_step(config: Config) -> Step:
         optim.clip(model.parameters(), config.grad_clip_value)
         scaler.step(optimizer)
         optimizer.zero_grad(set_to_none=True)
-        watch.mark("step")
 
-    words = [config.precision, "channels_last" if config.channels_last else ""]
-    words.append(f"compile {config.compile}" if config.compile != "off" else "")
-    return Step(" ".join(filter(None, words)), run)
+    return run
 
 
-def seconds(step: Step, data: list[Any]) -> list[float]:
-    """What each batch took."""
-    found = []
-    for images, targets, lengths in data:
-        watch = Stopwatch(images.device)
-        step.run(images, targets, lengths, watch)
-        found.append(watch.seconds()["step"])
-    return found
+def batches(config: Config, size: int, count: int) -> Data:
+    rng, device = random.Random(0), precision.device()
+    torch.manual_seed(0)
+    made = (batch(size, config.image_size, rng) for _ in range(count))
+    return [(images.to(device), targets.to(device), lengths) for images, targets, lengths in made]
 
 
-def shares(config: Config, data: list[Any]) -> dict[str, float]:
+def serve(pipe: Connection, config: Config, size: int, count: int, *, ours: bool) -> None:
+    """A side: takes step `i` when told so and says its seconds; when told None, its memory and its shares."""
+    data = batches(config, size, count)
+    with precision.matmul_precision(config):
+        step = our_step(config) if ours else plain_step(config)
+        while (index := pipe.recv()) is not None:
+            watch = Stopwatch(precision.device())
+            step(*data[index])
+            watch.mark("step")
+            pipe.send(watch.seconds()["step"])
+        peak = peak_bytes()
+        pipe.send((peak, shares(config, data[1:3]) if ours and config.compile == "off" else {}))
+
+
+def peak_bytes() -> int:
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def shares(config: Config, data: Data) -> dict[str, float]:
     """What share of a step's time each part of the model takes, forward and backward, each run by itself."""
     device = precision.device()
     model = R2Gen(config, VOCABULARY).to(device)
@@ -153,31 +167,36 @@ def configurations(base: dict[str, Any], names: Sequence[str], *, compiled: bool
                 yield config
 
 
-def peak_mib() -> float:
-    return torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else float("nan")
+def name_of(config: Config) -> str:
+    words = [config.precision, "channels_last" if config.channels_last else ""]
+    words.append(f"compile {config.compile}" if config.compile != "off" else "")
+    return " ".join(filter(None, words))
 
 
 def compare(config: Config, size: int, steps: int) -> None:
-    """One row: ours and the plain form in turns over the same batches."""
-    rng, device = random.Random(0), precision.device()
-    data = [
-        (images.to(device), targets.to(device), lengths)
-        for images, targets, lengths in (batch(size, config.image_size, rng) for _ in range(steps + 1))
-    ]
-    with precision.matmul_precision(config):
-        torch.manual_seed(0)
-        plainly, ours = plain_step(config), our_step(config)
-        slow, fast = [], []
-        if torch.cuda.is_available():
-            torch.cuda.reset_peak_memory_stats()
-        for index in range(len(data)):  # in turns: a machine that is slow for a while is so for both
-            fast += seconds(ours, data[index : index + 1])
-            slow += seconds(plainly, data[index : index + 1])
-        ours_s, plain_s = statistics.median(fast[1:]), statistics.median(slow[1:])
-        parts = shares(config, data[1:3]) if config.compile == "off" else {}
-    row = f"| {size} | {ours.name} | {size / plain_s:.2f} | {size / ours_s:.2f} | {plain_s / ours_s:.2f}x |"
-    row += f" {peak_mib():.0f} |" if torch.cuda.is_available() else ""
-    print(f"{row} {', '.join(f'{part} {share:.0%}' for part, share in parts.items())} |", flush=True)
+    """One row: ours and the plain form in turns over the same batches; the first step of each is not counted."""
+    context = multiprocessing.get_context("spawn")
+    plainly = parse({**config.model_dump(), "precision": "fp32", "compile": "off", "channels_last": False})
+    pipes, seconds = [], ([], [])  # type: ignore[var-annotated]
+    for side, settings in enumerate((plainly, config)):
+        ours, theirs = context.Pipe()
+        arguments = (theirs, settings, size, steps + 1)
+        context.Process(target=serve, args=arguments, kwargs={"ours": bool(side)}, daemon=True).start()
+        pipes.append(ours)
+    for index in range(steps + 1):
+        for pipe, found in zip(pipes, seconds, strict=True):
+            pipe.send(index)
+            found.append(pipe.recv())
+    plain_s, ours_s = (statistics.median(found[1:]) for found in seconds)
+    said = []
+    for pipe in pipes:
+        pipe.send(None)
+        said.append(pipe.recv())
+    (plain_bytes, _), (our_bytes, parts) = said
+    rates = f"{size / plain_s:.2f} | {size / ours_s:.2f} | {plain_s / ours_s:.2f}x"
+    memory = f"{plain_bytes / 2**30:.1f} | {our_bytes / 2**30:.1f}"
+    shown = ", ".join(f"{part} {share:.0%}" for part, share in parts.items())
+    print(f"| {size} | {name_of(config)} | {rates} | {memory} | {shown} |", flush=True)
 
 
 def main() -> None:
@@ -189,9 +208,10 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
     base = {"data": "none", **(SMALL if options.model == "small" else {})}
-    memory = " MiB |" if torch.cuda.is_available() else ""
-    print(f"| batch | ours | plain samples/s | ours samples/s | ratio |{memory} shares of our time |")
-    print("| --- " * (7 if memory else 6) + "|")
+    print(
+        "| batch | ours | plain samples/s | ours samples/s | ratio | plain GiB | ours GiB | shares of our time |"
+    )
+    print("| --- " * 8 + "|")
     for size in options.batches:
         for config in configurations(base, options.precisions, compiled=options.compile):
             compare(config, size, options.steps)

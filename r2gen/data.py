@@ -222,7 +222,7 @@ def require_shared_memory(config: Config) -> None:
     if not config.num_workers or not _SHM.is_dir():
         return
     size = max(config.micro_batch_size * config.image_size**2 * config.views, 1)
-    needed = size * (config.num_workers * config.prefetch_factor + 1)
+    needed = size * (config.num_workers * config.prefetch_factor + config.accumulation_steps)
     free = shutil.disk_usage(_SHM).free
     if needed > free:
         raise InputError(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import PIL
 from PIL import Image
 
 from r2gen import cache
@@ -160,23 +161,24 @@ def _or_none(decoded: Decoded, index: int) -> np.ndarray | None:
 
 def _key(paths: Sequence[Path], rendition: Rendition) -> str:
     """A name that says what the cache holds: the content of every file, and what is made of it."""
-    digest = hashlib.blake2b(f"{FORMAT} {rendition}".encode(), digest_size=16)
+    made_by = f"{FORMAT} {PIL.__version__} {rendition}"
+    digest = hashlib.blake2b(made_by.encode(), digest_size=16)
     for content in contents(paths):
         digest.update(content.encode())
     return digest.hexdigest()
 
 
 def contents(paths: Sequence[Path]) -> list[str]:
-    """A digest of each file's content. It is remembered for as long as the file's size and time stay."""
+    """A digest of each file's content. It is remembered for as long as the file's size and times stay."""
     memo_file = cache.directory() / f"digests-{_of_text('|'.join(map(str, paths)))}.json"
     known = _read_memo(memo_file)
     states = [_state(path) for path in paths]
-    if [entry[:2] for entry in known] != states:
-        before = {(str(path), *entry[:2]): entry[2] for path, entry in zip(paths, known, strict=False)}
+    if [entry[:-1] for entry in known] != states:
+        before = {(str(path), *entry[:-1]): entry[-1] for path, entry in zip(paths, known, strict=False)}
         with ThreadPoolExecutor(_THREADS) as pool:
             known = list(pool.map(partial(_memo_entry, before), paths, states))
         _write_memo(memo_file, known)
-    return [entry[2] for entry in known]
+    return [entry[-1] for entry in known]
 
 
 def _memo_entry(before: dict[tuple[Any, ...], str], path: Path, state: list[int]) -> list[Any]:
@@ -187,8 +189,8 @@ def _state(path: Path) -> list[int]:
     try:
         status = path.stat()
     except OSError:
-        return [-1, -1]
-    return [status.st_size, status.st_mtime_ns]
+        return [-1, -1, -1]
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def _of_file(path: Path) -> str:

@@ -29,6 +29,7 @@ from r2gen.data import (
 from r2gen.divergence import BadSteps, RunningStatistics, is_finite
 from r2gen.errors import InputError
 from r2gen.evaluate import OptionalMeteor, build, evaluate
+from r2gen.host import keep_freed_memory
 from r2gen.model import R2Gen, loss_sum
 from r2gen.packing import Packing
 from r2gen.tokenizer import Tokenizer
@@ -64,6 +65,8 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
     parsed = parse(config)
     precision.check(parsed)
     require_shared_memory(parsed)
+    if precision.device().type == "cpu":
+        keep_freed_memory()
     with ExitStack() as stack:
         stack.enter_context(precision.matmul_precision(parsed))
         trainer = _Trainer(parsed, workdir, stack.enter_context(OptionalMeteor()))

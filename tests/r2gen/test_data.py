@@ -19,9 +19,10 @@ from r2gen.data import (
     TrainingSampler,
     loader,
     normalise,
+    require_shared_memory,
     usable,
 )
-from r2gen.errors import BadImageError
+from r2gen.errors import BadImageError, InputError
 from r2gen.model import loss_sum
 from r2gen.tokenizer import Tokenizer
 
@@ -227,3 +228,10 @@ def test_an_image_too_large_to_decode_is_a_fault(
     batch = _dataset(make_config(data=own_data, image_cache_gib=0))[Key(1, 0)]
 
     assert "exceeds limit" in batch.faults[0]
+
+
+def test_workers_that_do_not_fit_into_shared_memory_are_refused(make_config: Make) -> None:
+    require_shared_memory(make_config(num_workers=2))
+    require_shared_memory(make_config(num_workers=0, prefetch_factor=10**9))
+    with pytest.raises(InputError, match=r"num_workers 64.*of /dev/shm.*--shm-size"):
+        require_shared_memory(make_config(num_workers=64, prefetch_factor=10**9))
