@@ -2,10 +2,10 @@
 
     python benchmarks/bench_step.py [--model small|full] [--batches 4 16] [--steps 5] [--compile]
 
-The plain form (benchmarks/plain.py) is eager, in fp32, and computes the padding. Each side is a process of its
-own, set up as its trainer is; they take steps in turns over the same batches of drawn numbers, with reports as
-long as those of IU X-Ray, and the medians are compared. On a GPU every precision that it has is run, and with
---compile each one compiled as well. Memory is the GPU's peak, or the process's without one.
+The plain form (benchmarks/plain.py) is eager, in fp32, and computes the padding. Each side is a process of
+its own, set up as its trainer is; they take steps in turns over the same batches of drawn numbers, with reports
+as long as those of IU X-Ray, and the medians are compared. On a GPU every precision that it has is run, and
+with --compile each one compiled as well. Memory is the GPU's peak, or the process's without one.
 """
 
 import argparse
@@ -174,7 +174,7 @@ def name_of(config: Config) -> str:
 
 
 def compare(config: Config, size: int, steps: int) -> None:
-    """One row: ours and the plain form in turns over the same batches; the first step of each is not counted."""
+    """One row: ours and the plain form in turns over the same batches, the first step of each not counted."""
     context = multiprocessing.get_context("spawn")
     plainly = parse({**config.model_dump(), "precision": "fp32", "compile": "off", "channels_last": False})
     pipes, seconds = [], ([], [])  # type: ignore[var-annotated]
@@ -208,9 +208,8 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
     base = {"data": "none", **(SMALL if options.model == "small" else {})}
-    print(
-        "| batch | ours | plain samples/s | ours samples/s | ratio | plain GiB | ours GiB | shares of our time |"
-    )
+    columns = ("batch", "ours", "plain samples/s", "ours samples/s", "ratio", "plain GiB", "ours GiB")
+    print("|".join(("", *(f" {name} " for name in (*columns, "shares of our time")), "")))
     print("| --- " * 8 + "|")
     for size in options.batches:
         for config in configurations(base, options.precisions, compiled=options.compile):

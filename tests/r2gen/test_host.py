@@ -3,17 +3,23 @@ import sys
 
 import pytest
 
-# Allocates and frees the same large tensor again and again, and prints how often the kernel had to give pages.
+# Takes and frees tensors of all sizes as training steps do; prints how many pages the kernel gave to the last.
 PROGRAM = """
 import resource, sys, torch
 from r2gen.host import keep_freed_memory
 torch.set_num_threads(1)
 if sys.argv[1] == "kept":
     keep_freed_memory()
-torch.ones(2**24)
+
+def steps(count):
+    for _ in range(count):
+        held = [torch.ones(2**20 * size) for size in range(1, 12)]
+        while held:
+            held.pop()
+
+steps(6)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(5):
-    torch.ones(2**24)
+steps(6)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
