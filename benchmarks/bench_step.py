@@ -3,8 +3,8 @@
     python benchmarks/bench_step.py [--model small|full] [--batches 4 16] [--steps 5] [--compile]
 
 The plain form (benchmarks/plain.py) is eager, in fp32, and computes the padding. Each side is a process of
-its own, set up as its trainer is; they take steps in turns over the same batches of drawn numbers, with reports
-as long as those of IU X-Ray, and the medians are compared. On a GPU every precision that it has is run, and
+its own, set up as its trainer is; they take steps in turns over the same batches of drawn numbers, reports
+as long as those of IU X-Ray; the medians are compared. On a GPU every precision that it has is run, and
 with --compile each one compiled as well. Memory is the GPU's peak, or the process's without one.
 """
 

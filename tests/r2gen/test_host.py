@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-# Takes and frees tensors of all sizes as training steps do; prints how many pages the kernel gave to the last.
+# Takes and frees tensors of all sizes as training steps do; prints how many pages the kernel gave at last.
 PROGRAM = """
 import resource, sys, torch
 from r2gen.host import keep_freed_memory
