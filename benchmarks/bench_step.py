@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from r2gen import optim, precision
 from r2gen.clock import Stopwatch
 from r2gen.config import Config, parse
+from r2gen.data import normalise
 from r2gen.errors import InputError
 from r2gen.host import keep_freed_memory
 from r2gen.model import R2Gen, loss_sum
@@ -34,7 +35,7 @@ LENGTHS = (14, 23, 28, 36, 46, 60, 60)  # ids of reports in the training split o
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 SMALL = {"visual_extractor": "small", "image_size": 96, "d_model": 128, "d_ff": 256, "num_layers": 2}
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
-PARTS = ("visual extractor", "relational memory", "rest", "optimizer")
+PARTS = ("input", "visual extractor", "relational memory", "rest", "optimizer")
 
 
 Step = Callable[[Tensor, Tensor, list[int]], None]
@@ -112,7 +113,8 @@ def serve(pipe: Connection, config: Config, size: int, count: int, *, ours: bool
             watch.mark("step")
             pipe.send(watch.seconds()["step"])
         peak = peak_bytes()
-        pipe.send((peak, shares(config, data[1:3]) if ours and config.compile == "off" else {}))
+        is_simple = ours and config.compile == "off" and config.precision == "fp32"
+        pipe.send((peak, shares(config, data) if is_simple else {}))
 
 
 def peak_bytes() -> int:
@@ -131,7 +133,12 @@ def shares(config: Config, data: Data) -> dict[str, float]:
     total = dict.fromkeys(PARTS, 0.0)
     for images, targets, lengths in data:
         packing = Packing.of(lengths, device)
+        pixels = torch.zeros(
+            images.shape[:2] + images.shape[3:], dtype=torch.uint8
+        )  # as a loader hands it over
         watch = Stopwatch(device)
+        normalise(pixels.to(device))
+        watch.mark("input")
         patches = torch.cat([model.visual_extractor(view) for view in images.unbind(1)], dim=1)
         torch.autograd.backward(patches.sum())
         watch.mark("visual extractor")
