@@ -3,12 +3,14 @@
     python benchmarks/check_parity.py DIRECTORY
 
 DIRECTORY holds config.json (the model's dimensions), r2gen_golden.npz (weights, inputs, outputs, gradients,
-decoded reports) and r2gen_train_golden.npz (three optimizer steps behind a small linear extractor).
+decoded reports) and r2gen_train_golden.npz (three optimizer steps behind a small linear extractor). It may hold
+tokenizer_golden.json (reports and their ids) and metrics_golden.json (pairs of reports and their scores).
 """
 
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,14 @@ from torch import Tensor, nn
 
 from r2gen.config import Config
 from r2gen.decode import search
+from r2gen.metrics import Meteor, score
 from r2gen.model import EncoderDecoder, loss_sum
 from r2gen.packing import Packing
+from r2gen.tokenizer import UNKNOWN, Tokenizer
 
 LOG_PROBABILITY_BOUND = 1e-5
 RELATIVE_BOUND = 1e-4
+SCORE_BOUND = 1e-9
 STEP_BOUND = 2e-6  # absolute; what is summed are the elements of a parameter
 MODEL_SETTINGS = (
     *("d_model", "d_ff", "num_heads", "num_layers", "dropout", "drop_prob_lm"),
@@ -51,6 +56,12 @@ class Recording:
         self.dimensions: dict[str, Any] = json.loads((directory / "config.json").read_text())
         self.model = _arrays(directory / "r2gen_golden.npz")
         self.training = _arrays(directory / "r2gen_train_golden.npz")
+        self._directory = directory
+
+    def optional(self, name: str) -> dict[str, Any]:
+        """The values in a file that need not be there."""
+        file = self._directory / name
+        return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
 
     def decoder(self) -> EncoderDecoder:
         """The recorded model in eval mode, as all was recorded."""
@@ -155,10 +166,38 @@ def compare_words(recording: Recording) -> Iterator[Comparison]:
     with torch.no_grad():
         encoded = decoder.encode(recording.tensor("in/att_feats"))
     length = recording.dimensions["max_seq_length"]
-    for name, beams, block in (("beam3", 3, False), ("greedy_noblock", 1, False), ("greedy_block", 1, True)):
+    variants = {
+        "beam3": (3, False),
+        "beam5": (5, False),
+        "greedy_noblock": (1, False),
+        "greedy_block": (1, True),
+    }
+    for name, (beams, block) in variants.items():
         written = search(decoder, encoded, beam_size=beams, max_length=length, block_trigrams=block)
         others = (written != recording.tensor(f"dec/{name}/seq")).sum().item()
         yield Comparison(f"words written by {name}: other ones", others, 0)
+
+
+def compare_reports(recording: Recording) -> Iterator[Comparison]:
+    golden = recording.optional("tokenizer_golden.json")
+    tokenizer = Tokenizer.from_vocabulary(golden.get("vocab", [UNKNOWN]), "iu_xray")
+    for name, key in (("items", "ids"), ("synthetic", "ids_iu")):
+        if reports := golden.get(name):
+            others = sum(tokenizer.encode(item["report"]) != item[key] for item in reports)
+            yield Comparison(f"ids of {len(reports)} reports ({name}): other ones", others, 0)
+
+
+def compare_scores(recording: Recording) -> Iterator[Comparison]:
+    golden = recording.optional("metrics_golden.json")
+    for name, part in (("pairs", golden), ("odd pairs", golden.get("edge", {}))):
+        if pairs := part.get("pairs"):
+            with ExitStack() as stack:
+                meteor = stack.enter_context(Meteor()) if Meteor.available() else None
+                found = score([p["res"] for p in pairs], [p["gt"] for p in pairs], meteor)
+            for metric, expected in part["scores"].items():
+                if metric.lower() in found:
+                    difference = abs(found[metric.lower()] - expected)
+                    yield Comparison(f"{metric} of {len(pairs)} {name}", difference, SCORE_BOUND)
 
 
 def mean_loss(log_probs: Tensor, targets: Tensor) -> Tensor:
@@ -177,7 +216,15 @@ def main(arguments: list[str]) -> int:
         return 2
     recording = Recording(Path(arguments[0]))
     failed = 0
-    for compare in (compare_outputs, compare_gradients, compare_steps, compare_words):
+    compared = (
+        compare_outputs,
+        compare_gradients,
+        compare_steps,
+        compare_words,
+        compare_reports,
+        compare_scores,
+    )
+    for compare in compared:
         for comparison in compare(recording):
             failed += not comparison.passed
             verdict = "ok  " if comparison.passed else "FAIL"
