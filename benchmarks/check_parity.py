@@ -4,7 +4,7 @@
 
 DIRECTORY holds config.json (the model's dimensions), r2gen_golden.npz (weights, inputs, outputs, gradients,
 decoded reports) and r2gen_train_golden.npz (three optimizer steps behind a small linear extractor), perhaps
-also tokenizer_golden.json (reports and their ids) and metrics_golden.json (pairs of reports and their scores).
+also tokenizer_golden.json (reports and their ids) and metrics_golden.json (pairs of reports, their scores).
 """
 
 import json
