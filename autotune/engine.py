@@ -120,13 +120,12 @@ class _Bridge:
         order = self.search.order(trial, self.device_memory_bytes)
         gpu = self.search.options.gpus_per_trial
         workers = int(order.settings.get("num_workers") or 0)
-        share = max(1, self.cpus // self.slots)
         return {
             "number": trial.number,
             "config": order.settings,
             "order": order.to_dict(),
             "preload": self.search.preload,
-            "cpu": min(1 + workers, share) if gpu else share,
+            "cpu": min(1 + workers, self.cpus) if gpu else self.cpus,
             "gpu": gpu,
         }
 
@@ -247,14 +246,17 @@ def _line(error: BaseException) -> str:
 
 
 def _bridge(search: Search, hardware: Hardware) -> _Bridge:
-    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    cpus = int(resources.get("CPU", 1))
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    has = [node["Resources"] for node in nodes if node["Alive"]]
     gpu = search.options.gpus_per_trial
     if gpu:
         per_device = int(1 / gpu) if gpu < 1 else 1 / gpu
-        slots = int(resources.get("GPU", 0) * per_device)
+        slots = sum(int(node.get("GPU", 0) * per_device) for node in has)
+        most = max(int(node.get("GPU", 0) * per_device) for node in has)
+        cpus = max(1, hardware.cpus // max(1, most))
     else:
-        slots = cpus // (search.options.cpus_per_trial or cpus)
+        cpus = min(search.options.cpus_per_trial or hardware.cpus, hardware.cpus)  # those of one node
+        slots = sum(int(node.get("CPU", 0)) // cpus for node in has)
     memory = min((device.memory_bytes for device in hardware.gpus), default=None)
     return _Bridge(search, max(1, slots), cpus, memory)
 

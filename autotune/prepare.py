@@ -55,6 +55,7 @@ def complete(
     Raises InputError where the baseline, its data or a knob is wrong.
     """
     baseline = workload.complete(workload.fill({**space.baseline, **settings}))
+    workload.require_comparable(space.knobs, space.objective.quality)
     notes = workload.check(baseline)
     knobs = _as_taken(space, baseline, workload, source)
     whole = spaces.complete(space.model_copy(update={"baseline": baseline, "knobs": knobs}), source)

@@ -8,36 +8,64 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_BUSY_S = 3600.0  # who used an entry so recently may well use it again: a search, trial after trial
+_RESERVE_BYTES = 2**30  # of the disk, for checkpoints and studies
 
 
-class DoesNotFitError(Exception):
-    """An entry would be larger than the cache may be. Raised by its maker; the text says how large it is."""
+class NotKeptError(Exception):
+    """An entry is not to be made. Raised by its maker; the text says why."""
 
 
 def directory() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autotune-r2gen" / "r2gen"
+    try:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without a home, as in some containers
+        home = Path(tempfile.gettempdir(), f"cache-{os.getuid()}")
+    return home / "autotune-r2gen" / "r2gen"
 
 
-def entry(name: str, limit_bytes: int, make: Callable[[Path], None]) -> Path | None:
-    """The entry `name`, made by `make` in the empty directory that it is given, where it is not there yet.
+def opened(
+    name: str, needed_bytes: int, limit_bytes: int, make: Callable[[Path], None], read: Callable[[Path], T]
+) -> T | None:
+    """What `read` makes of the entry `name`, which `make` makes in an empty directory if it is not there yet.
 
-    Processes that ask at the same time make it once, and the others wait. Entries that were not used for the
-    longest time go when all together take more than `limit_bytes`; who has one open keeps its files. None,
-    with a line on stderr that says why, where it does not fit or cannot be written.
+    It takes some `needed_bytes`, and all entries together at most `limit_bytes`: those that were not used for
+    the longest time make room, but none of the last hour. An entry that `read` refuses with OSError,
+    ValueError or KeyError is spoilt, or was removed just now, and is made again. Processes that ask at the
+    same time make it once, and the others wait. None, with a line on stderr that says why, where it is not
+    to be made, does not fit or cannot be written.
     """
+    for _ in range(2):
+        place = _entry(name, needed_bytes, limit_bytes, make)
+        if place is None:
+            return None
+        try:
+            return read(place)
+        except (OSError, ValueError, KeyError):
+            forget(place)
+    _say(f"{directory() / name} is spoilt again and again")
+    return None
+
+
+def _entry(name: str, needed_bytes: int, limit_bytes: int, make: Callable[[Path], None]) -> Path | None:
     root, place = directory(), directory() / name
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)  # they may be images of patients
         with _lock(root / f"{name}.lock"):
             if not place.exists():
+                _make_room(root, needed_bytes, limit_bytes)
                 _make(place, make)
             os.utime(place)  # used just now
-        _shrink(root, limit_bytes, place)
-    except DoesNotFitError as error:
-        _say(f"{error}, image_cache_gib allows {limit_bytes / 2**30:.3g} GiB")
+    except NotKeptError as error:
+        _say(str(error))
         return None
     except OSError as error:
         _say(f"{root} cannot be written: {error.strerror}")
@@ -51,7 +79,7 @@ def forget(place: Path) -> None:
 
 
 def _say(why: str) -> None:
-    print(f"images are prepared anew every epoch: {why}", file=sys.stderr, flush=True)
+    print(f"images are prepared anew every time, and not kept: {why}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -63,8 +91,8 @@ def _lock(file: Path) -> Iterator[None]:
 
 
 def _make(place: Path, make: Callable[[Path], None]) -> None:
-    for left in place.parent.glob(f"{place.name}.making-*"):  # by a process that was killed
-        shutil.rmtree(left, ignore_errors=True)
+    for left in place.parent.glob(f"{place.name}.making-*"):
+        forget(left)
     made = Path(tempfile.mkdtemp(prefix=f"{place.name}.making-", dir=place.parent))
     try:
         make(made)
@@ -80,15 +108,34 @@ def _sync(file: Path) -> None:
         os.fsync(stream.fileno())
 
 
-def _shrink(root: Path, limit_bytes: int, kept: Path) -> None:
-    """Removes the entries used longest ago until what is left fits, but never `kept`."""
-    places = [p for p in root.iterdir() if p.is_dir() and p != kept and ".making-" not in p.name]
-    total = sum(map(_bytes, [kept, *places]))
-    for place in sorted(places, key=_used_at):
-        if total <= limit_bytes:
-            return
+def _make_room(root: Path, needed_bytes: int, limit_bytes: int) -> None:
+    """Removes the entries used longest ago until `needed_bytes` more fit; else raises NotKeptError."""
+    _remove_leftovers(root)
+    places = [p for p in root.iterdir() if p.is_dir() and ".making-" not in p.name]
+    total = sum(map(_bytes, places))
+    idle = [p for p in places if _used_at(p) < time.time() - _BUSY_S]
+    for place in sorted(idle, key=_used_at):
+        if total + needed_bytes <= limit_bytes:
+            break
         total -= _bytes(place)
         forget(place)
+    needed, limit, others = (_gib(value) for value in (needed_bytes, limit_bytes, total))
+    if total + needed_bytes > limit_bytes:
+        raise NotKeptError(f"they take {needed}, others in use {others}, image_cache_gib allows {limit}")
+    if needed_bytes + _RESERVE_BYTES > (free := shutil.disk_usage(root).free):
+        raise NotKeptError(f"they take {needed}, and {root} has {_gib(free)} free")
+
+
+def _gib(value: float) -> str:
+    return f"{value / 2**30:.3g} GiB"
+
+
+def _remove_leftovers(root: Path) -> None:
+    """Removes what makers of other entries have left that were killed: nobody holds their lock any more."""
+    for left in root.glob("*.making-*"):
+        with suppress(OSError), (root / f"{left.name.partition('.')[0]}.lock").open("w") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _used_at(place: Path) -> float:

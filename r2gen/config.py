@@ -27,12 +27,12 @@ class Config(BaseModel):
     A batch is `micro_batch_size` studies; an optimizer step sees `micro_batch_size * accumulation_steps`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     # data
     data: Path = Field(description="directory that holds annotation.json and images/")
     dataset: Literal["iu_xray", "mimic_cxr"] = "iu_xray"
-    image_size: int = Field(224, ge=32, multiple_of=32)
+    image_size: int = Field(224, ge=64, multiple_of=32)
     max_seq_length: int = Field(60, ge=4, le=512, description="tokens of a report, begin and end included")
     min_word_count: int = Field(3, ge=1, description="rarer words become <unk>")
     skip_bad_samples: bool = False

@@ -22,6 +22,7 @@ from r2gen.config import Config
 from r2gen.errors import BadImageError, InputError
 from r2gen.images import Images, Rendition
 from r2gen.tokenizer import Tokenizer
+from r2gen.visual import feature_count
 
 _SHM = Path("/dev/shm")  # noqa: S108 - measured, not written to
 
@@ -217,16 +218,28 @@ def usable(batch: Batch, config: Config) -> bool:
     return len(batch.studies) > 0
 
 
+def feature_bytes(config: Config) -> int:
+    """Bytes of a study's features by a frozen extractor, in float16."""
+    patches = config.views * (config.image_size // 32) ** 2
+    return 2 * patches * feature_count(config.visual_extractor)
+
+
 def require_shared_memory(config: Config) -> None:
-    """Raises InputError where what the loader's workers hand over does not fit into /dev/shm."""
+    """Raises InputError where what the loaders' workers hand over does not fit into /dev/shm.
+
+    The workers of training hold their batches while those of an evaluation load theirs.
+    """
     if not config.num_workers or not _SHM.is_dir():
         return
-    size = max(config.micro_batch_size * config.image_size**2 * config.views, 1)
-    needed = size * (config.num_workers * config.prefetch_factor + config.accumulation_steps)
+    pixels = config.views * config.image_size**2
+    study = max(pixels, feature_bytes(config)) if config.freeze_visual else pixels
+    ahead = config.num_workers * config.prefetch_factor
+    studies = config.micro_batch_size * (ahead + config.accumulation_steps)
+    needed = study * (studies + config.eval_batch_size * (ahead + 1))
     free = shutil.disk_usage(_SHM).free
     if needed > free:
         raise InputError(
             f"num_workers {config.num_workers}, prefetch_factor {config.prefetch_factor}: their batches take "
-            f"{needed / 2**20:.0f} MiB of {_SHM}, where {free / 2**20:.0f} MiB are free: take fewer, or give "
-            "it more (docker: --shm-size)"
+            f"{needed / 2**20:.0f} MiB of {_SHM}, where {free / 2**20:.0f} MiB are free: take fewer, or a "
+            "smaller eval_batch_size, or give it more (docker: --shm-size)"
         )

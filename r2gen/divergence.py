@@ -23,7 +23,13 @@ class BadSteps:
             self._first = f"the loss is {loss}, its gradient's norm {norm} at step {step}, epoch {epoch}"
         self.in_a_row += 1
         if self.in_a_row > self._allowed:
-            more = f", and no better in the {self._allowed} steps after it" if self._allowed else ""
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Raises DivergedError where training is in the middle of a row."""
+        if self.in_a_row:
+            after = self.in_a_row - 1
+            more = f", and no better in the {after} steps after it" if after else ""
             raise DivergedError(f"{self._first}{more}: lower the learning rate, or use a wider precision")
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Self
 
@@ -49,7 +50,7 @@ def write_reports(
         for batch in loader(kept or images, sampler, config, persistent=False):
             if not usable(batch, config):
                 continue
-            with torch.inference_mode(), precision.autocast(config):
+            with torch.inference_mode(), precision.autocast(config), _own_random_numbers(config):
                 shown = normalise(batch.images.to(precision.device(), non_blocking=True))
                 ids = _generate(model, model.encode(shown, extractor), config)
             for index, row in zip(batch.studies.tolist(), ids.tolist(), strict=True):
@@ -59,6 +60,12 @@ def write_reports(
     if not written:
         raise InputError(f"data {config.data}: not one image of the studies to write reports for can be read")
     return [written[index] for index in sorted(written)]
+
+
+def _own_random_numbers(config: Config) -> AbstractContextManager[None]:
+    """Words drawn at random leave the random numbers alone that training goes on with."""
+    context: AbstractContextManager[None] = torch.random.fork_rng(enabled=config.single_beam == "sample")
+    return context
 
 
 def _generate(model: R2Gen, encoded: Tensor, config: Config) -> Tensor:
@@ -148,6 +155,9 @@ def evaluate(
 
 def build(config: Config, vocabulary: Sequence[str]) -> tuple[R2Gen, Tokenizer]:
     """A model on this machine's device, and the tokenizer that goes with it."""
+    if config.beam_size > len(vocabulary) + 1:
+        words = len(vocabulary) + 1
+        raise InputError(f"beam_size: at most the {words} words of the vocabulary: got {config.beam_size}")
     tokenizer = Tokenizer.from_vocabulary(vocabulary, config.dataset)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)

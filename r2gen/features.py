@@ -1,7 +1,8 @@
 """What a frozen visual extractor makes of every image: computed once, kept, and read instead of images."""
 
 import hashlib
-import json
+import os
+import zlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -9,28 +10,37 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.utils.data import Dataset
 
 from r2gen import cache, precision
 from r2gen.annotation import Study
 from r2gen.config import Config
-from r2gen.data import Batch, EvaluationSampler, Key, ReportDataset, loader, normalise, padded
+from r2gen.data import (
+    Batch,
+    EvaluationSampler,
+    Key,
+    ReportDataset,
+    feature_bytes,
+    loader,
+    normalise,
+    padded,
+)
 from r2gen.images import contents
-from r2gen.model import R2Gen, together
+from r2gen.model import R2Gen, halved, together
 from r2gen.visual import VisualExtractor, folded
 
 FORMAT = 1
-_FEATURES, _BAD = "features.npy", "bad.json"
-_LARGEST = float(np.finfo(np.float16).max)
+_FEATURES, _CHECKSUM = "features.npy", "checksum"
+_BLOCK_BYTES = 2**24
 
 
 class FeatureDataset(Dataset[Batch]):
     """A ReportDataset whose batches have features [B, views * patches, features] in place of images."""
 
     def __init__(self, place: Path, images: ReportDataset) -> None:
+        if _checksum(place / _FEATURES) != int((place / _CHECKSUM).read_text(encoding="ascii")):
+            raise ValueError("the features are not those that were written")
         self._features = np.load(place / _FEATURES, mmap_mode="r", allow_pickle=False)
-        self._bad = frozenset(json.loads((place / _BAD).read_text(encoding="utf-8")))
         self._place, self._images = place, images
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -41,13 +51,10 @@ class FeatureDataset(Dataset[Batch]):
         return len(self._images)
 
     def __getitems__(self, keys: Sequence[Key]) -> Batch:
-        studies = [key.study for key in keys if key.study not in self._bad]
-        faults = [
-            f for key in keys if key.study in self._bad for f in self._images.__getitems__([key]).faults
-        ]
+        studies = [key.study for key in keys]
         targets = padded([self._images.ids[study] for study in studies])
         features = torch.from_numpy(self._features[studies])
-        return Batch(features, targets, torch.tensor(studies, dtype=torch.long), tuple(faults))
+        return Batch(features, targets, torch.tensor(studies, dtype=torch.long), ())
 
 
 def dataset(
@@ -57,11 +64,13 @@ def dataset(
 
     `images` shows the same studies whole.
     """
-    limit = config.image_cache_bytes
+    if not config.image_cache_bytes:
+        return None
     name = f"features-{_key(model.visual_extractor, studies, config)}"
-    make = partial(_make, model=model, images=images, config=config, limit_bytes=limit)
-    place = cache.entry(name, limit, make) if limit else None
-    return FeatureDataset(place, images) if place else None
+    make = partial(_make, model=model, images=images, config=config)
+    read = partial(FeatureDataset, images=images)
+    needed = len(studies) * feature_bytes(config)
+    return cache.opened(name, needed, config.image_cache_bytes, make, read)
 
 
 def _key(extractor: VisualExtractor, studies: Sequence[Study], config: Config) -> str:
@@ -74,24 +83,25 @@ def _key(extractor: VisualExtractor, studies: Sequence[Study], config: Config) -
 
 
 @torch.inference_mode()
-def _make(place: Path, model: R2Gen, images: ReportDataset, config: Config, limit_bytes: int) -> None:
+def _make(place: Path, model: R2Gen, images: ReportDataset, config: Config) -> None:
     extractor, device = folded(model.visual_extractor), precision.device()
-    patches = config.views * (config.image_size // 32) ** 2
-    shape = (len(images), patches, extractor.features)
-    if (size := 2 * int(np.prod(shape))) > limit_bytes:
-        raise cache.DoesNotFitError(f"the features of {len(images)} studies take {size / 2**30:.3g} GiB")
+    shape = (len(images), config.views * (config.image_size // 32) ** 2, extractor.features)
     features = np.lib.format.open_memmap(place / _FEATURES, "w+", np.float16, shape)
-    bad = set(range(len(images)))
+    with (place / _FEATURES).open("rb+") as file:  # now: a map of a file that cannot grow is a bus error
+        os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
     sampler = EvaluationSampler([0] * len(images), None, config.eval_batch_size)
     for batch in loader(images, sampler, config, persistent=False):
-        if len(batch.studies):
-            found = together(extractor, normalise(batch.images.to(device)))
-            features[batch.studies.numpy()] = _halved(found)
-            bad -= set(batch.studies.tolist())
+        if batch.faults:
+            raise cache.NotKeptError(batch.faults[0])
+        found = together(extractor, normalise(batch.images.to(device)))
+        features[batch.studies.numpy()] = halved(found).cpu().numpy()
     features.flush()
-    (place / _BAD).write_text(json.dumps(sorted(bad)), encoding="utf-8")
+    (place / _CHECKSUM).write_text(str(_checksum(place / _FEATURES)), encoding="ascii")
 
 
-def _halved(features: Tensor) -> np.ndarray:
-    half: np.ndarray = features.clamp(-_LARGEST, _LARGEST).half().cpu().numpy()
-    return half
+def _checksum(file: Path) -> int:
+    checksum = 0
+    with file.open("rb") as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            checksum = zlib.crc32(block, checksum)
+    return checksum

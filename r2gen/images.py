@@ -25,6 +25,7 @@ from r2gen.errors import BadImageError
 FORMAT = 1
 _AT_ONCE = 64  # images in memory while a cache is made
 _THREADS = 8
+_ASPECT = 1.25  # of a chest X-ray: what is kept is as wide, or as high, in the mean
 _MANY = 2000  # that is half a minute
 _DATA, _INDEX = "pixels.u8", "index.json"
 
@@ -83,7 +84,9 @@ class Kept:
     def __init__(self, place: Path, decoded: Decoded) -> None:
         index = json.loads((place / _INDEX).read_text(encoding="utf-8"))
         self._entries: list[list[int]] = index["images"]  # offset, height, width, checksum; or nothing
-        mapped = np.memmap(place / _DATA, np.uint8, "r", shape=(index["bytes"],))
+        mapped = np.memmap(place / _DATA, np.uint8, "r")
+        if len(mapped) != index["bytes"]:
+            raise ValueError("the pixels are not all there")
         self._pixels = mapped.view(np.ndarray)  # slices of a memmap cost more
         self._place, self._decoded = place, decoded
         self._is_checked = bytearray(len(self._entries))
@@ -112,22 +115,14 @@ def load(paths: Sequence[Path], rendition: Rendition, limit_bytes: int) -> Image
     if not limit_bytes:
         return decoded
     name = f"images-{_key(paths, rendition)}"
-    place = cache.entry(name, limit_bytes, partial(_make, decoded=decoded, limit_bytes=limit_bytes))
-    if place is None:
-        return decoded
-    try:
-        return Kept(place, decoded)
-    except (OSError, ValueError, KeyError):  # cut short, or no index: by whatever wrote it last
-        cache.forget(place)
-        return decoded
+    make, read = partial(_make, decoded=decoded), partial(Kept, decoded=decoded)
+    needed = int(len(paths) * rendition.size**2 * (_ASPECT if rendition.crop else 1))
+    return cache.opened(name, needed, limit_bytes, make, read) or decoded
 
 
-def _make(place: Path, decoded: Decoded, limit_bytes: int) -> None:
+def _make(place: Path, decoded: Decoded) -> None:
     if len(decoded.paths) >= _MANY:
         print(f"decoding {len(decoded.paths)} images, once, into {place.parent}", file=sys.stderr, flush=True)
-    least = len(decoded.paths) * decoded.rendition.size**2
-    if least > limit_bytes:
-        raise cache.DoesNotFitError(f"{len(decoded.paths)} images take {least / 2**30:.3g} GiB or more")
     entries: list[list[int]] = []
     with (place / _DATA).open("wb") as file:
         for image in _rendered(decoded):
@@ -136,8 +131,6 @@ def _make(place: Path, decoded: Decoded, limit_bytes: int) -> None:
                 continue
             entries.append([file.tell(), *image.shape, zlib.crc32(image.data)])
             file.write(image.data)
-            if file.tell() > limit_bytes:
-                raise cache.DoesNotFitError(f"{len(decoded.paths)} images do not fit")
         size = file.tell()
     index = {"bytes": size, "images": entries}
     (place / _INDEX).write_text(json.dumps(index), encoding="utf-8")

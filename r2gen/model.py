@@ -189,6 +189,9 @@ class R2Gen(nn.Module):
     def _patches(self, images: Tensor) -> Tensor:
         if images.dim() == 3:
             return images
+        if self.is_frozen:  # as the kept features are made, so that to rounding it does not matter
+            with torch.no_grad(), torch.autocast(images.device.type, enabled=False):
+                return halved(together(self.visual_extractor, images)).float()
         if not self.training or self.views_together:
             return together(self.visual_extractor, images)
         # Batch norm must see one view at a time: each has its own statistics.
@@ -199,6 +202,12 @@ def together(extractor: VisualExtractor, images: Tensor) -> Tensor:
     """The patches [B, views * patches, features] of all views of `images` in one call of `extractor`."""
     patches: Tensor = extractor(images.flatten(0, 1))
     return patches.reshape(len(images), -1, patches.size(-1))
+
+
+def halved(features: Tensor) -> Tensor:
+    """`features` in float16, what is too large for it at its border."""
+    largest = torch.finfo(torch.float16).max
+    return features.clamp(-largest, largest).half()
 
 
 def loss_sum(log_probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

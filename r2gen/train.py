@@ -1,6 +1,7 @@
 """Training as a generator: a record after every optimizer step, and one after every evaluation."""
 
 import math
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
@@ -112,6 +113,8 @@ class _Trainer:
     def _dataset(self) -> Dataset[Batch]:
         """The training split; for a frozen extractor its features, or whole images where those do not fit."""
         frozen = self.config.freeze_visual
+        if frozen and self.config.visual_weights is None:
+            print("freeze_visual without visual_weights: the extractor stays random", file=sys.stderr)
         images = ReportDataset(self._train, self._tokenizer, self.config, training=not frozen)
         return (frozen and features.dataset(self.model, self._train, images, self.config)) or images
 
@@ -129,6 +132,7 @@ class _Trainer:
                     yield self._evaluate()
                 elif self._is_checkpoint_due():
                     self.save()
+        self._bad.give_up()  # nothing of what came last is in a checkpoint
         if self._evaluated_at < self._samples:
             yield self._evaluate()
 

@@ -20,6 +20,11 @@ _ARCHITECTURES = {"resnet101": ((3, 4, 23, 3), 64), "small": ((1, 1, 1, 1), 16)}
 _POSITIONS = {"conv1": "0", "bn1": "1", "layer1": "4", "layer2": "5", "layer3": "6", "layer4": "7"}
 
 
+def feature_count(name: str) -> int:
+    """Features of a patch."""
+    return _ARCHITECTURES[name][1] * 8 * _EXPANSION
+
+
 class Bottleneck(nn.Module):
     """1x1, 3x3 (with the stride, as in torchvision), 1x1, and the shortcut."""
 
@@ -55,7 +60,7 @@ class VisualExtractor(nn.Module):
     ) -> None:
         super().__init__()
         blocks, width = _ARCHITECTURES[name]
-        self.features = width * 8 * _EXPANSION
+        self.features = feature_count(name)
         self.activation_checkpointing = activation_checkpointing
         stem = [nn.Conv2d(3, width, 7, 2, padding=3, bias=False), nn.BatchNorm2d(width)]
         self.model = nn.Sequential(

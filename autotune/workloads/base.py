@@ -1,6 +1,6 @@
 """The least that is known of any workload: its entry point. Other kinds say more by overriding."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,9 @@ class Workload:
 
     def require_gpus(self, count: float) -> None:
         """Raises InputError where the workload cannot make use of `count` GPUs a trial."""
+
+    def require_comparable(self, knobs: Collection[str], quality: str) -> None:
+        """Raises InputError where a knob would change what `quality` is measured against."""
 
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int

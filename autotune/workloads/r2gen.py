@@ -1,8 +1,7 @@
 """R2Gen as a workload. The one module of the tuner that imports the trainer."""
 
 import math
-import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,6 +62,14 @@ class R2GenWorkload(Workload):
         if count > 1:
             raise InputError(f"--gpus-per-trial: r2gen trains on one GPU, or a part of one: got {count:g}")
 
+    def require_comparable(self, knobs: Collection[str], quality: str) -> None:
+        moving = sorted({"max_seq_length", "min_word_count"} & set(knobs))
+        if moving and not quality.startswith("full_"):
+            raise InputError(
+                f"knob {moving[0]}: changes the references of {quality}: with it, objective.quality must be "
+                "one against whole references, such as full_bleu_4"
+            )
+
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int
     ) -> dict[str, Setting]:
@@ -78,8 +85,9 @@ class R2GenWorkload(Workload):
 def _drawn_data() -> Path:
     """A small data set of drawn X-rays, for who has none at hand; made once, kept in the user's cache."""
     from r2gen import synthetic  # noqa: PLC0415
+    from r2gen.cache import directory  # noqa: PLC0415
 
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autotune-r2gen"
+    cache = directory().parent
     try:
         return synthetic.make(cache, _STUDIES, seed=0, size=128)
     except OSError as error:

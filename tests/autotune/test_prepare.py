@@ -102,6 +102,13 @@ def test_a_value_is_searched_as_the_trainer_takes_it(complete):
     assert complete('num_workers: {choice: ["0", 2]}').knobs["num_workers"].choice == (0, 2)
 
 
+@pytest.mark.parametrize("knob", ["max_seq_length", "min_word_count"])
+def test_a_knob_that_moves_the_references_needs_whole_ones(complete, knob):
+    with pytest.raises(InputError, match=f"knob {knob}: changes the references of bleu_4.*full_bleu_4"):
+        complete(f"{knob}: {{choice: [4, 60]}}")
+    workloads.load("r2gen").require_comparable([knob], "full_bleu_4")
+
+
 def test_r2gen_trains_on_one_gpu():
     workloads.load("r2gen").require_gpus(0.5)
     with pytest.raises(InputError, match="one GPU, or a part of one: got 2"):

@@ -179,3 +179,9 @@ def test_a_step_left_out_lowers_the_scale_and_the_next_one_can_be_taken(
             scaler.step(optimizer)
     assert weight.item() == 0.5
     assert scaler.state_dict()["scale"] == 2.0**15
+
+
+def test_a_run_that_ends_in_a_row_of_bad_steps_has_diverged(tiny: dict[str, Any], tmp_path: Path) -> None:
+    """Three steps and no more: fewer than are allowed in a row, but nothing of them is in a checkpoint."""
+    with pytest.raises(DivergedError, match="at step 2, epoch 1"):
+        list(fit({**tiny, "learning_rate": 1e30, "epochs": 1}, tmp_path))

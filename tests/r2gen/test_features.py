@@ -1,6 +1,9 @@
 """A frozen visual extractor stays as it is, and is asked once for each image."""
 
+import os
 import shutil
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -64,6 +67,17 @@ def test_features_are_computed_once(
     list(fit(frozen, tmp_path / "two"))
 
 
+@pytest.mark.parametrize("file", ["features.npy", "checksum"])
+def test_spoilt_features_are_computed_again(
+    frozen: dict[str, Any], tmp_path: Path, home: Path, file: str
+) -> None:
+    expected = _losses(fit(frozen, tmp_path / "one"))
+    for place in home.glob("features-*/"):
+        whole = (place / file).read_bytes()
+        (place / file).write_bytes(whole[:-8] + bytes(8))
+    assert _losses(fit(frozen, tmp_path / "two")) == expected
+
+
 def test_a_frozen_run_goes_on_as_if_it_had_not_been_stopped(frozen: dict[str, Any], tmp_path: Path) -> None:
     straight = _losses(fit(frozen, tmp_path / "straight"))
     records = fit(frozen, tmp_path / "parts")
@@ -77,7 +91,7 @@ def test_what_does_not_fit_is_computed_at_every_step(
 ) -> None:
     small = 1000 / 2**30
     assert _losses(fit({**frozen, "image_cache_gib": small}, tmp_path / "run"))
-    assert "the features of 10 studies take" in capsys.readouterr().err
+    assert "image_cache_gib allows" in capsys.readouterr().err
     assert not list(home.glob("features-*/"))
 
 
@@ -90,3 +104,38 @@ def test_a_broken_image_is_named_or_left_out(frozen: dict[str, Any], own_data: P
     shutil.rmtree(tmp_path / "named")
     records = list(fit({**settings, "skip_bad_samples": True}, tmp_path / "left"))
     assert records[-1]["samples"] == 9
+
+
+# Computes features on a disk that has room for the images and not for them.
+FULL = """
+import sys
+from pathlib import Path
+from r2gen import cache, train
+cache._RESERVE_BYTES = 0
+settings = eval(sys.argv[1])
+train.OptionalMeteor.score = lambda *_: {}
+print(len([r for r in train.fit(settings, Path(sys.argv[2])) if "train_loss" in r]))
+"""
+
+
+def test_a_disk_that_is_full_is_said_and_training_goes_on(frozen: dict[str, Any], tmp_path: Path) -> None:
+    """A map of a file that the disk has no room for would end the process with a bus error."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "test", place], check=False)
+    if mounted.returncode:
+        pytest.skip("may not mount a file system")
+    try:
+        (place / "ballast").write_bytes(bytes(150_000))
+        done = subprocess.run(
+            [sys.executable, "-c", FULL, repr(frozen), str(tmp_path / "run")],
+            env={**os.environ, "XDG_CACHE_HOME": str(place)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "6"
+    assert "not kept" in done.stderr

@@ -6,6 +6,7 @@ import pickle
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -129,16 +130,25 @@ def test_a_file_cut_short_is_made_again(paths: list[Path], home: Path, file: str
     images.load(paths, WHOLE, PLENTY)
     (place,) = _entries(home)
     os.truncate(place / file, 100)
-    assert isinstance(images.load(paths, WHOLE, PLENTY), Decoded)
-    assert isinstance(images.load(paths, WHOLE, PLENTY), Kept)
+    kept = images.load(paths, WHOLE, PLENTY)
+    assert isinstance(kept, Kept)
+    assert np.array_equal(kept[4], Decoded(paths, WHOLE)[4])
 
 
-@pytest.mark.parametrize("limit", [4 * 32 * 32, 5 * 36 * 36 + 1])
+def test_a_user_without_a_home_has_a_cache_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", _no_home)
+    assert cache.directory().is_relative_to(tempfile.gettempdir())
+
+
+def _no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
 def test_what_does_not_fit_is_decoded_and_said(
-    paths: list[Path], home: Path, capsys: pytest.CaptureFixture[str], limit: int
+    paths: list[Path], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Told by the number of images alone, and when the first ones are larger than they had to be."""
-    assert isinstance(images.load(paths, TRAINING, limit), Decoded)
+    assert isinstance(images.load(paths, TRAINING, 5 * 36 * 36), Decoded)
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "image_cache_gib allows" in said
@@ -170,6 +180,31 @@ def test_what_was_not_used_for_longest_makes_room(paths: list[Path], home: Path)
     images.load(third, WHOLE, 2 * size)
     assert len(_entries(home)) == 2
     assert not oldest.exists()
+
+
+def test_what_is_in_use_makes_no_room(
+    paths: list[Path], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else two that do not fit together would be made again and again."""
+    images.load(paths[:2], WHOLE, PLENTY)
+    assert isinstance(images.load(paths[2:], WHOLE, 4 * 32 * 32), Decoded)
+    assert "others in use" in capsys.readouterr().err
+    assert len(_entries(home)) == 1
+
+
+def test_a_disk_that_would_be_full_is_left_alone(
+    paths: list[Path], home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "_RESERVE_BYTES", 2**60)
+    assert isinstance(images.load(paths, WHOLE, PLENTY), Decoded)
+    assert f"{home} has" in capsys.readouterr().err
+
+
+def test_what_a_killed_maker_of_something_else_left_is_removed(paths: list[Path], home: Path) -> None:
+    left = home / "images-0123.making-x"
+    left.mkdir(parents=True)
+    images.load(paths, WHOLE, PLENTY)
+    assert not left.exists()
 
 
 def _load(paths: list[Path], home: str, seconds: float) -> None:

@@ -147,7 +147,10 @@ def _refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
         ("rm_num_heads=5", "rm_num_heads must divide d_model: got 5 and 32"),
         ("data=/nowhere", "/nowhere/annotation.json: cannot be read: No such file or directory"),
         ("compat", "--set: NAME=VALUE: got 'compat'"),
-        ("beam_size=100000", "beam_size must not exceed"),
+        ("beam_size=100000", "beam_size: at most the 52 words"),
+        ("learning_rate=.inf", "finite number"),
+        ("image_cache_gib=.nan", "finite number"),
+        ("image_size=32", "greater than or equal to 64"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused(
