@@ -110,6 +110,7 @@ class Child:
         self._log_start = _size(job.log)
         self._kernel_kills = _kernel_kills()
         self._memory_share, self._memory_seen_s = 0.0, 0.0
+        self._cap_share = 0.0
         self._process, pipe = server.start(job)
         self._inbox = _Inbox(pipe)
         self._end = Finalize(self, _end, (self._process,), exitpriority=0)
@@ -158,6 +159,8 @@ class Child:
                 self._longest_gap_s = max(self._longest_gap_s, self._gaps_s[-1])
             self._heard_s, self._yielded_s = time.monotonic(), event.at_s
             self._has_evaluated |= self._job.quality in event.record
+            if self._job.memory_limit_bytes and "memory_reserved_bytes" not in event.record:  # of the host
+                self._cap_share = event.record["memory_peak_bytes"] / self._job.memory_limit_bytes
             self._events.append(event)
         return bool(messages)
 
@@ -177,6 +180,7 @@ class Child:
             capped=self._job.memory_limit_bytes is not None,
             kernel_killed=_kernel_kills() > self._kernel_kills,
             memory_share=self._memory_share,
+            cap_share=self._cap_share,
         )
 
     def _last_words(self) -> str:

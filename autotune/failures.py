@@ -38,6 +38,7 @@ DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 _OOM_TYPES = {"OutOfMemoryError", "MemoryError"}
 _DIVERGED_TYPES = {"DivergedError", "FloatingPointError"}
 _MEMORY_GONE_SHARE = 0.95
+_CAP_GONE_SHARE = 0.85
 _SERVER_DIED = 255  # multiprocessing's exit code for a process whose fork server is no more
 _LONGEST = 300
 
@@ -137,13 +138,20 @@ def is_of_whole_machine(outcome: Outcome) -> bool:
 
 
 def of_exit(
-    code: int, last_words: str, *, kernel_killed: bool, memory_share: float = 0.0, capped: bool = True
+    code: int,
+    last_words: str,
+    *,
+    kernel_killed: bool,
+    memory_share: float = 0.0,
+    cap_share: float = 0.0,
+    capped: bool = True,
 ) -> Outcome:
     """Why a process failed that ended with `code` (negative: by that signal) without a verdict of its own.
 
     `last_words` is the end of its log: C++ code that cannot allocate in a thread can only abort.
     `kernel_killed` says that the kernel killed a process for memory in the meantime, `memory_share` what
-    share of the machine's memory was in use shortly before, `capped` that the process's memory was.
+    share of the machine's memory was in use shortly before, `capped` that the process's memory was, and
+    `cap_share` how much of that it had in use: code that does not look at what it was given then crashes.
     """
     if kernel_killed and code in {-signal.SIGKILL, _SERVER_DIED}:
         return failed(Failure.OOM, "killed by the kernel, which was out of memory")
@@ -153,6 +161,8 @@ def of_exit(
         what = f"killed by {_signal_name(-code)}" if code < 0 else f"exited with {code} without a verdict"
     if code == -signal.SIGKILL and memory_share >= _MEMORY_GONE_SHARE:
         return failed(Failure.OOM, f"{what} while {memory_share:.0%} of the machine's memory was in use")
+    if code == -signal.SIGSEGV and cap_share >= _CAP_GONE_SHARE:
+        return failed(Failure.OOM, f"{what} with {cap_share:.0%} of its memory limit in use")
     said = _out_of_memory_text(last_words, capped)
     if said and code in {-signal.SIGABRT, -signal.SIGBUS, 1}:
         return failed(Failure.OOM, f"{what}: {said}")

@@ -207,12 +207,14 @@ class _Memory:
 
     On a GPU the figures are the CUDA allocator's. On the host the peak is what was resident beyond what the
     process was born with: what a step frees before its record is yielded counts. Pages of files that are
-    mapped do not: the kernel takes them back when it needs room.
+    mapped do not: the kernel takes them back when it needs room. Under a cap it is no less than what the cap
+    counts, memory that was asked for and not touched included.
     """
 
     def __init__(self, job: Job) -> None:
         self._born_with = _status_bytes("VmRSS") - _status_bytes("RssFile")
         self._highest = self._peak = 0
+        self._data_born_with = None if job.memory_limit_bytes is None else _status_bytes("VmData")
         if job.memory_limit_bytes is not None:
             _limit_memory(_status_bytes("VmData") + job.memory_limit_bytes)
         if job.gpu_memory_fraction is not None and job.gpu_memory_fraction < 1:
@@ -233,6 +235,8 @@ class _Memory:
         if highest > self._highest:  # since the last record: then the mapped pages were about as many as now
             self._highest = highest
             self._peak = max(self._peak, highest - _status_bytes("RssFile") - self._born_with)
+        if self._data_born_with is not None:
+            self._peak = max(self._peak, _status_bytes("VmData") - self._data_born_with)
         return {"memory_peak_bytes": self._peak}
 
 

@@ -376,3 +376,10 @@ def test_the_peak_is_of_memory_of_its_own_and_not_of_files_that_are_mapped(run, 
     _, events = run("maps", {"own": own})
     before, after = (event.record["memory_peak_bytes"] for event in events)
     assert (after - before > 2**25) is own
+
+
+@pytest.mark.parametrize(("mib", "failure"), [(95, Failure.OOM), (10, Failure.ERROR)])
+def test_a_crash_at_the_memory_limit_is_an_out_of_memory(run, mib, failure):
+    outcome, _ = run("crashes_full", {"bytes": mib * 2**20}, memory_limit_bytes=100 * 2**20)
+    assert outcome.failure is failure, outcome
+    assert outcome.reason.startswith("killed by SIGSEGV")

@@ -239,3 +239,10 @@ def maps(config, workdir):
         assert sum(held[place] for place in range(0, size, 4096)) == 0
     yield {"samples": 2}
     del held
+
+
+def crashes_full(config, workdir):
+    """Fills its memory limit, and then does what code does that gets no more and does not look."""
+    held = bytearray(config["bytes"])
+    yield {"samples": 1, "held": len(held)}
+    ctypes.string_at(0)
