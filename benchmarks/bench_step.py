@@ -5,7 +5,8 @@
 The plain form (benchmarks/plain.py) is eager, in fp32, and computes the padding. Each side is a process of
 its own, set up as its trainer is; they take steps in turns over the same batches of drawn numbers, reports
 as long as those of IU X-Ray; the medians are compared. On a GPU every precision that it has is run, and
-with --compile each one compiled as well. Memory is the GPU's peak, or the process's without one.
+with --compile each one compiled as well. Memory is the GPU's peak, or the process's without one; TFLOP/s are
+of the model's own operations, padding left out, and MFU is their share of a known GPU's dense peak.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from typing import Any
 import plain
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from r2gen import optim, precision
 from r2gen.clock import Stopwatch
@@ -35,6 +37,12 @@ LENGTHS = (14, 23, 28, 36, 46, 60, 60)  # ids of reports in the training split o
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 SMALL = {"visual_extractor": "small", "image_size": 96, "d_model": 128, "d_ff": 256, "num_layers": 2}
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
+# Dense peaks without sparsity, from NVIDIA's data sheets.
+PEAK_TFLOPS = {
+    "H200": {"fp32": 67.0, "tf32": 494.0, "bf16": 989.0, "fp16": 989.0, "fp8": 1979.0},
+    "H100 80GB HBM3": {"fp32": 67.0, "tf32": 494.0, "bf16": 989.0, "fp16": 989.0, "fp8": 1979.0},
+    "A100": {"fp32": 19.5, "tf32": 156.0, "bf16": 312.0, "fp16": 312.0},
+}
 PARTS = ("input", "visual extractor", "relational memory", "rest", "optimizer")
 
 
@@ -114,7 +122,25 @@ def serve(pipe: Connection, config: Config, size: int, count: int, *, ours: bool
             pipe.send(watch.seconds()["step"])
         peak = peak_bytes()
         is_simple = ours and config.compile == "off" and config.precision == "fp32"
-        pipe.send((peak, shares(config, data) if is_simple else {}))
+        pipe.send((peak, shares(config, data) if is_simple else {}, flops(config, data) if ours else 0))
+
+
+def flops(config: Config, data: Data) -> int:
+    """Floating-point operations of the first step after the warm-up, forward and backward."""
+    model = R2Gen(parse({**config.model_dump(), "precision": "fp32"}), VOCABULARY).to(precision.device())
+    images, targets, lengths = data[1]
+    with FlopCounterMode(display=False) as counter:
+        summed, count = loss_sum(model(images, targets, Packing.of(lengths, images.device)), targets)
+        torch.autograd.backward(summed / count)
+    return counter.get_total_flops()
+
+
+def utilisation(tflops_per_s: float, name: str) -> str:
+    """TFLOP/s, and on a GPU whose dense peak is known the share of it."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+    peaks = next((peaks for known, peaks in PEAK_TFLOPS.items() if known in device), {})
+    share = f" ({tflops_per_s / peaks[name]:.0%})" if name in peaks else ""
+    return f"{tflops_per_s:.2f}{share}"
 
 
 def peak_bytes() -> int:
@@ -199,11 +225,12 @@ def compare(config: Config, size: int, steps: int) -> None:
     for pipe in pipes:
         pipe.send(None)
         said.append(pipe.recv())
-    (plain_bytes, _), (our_bytes, parts) = said
+    (plain_bytes, _, _), (our_bytes, parts, step_flops) = said
     rates = f"{size / plain_s:.2f} | {size / ours_s:.2f} | {plain_s / ours_s:.2f}x"
     memory = f"{plain_bytes / 2**30:.1f} | {our_bytes / 2**30:.1f}"
     shown = ", ".join(f"{part} {share:.0%}" for part, share in parts.items())
-    print(f"| {size} | {name_of(config)} | {rates} | {memory} | {shown} |", flush=True)
+    used = utilisation(step_flops / seconds[1][1] / 1e12, config.precision)
+    print(f"| {size} | {name_of(config)} | {rates} | {memory} | {used} | {shown} |", flush=True)
 
 
 def main() -> None:
@@ -216,8 +243,9 @@ def main() -> None:
     options = parser.parse_args()
     base = {"data": "none", **(SMALL if options.model == "small" else {})}
     columns = ("batch", "ours", "plain samples/s", "ours samples/s", "ratio", "plain GiB", "ours GiB")
-    print("|".join(("", *(f" {name} " for name in (*columns, "shares of our time")), "")))
-    print("| --- " * 8 + "|")
+    columns += ("TFLOP/s (MFU)", "shares of our time")
+    print("|".join(("", *(f" {name} " for name in columns), "")))
+    print("| --- " * len(columns) + "|")
     for size in options.batches:
         for config in configurations(base, options.precisions, compiled=options.compile):
             compare(config, size, options.steps)
