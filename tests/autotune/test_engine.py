@@ -253,7 +253,7 @@ def test_when_the_time_is_up_the_search_ends_with_what_it_has(tmp_path, autotune
         "--trials",
         500,
         "--time",
-        "10s",
+        "15s",
     )
     assert done.returncode == 0, done.stderr
     assert "Stopped: the time is up" in done.stdout
