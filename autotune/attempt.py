@@ -5,24 +5,23 @@ count, and the workload goes on from its own checkpoint.
 """
 
 import json
-import math
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TextIO
 
-from autotune import failures
+from autotune import failures, stopping, telemetry
 from autotune.child import Child, Event, ForkServer, Job
-from autotune.measure import Meter, prefetched_steps
+from autotune.progress import Progress
 from autotune.telemetry import Telemetry
-from autotune.trial import Failure, Measurement, Outcome, Setting, Status
+from autotune.trial import Measurement, Outcome, Setting, Status
 
 _GRACE_S = 60.0
+_BEATEN_GRACE_S = 5.0  # nothing that it would still write is wanted
 _RECORDS_PER_REPORT = 20
-_PHASES = ("data_s", "forward_s", "backward_s", "optimizer_s")
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,9 @@ class Order:
     gpu_memory_fraction: float | None = None
     device_memory_bytes: int | None = None
     stall_timeout_s: float | None = None
-    shared: bool = False
+    target: float | None = None
+    bar_file: str | None = None
+    revision: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -68,13 +69,9 @@ class Attempt:
     def __init__(self, order: Order, server: ForkServer) -> None:
         self._order = order
         self._directory = Path(order.directory)
-        self._meter = Meter(prefetched_steps(order.settings))
+        self._progress = Progress(order.quality, order.settings)
         self._started = time.monotonic()
-        self._samples = 0
-        self._scores: dict[str, float] = {}
-        self._quality_samples = 0
-        self._peak_bytes = 0
-        self._phase_s = dict.fromkeys(_PHASES, 0.0)
+        self._device = telemetry.device()
         self._outcome: Outcome | None = None
         self._records: TextIO | None = None
         self._child: Child | None = None
@@ -96,13 +93,13 @@ class Attempt:
     def _start(self, server: ForkServer) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
         for record in read_records(self._directory):
-            self._count(record)
+            self._progress.count(record)
         self._records = _open_records(self._directory)
         if self._is_enough():
-            self._outcome = self._judge(Outcome(Status.COMPLETED))
+            self._outcome = self._progress.judge(Outcome(Status.COMPLETED))
             return
-        self._meter.restart()
-        self._write([{"attempt": time.time()}])
+        self._progress.restart()
+        self._write([{"attempt": time.time(), "clock_s": time.monotonic()}])
         self._child = Child(self._order.job(), server)
         self._telemetry = Telemetry(self._child.pid)
         self._telemetry.__enter__()
@@ -112,16 +109,19 @@ class Attempt:
         records: list[dict[str, Any]] = []
         with self._interrupted_by_the_disk():
             self._poll(timeout_s, records)
+        shown = self._progress.measurement()
+        if self._outcome is None:
+            self._end_if_beaten(self.measurement())
         report = {
             "number": self._order.number,
-            "samples": self._samples,
+            "samples": shown.samples,
             "elapsed_s": time.monotonic() - self._started,
-            "phase": "training" if self._samples else "start",
+            "phase": "training" if shown.samples else "start",
             "records": _thin(records, self._order.quality),
             "telemetry": self._telemetry.latest() if self._telemetry else {},
-            "throughput": getattr(self._meter.throughput(), "samples_per_s", None),
-            "quality": self._scores.get(self._order.quality),
-            "peak_memory_bytes": self._peak_bytes or None,
+            "throughput": shown.throughput.samples_per_s if shown.throughput else None,
+            "quality": shown.quality,
+            "peak_memory_bytes": shown.peak_memory_bytes,
         }
         if self._outcome is not None:
             with self._interrupted_by_the_disk():
@@ -137,63 +137,41 @@ class Attempt:
             records += self._take(child.poll(left_s))
             if self._is_enough():
                 child.stop(_GRACE_S)
-                self._outcome = self._judge(Outcome(Status.COMPLETED))
+                self._outcome = self._progress.judge(Outcome(Status.COMPLETED))
             elif child.verdict is not None:
-                self._outcome = self._judge(child.verdict)
+                self._outcome = self._progress.judge(child.verdict)
+
+    def _end_if_beaten(self, shown: Measurement) -> None:
+        """Stops what the bar says need not go on."""
+        bar = stopping.read(Path(self._order.bar_file)) if self._order.bar_file else None
+        reason = stopping.why_stop(shown, bar) if bar else None
+        if reason is not None and self._child is not None:
+            self._child.stop(_BEATEN_GRACE_S)
+            self._outcome = Outcome(Status.STOPPED, reason=reason)
 
     def _take(self, events: Sequence[Event]) -> list[dict[str, Any]]:
         """Counts and writes what the child has yielded."""
         records = [{"at_s": event.at_s, **event.record} for event in events]
         self._write(records)
         for record in records:
-            self._count(record)
+            self._progress.count(record)
         return records
 
-    def _count(self, record: Mapping[str, Any]) -> None:
-        if "attempt" in record:
-            self._meter.restart()
-            return
-        samples = record["samples"]
-        is_evaluation = self._order.quality in record
-        self._meter.add(record["at_s"], samples, evaluation=is_evaluation)
-        self._samples = samples
-        self._peak_bytes = max(self._peak_bytes, int(record.get("memory_peak_bytes") or 0))
-        if is_evaluation:
-            self._quality_samples = samples
-            self._scores = {k: float(v) for k, v in record.items() if _is_number(v) and k != "at_s"}
-        for phase in _PHASES:
-            self._phase_s[phase] += float(record.get(phase) or 0.0)
-
     def _is_enough(self) -> bool:
-        return self._quality_samples >= self._order.samples
+        return self._progress.evaluated_samples >= self._order.samples or self._has_reached_target()
 
-    def _judge(self, verdict: Outcome) -> Outcome:
-        """`verdict`, but that a trial cannot be complete whose quality is missing, or is no number."""
-        if verdict.status is not Status.COMPLETED:
-            return verdict
-        quality = self._order.quality
-        if not self._quality_samples:
-            return failures.failed(Failure.ERROR, f"the workload ended without a record that has {quality}")
-        if not math.isfinite(self._scores.get(quality, math.nan)):
-            return failures.failed(
-                Failure.ERROR, f"{quality} is not a number after {self._quality_samples} samples"
-            )
-        return verdict
+    def _has_reached_target(self) -> bool:
+        target, quality = self._order.target, self._progress.quality
+        return target is not None and quality is not None and quality >= target
 
     def measurement(self) -> Measurement:
         """What the trial showed so far."""
         order = self._order
-        total_s = sum(self._phase_s.values())
-        return Measurement(
-            throughput=self._meter.throughput(),
-            quality=self._scores.get(order.quality),
-            quality_samples=self._quality_samples,
-            samples=self._samples,
-            peak_memory_bytes=self._peak_bytes or None,
+        return replace(
+            self._progress.measurement(),
             memory_limit_bytes=order.device_memory_bytes or order.memory_limit_bytes,
-            shared=order.shared,
-            scores=self._scores,
-            step_shares={p: s / total_s for p, s in self._phase_s.items()} if total_s else {},
+            device=self._device,
+            revision=order.revision,
             telemetry=self._telemetry.summary() if self._telemetry else {},
         )
 
@@ -223,10 +201,6 @@ class Attempt:
         if self._records is not None:
             self._records.writelines(json.dumps(record) + "\n" for record in records)
             self._records.flush()
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _thin(records: list[dict[str, Any]], quality: str) -> list[dict[str, Any]]:

@@ -13,14 +13,27 @@ import optuna
 import typer
 from rich.console import Console
 
-from autotune import builtin, export, objective, prepare, units, view, workloads
+from autotune import (
+    builtin,
+    cli_tables,
+    confirm,
+    export,
+    objective,
+    orders,
+    prepare,
+    stopping,
+    units,
+    view,
+    workloads,
+)
 from autotune import study as record
+from autotune.attempt import read_verdict
 from autotune.errors import InputError
 from autotune.space import Space
-from autotune.store import Options, Session, is_in_use
+from autotune.store import Options, Session, is_in_use, is_session
 from autotune.study import Plan
 from autotune.telemetry import Hardware, hardware
-from autotune.trial import Setting
+from autotune.trial import Trial
 from autotune.workloads import Workload
 
 app = typer.Typer(
@@ -32,7 +45,6 @@ app = typer.Typer(
 
 SessionArgument = Annotated[Path, typer.Argument(help="the session's directory")]
 EXIT_INTERRUPTED = 130
-_SELECTS = ("fastest", "pareto")
 _WANDB = ("auto", "online", "offline", "off")
 
 
@@ -49,7 +61,16 @@ def search(  # noqa: PLR0917 - typer makes an option of every argument
     time: Annotated[str | None, typer.Option(help="time limit, such as 90m or 2h")] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="training samples per trial")] = None,
     keep: Annotated[float | None, typer.Option(min=0, max=1, help="share of the quality to keep")] = None,
-    select: Annotated[str, typer.Option(help="what to print: fastest or pareto")] = "fastest",
+    select: Annotated[str | None, typer.Option(help="what wins: fastest, pareto or time-to-quality")] = None,
+    target: Annotated[float | None, typer.Option(help="quality to reach, for time-to-quality")] = None,
+    finalists: Annotated[int | None, typer.Option(min=1, help="trials to repeat in the end")] = None,
+    repeats: Annotated[int | None, typer.Option(min=0, help="of each of them; 0: do not confirm")] = None,
+    memory_fraction: Annotated[
+        float | None, typer.Option(min=0, max=1, help="share of the memory to use at most")
+    ] = None,
+    warm_start: Annotated[
+        Path | None, typer.Option(help="earlier session to learn from: same settings, same hardware")
+    ] = None,
     gpus_per_trial: Annotated[float | None, typer.Option(min=0, help="GPUs of a trial: 0.25, 0.5, 1")] = None,
     cpus_per_trial: Annotated[int | None, typer.Option(min=1, help="CPUs of a trial without GPU")] = None,
     memory_limit: Annotated[str | None, typer.Option(help="host memory of a trial, such as 3GiB")] = None,
@@ -62,7 +83,6 @@ def search(  # noqa: PLR0917 - typer makes an option of every argument
     seed: Annotated[int, typer.Option(min=0, help="seed of the search")] = 0,
 ) -> int:
     """Search for the fastest settings. Example: autotune search --data data/iu_xray --trials 40 --time 2h"""
-    _one_of("--select", select, _SELECTS)
     _check_wandb(wandb)
     machine, gpus = _machine(address, gpus_per_trial)
     options = Options(
@@ -73,17 +93,31 @@ def search(  # noqa: PLR0917 - typer makes an option of every argument
         wandb=wandb,
         address=address,
         seed=seed,
+        warm_start=str(warm_start.resolve()) if warm_start else None,
     )
-    budget = {"trials": trials, "time": time, "samples_per_trial": samples}
+    overrides: dict[str, dict[str, Any]] = {
+        "budget": {
+            "trials": trials,
+            "time": time,
+            "samples_per_trial": samples,
+            "finalists": finalists,
+            "repeats": repeats,
+        },
+        "objective": {"keep": keep, "select": select, "target": target},
+        "limits": {"memory_fraction": memory_fraction},
+    }
     file = builtin.space_file(space) if space else builtin.space_for(machine)
-    asked = prepare.read_space(file, {"budget": budget, "objective": {"keep": keep}})
+    asked = prepare.read_space(file, overrides)
     workload = workloads.load(asked.workload)
     workload.require_gpus(gpus)
-    settings = _settings(model, baseline, data, skip_bad_samples)
+    settings = prepare.settings(model, baseline, data, skip_bad_samples=skip_bad_samples)
     chosen, notes = prepare.complete(asked, settings, workload, machine, str(file))
     root = session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
-    opened = Session.create(root, chosen, options, _provenance(root, machine, seed))
-    return _run(opened, root, chosen, workload, machine, notes=notes, select=select)
+    if warm_start:
+        known = Session.open(warm_start)
+        prepare.warm_start(known, chosen, workload, machine.description, workload.revision())
+    opened = Session.create(root, chosen, options, _provenance(root, machine, workload, seed))
+    return _run(opened, root, chosen, workload, machine, notes=notes)
 
 
 @app.command()
@@ -91,17 +125,13 @@ def resume(
     session: SessionArgument,
     trials: Annotated[int, typer.Option(min=0, help="so many trials more")] = 0,
     time: Annotated[str | None, typer.Option(help="a new time limit, from now")] = None,
-    select: Annotated[str, typer.Option(help="what to print: fastest or pareto")] = "fastest",
 ) -> int:
     """Go on with a search after a kill, a reboot or Ctrl-C. Example: autotune resume runs/iu --trials 20"""
-    _one_of("--select", select, _SELECTS)
     time_s = units.seconds(time) if time else None
     opened, chosen, workload = _open(session)
     notes = workload.check(chosen.baseline)
     machine, _ = _machine(opened.options().address, opened.options().gpus_per_trial)
-    return _run(
-        opened, session, chosen, workload, machine, notes=notes, more=trials, time_s=time_s, select=select
-    )
+    return _run(opened, session, chosen, workload, machine, notes=notes, more=trials, time_s=time_s)
 
 
 @app.command()
@@ -113,9 +143,9 @@ def status(session: SessionArgument) -> int:
     plan = record.plan(study) or Plan(chosen.budget.trials, chosen.budget.time)
     state = "running" if is_in_use(opened) else "interrupted"
     console.print(view.table(trials, chosen, f"session {view.printable(session)}", state))
-    skipped = len(record.skipped(study))
-    print(f"{view.counts(trials, state)}; {_left(plan, len(trials))}")
-    print(f"{skipped} suggestions were not started: outside the limits, or known not to fit")
+    passed = len(record.passed_over(study))
+    print(f"{view.counts(trials, state)}; {_left(plan, sum(t.repeat is None for t in trials))}")
+    print(f"{passed} suggestions were not started: outside the limits, or known not to fit or not to win")
     for line in view.summary(trials, chosen, workload, session):
         print(view.printable(line))
     return 0
@@ -133,17 +163,25 @@ def export_command(
     baseline = objective.baseline_of(trials)
     if baseline is None:
         raise InputError(f"session {session}: nothing to export: the baseline has not completed")
-    best = objective.winner(trials, chosen.objective, chosen.limits.memory_fraction)
-    wanted = best if trial is None else next((t for t in trials if t.number == trial and t.completed), None)
-    if wanted is None:
-        done = ", ".join(str(t.number) for t in trials if t.completed)
-        raise InputError(f"--trial {trial}: must be a completed trial of the session: {done}")
-    text = export.render(wanted, baseline, chosen, workload, opened.info().get("provenance", {}))
+    best = confirm.recommended(trials, chosen)
+    wanted = best[0] if best else baseline
+    if trial is not None:
+        named = [t for t in trials if t.number == trial and t.completed]
+        if not named:
+            done = ", ".join(str(t.number) for t in trials if t.completed)
+            raise InputError(f"--trial {trial}: must be a completed trial of the session: {done}")
+        wanted = named[0]
+    measured = view.measured(wanted, trials, chosen)
+    text = export.render(wanted, measured, chosen, workload, opened.info().get("provenance", {}))
     export.write(output, text)
-    print(f"{output}: {view.knobs(wanted.config)}: {view.gain(wanted, baseline, chosen)}")
+    print(f"{output}: {view.knobs(wanted.config)}: {measured}")
     if command := workload.train_command(output):
         print(f"Train with: {command}")
     return 0
+
+
+app.command()(cli_tables.record)
+app.command()(cli_tables.replay)
 
 
 @app.command()
@@ -168,7 +206,6 @@ def _run(
     notes: list[str],
     more: int = 0,
     time_s: float | None = None,
-    select: str = "fastest",
 ) -> int:
     """Runs a new or reopened session to its end and says what came out; the exit code."""
     # Imported here because Ray and W&B take a second, which `status` and `--help` do not have to wait.
@@ -187,26 +224,47 @@ def _run(
             screen.note(f"session {shown}: {plan.trials} trials on {machine.description}")
             for line in notes:
                 screen.note(line)
-            running = Search(session, space, workload, study, screen)
+            options = session.options()
+            running = Search(
+                space,
+                study,
+                screen,
+                seed=options.seed,
+                memory_limit_bytes=orders.memory_limit(options, machine),
+                earlier=_earlier(options, space, workload, machine),
+                verdict_of=lambda number: read_verdict(session.trial_dir(number)),
+                publish=lambda bar: stopping.write(session.bar_file, bar),
+            )
             screen.known(running.trials())
-            mode = session.options().wandb
-            trackers = [] if mode == "off" else [Tracker(session.root, session.name, mode)]
-            engine.run(running, machine, trackers)
-        stopping, trials = running.stopping, running.trials()
+            trackers = [] if options.wandb == "off" else [Tracker(session.root, session.name, options.wandb)]
+            engine.run(running, engine.Job(session, workload, machine), trackers)
+        ended, trials = running.stopping, running.trials()
     if running.fault:
         raise InputError(
             f"{running.fault}; nothing is lost: mend that, then: python -m autotune resume {shown}"
         )
-    if stopping:
-        print(f"Stopped: {view.printable(stopping)}")
+    if ended:
+        print(f"Stopped: {view.printable(ended)}")
+    if running.kept_time:
+        print("Fewer trials than planned: the time that was left went into confirming the winner.")
+    if running.is_exhausted:
+        print("Every configuration was tried, or is known not to fit or not to win.")
     print(view.counts(trials))
-    for line in view.summary(trials, space, workload, shown, select):
+    for line in view.summary(trials, space, workload, shown):
         print(view.printable(line))
     if running.remaining and not objective.failed_baseline(trials):
         print(f"Go on with: python -m autotune resume {shown}")
-    if stopping == "interrupted":
+    if ended == "interrupted":
         return EXIT_INTERRUPTED
     return 0 if objective.baseline_of(trials) else 1
+
+
+def _earlier(options: Options, space: Space, workload: Workload, machine: Hardware) -> list[Trial]:
+    """What a session was told to learn from; nothing where that is gone since, or is of another machine."""
+    if options.warm_start is None or not is_session(Path(options.warm_start)):
+        return []
+    known = Session.open(Path(options.warm_start))
+    return prepare.warm_start(known, space, workload, machine.description, workload.revision())
 
 
 def _machine(address: str | None, gpus_per_trial: float | None) -> tuple[Hardware, float]:
@@ -236,41 +294,20 @@ def _require_a_baseline(study: optuna.Study, shown: Path) -> None:
         )
 
 
-def _settings(
-    model: str | None, baseline: Path | None, data: Path | None, skip_bad_samples: bool
-) -> dict[str, Setting]:
-    """What the command line says about the baseline, the more specific the later."""
-    settings: dict[str, Setting] = {}
-    if model is not None:
-        from autotune.workloads.r2gen import MODELS  # noqa: PLC0415
-
-        _one_of("--model", model, tuple(MODELS))
-        settings |= MODELS[model]
-    if baseline is not None:
-        settings |= prepare.baseline_file(baseline)
-    if data is not None:
-        settings["data"] = str(data)
-    return settings | ({"skip_bad_samples": True} if skip_bad_samples else {})
-
-
-def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InputError(f"{option}: one of {', '.join(allowed)}: got {value!r}")
-
-
 def _check_wandb(mode: str) -> None:
-    _one_of("--wandb", mode, _WANDB)
+    prepare.one_of("--wandb", mode, _WANDB)
     if mode == "online" and not os.environ.get("WANDB_API_KEY"):
         raise InputError("--wandb online: needs WANDB_API_KEY in the environment, which is not set")
 
 
-def _provenance(root: Path, machine: Hardware, seed: int) -> dict[str, Any]:
+def _provenance(root: Path, machine: Hardware, workload: Workload, seed: int) -> dict[str, Any]:
     packages = ("autotune-r2gen", "torch", "ray", "optuna")
     return {
         "session": root.name,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": shlex.join(["python", "-m", "autotune", *sys.argv[1:]]),
         "hardware": machine.description,
+        "revision": workload.revision(),
         "versions": ", ".join(f"{name} {version(name)}" for name in packages),
         "seed": seed,
     }

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from autotune import objective, units, view
+from autotune import confirm, objective, units, view
 from autotune.space import Space
 from autotune.trial import Measurement, Status, Throughput, Trial
 
@@ -52,6 +52,8 @@ class Screen:
         self._running[trial.number] = (trial, {})
         if not self._console.is_terminal:
             what = " (baseline)" if trial.number == 0 else ""
+            if trial.repeat is not None:
+                what = f" (repeat of trial {trial.repeat.of})"
             self.note(f"{self._clock()} trial {trial.number} started: {view.knobs(trial.config)}{what}")
 
     def progress(self, trial: Trial, report: Mapping[str, Any]) -> None:
@@ -67,7 +69,7 @@ class Screen:
         return f"[{units.format_seconds(time.monotonic() - self._begun):>7}]"
 
     def _figures(self, trial: Trial) -> str:
-        if trial.outcome is not None and trial.outcome.status in {Status.FAILED, Status.INTERRUPTED}:
+        if trial.outcome is not None and trial.outcome.status is not Status.COMPLETED:
             return f"{view.knobs(trial.config)}: {trial.outcome.reason}"
         m, name = trial.measurement, self._space.objective.quality
         figures = f"{view.speed(m)} samples/s, {name} {view.quality(m.quality)}, {view.memory(m)}"
@@ -77,7 +79,10 @@ class Screen:
 
     def _draw(self) -> Group:
         elapsed = units.format_seconds(time.monotonic() - self._begun)
-        header = f"{len(self._ended)} of {self._planned} trials ended, {elapsed} elapsed, {self._left()} left"
+        searched = sum(t.repeat is None for t in self._ended)
+        header = f"{searched} of {self._planned} trials ended, {elapsed} elapsed, {self._left()} left"
+        if searched < len(self._ended):
+            header += f", {len(self._ended) - searched} repeats"
         return Group(Text(header, style="bold"), self._table(), Text(self._best()))
 
     def _left(self) -> str:
@@ -99,12 +104,13 @@ class Screen:
     def _best(self) -> str:
         space = self._space
         baseline = objective.baseline_of(self._ended)
-        best = objective.winner(self._ended, space.objective, space.limits.memory_fraction)
-        if baseline is None or best is None:
+        found = confirm.recommended(self._ended, space)
+        if baseline is None or found is None:
             return "best so far: the baseline is not measured yet"
+        best = found[0]
         if best.number == baseline.number:
             return "best so far: the baseline"
-        return f"best so far: trial {best.number}, {view.gain(best, baseline, space)}"
+        return f"best so far: trial {best.number}, {view.measured(best, self._ended, space)}"
 
 
 def _so_far(trial: Trial, report: Mapping[str, Any]) -> Trial:

@@ -4,6 +4,7 @@ A supervisor (an actor, reused from trial to trial) attends to one child process
 as a whole - when Ray's memory monitor kills a supervisor, say - so it is started again from the study.
 """
 
+import math
 import os
 import re
 import shutil
@@ -11,6 +12,8 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +21,16 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
-from autotune import engine_cluster
+from autotune import confirm, engine_cluster, orders
 from autotune.attempt import Attempt, Order
 from autotune.child import ForkServer
 from autotune.errors import SearchAborted
 from autotune.search import Search
+from autotune.space import Space
+from autotune.store import Options, Session
 from autotune.telemetry import Hardware
-from autotune.trial import Outcome, Status
+from autotune.trial import Outcome, Status, Trial
+from autotune.workloads import Workload
 
 _REPORT_S = 1.0
 _LOW_ON_MEMORY = re.compile(r"running low on memory|OutOfMemoryError")
@@ -88,15 +94,32 @@ class Supervisor(tune.Trainable):
         return tune.PlacementGroupFactory([{"CPU": config["cpu"], "GPU": config["gpu"]}])
 
 
+@dataclass(frozen=True)
+class Job:
+    """What the trials of a search are: of which workload, in which session, on what hardware."""
+
+    session: Session
+    workload: Workload
+    hardware: Hardware
+
+    @cached_property
+    def options(self) -> Options:
+        return self.session.options()
+
+    def order(self, trial: Trial, space: Space) -> Order:
+        device_bytes = min((gpu.memory_bytes for gpu in self.hardware.gpus), default=None)
+        return orders.order(trial, self.session, space, self.workload, device_bytes)
+
+
 class _Bridge:
     """What Tune's searcher, callback and stopper share. An error of ours in one of them ends the run.
 
     Tune pickles and copies what it is given, for a restoring that is never used: this comes back as itself.
     """
 
-    def __init__(self, search: Search, slots: int, cpus: int, device_memory_bytes: int | None) -> None:
+    def __init__(self, search: Search, job: Job, slots: int, cpus: int) -> None:
         self.search, self.slots, self.cpus = search, slots, cpus
-        self.device_memory_bytes = device_memory_bytes
+        self._job = job
         self.error: Exception | None = None
 
     def __reduce__(self) -> tuple[type[object], tuple[()]]:
@@ -117,14 +140,16 @@ class _Bridge:
         trial = self.search.next()
         if trial is None:
             return None if self.search.running() else Searcher.FINISHED
-        order = self.search.order(trial, self.device_memory_bytes)
-        gpu = self.search.options.gpus_per_trial
+        order = self._job.order(trial, self.search.space)
+        gpu = self._job.options.gpus_per_trial
+        if confirm.is_alone(trial):
+            gpu = float(math.ceil(gpu))  # a part of a GPU could get a neighbour
         workers = int(order.settings.get("num_workers") or 0)
         return {
             "number": trial.number,
             "config": order.settings,
             "order": order.to_dict(),
-            "preload": self.search.preload,
+            "preload": self._job.workload.preload,
             "cpu": min(1 + workers, self.cpus) if gpu else self.cpus,
             "gpu": gpu,
         }
@@ -187,18 +212,18 @@ class _Over(tune.Stopper):
         return self._bridge.error is not None or self._bridge.search.is_over()
 
 
-def run(search: Search, hardware: Hardware, callbacks: Sequence[tune.Callback] = ()) -> None:
+def run(search: Search, job: Job, callbacks: Sequence[tune.Callback] = ()) -> None:
     """Runs `search` until it is over or interrupted (Ctrl-C, SIGTERM).
 
     Raises SearchAborted when Ray Tune aborts again and again without a trial ending in between.
     """
     # In this order: Ray takes SIGTERM for itself.
-    with engine_cluster.connected(search.options.address, hardware), _signals(search):
-        bridge = _bridge(search, hardware)
+    with engine_cluster.connected(job.options.address, job.hardware), _signals(search):
+        bridge = _bridge(search, job)
         aborts, remaining = 0, search.remaining
         while search.remaining > 0 and search.stopping is None:
             try:
-                _tune(search, bridge, callbacks)
+                _tune(job.session.ray_dir, bridge, callbacks)
             except Exception as error:
                 aborts = aborts + 1 if search.remaining == remaining else 1
                 remaining = search.remaining
@@ -213,8 +238,7 @@ def run(search: Search, hardware: Hardware, callbacks: Sequence[tune.Callback] =
             callback.on_experiment_end([])  # Tune forgets it when it aborts; twice does no harm
 
 
-def _tune(search: Search, bridge: _Bridge, callbacks: Sequence[tune.Callback]) -> None:
-    storage = search.session.ray_dir
+def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) -> None:
     try:
         tune.Tuner(
             Supervisor,
@@ -245,20 +269,20 @@ def _line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
-def _bridge(search: Search, hardware: Hardware) -> _Bridge:
+def _bridge(search: Search, job: Job) -> _Bridge:
+    options, hardware = job.options, job.hardware
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     has = [node["Resources"] for node in nodes if node["Alive"]]
-    gpu = search.options.gpus_per_trial
+    gpu = options.gpus_per_trial
     if gpu:
         per_device = int(1 / gpu) if gpu < 1 else 1 / gpu
         slots = sum(int(node.get("GPU", 0) * per_device) for node in has)
         most = max(int(node.get("GPU", 0) * per_device) for node in has)
         cpus = max(1, hardware.cpus // max(1, most))
     else:
-        cpus = min(search.options.cpus_per_trial or hardware.cpus, hardware.cpus)  # those of one node
+        cpus = min(options.cpus_per_trial or hardware.cpus, hardware.cpus)  # those of one node
         slots = sum(int(node.get("CPU", 0)) // cpus for node in has)
-    memory = min((device.memory_bytes for device in hardware.gpus), default=None)
-    return _Bridge(search, max(1, slots), cpus, memory)
+    return _Bridge(search, job, max(1, slots), cpus)
 
 
 @contextmanager

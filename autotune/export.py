@@ -12,14 +12,14 @@ from autotune.workloads import Workload
 
 
 def render(
-    trial: Trial, baseline: Trial, space: Space, workload: Workload, provenance: Mapping[str, Any]
+    trial: Trial, measured: str, space: Space, workload: Workload, provenance: Mapping[str, Any]
 ) -> str:
-    """The config file of `trial` as text: a comment that says what was measured, and every setting."""
+    """The config file of `trial` as text: a comment that says what was `measured`, and every setting."""
     facts = {
         "trial": f"{trial.number} of session {provenance.get('session', '')}",
-        "measured": view.gain(trial, baseline, space),
+        "measured": measured,
         "peak memory": view.memory(trial.measurement),
-        "over": f"{space.budget.samples_per_trial} samples, once",
+        "over": f"{space.budget.samples_per_trial} samples a run",
         **{
             name: provenance[name]
             for name in ("hardware", "versions", "seed", "command")

@@ -1,55 +1,192 @@
 """What fits in memory, as far as the trials so far show it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
-from autotune import failures
-from autotune.trial import Setting, Trial
+from autotune import failures, memory_needs, units
+from autotune.memory_border import Border
+from autotune.memory_needs import Label, Need
+from autotune.memory_peaks import Peaks, Prediction
+from autotune.trial import Config, Measurement, Status, Trial
 
-# Settings that move a training process's peak memory by nothing.
-_NEUTRAL = frozenset({"learning_rate", "pin_memory", "seed"})
-# Settings that move the memory of the loader's workers, which counts where the whole machine ran out of it.
-_LOADING = frozenset({"num_workers", "prefetch_factor"})
-_ORDERED = frozenset({"micro_batch_size", "accumulation_steps"})
+__all__ = ["MemoryModel", "Prediction", "dominating", "peak_bytes"]
 
-Settings = Mapping[str, Setting]
+# Below that chance of fitting a larger size is left alone: a failure costs a trial, and the next smaller size
+# is little slower.
+_LEAST_CHANCE = 0.3
+
+_Key = TypeVar("_Key")
 
 
-def dominating(config: Settings, trials: Iterable[Trial]) -> Trial | None:
+def dominating(config: Config, trials: Iterable[Trial]) -> Trial | None:
     """The trial whose out-of-memory shows that `config` cannot fit either, None if none does.
 
-    It takes no less memory than a trial that failed when every setting that moves memory is the same and its
-    micro-batch is no smaller. Accumulating keeps the gradients alive during the forward passes, but not more
-    of them with more steps: so only whether it accumulates at all counts.
+    It takes no less memory than a trial that failed when every setting that moves memory is the same, or is
+    known to move it up: a micro-batch that is no smaller, accumulation, no activation checkpointing. Where
+    the whole machine ran out of memory, what the loader's workers take counts as well.
     """
-    return next((t for t in trials if t.out_of_memory and _needs_no_less(config, t)), None)
+    need = memory_needs.of(config)
+    return next((f.trial for f in map(_failed, trials) if f and _no_less(config, need, f)), None)
 
 
-def _needs_no_less(config: Settings, failed: Trial) -> bool:
-    return (
-        _group(config) == _group(failed.config)
-        and _number(config, "micro_batch_size", 1) >= _number(failed.config, "micro_batch_size", 1)
-        and _accumulates(config) >= _accumulates(failed.config)
-        and (not _counts_loading(failed) or _loads_no_less(config, failed.config))
+def peak_bytes(measurement: Measurement) -> int | None:
+    """The peak that decides whether a trial fits: an allocator gives what it only caches back first."""
+    if measurement.peak_allocated_bytes is not None:
+        return measurement.peak_allocated_bytes
+    return measurement.peak_memory_bytes
+
+
+class MemoryModel:
+    """What fits in memory, as far as the trials so far show it.
+
+    An observed out-of-memory is a hard border. Short of it the peaks of trials predict others, and where no
+    peaks or no limit are known, the sizes that fitted and those that did not say where the border is likely.
+    """
+
+    def __init__(
+        self, trials: Iterable[Trial], *, fraction: float = 1.0, limit_bytes: int | None = None
+    ) -> None:
+        """`limit_bytes` is the coming trial's, of which it may take `fraction`; none: the smallest known.
+
+        Out-of-memory under a smaller limit than the coming trial's says nothing about it.
+        """
+        trials = list(trials)
+        limits = [t.measurement.memory_limit_bytes for t in trials if t.measurement.memory_limit_bytes]
+        self._limit_bytes = limit_bytes or min(limits, default=None)
+        self._allowed_bytes = self._limit_bytes and fraction * self._limit_bytes
+        self._failed: dict[frozenset[Label], list[_Failed]] = {}
+        failed = [f for f in map(_failed, trials) if f and self._is_as_tight(f.trial)]
+        for found in failed:
+            self._failed.setdefault(found.need.group, []).append(found)
+        ran = [(memory_needs.of(t.config), t) for t in trials if _ran(t)]
+        peaks = [(need, peak) for need, t in ran if (peak := peak_bytes(t.measurement))]
+        self._peaks = Peaks(peaks) if peaks else None
+        fitted = [need for need, t in ran if self._has_fitted(t)]
+        self._fitted = _largest(((n.group, n.recomputes, n.accumulates), n.micro_batch_size) for n in fitted)
+        largest = [Need(*key, size) for key, size in self._fitted.items()]
+        self._fitted_at = _largest((memory_needs.per_sample(n), n.micro_batch_size) for n in largest)
+        self._reach: dict[float, float] = {}
+        tried = [(need, True) for need in largest]
+        tried += [(f.need, False) for f in failed if not f.counts_loading]
+        needs_border = tried and not (self._peaks and self._limit_bytes)
+        self._border = Border(tried) if needs_border else None
+
+    def predict(self, config: Config) -> Prediction | None:
+        """The peak memory that `config` is expected to need.
+
+        None as long as no trial has shown its own, and for a workload without micro-batches.
+        """
+        if self._peaks is None or "micro_batch_size" not in config:
+            return None
+        return self._peaks.predict(memory_needs.of(config))
+
+    def why_unfit(self, config: Config) -> str | None:
+        """Why `config` is not worth starting, None if it may fit."""
+        need = memory_needs.of(config)
+        if failed := self._dominating(config, need):
+            return f"needs no less memory than trial {failed.number}, which ran out of it"
+        found = self.predict(config)
+        if found is None or not self._allowed_bytes or self._is_known_to_fit(need):
+            return None
+        return _told(found, self._allowed_bytes) if found.low_bytes > self._allowed_bytes else None
+
+    def largest_worth_trying(self, config: Config, sizes: Sequence[int]) -> int:
+        """The micro-batch to run instead of the one in `config`: the same where it is likely to fit.
+
+        Else the largest smaller one of `sizes` (ascending) that is, or the smallest of all.
+        """
+        wanted = memory_needs.of(config)
+        for size in sorted((s for s in sizes if s <= wanted.micro_batch_size), reverse=True):
+            need = wanted._replace(micro_batch_size=size)
+            if self._dominating(config, need):
+                continue
+            if self._is_known_to_fit(need) or self._is_worth(need, sizes):
+                return size
+        return sizes[0]
+
+    def _is_worth(self, need: Need, sizes: Sequence[int]) -> bool:
+        """Whether a size may be recommended in all likelihood, or shows without much risk that it may not.
+
+        A step beyond what has fitted may fail, but more of it must be expected to fit than not: growth is
+        quick while it is cheap. A larger step is worth it where the peaks rule a failure out.
+        """
+        near = need.micro_batch_size <= self._step(need, sizes)
+        if self._peaks and self._limit_bytes and self._allowed_bytes:
+            found = self._peaks.predict(need)
+            return found.expected_bytes <= self._allowed_bytes and (
+                near or found.high_bytes <= self._limit_bytes
+            )
+        return near and self._border is not None and self._border.chance(need) >= _LEAST_CHANCE
+
+    def _step(self, need: Need, sizes: Sequence[int]) -> float:
+        """The next of `sizes` above the largest that is expected to need no more than has fitted."""
+        each = memory_needs.per_sample(need)
+        if each not in self._reach:
+            self._reach[each] = max(
+                (size * min(1.0, ratio / each) for ratio, size in self._fitted_at.items()), default=0.0
+            )
+        return min((s for s in sizes if s > self._reach[each]), default=sizes[-1])
+
+    def _is_known_to_fit(self, need: Need) -> bool:
+        """Whether a trial that needed no less has fitted."""
+        return any(
+            self._fitted.get((need.group, recomputes, accumulates), 0.0) >= need.micro_batch_size
+            for recomputes in {False, need.recomputes}
+            for accumulates in {True, need.accumulates}
+        )
+
+    def _dominating(self, config: Config, need: Need) -> Trial | None:
+        found = self._failed.get(need.group, ())
+        return next((f.trial for f in found if _no_less(config, need, f)), None)
+
+    def _is_as_tight(self, trial: Trial) -> bool:
+        limit = trial.measurement.memory_limit_bytes
+        return not limit or not self._limit_bytes or limit >= self._limit_bytes
+
+    def _has_fitted(self, trial: Trial) -> bool:
+        """Whether a trial that ran would fit again, into what the coming trial may take."""
+        peak = peak_bytes(trial.measurement)
+        if peak and self._allowed_bytes:
+            return peak <= self._allowed_bytes
+        limit = trial.measurement.memory_limit_bytes
+        return not limit or not self._limit_bytes or limit <= self._limit_bytes
+
+
+class _Failed(NamedTuple):
+    """A trial that ran out of memory, and whether loader's workers took a part in it."""
+
+    trial: Trial
+    need: Need
+    counts_loading: bool
+
+
+def _failed(trial: Trial) -> _Failed | None:
+    if not trial.out_of_memory or trial.outcome is None:
+        return None
+    return _Failed(trial, memory_needs.of(trial.config), failures.is_of_whole_machine(trial.outcome))
+
+
+def _no_less(config: Config, need: Need, failed: _Failed) -> bool:
+    if not memory_needs.no_less(need, failed.need):
+        return False
+    return not failed.counts_loading or all(
+        memory_needs.number(config, name, 0) >= memory_needs.number(failed.trial.config, name, 0)
+        for name in memory_needs.LOADING
     )
 
 
-def _group(config: Settings) -> frozenset[tuple[str, str]]:
-    """Every setting that moves memory, but for the ordered ones; values by their text: 1 is not True."""
-    return frozenset((k, repr(v)) for k, v in config.items() if k not in _NEUTRAL | _LOADING | _ORDERED)
+def _largest(pairs: Iterable[tuple[_Key, float]]) -> dict[_Key, float]:
+    largest: dict[_Key, float] = {}
+    for key, size in pairs:
+        largest[key] = max(size, largest.get(key, 0.0))
+    return largest
 
 
-def _counts_loading(failed: Trial) -> bool:
-    return failed.outcome is not None and failures.is_of_whole_machine(failed.outcome)
+def _ran(trial: Trial) -> bool:
+    return trial.outcome is not None and trial.outcome.status in {Status.COMPLETED, Status.STOPPED}
 
 
-def _loads_no_less(config: Settings, failed: Settings) -> bool:
-    return all(_number(config, name, 0) >= _number(failed, name, 0) for name in _LOADING)
-
-
-def _accumulates(config: Settings) -> bool:
-    return _number(config, "accumulation_steps", 1) > 1
-
-
-def _number(config: Settings, name: str, otherwise: int) -> int:
-    value = config.get(name)
-    return otherwise if value is None else int(value)
+def _told(found: Prediction, allowed_bytes: float) -> str:
+    expected, unit = units.format_bytes(found.expected_bytes).split()
+    ends = (units.format_bytes(end).removesuffix(f" {unit}") for end in (found.low_bytes, found.high_bytes))
+    return f"predicted to need {expected} {unit} ({' to '.join(ends)}) of {units.format_bytes(allowed_bytes)}"

@@ -5,12 +5,10 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from autotune.trial import Config, Throughput
 
-# Two-sided 95% quantiles of Student's t by degrees of freedom (any statistics table).
-_T95 = {3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 11: 2.201}
-_T95 |= {12: 2.179, 13: 2.160, 14: 2.145, 15: 2.131, 16: 2.120, 17: 2.110, 18: 2.101, 19: 2.093}
 _MOST_BATCHES = 20
 _FEWEST_BATCHES = 4
 _STEPS_TO_START = 3  # lazy initialisation, allocator growth, autotuned kernels
@@ -44,6 +42,7 @@ class Meter:
         self._segments: list[tuple[int, list[Step]]] = []  # steps to drop, steps
         self._last_s: float | None = None
         self._last_samples = 0
+        self.training_s = 0.0
         self.restart()
 
     def restart(self) -> None:
@@ -57,6 +56,7 @@ class Meter:
             self._segments.append((self._prefetched, []))
         elif self._last_s is not None and samples > self._last_samples:
             self._segments[-1][1].append(Step(at_s - self._last_s, samples - self._last_samples))
+            self.training_s += at_s - self._last_s
         self._last_s, self._last_samples = at_s, samples
 
     def throughput(self) -> Throughput | None:
@@ -82,12 +82,20 @@ def throughput(steps: Sequence[Step]) -> Throughput | None:
 
 
 def _half_width(steps: Sequence[Step]) -> float | None:
-    batches = min(_MOST_BATCHES, len(steps) // 2)
-    if batches < _FEWEST_BATCHES:
+    if len(steps) < _FEWEST_BATCHES:
         return None
+    batches = min(_MOST_BATCHES, max(_FEWEST_BATCHES, len(steps) // 2))
     edges = [round(i * len(steps) / batches) for i in range(batches + 1)]
     rates = [
         sum(s.samples for s in steps[a:b]) / max(sum(s.seconds for s in steps[a:b]), 1e-9)
         for a, b in itertools.pairwise(edges)
     ]
-    return _T95[batches - 1] * statistics.stdev(rates) / math.sqrt(batches)
+    return student_t(0.95, batches - 1) * statistics.stdev(rates) / math.sqrt(batches)
+
+
+@lru_cache
+def student_t(level: float, degrees: int) -> float:
+    """How many standard errors to either side make a two-sided interval of `level`, by degrees of freedom."""
+    from scipy.special import stdtrit  # noqa: PLC0415 - `status` shows figures that are there, and is quick
+
+    return float(stdtrit(degrees, (1 + level) / 2))

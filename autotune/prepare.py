@@ -1,6 +1,6 @@
 """From what the user gave to a search space that is complete, and that this machine can run."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -9,11 +9,13 @@ from typing import Any
 import yaml
 
 from autotune import space as spaces
+from autotune import study as record
 from autotune.errors import InputError
 from autotune.machine import Machine, fit_to
 from autotune.space import Distribution, ScaledLearningRate, Space
+from autotune.store import Session
 from autotune.telemetry import Hardware
-from autotune.trial import Setting
+from autotune.trial import Setting, Trial
 from autotune.workloads import Workload
 
 
@@ -36,6 +38,35 @@ def baseline_file(file: Path) -> dict[str, Setting]:
     if not isinstance(values, dict):
         raise InputError(f"--baseline {file}: must be a mapping of settings, got {type(values).__name__}")
     return values
+
+
+def settings(
+    model: str | None, baseline: Path | None, data: Path | None, *, skip_bad_samples: bool = False
+) -> dict[str, Setting]:
+    """What the command line says about the baseline, the more specific the later."""
+    given: dict[str, Setting] = {}
+    if model is not None:
+        from autotune.workloads.r2gen import MODELS  # noqa: PLC0415 - it imports the trainer
+
+        one_of("--model", model, tuple(MODELS))
+        given |= MODELS[model]
+    if baseline is not None:
+        given |= baseline_file(baseline)
+    if data is not None:
+        given["data"] = str(data)
+    return given | ({"skip_bad_samples": True} if skip_bad_samples else {})
+
+
+def one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Raises InputError where an option has a value that is not `allowed`."""
+    if value not in allowed:
+        raise InputError(f"{option}: one of {', '.join(allowed)}: got {value!r}")
+
+
+def without(space: Space, names: Collection[str]) -> Space:
+    """`space`, its baseline without the settings called `names`."""
+    kept = {name: value for name, value in space.baseline.items() if name not in names}
+    return space.model_copy(update={"baseline": kept})
 
 
 def _text(file: Path) -> str:
@@ -95,6 +126,29 @@ def machine(hardware: Hardware) -> Machine:
         has_torchao=find_spec("torchao") is not None,
         has_compiler=any(which(name) for name in ("c++", "g++", "clang++")),
     )
+
+
+def warm_start(
+    earlier: Session, space: Space, workload: Workload, hardware: str, revision: str
+) -> list[Trial]:
+    """The trials of an `earlier` session; raises InputError where they say nothing about this one."""
+    theirs, provenance = earlier.space(), earlier.info().get("provenance", {})
+    fixed = [n for n in space.baseline if n not in space.knobs and n not in workload.places]
+    pairs = {
+        "workload": (theirs.workload, space.workload),
+        "code": (provenance.get("revision"), revision),
+        "hardware": (provenance.get("hardware"), hardware),
+        "samples_per_trial": (theirs.budget.samples_per_trial, space.budget.samples_per_trial),
+        "quality": (theirs.objective.quality, space.objective.quality),
+        **{n: (theirs.baseline.get(n), space.baseline[n]) for n in fixed},
+    }
+    differ = [f"{name} {then!r}, now {now!r}" for name, (then, now) in pairs.items() if then != now]
+    if differ:
+        rule = "must be of the same workload, settings and hardware"
+        raise InputError(f"--warm-start {earlier.root}: {rule}: {'; '.join(differ)}")
+    if not earlier.study_file.exists():
+        raise InputError(f"--warm-start {earlier.root}: nothing was run there")
+    return [t for t in record.trials(record.load_study(earlier.study_file)) if t.repeat is None]
 
 
 def gpus_per_trial(asked: float | None, hardware: Hardware) -> float:

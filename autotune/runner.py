@@ -230,6 +230,7 @@ class _Memory:
                 "memory_allocated_bytes": torch.cuda.memory_allocated(),
                 "memory_reserved_bytes": torch.cuda.memory_reserved(),
                 "memory_peak_bytes": torch.cuda.max_memory_reserved(),
+                "memory_peak_allocated_bytes": torch.cuda.max_memory_allocated(),
             }
         highest = _status_bytes("VmHWM")
         if highest > self._highest:  # since the last record: then the mapped pages were about as many as now

@@ -1,107 +1,194 @@
-"""Optuna proposes the next configuration, knowing every trial so far: pending and failed ones too."""
+"""Optuna proposes the next configuration, knowing every trial so far: pending and failed ones too.
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+The sampler has a study of its own, in memory: what a trial is told as is a matter of what is searched for,
+and the record in the session stays what was measured.
+"""
+
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import optuna
 from optuna.distributions import (
     BaseDistribution,
+    CategoricalChoiceType,
     CategoricalDistribution,
     FloatDistribution,
     IntDistribution,
 )
 from optuna.trial import TrialState, create_trial
 
-from autotune import feasibility
-from autotune import study as record
+from autotune import curves, objective
 from autotune.space import Distribution, ScaledLearningRate, Space
-from autotune.trial import Config, Outcome, Setting, Status, Trial
+from autotune.trial import Config, Setting, Status, Trial
 
-_TRIES = 60
+_TRIES = 8
+_STARTUP = 3
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the sampler learns of a configuration: values to maximise, and by how much a limit is violated."""
+
+    values: tuple[float, ...]
+    violation: float = 0.0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a suggestion is not run, and what of it is known all the same: nothing where it was tried."""
+
+    reason: str
+    told: Told | None = None
+
+
+class Sampler:
+    """Suggests configurations. `judge` says what to run for one: itself, a smaller one, or nothing."""
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._space, self._rng = space, random.Random(seed)
+        self._distributions = distributions(space)
+        self._study = optuna.create_study(
+            directions=["maximize"] * len(worst(space).values), sampler=make(seed)
+        )
+        self._running: dict[int, int] = {}
+
+    def learn(self, earlier: Sequence[Trial]) -> None:
+        """Learns from the trials of an earlier session, as far as they lie in the space."""
+        for place, trial in enumerate(t for t in earlier if t.outcome and self._space.contains(t.config)):
+            known = replace(trial, number=-1 - place)
+            self.started(known)
+            self.ended(known, told(trial, earlier, self._space))
+
+    def started(self, trial: Trial) -> None:
+        """Until its end, `trial` counts as a poor one: the next suggestion goes elsewhere."""
+        self._study.add_trial(
+            create_trial(
+                state=TrialState.RUNNING,
+                params=parameters(trial.config, self._space),
+                distributions=self._distributions,
+            )
+        )
+        self._running[trial.number] = self._study.get_trials(deepcopy=False)[-1].number
+
+    def ended(self, trial: Trial, told: Told) -> None:
+        """Learns what came of a trial that was started."""
+        self._tell(self._running.pop(trial.number), told)
+
+    def _tell(self, number: int, told: Told) -> None:
+        frozen = self._study.get_trials(deepcopy=False)[number]
+        handle = optuna.Trial(self._study, frozen._trial_id)  # the only way to one that was added
+        handle.set_constraint("limits", told.violation)
+        self._study.tell(handle, list(told.values))
+
+    def suggest(
+        self, judge: Callable[[Config], Config | Refusal], leads: Iterable[Config] = ()
+    ) -> tuple[Config | None, list[tuple[Config, str]]]:
+        """What to run, None when nothing is left; and what was passed over on the way, with the reasons.
+
+        Where the sampler suggests what was tried already, something next to that is run.
+        """
+        passed: list[tuple[Config, str]] = []
+        if (lead := _first(leads, judge)) is not None:
+            return lead, passed
+        for _ in range(_TRIES):
+            asked = self._study.ask(self._distributions)
+            config = configuration(asked.params, self._space)
+            verdict = judge(config)
+            if not isinstance(verdict, Refusal):
+                self._study.tell(asked, state=TrialState.FAIL)  # told when it starts: it may be another one
+                return verdict, passed
+            if verdict.told is not None:
+                self._tell(asked.number, verdict.told)
+                passed.append((config, verdict.reason))
+                continue
+            self._study.tell(asked, state=TrialState.FAIL)
+            neighbours = self._space.neighbours(config)
+            self._rng.shuffle(neighbours)
+            if (beside := _first(neighbours, judge)) is not None:
+                return beside, passed
+        return _first(self._space.shuffled(self._rng), judge), passed
+
+
+def _first(configs: Iterable[Config], judge: Callable[[Config], Config | Refusal]) -> Config | None:
+    """The first of `configs` that may be run."""
+    return next((v for v in map(judge, configs) if not isinstance(v, Refusal)), None)
 
 
 def make(seed: int) -> optuna.samplers.BaseSampler:
-    """TPE over both objectives; knobs are sampled together, running trials count as poor ones."""
-    return optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=5)
-
-
-def ask(study: optuna.Study, space: Space, trials: Sequence[Trial], seed: int) -> Trial | None:
-    """The next trial worth running, recorded in the study; None when the space is exhausted.
-
-    A suggestion outside the limits, known not to fit, or known already is recorded as skipped and told to the
-    sampler. Where it goes on suggesting such ones, half of the tries are drawn at random.
-    """
-    known = {_key(t.config) for t in trials}
-    guided = study.sampler
-    try:
-        for attempt in range(_TRIES):
-            if attempt == _TRIES // 2:
-                study.sampler = optuna.samplers.RandomSampler(seed)
-            suggestion = study.ask(_distributions(space))
-            config = _config(suggestion.params, space)
-            record.begin(suggestion, config)
-            reason = _why_skip(space, config, trials, known)
-            if reason is None:
-                return Trial(suggestion.number, config)
-            outcome = Outcome(Status.SKIPPED, reason=reason)
-            record.end(study, Trial(suggestion.number, config, outcome), space.limits.memory_fraction)
-        return None
-    finally:
-        study.sampler = guided
-
-
-def ask_baseline(study: optuna.Study, space: Space) -> Trial:
-    """Trial 0: what the user runs today, at its place in the space.
-
-    One write makes it, so that a kill leaves either this trial under number 0, or none.
-    """
-    study.add_trial(
-        create_trial(
-            state=TrialState.RUNNING,
-            params={
-                _parameter(n, knob): _position(space.baseline[n], knob) for n, knob in space.knobs.items()
-            },
-            distributions=_distributions(space),
-            user_attrs={record.CONFIG: space.baseline_config},
-        )
+    """TPE; knobs are sampled together, running trials count as poor ones. docs/benchmarks.md says why."""
+    return optuna.samplers.TPESampler(
+        seed=seed, multivariate=True, constant_liar=True, n_startup_trials=_STARTUP
     )
-    return Trial(0, space.baseline_config)
 
 
-def _why_skip(space: Space, config: Config, trials: Sequence[Trial], known: set[str]) -> str | None:
-    if violation := space.violation(config):
-        return violation
-    if failed := feasibility.dominating(config, trials):
-        return f"needs no less memory than trial {failed.number}, which ran out of it"
-    return record.KNOWN_ALREADY if _key(config) in known else None
+def worst(space: Space) -> Told:
+    """What is told of a configuration that cannot be run."""
+    return Told((0.0, 0.0) if space.objective.select == "pareto" else (0.0,), 1.0)
 
 
-def _key(config: Config) -> str:
-    return repr(sorted(config.items()))
+def told(trial: Trial, trials: Sequence[Trial], space: Space) -> Told:
+    """What the sampler learns of a trial that has ended, among all that are known.
+
+    One that was stopped is told with what was known of it by then: its speed, and its quality as a share of
+    the baseline's at the same number of samples.
+    """
+    goal = space.objective
+    if trial.outcome is None or trial.outcome.status is Status.FAILED:
+        return worst(space)
+    share = objective.memory_share(trial.measurement)
+    over = 0.0 if share is None else max(0.0, share - space.limits.memory_fraction)
+    if goal.target is not None:
+        seconds = objective.seconds_to(trial, goal.target)
+        return Told((1 / seconds,), over) if seconds else worst(space)
+    speed, quality = trial.samples_per_s, _quality_share(trial, trials)
+    if speed is None or (quality is not None and not math.isfinite(quality)):
+        return worst(space)
+    if goal.select == "pareto":
+        return Told((speed, quality or 0.0), over)
+    poor = 0.0 if quality is None else max(0.0, goal.keep - quality)
+    return Told((speed,), over + poor)
 
 
-def _config(params: Mapping[str, Any], space: Space) -> dict[str, Setting]:
-    """The knobs' values at `params`, the learning rate last because it depends on the batch."""
-    config: dict[str, Setting] = {}
-    for name, knob in space.knobs.items():
-        if isinstance(knob, Distribution):
-            value = params[_parameter(name, knob)]
-            config[name] = 2**value if knob.exponents else value
-    for name, knob in space.knobs.items():
-        if isinstance(knob, ScaledLearningRate):
-            rate = space.learning_rate(config, params[_parameter(name, knob)])
-            config[name] = float(f"{rate:.4g}")  # run what is shown
-    return {name: config[name] for name in space.knobs}
+def _quality_share(trial: Trial, trials: Sequence[Trial]) -> float | None:
+    """A trial's last quality over the baseline's at the same samples; None where nothing can be compared."""
+    reference = objective.baseline_curve(trials)
+    for point in reversed(trial.measurement.curve):
+        there = (
+            reference[-1].quality if reference and trial.completed else curves.at(reference, point.samples)
+        )
+        if there:
+            return point.quality / there
+    return None
 
 
-def _distributions(space: Space) -> dict[str, BaseDistribution]:
+def distributions(space: Space) -> dict[str, BaseDistribution]:
     """What Optuna is to draw from: a parameter for every knob."""
-    return {_parameter(name, knob): _distribution(knob) for name, knob in space.knobs.items()}
+    return {_parameter(name, knob): _distribution(knob.drawn_from) for name, knob in space.knobs.items()}
 
 
-def _distribution(knob: Distribution | ScaledLearningRate) -> BaseDistribution:
-    if isinstance(knob, ScaledLearningRate):
-        return _distribution(knob.multiplier)
+def configuration(params: dict[str, CategoricalChoiceType], space: Space) -> dict[str, Setting]:
+    """The configuration at `params`."""
+    drawn: dict[str, Setting] = {}
+    for name, knob in space.knobs.items():
+        value = params[_parameter(name, knob)]
+        drawn[name] = 2 ** int(value or 0) if knob.drawn_from.exponents else value
+    return space.config(drawn)
+
+
+def parameters(config: Config, space: Space) -> dict[str, Setting]:
+    """Where `config` lies: the parameters that it would have been drawn with."""
+    drawn, positions = space.drawn(config), {}
+    for name, knob in space.knobs.items():
+        value = drawn[name]
+        if knob.drawn_from.exponents:
+            value = int(value or 1).bit_length() - 1
+        positions[_parameter(name, knob)] = value
+    return positions
+
+
+def _distribution(knob: Distribution) -> BaseDistribution:
     if knob.exponents:
         return IntDistribution(*knob.exponents)
     if knob.choice:
@@ -115,13 +202,5 @@ def _distribution(knob: Distribution | ScaledLearningRate) -> BaseDistribution:
 
 def _parameter(name: str, knob: Distribution | ScaledLearningRate) -> str:
     """The name of the Optuna parameter behind a knob: what is searched where that is not the value itself."""
-    if isinstance(knob, ScaledLearningRate):
-        return f"{name}_multiplier"
-    return f"log2_{name}" if knob.exponents else name
-
-
-def _position(value: Setting, knob: Distribution | ScaledLearningRate) -> Setting:
-    """Where the baseline's `value` lies on the parameter behind its knob."""
-    if isinstance(knob, ScaledLearningRate):
-        return 1.0
-    return int(value or 1).bit_length() - 1 if knob.exponents else value
+    scaled = f"{name}_multiplier" if isinstance(knob, ScaledLearningRate) else name
+    return f"log2_{scaled}" if knob.drawn_from.exponents else scaled

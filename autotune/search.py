@@ -1,23 +1,30 @@
 """One search, whoever executes its trials: what runs next, what came out, when it is over."""
 
+import math
+import random
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 import optuna
 
-from autotune import attempt, objective, sampler
+from autotune import confirm, leads, objective, stopping
+from autotune import sampler as samplers
 from autotune import study as record
-from autotune.attempt import Order
+from autotune.judge import Judge
+from autotune.sampler import Sampler
 from autotune.space import Space
-from autotune.store import Session
+from autotune.stopping import Bar
 from autotune.study import Plan
-from autotune.trial import Failure, Measurement, Outcome, Status, Trial
-from autotune.workloads import Workload
+from autotune.trial import Config, Failure, Measurement, Outcome, Repeat, Status, Trial
 
-_EVALUATIONS_PER_TRIAL = 2
+Verdict = tuple[Outcome, Measurement]
+
+
+_BEST_BEFORE = 2  # configurations of an earlier session that are tried first
+_MOST_FOR_CONFIRMING = 0.5  # of a time limit
 
 
 class Listener(Protocol):
@@ -29,104 +36,196 @@ class Listener(Protocol):
 
 
 class Search:
-    """The bookkeeping of a search. Every change is in the study before anybody else hears of it."""
+    """The bookkeeping of a search. Every change is in the study before anybody else hears of it.
+
+    `verdict_of` gives the verdict that a trial has written itself, `publish` puts the bar where running
+    trials read it. `memory_limit_bytes` is what a trial may take, None for no limit that is known. `earlier`
+    trials, of another session, are known to the sampler and to the memory model, and to nobody else.
+    """
 
     def __init__(
-        self, session: Session, space: Space, workload: Workload, study: optuna.Study, listener: Listener
+        self,
+        space: Space,
+        study: optuna.Study,
+        listener: Listener,
+        *,
+        seed: int = 0,
+        memory_limit_bytes: int | None = None,
+        earlier: Sequence[Trial] = (),
+        verdict_of: Callable[[int], Verdict | None] = lambda _: None,
+        publish: Callable[[Bar], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.session, self.space = session, space
-        self.options = session.options()
+        self.space = space
         self.stopping: str | None = None  # why no further trial is started
-        self.fault: str | None = (
-            None  # of the machine, and not of a trial: what must be mended before going on
-        )
-        self._workload, self._listener, self._study = workload, listener, study
+        self.fault: str | None = None  # of the machine, and not of a trial: mend it before going on
+        self._listener, self._study = listener, study
+        self._verdict_of, self._publish, self._clock = verdict_of, publish, clock
+        self._memory_limit_bytes, self._earlier = memory_limit_bytes, earlier
         self._plan = record.plan(study) or Plan(space.budget.trials, space.budget.time)
-        self._begun = time.monotonic()
+        self._begun = clock()
         self._started_at: dict[int, float] = {}
         self._running: dict[int, Trial] = {}
+        self._shared: set[int] = set()
         self._reports: dict[int, Mapping[str, Any]] = {}
         self._losses: Counter[int] = Counter()
-        self._waiting = deque(self._recover())
-        self._started = len(self.trials())
+        self._is_exhausted = False
+        self._turn, self._rng = 0, random.Random(seed)
         known = len(study.get_trials(deepcopy=False))
-        study.sampler = sampler.make(self.options.seed + known)  # the same seed would suggest the same again
+        self._sampler = Sampler(space, seed + known)  # the same seed would suggest the same again
+        self._trials: dict[int, Trial] = {}
+        self._waiting = deque(self._recover())
+        self._trials = {t.number: t for t in record.trials(study)}
+        self._sampler.learn(earlier)
+        ranked = objective.ranked(earlier, space.objective, space.limits.memory_fraction)
+        self._best_before = [t.config for t in ranked if space.contains(t.config)][:_BEST_BEFORE]
+        self._learn_again()
+        self.bar = stopping.bar(self.trials(), space)
+        publish(self.bar)
 
     def _recover(self) -> list[Trial]:
         """The trials that a killed process was running, but for those whose verdict was already written."""
         interrupted = []
         for trial in record.recover(self._study, self.space.limits.memory_fraction):
-            verdict = attempt.read_verdict(self.session.trial_dir(trial.number))
+            verdict = self._verdict_of(trial.number)
             if verdict is None:
                 interrupted.append(trial)
+                self._shared |= {trial.number} if trial.measurement.shared else set()
             else:
-                self._record(replace(trial, outcome=verdict[0], measurement=verdict[1]))
+                measurement = replace(verdict[1], shared=trial.measurement.shared)
+                self._record(replace(trial, outcome=verdict[0], measurement=measurement))
         return interrupted
 
+    def _learn_again(self) -> None:
+        """Tells the sampler what an earlier process has found."""
+        trials = self.trials()
+        for trial in trials:
+            self._sampler.started(trial)
+            if trial.outcome is not None:
+                self._sampler.ended(trial, samplers.told(trial, trials, self.space))
+
     def trials(self) -> list[Trial]:
-        """Every trial so far, running ones included."""
-        return record.trials(self._study)
+        """Every trial so far, running ones and repeats included."""
+        return list(self._trials.values())
 
     @property
     def remaining(self) -> int:
-        """Trials that are still to end."""
-        return self._plan.trials - self._started + len(self._waiting) + len(self._running)
+        """Trials that are still to end, as far as that is known."""
+        if self._running or self._waiting or not self._is_searched():
+            left = 0 if self._is_searched() else self._plan.trials - self._searched()
+            return left + len(self._running) + len(self._waiting)
+        return int(confirm.next_repeat(self.trials(), self.space) is not None)
+
+    def _searched(self) -> int:
+        return sum(t.repeat is None for t in self.trials())
+
+    def _is_searched(self) -> bool:
+        """Whether no further configuration is to be tried; the winner may still have to be confirmed."""
+        return (
+            self._is_exhausted
+            or self._searched() >= self._plan.trials
+            or (self._plan.time_s is not None and self._spent_s() + self._confirming_s() > self._plan.time_s)
+        )
+
+    def _confirming_s(self) -> float:
+        """The time to keep for confirming: every finalist and the baseline, as long as a trial takes.
+
+        Half of all time at most: what was not searched for need not be confirmed.
+        """
+        budget = self.space.budget
+        seconds = objective.mean([t.seconds for t in self.trials() if t.completed and t.seconds])
+        whole = (seconds or 0.0) * budget.repeats * (1 + budget.finalists)
+        return min(whole, (self._plan.time_s or math.inf) * _MOST_FOR_CONFIRMING)
 
     def is_over(self) -> bool:
         """Whether running trials, too, are to be stopped."""
         if self._plan.time_s is not None and self._spent_s() > self._plan.time_s:
             self.stop("the time is up")
-        return self.stopping is not None and self.stopping != _EXHAUSTED
+        return self.stopping is not None
 
     def _spent_s(self) -> float:
-        return self._plan.spent_s + time.monotonic() - self._begun
+        return self._plan.spent_s + self._clock() - self._begun
 
     def stop(self, reason: str) -> None:
         """Starts nothing more, for `reason`. The first reason stays."""
         self.stopping = self.stopping or reason
 
+    @property
+    def kept_time(self) -> bool:
+        """Whether trials were left out, so that there was time to confirm the winner."""
+        return not self._is_exhausted and not self.stopping and self._searched() < self._plan.trials
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every configuration was tried, or is known not to be worth it."""
+        return self._is_exhausted
+
     def next(self) -> Trial | None:
-        """The next trial to run, None when there is none: an interrupted one, the baseline, a suggestion."""
-        if self.is_over():
+        """The next trial to run, None when there is none now: ask again when one has ended.
+
+        Interrupted ones first, then the baseline, then suggestions, then what confirms the winner.
+        """
+        if self.is_over() or any(confirm.is_alone(t) for t in self._running.values()):
             return None
-        trial = self._waiting.popleft() if self._waiting else self._ask()
+        trial = self._next_waiting() if self._waiting else self._begin_next()
         if trial is not None:
             self._running[trial.number] = trial
-            self._started_at[trial.number] = time.monotonic()
+            self._started_at[trial.number] = self._clock()
+            if len(self._running) > 1:
+                for number in self._running.keys() - self._shared:
+                    record.share(self._study, number)
+                self._shared |= self._running.keys()
             self._listener.started(trial)
         return trial
 
-    def _ask(self) -> Trial | None:
-        if self._started >= self._plan.trials or self.stopping:
+    def _next_waiting(self) -> Trial | None:
+        if confirm.is_alone(self._waiting[0]) and self._running:
             return None
-        if self._started == 0:
-            trial: Trial | None = sampler.ask_baseline(self._study, self.space)
-        else:
-            trial = sampler.ask(self._study, self.space, self.trials(), self.options.seed + self._started)
-        if trial is None:
-            self.stop(_EXHAUSTED)
-        self._started += trial is not None
-        return trial
+        return self._waiting.popleft()
 
-    def order(self, trial: Trial, device_memory_bytes: int | None) -> Order:
-        """What a supervisor needs to run `trial` on a device with so much memory."""
-        samples, options = self.space.budget.samples_per_trial, self.options
-        fraction = gpu_memory_fraction(options.gpus_per_trial, device_memory_bytes)
-        return Order(
-            number=trial.number,
-            entry_point=self._workload.entry_point,
-            settings=self._workload.for_trial(
-                self.space.settings(trial.config), samples, _EVALUATIONS_PER_TRIAL
-            ),
-            directory=str(self.session.trial_dir(trial.number)),
-            quality=self.space.objective.quality,
-            samples=samples,
-            memory_limit_bytes=options.memory_limit_bytes,
-            gpu_memory_fraction=fraction,
-            device_memory_bytes=int(device_memory_bytes * (fraction or 1)) if device_memory_bytes else None,
-            stall_timeout_s=options.stall_timeout_s,
-            shared=fraction is not None,
-        )
+    def _begin_next(self) -> Trial | None:
+        trials = self.trials()
+        if not trials:
+            return self._begin(self.space.baseline_config)
+        if self._needs_noise(trials):
+            return self._begin(self.space.baseline_config, confirm.noise_repeat())
+        if not self._is_searched():
+            judge = Judge(self.space, trials, self.bar, self._memory_limit_bytes, self._earlier)
+            config, passed = self._sampler.suggest(judge, self._leads(trials))
+            if config is not None:
+                return self._begin(config, passed=passed)
+        if self._running:
+            return None  # what it finds may open other configurations, or change who is to be confirmed
+        self._is_exhausted = self._is_exhausted or not self._is_searched()
+        repeat = confirm.next_repeat(trials, self.space)
+        return None if repeat is None else self._begin(self._trials[repeat.of].config, repeat)
+
+    def _needs_noise(self, trials: Sequence[Trial]) -> bool:
+        """Whether the baseline is to be repeated: once a trial has lacked what the baseline has."""
+        wanted = self.space.budget.repeats > 0 and self.space.budget.trials > 1
+        if not wanted or objective.baseline_of(trials) is None or any(t.repeat for t in trials):
+            return False
+        eligible = objective.ranked(trials, self.space.objective, self.space.limits.memory_fraction)
+        return any(t.completed and t not in eligible for t in trials)
+
+    def _leads(self, trials: Sequence[Trial]) -> Iterator[Config]:
+        """What to try before the sampler is asked, which has every other turn to itself."""
+        best = objective.winner(trials, self.space.objective, self.space.limits.memory_fraction)
+        self._turn += 1
+        if best is None:
+            return
+        yield from self._best_before
+        yield from leads.larger_batches(best, trials, self.space)
+        if self._turn % 2 == 0:
+            yield from leads.steps_from(best, self.space, self._rng)
+
+    def _begin(
+        self, config: Config, repeat: Repeat | None = None, passed: Sequence[tuple[Config, str]] = ()
+    ) -> Trial:
+        trial = record.begin(self._study, self.space, config, repeat, passed)
+        self._trials[trial.number] = trial
+        self._sampler.started(trial)
+        return trial
 
     def progress(self, number: int, report: Mapping[str, Any]) -> None:
         """A running trial's latest figures; its end, when the report has an outcome."""
@@ -154,15 +253,24 @@ class Search:
         trial = self._running.pop(number, None)
         if trial is None:
             return
-        seconds = time.monotonic() - self._started_at.pop(number)
-        ended = replace(trial, outcome=outcome, measurement=measurement, seconds=seconds)
+        ended = replace(
+            trial,
+            outcome=outcome,
+            measurement=replace(measurement, shared=number in self._shared),
+            seconds=self._clock() - self._started_at.pop(number),
+        )
         self._record(ended)
+        trials = self.trials()
+        self._sampler.ended(ended, samplers.told(ended, trials, self.space))
+        self.bar = stopping.bar(trials, self.space)
+        self._publish(self.bar)
         self._listener.ended(ended)
         if number == 0 and not ended.completed:
             self.stop(f"the baseline itself {outcome.status}: {outcome.reason}")
 
     def _record(self, trial: Trial) -> None:
         record.end(self._study, trial, self.space.limits.memory_fraction)
+        self._trials[trial.number] = trial
         record.set_plan(self._study, replace(self._plan, spent_s=self._spent_s()))
 
     def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
@@ -171,7 +279,7 @@ class Search:
         It is given up when it was killed for the machine's memory, and the second time in any case: what
         takes its supervisor along twice would do it for ever.
         """
-        if (verdict := attempt.read_verdict(self.session.trial_dir(number))) is not None:
+        if (verdict := self._verdict_of(number)) is not None:
             self.end(number, *verdict)
         elif out_of_memory:
             self.end(number, Outcome(Status.FAILED, Failure.OOM, reason), Measurement())
@@ -184,28 +292,6 @@ class Search:
     def running(self) -> Sequence[Trial]:
         return list(self._running.values())
 
-    @property
-    def preload(self) -> tuple[str, ...]:
-        """What the trials' fork server imports."""
-        return self._workload.preload
-
     def host_memory_bytes(self, number: int) -> float:
         """What a running trial was last seen to hold of the host's memory."""
         return float(self._reports.get(number, {}).get("telemetry", {}).get("host_rss_bytes", 0))
-
-    def winner(self) -> Trial | None:
-        return objective.winner(self.trials(), self.space.objective, self.space.limits.memory_fraction)
-
-
-def gpu_memory_fraction(gpus: float, device_memory_bytes: int | None) -> float | None:
-    """The share of a GPU's memory that a trial's tensors may take; None where it has the GPU to itself.
-
-    Every process holds a CUDA context besides, which the cap does not count and the neighbours need room for.
-    """
-    if not 0 < gpus < 1 or not device_memory_bytes:
-        return None
-    return max(gpus / 2, gpus - _CUDA_CONTEXT_BYTES / device_memory_bytes)
-
-
-_CUDA_CONTEXT_BYTES = 600 * 2**20  # kernels and cuBLAS workspace; an estimate, not measured
-_EXHAUSTED = "every configuration of the space was tried, or is known not to fit"

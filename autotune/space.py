@@ -1,6 +1,8 @@
 """The search space: YAML in, knobs, limits and the learning-rate rule out."""
 
+import itertools
 import math
+import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
@@ -57,6 +59,35 @@ class Distribution(BaseModel):
         found = sorted(int(value or 0).bit_length() - 1 for value in self.choice)
         return (found[0], found[-1]) if found[-1] - found[0] == len(found) - 1 else None
 
+    @property
+    def drawn_from(self) -> "Distribution":
+        """Where the value that is searched for comes from: here, the knob's own."""
+        return self
+
+    def beside(self, value: Setting) -> list[Setting]:
+        """The values next to `value`: of numbers the one below and the one above, of names all others."""
+        if self.randint:
+            low, high = self.randint
+            return [v for v in (int(value or 0) - 1, int(value or 0) + 1) if low <= v <= high]
+        others = [v for v in self.choice or () if v != value]
+        if any(isinstance(v, bool) or not isinstance(v, int | float) for v in self.choice or ()):
+            return others
+        number = float(value or 0)
+        below = max((v for v in others if float(v or 0) < number), key=lambda v: float(v or 0), default=None)
+        above = min((v for v in others if float(v or 0) > number), key=lambda v: float(v or 0), default=None)
+        return [v for v in (below, above) if v is not None]
+
+    def draw(self, rng: random.Random) -> Setting:
+        """A value at random."""
+        if self.choice:
+            return rng.choice(self.choice)
+        if self.randint:
+            return rng.randint(*self.randint)
+        if self.loguniform:
+            low, high = map(math.log, self.loguniform)
+            return math.exp(rng.uniform(low, high))
+        return rng.uniform(*self.bounds)
+
     def contains(self, value: Setting) -> bool:
         if self.choice:
             return any(value == v and type(value) is type(v) for v in self.choice)
@@ -87,6 +118,11 @@ class ScaledLearningRate(BaseModel):
     scale: Literal["sqrt"]
     multiplier: Distribution = Distribution(loguniform=(0.5, 2.0))
 
+    @property
+    def drawn_from(self) -> Distribution:
+        """Where the value that is searched for comes from: here, the multiplier's."""
+        return self.multiplier
+
 
 class Limits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -102,12 +138,36 @@ class Limits(BaseModel):
         return value
 
 
+_MOST_LISTED = 20_000
+_DRAWS = 500
+Select = Literal["fastest", "pareto", "time-to-quality"]
+
+
 class Objective(BaseModel):
+    """What wins: the fastest that keeps the quality, or who reaches the quality `target` first.
+
+    `pareto` looks for the whole front of speed and quality; of it, the fastest that keeps the quality wins.
+    """
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     speed: Literal["throughput"] = "throughput"
     quality: str = "bleu_4"
     keep: float = Field(0.95, ge=0, le=1)
+    select: Select = "fastest"
+    target: float | None = Field(None, description="the quality to reach, for time-to-quality")
+
+    @model_validator(mode="after")
+    def _target_where_needed(self) -> Self:
+        if (self.select == "time-to-quality") != (self.target is not None):
+            raise ValueError(
+                f"a target goes with select: time-to-quality, and only with it: got select {self.select!r} "
+                f"and target {self.target!r}"
+            )
+        return self
+
+
+_FEWEST_REPEATS = 3
 
 
 class Budget(BaseModel):
@@ -115,7 +175,17 @@ class Budget(BaseModel):
 
     trials: int = Field(40, ge=1)
     samples_per_trial: int = Field(20000, ge=1)
+    evaluations_per_trial: int = Field(4, ge=1, description="quality is seen so often, evenly")
+    finalists: int = Field(3, ge=1, description="trials that may be repeated against the baseline")
+    repeats: int = Field(3, ge=0, description="of each finalist and the baseline; 0: nothing is confirmed")
     time: float | None = Field(None, description="seconds; none: no limit")
+
+    @field_validator("repeats")
+    @classmethod
+    def _enough_or_none(cls, value: int) -> int:
+        if 0 < value < _FEWEST_REPEATS:
+            raise ValueError(f"repeats: 0, or at least {_FEWEST_REPEATS}, for an interval: got {value}")
+        return value
 
     @field_validator("time", mode="before")
     @classmethod
@@ -167,6 +237,64 @@ class Space(BaseModel):
     def learning_rate(self, config: Config, multiplier: float) -> float:
         ratio = self.effective_batch_size(config) / self.effective_batch_size({})
         return float(self.baseline["learning_rate"] or 0) * math.sqrt(ratio) * multiplier
+
+    def config(self, drawn: Mapping[str, Setting]) -> dict[str, Setting]:
+        """The configuration of `drawn`: every knob's value, and of a scaled learning rate the multiplier."""
+        config = {n: drawn[n] for n, knob in self.knobs.items() if isinstance(knob, Distribution)}
+        for name, knob in self.knobs.items():
+            if isinstance(knob, ScaledLearningRate):
+                rate = self.learning_rate(config, float(drawn[name] or 0))
+                config[name] = float(f"{rate:.4g}")  # run what is shown
+        return {name: config[name] for name in self.knobs}
+
+    def every(self) -> list[dict[str, Setting]] | None:
+        """All configurations within the limits, None where they are not finite, or more than 20,000."""
+        choices = [knob.drawn_from.choice for knob in self.knobs.values()]
+        finite = [choice for choice in choices if choice is not None]
+        if len(finite) < len(choices) or math.prod(map(len, finite)) > _MOST_LISTED:
+            return None
+        combinations = itertools.product(*finite)
+        configs = [self.config(dict(zip(self.knobs, values, strict=True))) for values in combinations]
+        return [config for config in configs if self.violation(config) is None]
+
+    def neighbours(self, config: Config) -> list[dict[str, Setting]]:
+        """The configurations that differ from `config` by one step of one knob."""
+        drawn = self.drawn(config)
+        return [
+            self.config({**drawn, name: value})
+            for name, knob in self.knobs.items()
+            for value in knob.drawn_from.beside(drawn[name])
+        ]
+
+    def shuffled(self, rng: random.Random) -> Iterator[dict[str, Setting]]:
+        """Configurations at random: every one of a finite space once; of another some hundred draws."""
+        listed = self.every()
+        if listed is not None:
+            rng.shuffle(listed)
+            yield from listed
+            return
+        for _ in range(_DRAWS):
+            yield self.config({name: knob.drawn_from.draw(rng) for name, knob in self.knobs.items()})
+
+    def drawn(self, config: Config) -> dict[str, Setting]:
+        """What `config` would draw, near enough where a learning rate was rounded."""
+        return {n: self._drawn(config, n, knob) for n, knob in self.knobs.items()}
+
+    def _drawn(self, config: Config, name: str, knob: Distribution | ScaledLearningRate) -> Setting:
+        if isinstance(knob, Distribution):
+            return config[name]
+        multiplier = float(config[name] or 0) / self.learning_rate(config, 1.0)
+        if knob.multiplier.choice:
+            return min(knob.multiplier.choice, key=lambda value: abs(float(value or 0) - multiplier))
+        low, high = knob.multiplier.bounds
+        return min(max(multiplier, low), high)
+
+    def contains(self, config: Config) -> bool:
+        """Whether `config` says every knob, and each with a value that it may have."""
+        if config.keys() != self.knobs.keys():
+            return False
+        drawn = self.drawn(config)
+        return all(knob.drawn_from.contains(drawn[name]) for name, knob in self.knobs.items())
 
     def violation(self, config: Config) -> str | None:
         """Why `config` is outside the limits, None if it is inside. The baseline is never asked."""
@@ -227,12 +355,17 @@ def from_values(values: Mapping[str, Any], source: str) -> Space:
 
 def dump(space: Space) -> str:
     """`space` as YAML that `parse` reads back."""
+    return yaml.safe_dump(to_values(space), sort_keys=False)
+
+
+def to_values(space: Space) -> dict[str, Any]:
+    """`space` as plain values that `from_values` reads back."""
     values = space.model_dump(mode="json", exclude_none=False)
     values["knobs"] = {
         name: knob.model_dump(mode="json", exclude_unset=True, exclude_none=True)
         for name, knob in space.knobs.items()
     }
-    return yaml.safe_dump(values, sort_keys=False)
+    return values
 
 
 def complete(space: Space, source: str) -> Space:

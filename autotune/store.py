@@ -5,7 +5,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +14,7 @@ from autotune import space as spaces
 from autotune.errors import InputError, SessionBusyError
 from autotune.space import Space
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Options:
     wandb: str = "auto"
     address: str | None = None
     seed: int = 0
+    warm_start: str | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,11 @@ class Session:
     @property
     def lock_file(self) -> Path:
         return self.root / "lock"
+
+    @property
+    def bar_file(self) -> Path:
+        """What running trials have to be able to reach."""
+        return self.root / "bar.json"
 
     @property
     def ray_dir(self) -> Path:
@@ -114,26 +120,29 @@ class Session:
         except OSError as error:
             raise InputError(f"{self.space_file}: cannot be read: {error.strerror}") from None
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Holds the session for this process alone; raises SessionBusyError naming who has it.
+    def lock(self) -> AbstractContextManager[None]:
+        """Holds the session for this process alone; raises SessionBusyError naming who has it."""
+        return locked(self.lock_file, f"session {self.root}")
 
-        The kernel drops the lock with its holder, however that ends: a lock is never stale.
-        """
-        with self.lock_file.open("a+", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                holder = file.read().strip() or "another process"
-                raise SessionBusyError(
-                    f"session {self.root}: is in use by {holder}; wait or stop it"
-                ) from None
+
+@contextmanager
+def locked(lock: Path, what: str) -> Iterator[None]:
+    """Holds the file `lock` for this process alone; raises SessionBusyError naming who has it.
+
+    The kernel drops the lock with its holder, however that ends: a lock is never stale.
+    """
+    with lock.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             file.seek(0)
-            file.truncate()
-            file.write(f"pid {os.getpid()} on {socket.gethostname()}\n")
-            file.flush()
-            yield
+            holder = file.read().strip() or "another process"
+            raise SessionBusyError(f"{what}: is in use by {holder}; wait or stop it") from None
+        file.seek(0)
+        file.truncate()
+        file.write(f"pid {os.getpid()} on {socket.gethostname()}\n")
+        file.flush()
+        yield
 
 
 def is_in_use(session: Session) -> bool:

@@ -7,22 +7,25 @@ changes: whatever moment the process is killed at, `recover` can finish what was
 import math
 import sqlite3
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import optuna
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from autotune import objective
-from autotune.trial import Config, Measurement, Outcome, Status, Trial
+from autotune import objective, sampler
+from autotune.space import Space
+from autotune.trial import Config, Measurement, Outcome, Repeat, Status, Trial
 
-CONFIG = "config"  # the user attribute that says what a trial runs
-KNOWN_ALREADY = "was tried already"
+# User attributes of a trial.
+_CONFIG, _REPEAT, _PASSED_OVER, _SHARED = "config", "repeat", "passed_over", "shared"
 _NAME = "autotune"
 _WORST = (0.0, 0.0)  # throughput and quality of a trial that has neither
 
 
-def open_study(file: Path, sampler: optuna.samplers.BaseSampler | None = None) -> optuna.Study:
+def open_study(file: Path) -> optuna.Study:
     """The study in the SQLite `file`, created where it is not there yet.
 
     Written ahead and synced fully: a power cut keeps every trial that had ended.
@@ -35,7 +38,6 @@ def open_study(file: Path, sampler: optuna.samplers.BaseSampler | None = None) -
     study = optuna.create_study(
         study_name=_NAME,
         storage=storage,
-        sampler=sampler,
         directions=["maximize", "maximize"],
         load_if_exists=True,
     )
@@ -68,46 +70,69 @@ def set_plan(study: optuna.Study, plan: Plan) -> None:
 
 
 def trials(study: optuna.Study) -> list[Trial]:
-    """Every trial that was started, in order; what was passed over is in `skipped`."""
+    """Every trial that was started, in order, repeats included."""
     known = [_read(t) for t in study.get_trials(deepcopy=False)]
-    return [t for t in known if t is not None and not _is_skipped(t)]
+    return [t for t in known if t is not None]
 
 
-def skipped(study: optuna.Study) -> list[Trial]:
-    """The suggestions that were not worth starting, with the reason of each as its outcome."""
-    known = [_read(t) for t in study.get_trials(deepcopy=False)]
-    return [t for t in known if t is not None and _is_skipped(t)]
-
-
-def _is_skipped(trial: Trial) -> bool:
-    return trial.outcome is not None and trial.outcome.status is Status.SKIPPED
+def passed_over(study: optuna.Study) -> list[tuple[Config, str]]:
+    """The suggestions that were not worth starting, with the reason of each."""
+    known = study.get_trials(deepcopy=False)
+    return [(config, reason) for t in known for config, reason in t.user_attrs.get(_PASSED_OVER, ())]
 
 
 def _read(frozen: FrozenTrial) -> Trial | None:
-    """The trial in an Optuna trial; None where the process was killed before it had a configuration."""
+    """The trial in an Optuna trial; None where it has no configuration: somebody else's."""
     values = frozen.user_attrs
-    if CONFIG not in values:
+    if _CONFIG not in values:
         return None
-    outcome = values.get("outcome")
+    outcome, repeat = values.get("outcome"), values.get(_REPEAT)
     return Trial(
         number=frozen.number,
-        config=values[CONFIG],
+        config=values[_CONFIG],
         outcome=Outcome.from_dict(outcome) if outcome else None,
-        measurement=Measurement.from_dict(values.get("measurement", {})),
+        measurement=Measurement.from_dict(values.get("measurement", {"shared": values.get(_SHARED, False)})),
         seconds=values.get("seconds", 0.0),
+        repeat=Repeat.from_dict(repeat) if repeat else None,
     )
 
 
-def begin(trial: optuna.Trial, config: Config) -> None:
-    """Records what `trial` is going to run."""
-    trial.set_user_attr(CONFIG, dict(config))
+def begin(
+    study: optuna.Study,
+    space: Space,
+    config: Config,
+    repeat: Repeat | None = None,
+    passed: Sequence[tuple[Config, str]] = (),
+) -> Trial:
+    """Records a trial that is going to run `config`, and what was `passed` over before it.
+
+    One write makes it, so that a kill leaves the whole trial or none.
+    """
+    attributes: dict[str, Any] = {_CONFIG: dict(config)}
+    attributes |= {_REPEAT: asdict(repeat)} if repeat else {}
+    attributes |= {_PASSED_OVER: [[dict(c), reason] for c, reason in passed]} if passed else {}
+    study.add_trial(
+        create_trial(
+            state=TrialState.RUNNING,
+            params=sampler.parameters(config, space),
+            distributions=sampler.distributions(space),
+            user_attrs=attributes,
+        )
+    )
+    return Trial(study.get_trials(deepcopy=False)[-1].number, config, repeat=repeat)
+
+
+def share(study: optuna.Study, number: int) -> None:
+    """Records that others run beside a trial: a kill must not make its figures look measured alone."""
+    frozen = study.get_trials(deepcopy=False)[number]
+    optuna.Trial(study, frozen._trial_id).set_user_attr(_SHARED, True)  # the only way to an added trial
 
 
 def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
-    """Records how `trial` ended and tells the sampler; doing it twice changes nothing.
+    """Records how `trial` ended; doing it twice changes nothing.
 
-    A trial without both figures is told as complete, with the worst values and a violated constraint: told as
-    failed, the samplers would not see it, and would run into the same border again and again.
+    A trial that failed is complete for Optuna, with the worst values and a violated constraint: so whatever
+    opens the study sees where the border is.
     """
     if trial.outcome is None:
         raise ValueError(f"trial {trial.number} has not ended")
@@ -127,8 +152,8 @@ def _tell(study: optuna.Study, handle: optuna.Trial, trial: Trial, memory_fracti
         share = objective.memory_share(trial.measurement)
         handle.set_constraint("memory", -1.0 if share is None else share - memory_fraction)
         study.tell(handle, [float(v or 0) for v in values])
-    elif _is_skipped(trial) and trial.outcome and trial.outcome.reason == KNOWN_ALREADY:
-        study.tell(handle, state=TrialState.FAIL)  # its twin has told the sampler already
+    elif trial.outcome and trial.outcome.status is Status.STOPPED:
+        study.tell(handle, state=TrialState.PRUNED)
     else:
         handle.set_constraint(str(trial.outcome), 1.0)
         study.tell(handle, list(_WORST))
@@ -137,14 +162,14 @@ def _tell(study: optuna.Study, handle: optuna.Trial, trial: Trial, memory_fracti
 def recover(study: optuna.Study, memory_fraction: float) -> list[Trial]:
     """Finishes what a killed process left undone, and returns the trials that it was running.
 
-    Those go on under their number. A trial killed before it had a configuration never was one.
+    Those go on under their number.
     """
     interrupted = []
     for frozen in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         trial = _read(frozen)
         if trial is None:
-            study.tell(frozen.number, state=TrialState.FAIL)
-        elif trial.outcome is None:
+            continue
+        if trial.outcome is None:
             interrupted.append(trial)
         else:
             end(study, trial, memory_fraction)

@@ -2,11 +2,13 @@
 
 import logging
 import os
+import platform
 import threading
 import time
 from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import psutil
@@ -47,6 +49,20 @@ def hardware() -> Hardware:
     if limit := cgroup.memory():
         memory_bytes = min(memory_bytes, limit.limit_bytes)
     return Hardware(cpus, memory_bytes, nvml.gpus(_visible()), nvml.driver())
+
+
+def device() -> str:
+    """What a trial of this process runs on: its GPUs by name, or the CPU's model."""
+    gpus = nvml.gpus(_visible())
+    return ", ".join(gpu.name for gpu in gpus) if gpus else _cpu_model()
+
+
+def _cpu_model() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
 
 
 def _visible() -> str | None:

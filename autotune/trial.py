@@ -1,6 +1,6 @@
 """The nouns of a search: configuration, measurement, outcome, trial. Frozen, without I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Self
@@ -9,13 +9,25 @@ Setting = str | bool | int | float | None
 Config = Mapping[str, Setting]
 
 
+_THROTTLED_SHARE = 0.05
+Key = frozenset[tuple[str, str]]
+
+# Settings that change neither speed nor memory, and settings that do not change what is computed.
+SAME_SPEED = frozenset({"learning_rate", "seed", "weight_decay"})
+SAME_QUALITY = frozenset({"num_workers", "prefetch_factor", "pin_memory"})
+
+
+def settings_key(config: Config, left_out: Collection[str]) -> Key:
+    """What of a configuration counts: every setting but some, by its text, because 1 is not True."""
+    return frozenset((name, repr(value)) for name, value in config.items() if name not in left_out)
+
+
 class Status(StrEnum):
     """How a trial ended. `completed` trials alone can win; an `interrupted` one goes on when resumed."""
 
     COMPLETED = "completed"
     STOPPED = "stopped"
     FAILED = "failed"
-    SKIPPED = "skipped"  # suggested, and known not to be worth starting
     INTERRUPTED = "interrupted"  # by something that is not its fault: a full disk
 
 
@@ -64,19 +76,42 @@ class Throughput:
 
 
 @dataclass(frozen=True)
+class Evaluation:
+    """A point of a trial's curve: the quality after so many samples, which took `seconds` of training."""
+
+    samples: int
+    seconds: float
+    quality: float
+
+
+@dataclass(frozen=True)
 class Measurement:
-    """What a trial showed. Memory is in bytes; `step_shares` says what part of a step each phase took."""
+    """What a trial showed. Memory is in bytes; `step_shares` says what part of a step each phase took.
+
+    `peak_memory_bytes` is what the process held, `peak_allocated_bytes` what of it was in use where an
+    allocator tells them apart. `shared` says that other trials ran beside it, `device` and `revision` on what
+    and of which code it was measured: figures that differ in one of them are never compared.
+    """
 
     throughput: Throughput | None = None
     quality: float | None = None
     quality_samples: int = 0
+    curve: tuple[Evaluation, ...] = ()
     samples: int = 0
     peak_memory_bytes: int | None = None
+    peak_allocated_bytes: int | None = None
     memory_limit_bytes: int | None = None
     shared: bool = False
+    device: str = ""
+    revision: str = ""
     scores: Mapping[str, float] = field(default_factory=dict)
     step_shares: Mapping[str, float] = field(default_factory=dict)
     telemetry: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def throttled(self) -> bool:
+        """Whether the GPU was slowed down for its heat or its power for more than a twentieth of the time."""
+        return self.telemetry.get("gpu_throttled", 0.0) > _THROTTLED_SHARE
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -84,18 +119,37 @@ class Measurement:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         throughput = values.get("throughput")
-        return cls(**{**values, "throughput": Throughput(**throughput) if throughput else None})
+        curve = tuple(Evaluation(**point) for point in values.get("curve", ()))
+        read = {"throughput": Throughput(**throughput) if throughput else None, "curve": curve}
+        return cls(**{**values, **read})
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """What a trial repeats: trial `of`, in a round in which every one of `members` is run once."""
+
+    of: int
+    round: int
+    members: tuple[int, ...]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        return cls(**{**values, "members": tuple(values["members"])})
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration tried. `outcome` is None while it runs, or waits to be run again after a kill."""
+    """One configuration tried. `outcome` is None while it runs, or waits to be run again after a kill.
+
+    One that repeats another has its `config`, and a seed of its round's.
+    """
 
     number: int
     config: Config
     outcome: Outcome | None = None
     measurement: Measurement = field(default_factory=Measurement)
     seconds: float = 0.0
+    repeat: Repeat | None = None
 
     @property
     def samples_per_s(self) -> float | None:

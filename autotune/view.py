@@ -6,8 +6,10 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from autotune import objective, units
+from autotune import confirm, objective, units
+from autotune.confirm import Claim
 from autotune.space import Space
+from autotune.speeds import Speeds
 from autotune.trial import Config, Failure, Measurement, Setting, Status, Trial
 from autotune.workloads import Workload
 
@@ -79,23 +81,28 @@ def row(trial: Trial, state: str) -> tuple[Text, ...]:
     m = trial.measurement
     style = _STYLES.get(trial.outcome.status if trial.outcome else None, "")
     outcome = str(trial.outcome) if trial.outcome else state
-    cells = (str(trial.number), knobs(trial.config), speed(m), quality(m.quality), memory(m))
+    what = knobs(trial.config) if trial.repeat is None else f"repeat of {trial.repeat.of}"
+    cells = (str(trial.number), what, speed(m), quality(m.quality), memory(m))
     return (*(Text(c) for c in cells), Text(printable(outcome), style=style))
 
 
 def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
-    """`12 trials: 9 completed, 2 out of memory, 1 failed`."""
-    failed = [t for t in trials if t.outcome and t.outcome.status is Status.FAILED]
+    """`12 trials: 9 completed, 2 out of memory, 1 failed; 7 repeats`."""
+    searched = [t for t in trials if t.repeat is None]
+    failed = [t for t in searched if t.outcome and t.outcome.status is Status.FAILED]
     oom = sum(t.outcome.failure is Failure.OOM for t in failed if t.outcome)
     parts = {
-        "completed": sum(t.completed for t in trials),
-        "stopped": sum(t.outcome is not None and t.outcome.status is Status.STOPPED for t in trials),
+        "completed": sum(t.completed for t in searched),
+        "stopped early": sum(t.outcome is not None and t.outcome.status is Status.STOPPED for t in searched),
         "out of memory": oom,
         "failed otherwise": len(failed) - oom,
-        state: sum(t.outcome is None for t in trials),
+        state: sum(t.outcome is None for t in searched),
     }
-    return f"{len(trials)} trials: " + (
-        ", ".join(f"{n} {what}" for what, n in parts.items() if n) or "none ended"
+    repeats = len(trials) - len(searched)
+    return (
+        f"{len(searched)} trials: "
+        + (", ".join(f"{n} {what}" for what, n in parts.items() if n) or "none ended")
+        + (f"; {repeats} repeat{'s' * (repeats > 1)}" if repeats else "")
     )
 
 
@@ -110,29 +117,77 @@ def gain(trial: Trial, baseline: Trial, space: Space) -> str:
     )
 
 
-def summary(
-    trials: Sequence[Trial], space: Space, workload: Workload, session: Path, select: str = "fastest"
-) -> list[str]:
+def summary(trials: Sequence[Trial], space: Space, workload: Workload, session: Path) -> list[str]:
     """What came out of a search, and what to run next."""
-    lines: list[str] = []
     baseline = objective.baseline_of(trials)
-    best = objective.winner(trials, space.objective, space.limits.memory_fraction)
+    best = confirm.recommended(trials, space)
     if baseline is None or best is None:
-        return [*lines, "No result: the baseline has not completed."]
-    if select == "pareto":
-        lines.append(f"The front of throughput and {space.objective.quality}, fastest first:")
-        lines += [
-            f"  trial {t.number}: {knobs(t.config)}: {gain(t, baseline, space)}"
-            for t in objective.pareto(trials)
-        ]
-    if best.number == baseline.number:
+        return ["No result: the baseline has not completed, or shows no throughput or quality."]
+    lines = _front(trials, space, baseline) if space.objective.select == "pareto" else []
+    lines += [
+        f"Trial {t.number} did not hold when it was repeated: {reason}."
+        for t, reason in confirm.refuted(trials, space)
+    ]
+    lines += _cautions(trials)
+    trial, claim = best
+    if trial.number == 0:
         kept = f"{space.objective.keep:.0%} of its {space.objective.quality}"
-        figures = f"{speed(best.measurement)} samples/s, {space.objective.quality} {quality(best.quality)}"
+        figures = f"{speed(trial.measurement)} samples/s, {space.objective.quality} {quality(trial.quality)}"
         return [*lines, f"The baseline is the best so far ({figures}): nothing faster has kept {kept}."]
-    shared = " Measured beside other trials." if best.measurement.shared else ""
-    lines += [f"Best: trial {best.number}: {knobs(best.config)}", gain(best, baseline, space)]
-    lines.append(f"Each was measured once, over {space.budget.samples_per_trial} samples.{shared}")
+    lines.append(f"Best: trial {trial.number}: {knobs(trial.config)}")
+    if claim is not None:
+        lines += [confirmed(claim, space)]
+    else:
+        shared = " Measured beside other trials." if trial.measurement.shared else ""
+        lines += [gain(trial, baseline, space)]
+        lines += [
+            f"Not confirmed: each was measured once, over {space.budget.samples_per_trial} samples.{shared}"
+        ]
     return [*lines, *next_commands(session, workload)]
+
+
+def confirmed(claim: Claim, space: Space) -> str:
+    """What the repeats of the winner say, in a sentence."""
+    what = (
+        "throughput"
+        if space.objective.target is None
+        else f"speed to {space.objective.quality} {space.objective.target:g}"
+    )
+    return (
+        f"Confirmed: {claim.factor:.2f}x the baseline's {what} ({claim.low:.2f}x to {claim.high:.2f}x "
+        f"at 95%, {claim.pairs} pairs of runs, alone on the device), "
+        f"{space.objective.quality} {quality(claim.quality)} against {quality(claim.baseline_quality)}"
+    )
+
+
+def measured(trial: Trial, trials: Sequence[Trial], space: Space) -> str:
+    """What is known of a completed trial against the baseline: from its repeats, or else from its one run."""
+    claim = confirm.claim(trial, trials, space)
+    baseline = objective.baseline_of(trials)
+    if claim.holds:
+        return confirmed(claim, space)
+    return f"{gain(trial, baseline, space)}, measured once" if baseline and trial.number else "the baseline"
+
+
+def _front(trials: Sequence[Trial], space: Space, baseline: Trial) -> list[str]:
+    return [f"The front of throughput and {space.objective.quality}, fastest first:"] + [
+        f"  trial {t.number}: {knobs(t.config)}: {gain(t, baseline, space)}" for t in objective.pareto(trials)
+    ]
+
+
+def _cautions(trials: Sequence[Trial]) -> list[str]:
+    """What makes the figures less than they seem."""
+    lines = []
+    if apart := Speeds(trials).disagreements():
+        slower, faster, share = apart[0]
+        lines.append(
+            f"Figures move on this machine: trials {slower.number} and {faster.number} ran the same "
+            f"at speeds {share:.0%} apart ({len(apart)} of such pairs differ by more than 2%)."
+        )
+    throttled = [t.number for t in trials if t.measurement.throttled]
+    if throttled:
+        lines.append(f"Thermally throttled, and slower for it: trials {', '.join(map(str, throttled))}.")
+    return lines
 
 
 def next_commands(session: Path, workload: Workload) -> list[str]:
@@ -145,7 +200,7 @@ def next_commands(session: Path, workload: Workload) -> list[str]:
 
 def remaining_time(trials: Sequence[Trial], planned: int, slots: int) -> float | None:
     """Seconds that the trials still to run should take, None before the first one has ended."""
-    ended = [t.seconds for t in trials if t.outcome is not None and t.seconds > 0]
+    ended = [t.seconds for t in trials if t.outcome is not None and t.repeat is None and t.seconds > 0]
     if not ended:
         return None
     return sum(ended) / len(ended) * max(0, planned - len(ended)) / slots

@@ -93,6 +93,7 @@ class Config(BaseModel):
     eval_batch_size: int = Field(32, ge=1)
     eval_every_samples: int | None = Field(None, ge=1, description="none: once an epoch")
     eval_studies: int | None = Field(None, ge=1, description="validation studies scored; none: all")
+    meteor: bool = Field(True, description="scored where there is Java, which takes seconds to start")
     test_scores: bool = Field(False, description="the test split is scored, too; val chooses all the same")
     checkpoint_every_steps: int | None = Field(None, ge=1, description="besides after every evaluation")
 

@@ -89,12 +89,12 @@ def _written(study: Study, ids: list[int], tokenizer: Tokenizer, config: Config)
 class OptionalMeteor:
     """METEOR for as long as its Java process lives. Where it does not, that is said once; there is no score.
 
-    Java is started by the first score and ends with the `with` block.
+    Java is started by the first score, if METEOR is `wanted` at all, and ends with the `with` block.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, wanted: bool = True) -> None:
         self._meteor: Meteor | None = None
-        self._given_up = False
+        self._given_up = not wanted
 
     def __enter__(self) -> Self:
         return self

@@ -43,7 +43,7 @@ _FREE = {
     *("epochs", "num_workers", "prefetch_factor", "pin_memory", "eval_batch_size", "eval_studies"),
     *("eval_every_samples", "checkpoint_every_steps", "visual_weights", "data", "skip_bad_samples"),
     "image_cache_gib",
-    *("test_scores", "max_bad_steps", "compat"),
+    *("test_scores", "meteor", "max_bad_steps", "compat"),
 }
 _LAST, _BEST = "last.pt", "best.pt"
 
@@ -70,7 +70,7 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
         keep_freed_memory()
     with ExitStack() as stack:
         stack.enter_context(precision.matmul_precision(parsed))
-        trainer = _Trainer(parsed, workdir, stack.enter_context(OptionalMeteor()))
+        trainer = _Trainer(parsed, workdir, stack.enter_context(OptionalMeteor(wanted=parsed.meteor)))
         try:
             yield from trainer.run()
         finally:

@@ -20,10 +20,11 @@ baseline:
    max_seq_length: 30, beam_size: 1, eval_studies: 4, epochs: 50}
 knobs:
   micro_batch_size: {choice: [4, 256]}
+  d_ff: {choice: [32, 8000000]}
   precision: {choice: [fp32, tf32, bf16, fp16, fp8]}
   learning_rate: {scale: sqrt}
 limits: {effective_batch_size: [4, 256]}
-budget: {trials: 4, samples_per_trial: 64}
+budget: {trials: 4, samples_per_trial: 64, repeats: 0}
 objective: {keep: 0}
 """
 
@@ -71,10 +72,10 @@ def test_trials_that_do_not_fit_are_failures_and_the_search_goes_on(searched):
     root, said = searched
     trials = record.trials(record.load_study(root / "s" / "study.db"))
     assert len(trials) == 4
-    big = [t for t in trials if t.config["micro_batch_size"] == 256]
+    big = [t for t in trials if t.config["d_ff"] > 32 or t.config["micro_batch_size"] == 256]
     assert big
     assert all(t.out_of_memory for t in big), [t.outcome for t in big]
-    assert len({(t.config["micro_batch_size"], t.config["precision"]) for t in big}) == len(big), "paid twice"
+    assert len({(t.config["d_ff"], t.config["precision"]) for t in big}) == len(big), "paid twice"
     assert "failed (oom)" in said
     assert trials[0].completed
 

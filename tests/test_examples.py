@@ -13,7 +13,7 @@ def test_the_smallest_workload_can_be_tuned(tmp_path):
             (tmp_path / file.name).write_bytes(file.read_bytes())
     command = (EXAMPLES / "README.md").read_text().split("    python -m ")[1].split("\n")[0].split()
     done = subprocess.run(
-        [sys.executable, "-m", *command, "--trials", "3"],
+        [sys.executable, "-m", *command, "--trials", "3", "--repeats", "0"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

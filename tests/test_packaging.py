@@ -16,7 +16,7 @@ SPACE = """
 workload: toy_workload:fit
 baseline: {micro_batch_size: 4, learning_rate: 1e-3, step_s: 0.002}
 knobs: {micro_batch_size: {choice: [4, 8]}}
-budget: {samples_per_trial: 400}
+budget: {samples_per_trial: 400, repeats: 0}
 """
 
 

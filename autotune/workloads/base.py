@@ -1,5 +1,7 @@
 """The least that is known of any workload: its entry point. Other kinds say more by overriding."""
 
+import hashlib
+import importlib.util
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,29 @@ class Workload:
     def preload(self) -> tuple[str, ...]:
         """Modules that the trials' fork server imports once, so that a trial starts without importing."""
         return (self.entry_point.partition(":")[0],)
+
+    @property
+    def places(self) -> frozenset[str]:
+        """Settings that say where something lies on this machine."""
+        return frozenset()
+
+    def revision(self) -> str:
+        """A fingerprint of the code: of the package that the entry point is in."""
+        module = self.entry_point.partition(":")[0].partition(".")[0]
+        spec = importlib.util.find_spec(module)
+        if spec is None:
+            return ""
+        files = [
+            file for place in spec.submodule_search_locations or () for file in Path(place).rglob("*.py")
+        ]
+        digest = hashlib.sha256()
+        for file in sorted(files) or [Path(spec.origin or "")]:
+            digest.update(file.read_bytes())
+        return digest.hexdigest()[:12]
+
+    def with_seed(self, settings: Mapping[str, Setting], repeat: int) -> dict[str, Setting]:
+        """`settings` with the seed of the `repeat`-th run, 0 for their own."""
+        return {**settings, "seed": int(settings.get("seed") or 0) + repeat} if repeat else dict(settings)
 
     def fill(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
         """`baseline` with what it cannot do without and the workload can give: data to try it on, say."""
@@ -40,10 +65,10 @@ class Workload:
         """Raises InputError where a knob would change what `quality` is measured against."""
 
     def for_trial(
-        self, settings: Mapping[str, Setting], samples: int, evaluations: int
+        self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
     ) -> dict[str, Setting]:
-        """The settings of a trial of `samples` training samples that is evaluated `evaluations` times."""
-        del samples, evaluations
+        """The settings of a trial of `samples` samples, whose `quality` is asked for `evaluations` times."""
+        del samples, evaluations, quality
         return dict(settings)
 
     def export(self, settings: Mapping[str, Setting]) -> str:

@@ -29,6 +29,10 @@ class R2GenWorkload(Workload):
         """The trainer, and what a first training step would import besides."""
         return ("r2gen.train", "torch._dynamo")
 
+    @property
+    def places(self) -> frozenset[str]:
+        return frozenset({"data", "visual_weights"})
+
     def fill(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
         return {**baseline} if "data" in baseline else {**baseline, "data": str(_drawn_data())}
 
@@ -71,9 +75,10 @@ class R2GenWorkload(Workload):
             )
 
     def for_trial(
-        self, settings: Mapping[str, Setting], samples: int, evaluations: int
+        self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
     ) -> dict[str, Setting]:
-        return {**settings, "eval_every_samples": math.ceil(samples / evaluations)}
+        every = math.ceil(samples / evaluations)
+        return {**settings, "eval_every_samples": every, "meteor": quality == "meteor"}
 
     def export(self, settings: Mapping[str, Setting]) -> str:
         return trainer.dump(trainer.parse(settings))

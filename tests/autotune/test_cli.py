@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from autotune import __main__ as cli
+from autotune import table
+from autotune.table import Header
 from r2gen import synthetic
 
 SPACE = """
@@ -56,7 +58,11 @@ def is_one_line(code, out, err, *parts):
         (["search", "--trials", "0"], ["--trials", "0"]),
         (["search", "--time", "soon"], ["a duration is a positive number", "soon"]),
         (["search", "--keep", "2"], ["--keep", "2"]),
-        (["search", "--select", "best"], ["--select", "fastest, pareto", "'best'"]),
+        (["search", "--select", "best"], ["objective.select", "'fastest', 'pareto'", "'best'"]),
+        (["search", "--select", "time-to-quality"], ["a target goes with select: time-to-quality"]),
+        (["search", "--target", "0.2"], ["a target goes with select: time-to-quality"]),
+        (["search", "--repeats", "2"], ["repeats: 0, or at least 3", "got 2"]),
+        (["search", "--finalists", "0"], ["--finalists", "0"]),
         (["search", "--wandb", "maybe"], ["--wandb", "auto, online, offline, off"]),
         (["search", "--wandb", "online"], ["WANDB_API_KEY"]),
         (["search", "--model", "huge"], ["--model", "full, small"]),
@@ -74,6 +80,14 @@ def is_one_line(code, out, err, *parts):
         (["status", "nowhere"], ["there is no session here"]),
         (["export", "nowhere"], ["there is no session here"]),
         (["resume"], ["Missing argument", "session"]),
+        (["record", "t.jsonl"], ["Missing option", "--space"]),
+        (["record", "t.jsonl", "--space", "nowhere.yaml"], ["nowhere.yaml", "cpu, gpu, laptop-8gb"]),
+        (["record", "t.jsonl", "--space", "cpu", "--only", "some"], ["--only", "all, timed, untimed"]),
+        (["replay", "nowhere.jsonl"], ["nowhere.jsonl", "cannot be read"]),
+        (
+            ["replay", "nowhere.jsonl", "--strategy", "luck"],
+            ["--strategy", "ours, warm, optuna, random, asha"],
+        ),
     ],
 )
 def test_a_wrong_option_is_one_line(run, arguments, parts):
@@ -130,6 +144,44 @@ def test_a_wrong_space_is_one_line_and_makes_no_session(run, data, old, new, par
     assert not Path("s").exists()
 
 
+def test_a_grid_that_is_not_finite_is_one_line_and_makes_no_table(run, data):
+    Path("grid.yaml").write_text(SPACE.replace("choice: [4, 8]", "randint: [4, 8]"))
+    is_one_line(
+        *run("record", "t.jsonl", "--space", "grid.yaml", "--data", data),
+        "every knob must be a choice: micro_batch_size",
+    )
+    assert not Path("t.jsonl").exists()
+
+
+def test_a_table_with_runs_missing_is_not_replayed(run, grid):
+    table.create(Path("t.jsonl"), Header(grid, {}))
+    is_one_line(*run("replay", "t.jsonl"), "of its grid are missing", "autotune record t.jsonl")
+
+
+def test_a_whole_table_is_replayed(run, recorded):
+    table.create(Path("t.jsonl"), recorded.header)
+    for config in recorded.space.every():
+        for made_up in (r for r in recorded.timed(config) if r.config == config):
+            table.append(Path("t.jsonl"), made_up)
+    code, out, err = run("replay", "t.jsonl", "--seeds", 2, "--trials", 8)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].endswith("samples/s; simulated device time, medians of 2:")
+    assert out.splitlines()[-1].startswith("ours ")
+
+
+def test_a_table_of_another_grid_is_not_gone_on_with(run, data, grid):
+    table.create(Path("t.jsonl"), Header(grid, {}))
+    Path("grid.yaml").write_text(SPACE)
+    is_one_line(*run("record", "t.jsonl", "--space", "grid.yaml", "--data", data), "is of another grid")
+
+
+def test_a_session_of_an_older_version_is_refused_by_its_format(run):
+    Path("s").mkdir()
+    Path("s", "session.json").write_text('{"format": 1}')
+    for command in ("resume", "status", "export"):
+        is_one_line(*run(command, "s"), "has format 1, this version reads format 2")
+
+
 def test_an_existing_session_is_refused_with_the_command_that_goes_on(run, tmp_path, data):
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "session.json").write_text("{}")
@@ -151,7 +203,7 @@ def test_every_command_explains_itself_and_imports_neither_torch_nor_ray():
         "import sys; from autotune.__main__ import main; code = main(['{}', '--help']);"
         "print(sorted({{'torch', 'ray', 'wandb'}} & set(sys.modules)), code)"
     )
-    for command in ("search", "resume", "status", "export", "doctor"):
+    for command in ("search", "resume", "status", "export", "record", "replay", "doctor"):
         done = subprocess.run(
             [sys.executable, "-c", code.format(command)], capture_output=True, text=True, check=True
         )

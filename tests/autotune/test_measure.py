@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from autotune.measure import Meter, Step, prefetched_steps, throughput
+from autotune.measure import Meter, Step, prefetched_steps, student_t, throughput
 
 
 def feed(meter, seconds, samples_per_step=8, start_s=0.0, first=0):
@@ -64,8 +64,8 @@ def test_samples_that_repeat_or_go_back_are_no_steps():
 
 
 def test_too_few_steps_have_no_interval():
-    assert throughput([Step(1.0, 8)] * 6).half_width_per_s is None
-    assert throughput([Step(1.0, 8)] * 8).half_width_per_s == pytest.approx(0, abs=1e-9)
+    assert throughput([Step(1.0, 8)] * 3).half_width_per_s is None
+    assert throughput([Step(1.0, 8)] * 4).half_width_per_s == pytest.approx(0, abs=1e-9)
 
 
 def test_the_interval_covers_the_truth_at_its_level():
@@ -102,3 +102,22 @@ def test_the_interval_widens_when_steps_are_correlated():
 )
 def test_how_many_steps_the_loader_may_have_ready(settings, steps):
     assert prefetched_steps(settings) == steps
+
+
+def test_the_time_of_training_leaves_out_evaluations_and_restarts():
+    meter = Meter(prefetched=0)
+    at_s, samples = feed(meter, [0.1] * 11)
+    meter.add(at_s + 100, samples, evaluation=True)
+    at_s, samples = feed(meter, [0.1] * 10, start_s=at_s + 100, first=samples)
+    assert meter.training_s == pytest.approx(2.0)
+    meter.restart()
+    feed(meter, [500.0, 0.1], start_s=at_s, first=samples)
+    assert meter.training_s == pytest.approx(2.1)
+
+
+@pytest.mark.parametrize(
+    ("level", "degrees", "expected"),
+    [(0.95, 3, 3.182), (0.95, 19, 2.093), (0.99, 2, 9.925)],
+)
+def test_students_t_is_that_of_the_tables(level, degrees, expected):
+    assert student_t(level, degrees) == pytest.approx(expected, abs=1e-3)

@@ -1,9 +1,12 @@
+"""Which trials may win, and which one does."""
+
 import math
 
 import pytest
 
 from autotune import objective
 from autotune.space import Objective
+from autotune.trial import Repeat
 
 KEEP = Objective(keep=0.95)
 
@@ -69,8 +72,12 @@ def test_the_factor_is_the_ratio_of_throughputs(make_trial):
 
 
 def test_of_two_that_read_the_same_the_surer_one_wins(make_trial):
-    trials = [make_trial(0, 10, 0.2, half_width=0.1), make_trial(1, 41, 0.2, half_width=9.0)]
-    assert win([*trials, make_trial(2, 40, 0.2, half_width=0.5)]) == 2
+    trials = [
+        make_trial(0, 10, 0.2, half_width=0.1),
+        make_trial(1, 41, 0.2, half_width=9.0, micro_batch_size=32),
+        make_trial(2, 40, 0.2, half_width=0.5, micro_batch_size=64),
+    ]
+    assert win(trials) == 2
 
 
 def test_a_speed_without_an_interval_does_not_beat_a_baseline_that_has_one(make_trial):
@@ -89,3 +96,63 @@ def test_the_factor_lies_between_the_ends_of_the_intervals(make_trial):
 def test_what_is_no_number_never_wins(make_trial, number):
     assert win([make_trial(0, 10, 0.2), make_trial(1, 99, number)]) == 0
     assert win([make_trial(0, 10, 0.2), make_trial(1, number, 0.9)]) == 0
+
+
+def test_trials_of_the_same_settings_share_their_figure_and_the_better_quality_decides(make_trial):
+    baseline = make_trial(0, 10, 0.2, half_width=0.1, micro_batch_size=4)
+    first = make_trial(1, 40, 0.2, half_width=0.1, learning_rate=1e-3)
+    second = make_trial(2, 38, 0.3, half_width=0.1, learning_rate=2e-3)
+    assert win([baseline, first, second]) == 2
+
+
+def test_a_repeat_never_wins_itself(make_trial):
+    again = make_trial(1, 99, 0.2, repeat=Repeat(0, 0, (0,)))
+    assert win([make_trial(0, 10, 0.2), again]) == 0
+
+
+def test_what_is_to_be_kept_is_of_the_mean_of_all_the_baselines_runs(make_trial):
+    baseline, trial = make_trial(0, 10, 0.2), make_trial(1, 40, 0.18, micro_batch_size=32)
+    assert win([baseline, trial]) == 0
+    worse = make_trial(2, 10, 0.16, repeat=Repeat(0, 0, (0,)))
+    assert objective.baseline_quality([baseline, trial, worse]) == pytest.approx(0.18)
+    assert win([baseline, trial, worse]) == 1
+    failed = make_trial(2, failure="lost", repeat=Repeat(0, 0, (0,)))
+    assert win([baseline, trial, failed]) == 0
+
+
+def test_the_noise_is_that_between_the_baselines_runs(make_trial):
+    runs = [make_trial(0, 10, curve=[0.9]), make_trial(1, 10, curve=[1.1], repeat=Repeat(0, 0, (0,)))]
+    assert objective.noise(runs[:1]) is None
+    assert objective.noise(runs) == pytest.approx(0.02**0.5)
+
+
+def test_a_stopped_trial_never_wins(make_trial):
+    assert win([make_trial(0, 10, 0.2), make_trial(1, 99, 0.2, stopped=True)]) == 0
+
+
+def quickest(trials, target):
+    goal = Objective(select="time-to-quality", target=target)
+    return objective.winner(trials, goal, memory_fraction=0.85).number
+
+
+def test_for_time_to_quality_the_first_at_the_target_wins_whatever_its_speed(make_trial):
+    trials = [
+        make_trial(0, 10, curve=[0.1, 0.15, 0.2]),
+        make_trial(1, 90, curve=[0.1, 0.1, 0.1]),
+        make_trial(2, 5, curve=[0.1, 0.2]),
+    ]
+    assert quickest(trials, 0.2) == 2
+    assert quickest(trials, 0.15) == 0, "of equally quick ones that with the higher throughput"
+    assert quickest(trials, 0.9) == 0, "nobody has reached it: the baseline stays"
+
+
+def test_the_seconds_to_a_target_are_those_of_training_until_it_was_first_seen(make_trial):
+    trial = make_trial(1, 5, curve=[0.1, 0.3, 0.2])
+    assert objective.seconds_to(trial, 0.2) == 20.0
+    assert objective.seconds_to(trial, 0.4) is None
+    assert objective.seconds_to(trial, None) is None
+
+
+def test_a_repeat_is_not_on_the_front(make_trial):
+    trials = [make_trial(0, 10, 0.2), make_trial(1, 99, 0.9, repeat=Repeat(0, 0, (0,)))]
+    assert [t.number for t in objective.pareto(trials)] == [0]

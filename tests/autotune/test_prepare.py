@@ -1,9 +1,11 @@
 import pytest
 
 from autotune import prepare, workloads
+from autotune import study as record
 from autotune.builtin import space_file, space_for, spaces_dir
 from autotune.errors import InputError
 from autotune.nvml import Gpu
+from autotune.store import Options, Session
 from autotune.telemetry import Hardware
 from r2gen import synthetic
 
@@ -119,3 +121,32 @@ def test_an_override_is_checked_like_the_file(tmp_path):
     with pytest.raises(InputError, match=r"budget\.trials"):
         prepare.read_space(space_file("cpu"), {"budget": {"trials": 0}})
     assert prepare.read_space(space_file("cpu"), {"budget": {"trials": 3, "time": None}}).budget.trials == 3
+
+
+def test_another_session_warms_only_its_like(tmp_path, space):
+    workload = workloads.Workload("json:loads")
+    facts = {"hardware": "one GPU", "revision": "abc"}
+    earlier = Session.create(tmp_path / "earlier", space, Options(), facts)
+    with pytest.raises(InputError, match="nothing was run"):
+        prepare.warm_start(earlier, space, workload, "one GPU", "abc")
+    record.open_study(earlier.study_file)
+    assert prepare.warm_start(earlier, space, workload, "one GPU", "abc") == []
+    with pytest.raises(InputError, match="hardware 'one GPU', now 'two GPUs'") as raised:
+        prepare.warm_start(earlier, space, workload, "two GPUs", "def")
+    assert "code 'abc', now 'def'" in str(raised.value)
+
+
+def test_a_trial_does_not_wait_for_a_score_that_nobody_asked_for():
+    r2gen = workloads.load("r2gen")
+    assert r2gen.for_trial({}, 1000, 4, "bleu_4") == {"eval_every_samples": 250, "meteor": False}
+    assert r2gen.for_trial({}, 1001, 4, "meteor") == {"eval_every_samples": 251, "meteor": True}
+
+
+def test_a_repeat_has_a_seed_of_its_own():
+    r2gen = workloads.load("r2gen")
+    assert [r2gen.with_seed({"seed": 7}, n)["seed"] for n in (0, 1, 2)] == [7, 8, 9]
+
+
+def test_the_revision_is_that_of_the_code():
+    assert workloads.load("r2gen").revision() == workloads.load("r2gen").revision()
+    assert workloads.load("r2gen").revision() != workloads.Workload("autotune.cli:app").revision()

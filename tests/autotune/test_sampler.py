@@ -1,174 +1,181 @@
-"""The sampler and the study it learns from: real Optuna, real SQLite."""
+"""What is suggested next, and what the sampler is told: real Optuna."""
+
+import math
+import random
+from dataclasses import replace
 
 import pytest
-from optuna.trial import TrialState
 
 from autotune import sampler
 from autotune import space as spaces
-from autotune import study as record
-from autotune.feasibility import dominating
-from autotune.machine import Machine, fit_to
-from autotune.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
+from autotune.sampler import Refusal, Sampler, Told
+from autotune.space import Objective
+from autotune.trial import settings_key
 
-FRACTION = 0.85
+TRIED = Refusal("was tried already")
+
+NAMED = """
+workload: some.module:fit
+baseline: {micro_batch_size: 4, precision: fp32, workers: 2, rate: 0.1}
+knobs:
+  micro_batch_size: {choice: [4, 8, 16, 32]}
+  precision: {choice: [fp32, bf16, fp16]}
+  workers: {randint: [0, 4]}
+  rate: {loguniform: [0.01, 1.0]}
+"""
 
 
 @pytest.fixture
-def study(tmp_path):
-    return record.open_study(tmp_path / "study.db", sampler.make(0))
+def named():
+    return spaces.complete(spaces.parse(NAMED, "test"), "test")
+
+
+def as_it_is(config):
+    return config
+
+
+def once(seen):
+    """Runs everything once."""
+
+    def judge(config):
+        key = settings_key(config, ())
+        if key in seen:
+            return TRIED
+        seen.add(key)
+        return config
+
+    return judge
+
+
+def test_a_configuration_lies_where_it_was_drawn(space, named):
+    rng = random.Random(0)
+    for where in (space, named):
+        for config in [where.baseline_config, *list(where.shuffled(rng))[:50]]:
+            assert sampler.configuration(sampler.parameters(config, where), where) == pytest.approx(config)
+
+
+def test_powers_of_two_are_searched_by_their_exponent_and_a_rate_by_its_multiplier(space):
+    parameters = sampler.parameters(space.baseline_config, space)
+    assert parameters["log2_micro_batch_size"] == 4
+    assert parameters["learning_rate_multiplier"] == 1.0
+
+
+def test_a_suggestion_is_in_the_space_and_follows_the_learning_rate_rule(space):
+    suggests = Sampler(space, seed=0)
+    for _ in range(20):
+        config, passed = suggests.suggest(as_it_is)
+        assert passed == []
+        exact = space.learning_rate(config, 1.0)
+        assert 0.499 * exact <= config["learning_rate"] <= 2.001 * exact
+        for name in ("micro_batch_size", "accumulation_steps", "precision"):
+            assert config[name] in space.knobs[name].choice
+
+
+def test_equal_seeds_suggest_the_same(space):
+    first, again, other = (Sampler(space, seed).suggest(as_it_is)[0] for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_a_space_that_is_exhausted_ends(grid):
+    suggests, seen, found = Sampler(grid, seed=0), set(), []
+    judge = once(seen)
+    while (config := suggests.suggest(judge)[0]) is not None:
+        found.append(config)
+    assert len(found) == len(grid.every())
+    assert {settings_key(c, ()) for c in found} == {settings_key(c, ()) for c in grid.every()}
+
+
+def test_beside_what_was_tried_already_something_next_to_it_is_run(grid):
+    for seed in range(10):
+        asked = []
+
+        def judge(config, asked=asked):
+            asked.append(config)
+            return TRIED if len(asked) == 1 else config
+
+        config, _ = Sampler(grid, seed).suggest(judge)
+        first, beside = grid.drawn(asked[0]), grid.drawn(config)
+        assert sum(first[name] != beside[name] for name in first) == 1
+
+
+def test_what_is_known_not_to_be_worth_it_is_passed_over_with_its_reason(grid):
+    def judge(config):
+        if config["micro_batch_size"] > 8:
+            return Refusal("does not fit", sampler.worst(grid))
+        return config
+
+    for seed in range(10):
+        config, passed = Sampler(grid, seed).suggest(judge)
+        assert config["micro_batch_size"] <= 8
+        assert all(c["micro_batch_size"] > 8 and reason == "does not fit" for c, reason in passed)
+
+
+def test_what_is_run_instead_of_a_suggestion_is_up_to_the_judge(grid):
+    smaller = {**grid.baseline_config, "micro_batch_size": 8}
+    assert Sampler(grid, seed=0).suggest(lambda _: smaller)[0] == smaller
 
 
 @pytest.fixture
-def space(space):
-    return fit_to(space, Machine(cpus=8, compute_capability=(9, 0), has_torchao=True))[0]
+def baseline(make_trial):
+    return make_trial(0, 10, curve=[0.1, 0.2], peak=10, limit=100)
 
 
-def toy(trial, memory_gib=24.0):
-    """What a GPU might say: throughput saturates with the batch, half precision takes 60% of the memory."""
-    batch, half = trial.config["micro_batch_size"], trial.config["precision"] in {"bf16", "fp16", "fp8"}
-    if 2 + batch * (0.3 if half else 0.5) > memory_gib:
-        return Trial(trial.number, trial.config, Outcome(Status.FAILED, Failure.OOM, "toy"))
-    speed = 100 * batch / (batch + 24) * (3 if half else 1)
-    figures = Measurement(throughput=Throughput(speed, 1.0, 10, 1.0), quality=0.16)
-    return Trial(trial.number, trial.config, Outcome(Status.COMPLETED), figures)
+def test_a_completed_trial_is_told_with_its_speed(make_trial, space, baseline):
+    assert sampler.told(baseline, [baseline], space) == Told((10,), 0.0)
+    trial = make_trial(1, 40, curve=[0.1, 0.2])
+    assert sampler.told(trial, [baseline, trial], space) == Told((40,), 0.0)
 
 
-def search(study, space, trials):
-    for i in range(trials):
-        known = record.trials(study)
-        trial = sampler.ask(study, space, known, i) if i else sampler.ask_baseline(study, space)
-        if trial is None:
-            return
-        record.end(study, toy(trial), FRACTION)
+def test_lost_quality_and_too_much_memory_violate_a_limit_by_so_much(make_trial, space, baseline):
+    poor = make_trial(1, 40, curve=[0.1, 0.1])
+    assert sampler.told(poor, [baseline, poor], space).violation == pytest.approx(0.45)
+    heavy = make_trial(1, 40, curve=[0.1, 0.2], peak=90, limit=100)
+    assert sampler.told(heavy, [baseline, heavy], space).violation == pytest.approx(0.05)
 
 
-def test_trial_0_is_the_baseline(study, space):
-    trial = sampler.ask_baseline(study, space)
-    assert trial.number == 0
-    assert trial.config == {name: space.baseline[name] for name in space.knobs}
-    params = study.trials[0].params
-    assert params["log2_micro_batch_size"] == 4
-    assert params["learning_rate_multiplier"] == 1.0
+def test_a_stopped_trial_is_told_with_what_it_had_shown_by_then(make_trial, space, baseline):
+    stopped = make_trial(1, 5, curve=[0.1], stopped=True)
+    assert sampler.told(stopped, [baseline, stopped], space) == Told((5,), 0.0)
+    poor = make_trial(1, 5, curve=[0.05], stopped=True)
+    assert sampler.told(poor, [baseline, poor], space).violation == pytest.approx(0.45)
+    early = make_trial(1, 5, stopped=True)
+    assert sampler.told(early, [baseline, early], space) == Told((5,), 0.0)
 
 
-def test_a_kill_leaves_the_baseline_whole_or_not_there(tmp_path, space):
-    study = record.open_study(tmp_path / "study.db", sampler.make(0))
-    sampler.ask_baseline(study, space)
-    again = record.open_study(tmp_path / "study.db", sampler.make(0))  # as after a kill right now
-    assert [(t.number, t.config) for t in record.recover(again, FRACTION)] == [(0, space.baseline_config)]
-    assert again.trials[0].params["learning_rate_multiplier"] == 1.0
+@pytest.mark.parametrize("figures", [(None, 0.2), (10.0, math.nan), (10.0, math.inf)])
+def test_what_has_no_figures_is_told_as_the_worst(make_trial, space, baseline, figures):
+    speed, quality = figures
+    trial = make_trial(1, speed, curve=[quality, quality])
+    assert sampler.told(trial, [baseline, trial], space) == sampler.worst(space)
 
 
-def test_it_learns_from_out_of_memory_and_finds_the_fast_corner(study, space):
-    search(study, space, 40)
-    trials = record.trials(study)
-    assert len(trials) == 40
-    assert sum(t.out_of_memory for t in trials) <= 4
-    assert max(t.samples_per_s or 0 for t in trials) >= 0.95 * 300 * 64 / 88
+def test_what_failed_or_still_runs_is_told_as_the_worst(make_trial, space, baseline):
+    failed = make_trial(1, 40, curve=[0.2], failure="error")
+    assert sampler.told(failed, [baseline, failed], space) == Told((0.0,), 1.0)
+    running = replace(failed, outcome=None)
+    assert sampler.told(running, [baseline, running], space) == Told((0.0,), 1.0)
 
 
-def test_nothing_dominated_by_an_out_of_memory_is_ever_run(study, space):
-    search(study, space, 40)
-    trials = record.trials(study)
-    for number, trial in enumerate(trials):
-        assert dominating(trial.config, trials[:number]) is None
+def test_for_time_to_quality_the_sooner_the_better(make_trial, space, baseline):
+    goal = space.model_copy(update={"objective": Objective(select="time-to-quality", target=0.15)})
+    assert sampler.told(baseline, [baseline], goal).values == (1 / 20,)
+    never = make_trial(1, 99, curve=[0.1])
+    assert sampler.told(never, [baseline, never], goal) == sampler.worst(goal)
 
 
-def test_every_configuration_keeps_the_limits_and_the_learning_rate_rule(study, space):
-    search(study, space, 20)
-    for trial in record.trials(study):
-        assert 8 <= space.effective_batch_size(trial.config) <= 128
-        exact = space.learning_rate(trial.config, 1.0)
-        assert 0.499 * exact <= trial.config["learning_rate"] <= 2.001 * exact
+def test_for_the_front_speed_and_quality_are_told_apart(make_trial, space, baseline):
+    front = space.model_copy(update={"objective": Objective(select="pareto")})
+    trial = make_trial(1, 40, curve=[0.05, 0.1])
+    assert sampler.told(trial, [baseline, trial], front) == Told((40, pytest.approx(0.5)), 0.0)
+    assert sampler.worst(front) == Told((0.0, 0.0), 1.0)
+    suggests = Sampler(front, seed=0)
+    suggests.started(trial := replace(trial, config=front.baseline_config))
+    suggests.ended(trial, Told((40, 0.5)))
+    assert suggests.suggest(as_it_is)[0] is not None
 
 
-def test_what_is_skipped_is_told_infeasible_with_its_reason(study, space):
-    search(study, space, 40)
-    skipped = record.skipped(study)
-    assert skipped
-    for trial in skipped:
-        assert trial.outcome.reason
-        assert study.trials[trial.number].state is TrialState.COMPLETE
-
-
-def test_a_space_that_is_exhausted_ends(tmp_path):
-    text = "workload: r2gen\nbaseline: {x: 1}\nknobs: {x: {choice: [1, 3, 7]}}"
-    space = spaces.complete(spaces.parse(text, "test"), "test")
-    study = record.open_study(tmp_path / "study.db", sampler.make(0))
-    figures = Measurement(throughput=Throughput(1.0, None, 1, 1.0), quality=1.0)
-    seen = []
-    trial = sampler.ask_baseline(study, space)
-    while trial is not None:
-        seen.append(trial.config["x"])
-        record.end(study, Trial(trial.number, trial.config, Outcome(Status.COMPLETED), figures), FRACTION)
-        trial = sampler.ask(study, space, record.trials(study), len(seen))
-    assert sorted(seen) == [1, 3, 7]
-
-
-def test_a_trial_is_read_back_as_it_was_written(study, space):
-    trial = sampler.ask_baseline(study, space)
-    figures = Measurement(
-        throughput=Throughput(61.25, 0.5, 40, 12.0),
-        quality=0.16,
-        quality_samples=1000,
-        samples=1000,
-        peak_memory_bytes=5,
-        memory_limit_bytes=10,
-        scores={"bleu_4": 0.16},
-        step_shares={"data_s": 0.1},
-        telemetry={"cpu_percent": 190.0},
-    )
-    ended = Trial(trial.number, trial.config, Outcome(Status.COMPLETED), figures, 33.0)
-    record.end(study, ended, FRACTION)
-    assert record.trials(study) == [ended]
-
-
-def test_ending_a_trial_twice_changes_nothing(study, space):
-    trial = sampler.ask_baseline(study, space)
-    record.end(study, toy(trial), FRACTION)
-    before = study.trials
-    record.end(study, Trial(0, trial.config, Outcome(Status.FAILED, Failure.LOST, "late")), FRACTION)
-    assert study.trials == before
-
-
-def test_a_failed_trial_is_told_as_infeasible_and_not_as_failed(study, space):
-    trial = sampler.ask_baseline(study, space)
-    record.end(study, Trial(0, trial.config, Outcome(Status.FAILED, Failure.OOM, "x")), FRACTION)
-    assert study.trials[0].state is TrialState.COMPLETE
-    assert study.trials[0].values == [0.0, 0.0]
-    assert study.best_trials == []
-
-
-@pytest.mark.parametrize(
-    ("speed", "quality"), [(float("nan"), 0.1), (1.0, float("inf")), (None, 0.1), (1.0, None)]
-)
-def test_numbers_that_are_none_never_reach_the_sampler(study, space, speed, quality):
-    trial = sampler.ask_baseline(study, space)
-    throughput = None if speed is None else Throughput(speed, None, 1, 1.0)
-    figures = Measurement(throughput=throughput, quality=quality)
-    record.end(study, Trial(0, trial.config, Outcome(Status.COMPLETED), figures), FRACTION)
-    assert study.trials[0].values == [0.0, 0.0]
-
-
-def test_a_reopened_study_hands_back_what_was_running(tmp_path, space):
-    study = record.open_study(tmp_path / "study.db", sampler.make(0))
-    done = sampler.ask_baseline(study, space)
-    record.end(study, toy(done), FRACTION)
-    running = sampler.ask(study, space, record.trials(study), 1)
-    study.ask()  # killed before it had a configuration
-    again = record.open_study(tmp_path / "study.db", sampler.make(1))
-    interrupted = record.recover(again, FRACTION)
-    assert [(t.number, t.config) for t in interrupted] == [(running.number, running.config)]
-    assert again.trials[-1].state is TrialState.FAIL
-
-
-def test_a_reopened_study_finishes_a_trial_whose_outcome_was_written(tmp_path, space):
-    study = record.open_study(tmp_path / "study.db", sampler.make(0))
-    trial = toy(sampler.ask_baseline(study, space))
-    handle = study.trials[0]
-    for name, value in (("measurement", trial.measurement.to_dict()), ("outcome", trial.outcome.to_dict())):
-        study._storage.set_trial_user_attr(handle._trial_id, name, value)
-    again = record.open_study(tmp_path / "study.db", sampler.make(1))
-    assert record.recover(again, FRACTION) == []
-    assert again.trials[0].state is TrialState.COMPLETE
-    assert again.trials[0].values == [trial.samples_per_s, trial.quality]
+def test_beyond_the_baselines_curve_a_stopped_trial_is_compared_where_both_were_seen(
+    make_trial, space, baseline
+):
+    longer = make_trial(1, 5, curve=[0.05, 0.1, 0.9], stopped=True)
+    assert sampler.told(longer, [baseline, longer], space).violation == pytest.approx(0.45)

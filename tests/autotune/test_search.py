@@ -3,15 +3,29 @@
 import json
 from dataclasses import replace
 
+import optuna
 import pytest
 
+from autotune import space as spaces
 from autotune import study as record
+from autotune.attempt import read_verdict
+from autotune.feasibility import dominating
 from autotune.machine import Machine, fit_to
-from autotune.search import Search, gpu_memory_fraction
+from autotune.search import Search
+from autotune.space import Budget
 from autotune.store import Options, Session
 from autotune.study import Plan
-from autotune.trial import Failure, Measurement, Outcome, Status, Throughput
-from autotune.workloads import Workload
+from autotune.trial import (
+    SAME_SPEED,
+    Evaluation,
+    Failure,
+    Measurement,
+    Outcome,
+    Status,
+    Throughput,
+    Trial,
+    settings_key,
+)
 
 COMPLETED = Outcome(Status.COMPLETED)
 OOM = Outcome(Status.FAILED, Failure.OOM, "too big")
@@ -33,39 +47,141 @@ class Heard:
         self.events.append(("ended", trial.number, str(trial.outcome)))
 
 
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
 @pytest.fixture
 def session(tmp_path, space):
-    fitted, _ = fit_to(space, Machine(cpus=8))
+    fitted, _ = fit_to(space, Machine(cpus=8, compute_capability=(9, 0), has_torchao=True))
     return Session.create(tmp_path / "s", fitted, Options(), {})
 
 
 @pytest.fixture
-def begin(session):
-    def open_search(trials=5, time_s=None):
-        study = record.open_study(session.study_file)
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def begin(session, clock):
+    """Begins a search, or goes on with it; without `repeats` it only tries configurations."""
+
+    def open_search(trials=5, time_s=None, repeats=0, study=None, **rest):
+        study = study or record.open_study(session.study_file)
         if record.plan(study) is None:
             record.set_plan(study, Plan(trials, time_s))
-        heard = Heard()
-        return Search(session, session.space(), Workload("some.module:fit"), study, heard), heard
+        heard, space = Heard(), session.space()
+        chosen = space.model_copy(update={"budget": Budget(trials=trials, repeats=repeats)})
+        verdict = lambda number: read_verdict(session.trial_dir(number))  # noqa: E731
+        return Search(chosen, study, heard, verdict_of=verdict, clock=clock, **rest), heard
 
     return open_search
 
 
-def report(number, outcome=COMPLETED, speed=10.0, quality=0.2):
-    figures = Measurement(throughput=Throughput(speed, 0.1, 10, 1.0), quality=quality)
-    return {"number": number, "outcome": outcome.to_dict(), "measurement": figures.to_dict()}
+def figures(speed=10.0, quality=0.2):
+    curve = tuple(Evaluation(n, n / speed, quality) for n in (100, 200))
+    return Measurement(throughput=Throughput(speed, 0.01, 10, 1.0), quality=quality, curve=curve)
+
+
+def report(number, outcome=COMPLETED, **shown):
+    return {"number": number, "outcome": outcome.to_dict(), "measurement": figures(**shown).to_dict()}
+
+
+def by_batch(trial):
+    """The larger the batch, the faster; every run alike."""
+    return report(trial.number, speed=10.0 * trial.config["micro_batch_size"])
+
+
+@pytest.fixture
+def faster():
+    """A machine on which the baseline is slowest, and every other setting faster than those before it."""
+    speeds = {}
+
+    def result(trial):
+        key = settings_key(trial.config, SAME_SPEED)
+        return report(trial.number, speed=speeds.setdefault(key, 10.0 + 10 * len(speeds)))
+
+    return result
+
+
+def in_memory():
+    """A study that no disk slows down, for searches of many trials."""
+    return optuna.create_study(directions=["maximize", "maximize"])
+
+
+def run(search, result=by_batch):
+    """Runs trial by trial what the search asks for; all that it has asked for."""
+    ran = []
+    while (trial := search.next()) is not None:
+        ran.append(trial)
+        search.progress(trial.number, result(trial))
+    return ran
 
 
 def test_a_search_runs_its_baseline_first_and_as_many_trials_as_planned(begin):
     search, heard = begin(trials=3)
-    numbers = []
-    while (trial := search.next()) is not None:
-        numbers.append(trial.number)
-        search.progress(trial.number, report(trial.number, speed=10.0 + trial.number))
-    assert numbers[0] == 0
-    assert len(numbers) == 3
+    ran = run(search)
+    assert ran[0].number == 0
+    assert ran[0].config == search.space.baseline_config
+    assert len(ran) == 3
     assert search.remaining == 0
     assert heard.events[:3] == [("started", 0), ("progress", 0), ("ended", 0, "completed")]
+
+
+def test_the_baseline_is_repeated_once_when_a_trial_has_lacked_quality(begin):
+    search, _ = begin(trials=3, repeats=3)
+    poor = lambda t: report(t.number, speed=20.0 + t.number, quality=0.01 if t.number == 1 else 0.2)  # noqa: E731
+    ran = run(search, poor)
+    assert [t.number for t in ran if t.repeat and t.repeat.round == 0] == [2]
+    assert ran[2].repeat.of == 0
+    assert ran[2].config == ran[0].config
+    assert sum(t.repeat is None for t in ran) == 3
+    assert search.bar.noise == 0.02
+
+
+def test_where_every_trial_keeps_the_quality_its_noise_is_not_asked_for(begin):
+    search, _ = begin(trials=4, repeats=3)
+    assert not [t for t in run(search) if t.repeat and t.repeat.round == 0]
+
+
+def test_in_the_end_the_winner_and_the_baseline_are_repeated_by_turns(begin, faster):
+    search, _ = begin(trials=4, repeats=3)
+    ran = run(search, faster)
+    assert [t.repeat is None for t in ran[:5]] == [True, True, True, True, False]
+    best = max(search.trials(), key=lambda t: t.samples_per_s).number
+    asked = [(t.repeat.round, t.repeat.of) for t in ran[4:]]
+    assert asked == [(1, 0), (1, best), (2, best), (2, 0), (3, 0), (3, best)]
+    assert all(t.config == ran[t.repeat.of].config for t in ran[4:])
+    assert search.remaining == 0
+
+
+def test_what_confirms_runs_alone(begin):
+    search, _ = begin(trials=3, repeats=3)
+    search.progress(0, by_batch(search.next()))
+    first, second = search.next(), search.next()
+    assert search.next() is None, "the last trials run: they may change who is confirmed"
+    search.progress(first.number, report(first.number, speed=1000.0))
+    assert search.next() is None
+    search.progress(second.number, report(second.number, speed=2000.0))
+    assert search.next().repeat.round == 1
+    assert search.next() is None
+
+
+def test_trials_that_ran_side_by_side_are_marked_and_others_are_not(begin):
+    search, _ = begin(trials=4)
+    baseline = search.next()
+    search.progress(0, by_batch(baseline))
+    side, by_side = search.next(), search.next()
+    search.progress(side.number, by_batch(side))
+    search.progress(by_side.number, by_batch(by_side))
+    last = search.next()
+    search.progress(last.number, by_batch(last))
+    assert [t.measurement.shared for t in search.trials()] == [False, True, True, False]
 
 
 def test_a_failing_baseline_ends_the_search_with_its_reason(begin):
@@ -87,21 +203,97 @@ def test_a_failed_trial_does_not_end_the_search(begin):
     assert search.next() is not None
 
 
+def toy(trial, memory_gib=24.0):
+    """What a GPU might say: throughput saturates with the batch, half precision takes 60% of the memory."""
+    batch, half = trial.config["micro_batch_size"], trial.config["precision"] in {"bf16", "fp16", "fp8"}
+    if 2 + batch * (0.3 if half else 0.5) > memory_gib:
+        return report(trial.number, OOM)
+    return report(trial.number, speed=100 * batch / (batch + 24) * (3 if half else 1), quality=0.16)
+
+
+@pytest.fixture
+def found(begin):
+    """Forty trials of the toy, and the search that asked for them."""
+    search, _ = begin(trials=40, study=in_memory())
+    run(search, toy)
+    return search
+
+
+def test_it_learns_from_out_of_memory_and_finds_the_fast_corner(found):
+    trials = found.trials()
+    assert len(trials) == 40
+    assert sum(t.out_of_memory for t in trials) <= 4
+    assert max(t.samples_per_s or 0 for t in trials if t.completed) >= 0.95 * 300 * 64 / 88
+
+
+def test_nothing_that_cannot_fit_or_was_tried_or_breaks_the_limits_is_ever_run(found):
+    trials = found.trials()
+    for number, trial in enumerate(trials):
+        assert dominating(trial.config, trials[:number]) is None
+        assert trial.config not in [t.config for t in trials[:number]]
+        assert 8 <= found.space.effective_batch_size(trial.config) <= 128
+
+
+def test_what_is_passed_over_is_on_record_with_its_reason(begin):
+    study = in_memory()
+    search, _ = begin(trials=40, study=study)
+    run(search, toy)
+    passed = record.passed_over(study)
+    assert passed
+    assert all(set(config) == set(search.space.knobs) and reason for config, reason in passed)
+
+
+def test_settings_that_read_slower_are_not_run_again_with_another_learning_rate(begin):
+    search, _ = begin(trials=40, study=in_memory())
+    fastest, speeds = 0.0, {}
+    while (trial := search.next()) is not None:
+        speed = 10.0 * trial.config["micro_batch_size"]
+        key = tuple(v for n, v in trial.config.items() if n != "learning_rate")
+        assert key not in speeds or speeds[key] >= 0.99 * fastest
+        speeds[key], fastest = speed, max(fastest, speed)
+        search.progress(trial.number, report(trial.number, speed=speed))
+
+
+def test_the_bar_is_published_whenever_a_trial_has_ended(begin):
+    bars = []
+    search, _ = begin(trials=3, publish=bars.append)
+    run(search)
+    assert len(bars) == 4
+    assert bars[0].rivals == ()
+    assert bars[1].rivals[0].number == 0
+    assert bars[-1] == search.bar
+
+
 def test_a_killed_search_goes_on_with_what_was_running(begin):
     search, _ = begin(trials=3)
     search.next()
     search.progress(0, report(0))
     running = search.next()
 
-    again, _ = begin()
+    again, _ = begin(trials=3)
     first = again.next()
     assert (first.number, first.config) == (running.number, running.config)
     again.progress(first.number, report(first.number))
     third = again.next()
     again.progress(third.number, report(third.number))
     assert again.next() is None
-    assert sorted({t.number for t in again.trials()}) == sorted(t.number for t in again.trials())
-    assert len(again.trials()) == 3
+    assert [t.number for t in again.trials()] == [0, 1, 2]
+
+
+def test_a_search_killed_while_it_confirms_goes_on_with_the_same_round(begin, faster):
+    search, _ = begin(trials=2, repeats=3)
+    for _ in range(3):
+        trial = search.next()
+        search.progress(trial.number, faster(trial))
+    killed = search.next()
+    assert (killed.repeat.round, killed.repeat.of) == (1, 1)
+    again, _ = begin(trials=2, repeats=3)
+    first = again.next()
+    assert (first.number, first.repeat) == (killed.number, killed.repeat)
+    assert again.next() is None
+    again.progress(first.number, faster(first))
+    assert [(t.repeat.round, t.repeat.of) for t in run(again, faster)] == [(2, 1), (2, 0), (3, 0), (3, 1)]
+    assert again.remaining == 0
 
 
 def test_a_verdict_that_nobody_heard_of_counts(begin, session):
@@ -136,15 +328,6 @@ def test_an_end_that_is_told_twice_counts_once(begin):
     assert [e[0] for e in heard.events].count("ended") == 1
 
 
-def test_a_part_of_a_gpu_leaves_room_for_every_context():
-    total = 8 * 2**30
-    assert gpu_memory_fraction(1.0, total) is None
-    assert gpu_memory_fraction(0.0, None) is None
-    for trials in (2, 4):
-        kept = gpu_memory_fraction(1 / trials, total)
-        assert 0 < kept * total * trials + trials * 600 * 2**20 <= total + 1
-
-
 def test_a_disk_fault_is_no_trials_end(begin):
     search, heard = begin()
     search.next()
@@ -158,22 +341,62 @@ def test_a_disk_fault_is_no_trials_end(begin):
     assert again.next().number == 0
 
 
-def test_time_runs_out_across_runs(begin, session):
+def test_time_runs_out_across_runs(begin, session, clock):
     search, _ = begin(time_s=1000.0)
     assert not search.is_over()
     study = record.open_study(session.study_file)
-    record.set_plan(study, replace(record.plan(study), spent_s=1000.1))
+    record.set_plan(study, replace(record.plan(study), spent_s=900.0))
     again, _ = begin()
+    clock.now = 100.1
     assert again.is_over()
     assert again.stopping == "the time is up"
     assert again.next() is None
 
 
-def test_an_order_has_all_that_a_trial_needs(begin, session):
-    search, _ = begin()
-    trial = search.next()
-    order = search.order(trial, device_memory_bytes=None)
-    assert order.settings == {**session.space().baseline, **trial.config}
-    assert order.quality == "bleu_4"
-    assert order.samples == 20000
-    assert json.loads(json.dumps(order.to_dict())) == order.to_dict()
+def test_time_is_kept_for_confirming(begin, clock):
+    """Of 1000 s, repeating at most three finalists and the baseline three times takes 12 times 20 s."""
+    search, _ = begin(trials=500, time_s=1000.0, repeats=3, study=in_memory())
+
+    def timed(trial):
+        clock.now += 20.0
+        return by_batch(trial)
+
+    ran = run(search, timed)
+    tried = sum(t.repeat is None for t in ran)
+    assert 30 <= tried <= 40
+    assert any(t.repeat and t.repeat.round == 3 for t in ran)
+    assert search.stopping is None
+
+
+def test_a_space_that_is_exhausted_ends_the_search(begin, session, grid):
+    session.space_file.write_text(spaces.dump(grid))
+    search, _ = begin(trials=100, study=in_memory())
+    ran = run(search, lambda trial: report(trial.number, speed=10.0))
+    assert search.is_exhausted
+    assert search.remaining == 0
+    assert len(ran) == len(grid.every())
+
+
+def test_an_out_of_memory_of_an_earlier_session_is_not_paid_for_again(begin, session):
+    config = session.space().baseline_config | {"micro_batch_size": 64}
+    earlier = [Trial(7, config, OOM), Trial(8, config | {"precision": "bf16"}, OOM)]
+    search, _ = begin(trials=20, study=in_memory(), earlier=earlier)
+    tried = [t.config for t in run(search) if t.config["precision"] in {"fp32", "bf16", "tf32", "fp16"}]
+    assert tried
+    assert all(config["micro_batch_size"] < 64 for config in tried)
+    assert all(t.number < 20 for t in search.trials())
+
+
+def test_nothing_is_exhausted_while_a_trial_runs_that_may_show_otherwise(begin, session, grid):
+    session.space_file.write_text(spaces.dump(grid))
+    search, _ = begin(trials=100, study=in_memory())
+    running = []
+    while (trial := search.next()) is not None:
+        running.append(trial)
+    assert not search.is_exhausted
+    for trial in running:
+        search.progress(trial.number, report(trial.number, speed=10.0))
+    run(search, lambda trial: report(trial.number, speed=10.0))
+    assert search.is_exhausted
+    assert search.next() is None
+    assert search.is_exhausted

@@ -49,7 +49,12 @@ def test_what_is_no_session_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "part"), [("{", "cannot be read"), ("[]", "must be a mapping"), ('{"format": 99}', "format 99")]
+    ("text", "part"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "must be a mapping"),
+        ('{"format": 1}', "has format 1, this version reads format 2"),
+    ],
 )
 def test_a_broken_session_says_what_is_wrong(session, text, part):
     session.info_file.write_text(text)

@@ -109,6 +109,12 @@ def test_a_cut_reference_scores_higher_than_the_whole_one() -> None:
     assert found["full_bleu_4"] < 0.6
 
 
+def test_meteor_is_left_out_in_silence_where_it_is_not_wanted(capfd: pytest.CaptureFixture[str]) -> None:
+    with OptionalMeteor(wanted=False) as meteor:
+        assert meteor.score(["the heart is normal ."], ["the heart is normal ."]) == {}
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_seed_builds_the_same_model_and_leaves_the_random_numbers_alone(make_config: Make) -> None:
     def weights() -> Sequence[torch.Tensor]:
         return list(build(make_config(), ["<unk>", "heart"])[0].state_dict().values())

@@ -1,0 +1,98 @@
+"""The commands over tables of recorded runs: record, replay."""
+
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune import builtin, prepare, recording, table, units, view, workloads
+from autotune.errors import InputError
+from autotune.store import locked
+from autotune.table import Header, Table
+from autotune.telemetry import hardware
+
+
+def record(  # noqa: PLR0917 - typer makes an option of every argument
+    file: Annotated[
+        Path, typer.Argument(metavar="TABLE", help="file to write; an existing one is gone on with")
+    ],
+    space: Annotated[str, typer.Option(help="search space: a YAML file whose knobs are all choices")],
+    data: Annotated[Path | None, typer.Option(help="data set in R2Gen's layout; none: drawn X-rays")] = None,
+    baseline: Annotated[Path | None, typer.Option(help="YAML file with the settings you run today")] = None,
+    model: Annotated[str | None, typer.Option(help="size of the R2Gen model: full or small")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="runs of everything that moves quality")] = 3,
+    timings: Annotated[int, typer.Option(min=1, help="timed runs of everything that moves speed")] = 2,
+    memory_limit: Annotated[str | None, typer.Option(help="host memory of a run, such as 3GiB")] = None,
+    only: Annotated[str, typer.Option(help="all, timed (leave the machine alone) or untimed")] = "all",
+) -> int:
+    """Record a grid of runs, to replay searches over. Example: autotune record lab.jsonl --space grid.yaml"""
+    prepare.one_of("--only", only, recording.PARTS)
+    machine = hardware()
+    source = builtin.space_file(space)
+    asked = prepare.read_space(source, {})
+    workload = workloads.load(asked.workload)
+    given = prepare.settings(model, baseline, data)
+    chosen, notes = prepare.complete(asked, given, workload, machine, str(source))
+    recording.grid(chosen)  # says what is wrong with it before anything is written
+    limit = units.size_bytes(memory_limit) if memory_limit else None
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with locked(file.with_name(file.name + ".lock"), f"table {file}"):
+        if not file.exists():
+            facts = {
+                "created": datetime.now(UTC).isoformat(timespec="seconds"),
+                "hardware": machine.description,
+                "revision": workload.revision(),
+                "versions": ", ".join(f"{name} {version(name)}" for name in ("autotune-r2gen", "torch")),
+                "samples_per_run": chosen.budget.samples_per_trial,
+                "memory_limit": memory_limit or "none",
+                "host_memory_bytes": machine.host_memory_bytes,
+            }
+            header = Header(prepare.without(chosen, workload.places), facts)
+            table.create(file, header)
+        known = Table.read(file)
+        if known.header.space.knobs != chosen.knobs:
+            raise InputError(f"table {file}: is of another grid; name a new file")
+        for line in notes:
+            print(view.printable(line))
+        recording.record(
+            file,
+            known,
+            chosen,
+            workload,
+            recording.missing(known, seeds=seeds, timings=timings, part=only),
+            memory_limit_bytes=limit,
+            device_memory_bytes=min((gpu.memory_bytes for gpu in machine.gpus), default=None),
+            say=lambda line: print(view.printable(line), flush=True),
+        )
+    return 0
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="TABLE", help="a table of recorded runs")],
+    strategy: Annotated[str, typer.Option(help="ours, warm, optuna, random or asha")] = "ours",
+    seeds: Annotated[int, typer.Option(min=1, help="searches to replay")] = 50,
+    trials: Annotated[int, typer.Option(min=1, help="configurations that each may try")] = 40,
+) -> int:
+    """Replay searches over recorded runs, in simulated time. Example: autotune replay lab.jsonl --seeds 20"""
+    from autotune import scoring  # noqa: PLC0415 - it imports the sampler, which takes a second
+
+    prepare.one_of("--strategy", strategy, tuple(scoring.STRATEGIES))
+    known = Table.read(file)
+    require_whole(known, file)
+    best = scoring.Truth(known).best
+    print(f"best that keeps the quality: {best:.1f} samples/s; simulated device time, medians of {seeds}:")
+    print(scoring.HEADING)
+    print(scoring.line(strategy, scoring.scores(file, strategy, seeds, trials)))
+    return 0
+
+
+def require_whole(known: Table, file: Path) -> None:
+    """Raises InputError where `known` lacks a run that a search may ask for."""
+    lacking = sum(not known.covers(config) for config in recording.grid(known.space))
+    if lacking:
+        raise InputError(
+            f"table {file}: runs of {lacking} configurations of its grid are missing; finish it with: "
+            f"python -m autotune record {file} --space GRID"
+        )

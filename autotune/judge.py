@@ -1,0 +1,77 @@
+"""What is run for a suggestion: itself, with a smaller micro-batch, or nothing. Pure."""
+
+from collections.abc import Sequence
+
+from autotune import sampler, stopping
+from autotune.feasibility import MemoryModel
+from autotune.sampler import Refusal, Told
+from autotune.space import Space
+from autotune.speeds import Speeds
+from autotune.stopping import Bar
+from autotune.trial import SAME_SPEED, Config, Trial, settings_key
+
+_BATCH = "micro_batch_size"
+
+
+class Judge:
+    """Judges suggestions by what is known now: refuses what cannot fit, cannot win, or was tried."""
+
+    def __init__(
+        self,
+        space: Space,
+        trials: Sequence[Trial],
+        bar: Bar,
+        memory_limit_bytes: int | None,
+        earlier: Sequence[Trial] = (),
+    ) -> None:
+        """`earlier` trials, of another session, count for memory alone: speed has to be measured anew."""
+        self._space, self._bar = space, bar
+        self._worst = sampler.worst(space)
+        self._memory = MemoryModel(
+            [*earlier, *trials], fraction=space.limits.memory_fraction, limit_bytes=memory_limit_bytes
+        )
+        self._sizes = _sizes(space)
+        self._tried = {settings_key(t.config, ()) for t in trials}
+        self._speeds = Speeds(trials)
+        # Where speed alone decides, it is known of every configuration that differs from a measured one in
+        # nothing that changes speed.
+        self._rival = bar.rivals[0] if space.objective.select == "fastest" and bar.rivals else None
+        number = self._rival.number if self._rival else None
+        self._fastest = next((t for t in trials if t.number == number), None)
+
+    def __call__(self, config: Config) -> Config | Refusal:
+        if refusal := self._outside(config):
+            return refusal
+        if self._sizes:
+            size = self._memory.largest_worth_trying(config, self._sizes)
+            config = self._space.config({**self._space.drawn(config), _BATCH: size})
+            if violation := self._space.violation(config):
+                return Refusal(violation, self._worst)
+        if settings_key(config, ()) in self._tried:
+            return Refusal("was tried already")
+        return self._known_too_slow(config) or config
+
+    def _outside(self, config: Config) -> Refusal | None:
+        reason = self._space.violation(config) or self._memory.why_unfit(config)
+        return Refusal(reason, self._worst) if reason else None
+
+    def _known_too_slow(self, config: Config) -> Refusal | None:
+        if self._rival is None or self._fastest is None:
+            return None
+        equal = settings_key(self._fastest.config, SAME_SPEED)
+        if self._fastest.number and settings_key(config, SAME_SPEED) == equal:
+            reason = f"is as fast as trial {self._fastest.number}, which keeps the quality"
+            return Refusal(reason, Told((self._rival.samples_per_s,)))
+        known = self._speeds.known(config, self._fastest)
+        reason = stopping.why_slower(known, self._rival, self._bar) or ""
+        return (
+            Refusal(f"equal settings read {reason}", Told((known.samples_per_s,)))
+            if known and reason
+            else None
+        )
+
+
+def _sizes(space: Space) -> list[int]:
+    knob = space.knobs.get(_BATCH)
+    choice = knob.drawn_from.choice if knob else None
+    return sorted(size for size in choice or () if isinstance(size, int))

@@ -1,0 +1,188 @@
+"""Recording a table: a grid of settings, run one by one and alone, whatever device there is."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune import table
+from autotune.attempt import Attempt, Order, read_records
+from autotune.child import ForkServer
+from autotune.errors import InputError
+from autotune.space import Space
+from autotune.table import Run, Table
+from autotune.trial import SAME_QUALITY, SAME_SPEED, Config, Key, Outcome, Setting, Status, settings_key
+from autotune.workloads import Workload
+
+PARTS = ("all", "timed", "untimed")
+_POLL_S = 1.0
+_BASELINE_TIMES = 4
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run that a table still lacks."""
+
+    config: Config
+    seed: int
+    timed: bool
+
+
+def grid(space: Space) -> list[dict[str, Setting]]:
+    """Every configuration of `space`, the baseline first; raises InputError where they are not finite."""
+    configs = space.every()
+    if configs is None:
+        loose = [name for name, knob in space.knobs.items() if knob.drawn_from.choice is None]
+        rule = "a table has a finite grid, so that every knob must be a choice"
+        raise InputError(f"{rule}: {', '.join(loose) or 'there are more than 20,000 configurations'}")
+    first = space.baseline_config
+    return [first, *(config for config in configs if config != first)]
+
+
+def missing(known: Table, *, seeds: int, timings: int, part: str = "all") -> Iterator[Planned]:
+    """The runs that `known` still lacks, those that are timed first and the whole grid in turn.
+
+    Everything that moves speed is timed `timings` times, far apart, the baseline more often, because every
+    comparison is with it; everything that moves quality is run with `seeds` seeds. What failed once is not
+    tried again.
+    """
+    configs = grid(known.space)
+    if part != "untimed":
+        for turn in range(timings):
+            for config in _distinct(configs, SAME_SPEED):
+                if len(known.timed(config)) <= turn and not _fails(known, config):
+                    yield Planned(config, turn, timed=True)
+        for turn in range(max(timings, len(known.timed(configs[0]))), _BASELINE_TIMES * timings):
+            yield Planned(configs[0], turn, timed=True)
+    if part != "timed":
+        for config in _distinct(configs, SAME_QUALITY):
+            for seed in range(seeds):
+                if seed not in {run.seed for run in known.qualities(config)} and not _fails(known, config):
+                    yield Planned(config, seed, timed=False)
+
+
+def _distinct(configs: list[dict[str, Setting]], neutral: frozenset[str]) -> list[dict[str, Setting]]:
+    first: dict[Key, dict[str, Setting]] = {}
+    for config in configs:
+        first.setdefault(settings_key(config, neutral), config)
+    return list(first.values())
+
+
+def _fails(known: Table, config: Config) -> bool:
+    return any(run.outcome.status is Status.FAILED for run in known.timed(config))
+
+
+def record(
+    file: Path,
+    known: Table,
+    space: Space,
+    workload: Workload,
+    plan: Iterator[Planned],
+    *,
+    memory_limit_bytes: int | None,
+    device_memory_bytes: int | None,
+    say: Callable[[str], None],
+) -> None:
+    """Runs what is `plan`ned under the settings of `space` and adds it to the table in `file`, run by run."""
+    server = ForkServer(workload.preload)
+    scratch = file.with_name(file.name + ".work")
+    for planned in plan:
+        order = _order(
+            planned,
+            space,
+            workload,
+            scratch,
+            memory_limit_bytes=memory_limit_bytes,
+            device_memory_bytes=device_memory_bytes,
+        )
+        shutil.rmtree(scratch, ignore_errors=True)
+        run = _run(planned, order, server)
+        table.append(file, run)
+        known.add(run)
+        say(f"{_shown(planned)}: {run.outcome}{_figures(run)}")
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _order(
+    planned: Planned,
+    space: Space,
+    workload: Workload,
+    scratch: Path,
+    *,
+    memory_limit_bytes: int | None,
+    device_memory_bytes: int | None,
+) -> Order:
+    budget = space.budget
+    settings = workload.with_seed(space.settings(planned.config), planned.seed)
+    return Order(
+        number=0,
+        entry_point=workload.entry_point,
+        settings=workload.for_trial(
+            settings, budget.samples_per_trial, budget.evaluations_per_trial, space.objective.quality
+        ),
+        directory=str(scratch),
+        quality=space.objective.quality,
+        samples=budget.samples_per_trial,
+        memory_limit_bytes=memory_limit_bytes,
+        device_memory_bytes=device_memory_bytes,
+    )
+
+
+def _run(planned: Planned, order: Order, server: ForkServer) -> Run:
+    attempt = Attempt(order, server)
+    try:
+        while "outcome" not in (report := attempt.step(_POLL_S)):
+            pass
+    finally:
+        attempt.stop()
+    outcome, shown = Outcome.from_dict(report["outcome"]), attempt.measurement()
+    if outcome.status is Status.INTERRUPTED:
+        raise InputError(f"{outcome.reason}; nothing is lost: mend that and run the command again")
+    start_s, steps, evaluations = _clocked(order)
+    return Run(
+        config=planned.config,
+        seed=planned.seed,
+        outcome=outcome,
+        timed=planned.timed,
+        start_s=start_s,
+        step_samples=tuple(n for n, _ in steps) if planned.timed else (),
+        step_s=tuple(float(f"{s:.4g}") for _, s in steps) if planned.timed else (),
+        evaluations=tuple(
+            (n, float(f"{s:.4g}") if planned.timed else 0.0, quality) for n, s, quality in evaluations
+        ),
+        peak_memory_bytes=shown.peak_memory_bytes,
+        peak_allocated_bytes=shown.peak_allocated_bytes,
+        memory_limit_bytes=shown.memory_limit_bytes,
+    )
+
+
+def _clocked(order: Order) -> tuple[float, list[tuple[int, float]], list[tuple[int, float, float]]]:
+    """Seconds to the first step's end, the later steps, and the evaluations, from a run's own records."""
+    steps: list[tuple[int, float]] = []
+    evaluations: list[tuple[int, float, float]] = []
+    start_s, before_s, before = 0.0, None, 0
+    for record in read_records(Path(order.directory)):
+        if "attempt" in record:
+            begun_s = record["clock_s"]
+            continue
+        at_s, samples = record["at_s"], record["samples"]
+        if before_s is None:
+            start_s = at_s - begun_s
+        elif order.quality in record:
+            evaluations.append((samples, at_s - before_s, float(record[order.quality])))
+        else:
+            steps.append((samples - before, at_s - before_s))
+        before_s, before = at_s, samples
+    return start_s, steps, evaluations
+
+
+def _shown(planned: Planned) -> str:
+    knobs = ", ".join(f"{name} {value}" for name, value in planned.config.items())
+    return f"{'timed ' if planned.timed else ''}seed {planned.seed}: {knobs}"
+
+
+def _figures(run: Run) -> str:
+    if not run.evaluations:
+        return f": {run.outcome.reason}" if run.outcome.reason else ""
+    speed = f", {sum(run.step_samples) / sum(run.step_s):.1f} samples/s" if run.step_s else ""
+    return f"{speed}, quality {run.evaluations[-1][2]:.4f}"

@@ -1,0 +1,82 @@
+"""What is known of speed: every measurement of the same settings counts for all of them. Pure."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from autotune.trial import SAME_SPEED, Config, Key, Throughput, Trial, settings_key
+
+_AGREE = 0.02
+
+_Group = tuple[Key, bool, str, str]  # settings, shared, device, revision
+
+
+class Speeds:
+    """The throughput of settings, from all trials that differ in nothing that could change it.
+
+    Everything that can is in the key: the settings but for the learning rate and the seed, whether other
+    trials ran beside it, the device, and the code's revision.
+    """
+
+    def __init__(self, trials: Iterable[Trial]) -> None:
+        self._groups: dict[_Group, list[Trial]] = defaultdict(list)
+        for trial in trials:
+            if _half_width(trial) is not None:
+                self._groups[_group(trial)].append(trial)
+
+    def of(self, trial: Trial) -> Throughput | None:
+        """The figure of `trial`: with those of its equals, where there are some."""
+        group = self._groups.get(_group(trial))
+        return pooled(group) if group else trial.measurement.throughput
+
+    def known(self, config: Config, like: Trial) -> Throughput | None:
+        """What `config` would read beside trial `like`, None where nothing equal was measured yet."""
+        _, shared, device, revision = _group(like)
+        group = self._groups.get((settings_key(config, SAME_SPEED), shared, device, revision))
+        return pooled(group) if group else None
+
+    @property
+    def drift(self) -> float:
+        """The relative standard deviation between runs of the same settings; 0 while there is none."""
+        squares, degrees = 0.0, 0
+        for group in self._groups.values():
+            rates = [trial.samples_per_s or 0.0 for trial in group]
+            mean = math.fsum(rates) / len(rates)
+            squares += sum((rate / mean - 1) ** 2 for rate in rates)
+            degrees += len(rates) - 1
+        return math.sqrt(squares / degrees) if degrees else 0.0
+
+    def disagreements(self) -> list[tuple[Trial, Trial, float]]:
+        """Trials of the same settings whose figures differ by more than 2%, and by what share; most first."""
+        found = []
+        for group in self._groups.values():
+            ordered = sorted(group, key=lambda t: t.samples_per_s or 0.0)
+            slowest, fastest = ordered[0], ordered[-1]
+            apart = (fastest.samples_per_s or 0.0) / (slowest.samples_per_s or 1.0) - 1
+            if apart > _AGREE:
+                found.append((slowest, fastest, apart))
+        return sorted(found, key=lambda item: item[2], reverse=True)
+
+
+def pooled(trials: Sequence[Trial]) -> Throughput:
+    """One figure for trials of the same settings, each counting as long as it was measured.
+
+    Half of its interval is the steps' own, or half of what the trials lie apart where that is more.
+    """
+    parts = [t.measurement.throughput for t in trials if t.measurement.throughput]
+    seconds = math.fsum(p.seconds for p in parts)
+    rate = math.fsum(p.samples_per_s * p.seconds for p in parts) / seconds
+    within = math.sqrt(math.fsum(((p.half_width_per_s or 0.0) * p.seconds / seconds) ** 2 for p in parts))
+    rates = [p.samples_per_s for p in parts]
+    between = (max(rates) - min(rates)) / 2
+    return Throughput(rate, max(within, between), sum(p.steps for p in parts), seconds)
+
+
+def _group(trial: Trial) -> _Group:
+    m = trial.measurement
+    return settings_key(trial.config, SAME_SPEED), m.shared, m.device, m.revision
+
+
+def _half_width(trial: Trial) -> float | None:
+    throughput = trial.measurement.throughput
+    return throughput.half_width_per_s if throughput else None

@@ -1,0 +1,143 @@
+"""May this trial still win? Pure functions of what it has shown, and of what is known of the others."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from autotune import curves, objective
+from autotune.space import Space
+from autotune.speeds import Speeds
+from autotune.trial import Evaluation, Measurement, Throughput, Trial
+
+_FEWEST_STEPS = 8  # before that an interval is a guess, and it is asked again every second
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A trial that qualifies: what it surely reaches, and the curve that makes up for being slower.
+
+    An empty curve: only speed counts.
+    """
+
+    number: int
+    samples_per_s: float
+    shared: bool
+    curve: tuple[Evaluation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What a running trial has to be able to reach, in plain values: it is sent to wherever trials run.
+
+    A whole trial has so many `samples`. `curve` is the baseline's quality, of which `keep` is to be kept;
+    `noise` is the relative standard deviation between runs that differ in their seed alone, None while it is
+    not known. `drift` is that of the throughput of the same settings from run to run. `seconds` is the best
+    time to the target so far.
+    """
+
+    rivals: tuple[Rival, ...] = ()
+    samples: int = 0
+    curve: tuple[Evaluation, ...] = ()
+    keep: float = 0.0
+    noise: float | None = None
+    drift: float = 0.0
+    seconds: float | None = None
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        rivals = tuple(Rival(**{**r, "curve": _curve(r["curve"])}) for r in values["rivals"])
+        return cls(**{**values, "rivals": rivals, "curve": _curve(values["curve"])})
+
+
+def _curve(points: Sequence[Mapping[str, Any]]) -> tuple[Evaluation, ...]:
+    return tuple(Evaluation(**point) for point in points)
+
+
+def bar(trials: Sequence[Trial], space: Space) -> Bar:
+    """What a trial has to be able to reach, after all that is known."""
+    goal, fraction = space.objective, space.limits.memory_fraction
+    drift, noise = Speeds(trials).drift, objective.noise(trials)
+    if goal.target is not None:
+        times = (objective.seconds_to(t, goal.target) for t in trials if t.completed)
+        return Bar(drift=drift, seconds=min((s for s in times if s), default=None))
+    samples = space.budget.samples_per_trial
+    if goal.select == "pareto":
+        front = tuple(_rival(t, trials, t.measurement.curve) for t in objective.pareto(trials))
+        return Bar(front, samples, drift=drift, noise=noise)
+    least = goal.keep * (objective.baseline_quality(trials) or 0.0) * (1 + (noise or 0.0))
+    sure = (
+        t for t in objective.ranked(trials, goal, fraction) if t.number == 0 or (t.quality or 0.0) >= least
+    )
+    best = next(sure, None)
+    return Bar(
+        rivals=(_rival(best, trials),) if best else (),
+        samples=samples,
+        curve=objective.baseline_curve(trials),
+        keep=goal.keep,
+        noise=noise,
+        drift=drift,
+    )
+
+
+def _rival(trial: Trial, trials: Sequence[Trial], curve: tuple[Evaluation, ...] = ()) -> Rival:
+    surely = objective.surely_per_s(trial, Speeds(trials))
+    return Rival(trial.number, surely, trial.measurement.shared, curve)
+
+
+def why_stop(shown: Measurement, bar: Bar) -> str | None:
+    """Why a trial that has `shown` this can no longer win, None while it may."""
+    return _too_slow(shown, bar) or _too_poor(shown, bar) or _too_late(shown, bar)
+
+
+def _too_slow(shown: Measurement, bar: Bar) -> str | None:
+    for rival in bar.rivals:
+        slower = why_slower(shown.throughput, rival, bar) if shown.shared == rival.shared else None
+        if slower and not rival.curve:
+            return slower
+        if slower and curves.is_out_of_reach(shown.curve, rival.curve, 1.0, bar.noise, bar.samples):
+            return f"{slower}, and its quality cannot be reached either"
+    return None
+
+
+def why_slower(throughput: Throughput | None, rival: Rival, bar: Bar) -> str | None:
+    """By how much a throughput surely lies below the rival's, None where that is not sure."""
+    if throughput is None or throughput.half_width_per_s is None or throughput.steps < _FEWEST_STEPS:
+        return None
+    most = throughput.samples_per_s + throughput.half_width_per_s
+    if most * (1 + curves.SURE * bar.drift) >= rival.samples_per_s:
+        return None
+    return f"at most {most:.1f} samples/s; trial {rival.number} has {rival.samples_per_s:.1f}"
+
+
+def _too_poor(shown: Measurement, bar: Bar) -> str | None:
+    if not curves.is_out_of_reach(shown.curve, bar.curve, bar.keep, bar.noise, bar.samples):
+        return None
+    last = shown.curve[-1]
+    there = curves.at(bar.curve, last.samples) or 0.0
+    return f"quality {last.quality:.4f} after {last.samples} samples, where the baseline has {there:.4f}"
+
+
+def _too_late(shown: Measurement, bar: Bar) -> str | None:
+    if bar.seconds is None or not shown.throughput:
+        return None
+    trained_s = shown.samples / shown.throughput.samples_per_s
+    if trained_s <= bar.seconds * (1 + curves.SURE * bar.drift):
+        return None
+    return f"has trained for {trained_s:.0f} s; the target was reached in {bar.seconds:.0f} s"
+
+
+def write(file: Path, bar: Bar) -> None:
+    """Puts `bar` where running trials read it, whole or not at all."""
+    temporary = file.with_name(file.name + ".tmp")
+    temporary.write_text(json.dumps(asdict(bar)), encoding="utf-8")
+    temporary.replace(file)
+
+
+def read(file: Path) -> Bar | None:
+    """The bar in `file`, None where there is none yet."""
+    try:
+        return Bar.from_dict(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,191 @@
+"""Trials lost to out-of-memory, by strategy, on a toy problem with a memory border.
+
+    python benchmarks/bench_oom.py TOY.py [--trials 60] [--seeds 20]
+
+TOY.py has `SPACE`, a dict of choices (lists) and log-uniform ranges (pairs), and `evaluate(config, rng)`,
+which gives (throughput, quality), or None where memory runs out. Counts are of that many trials, by seed.
+No peaks are known there; `held_out_errors` says how far the model's predictions of peaks are off.
+"""
+
+import argparse
+import importlib.util
+import random
+import statistics
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import optuna
+from optuna.trial import TrialState
+
+from autotune import memory_needs
+from autotune import space as spaces
+from autotune import study as record
+from autotune.failures import failed
+from autotune.feasibility import MemoryModel, peak_bytes
+from autotune.search import Search
+from autotune.space import Space
+from autotune.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
+
+QUALITY = "bleu_4"
+
+
+class Toy(Protocol):
+    SPACE: Mapping[str, Any]
+
+    def evaluate(self, config: Mapping[str, Any], rng: random.Random) -> tuple[float, float] | None: ...
+
+
+@dataclass(frozen=True)
+class Count:
+    """What one search came to; of what it passed over for its memory, `would_have_fitted` did so wrongly."""
+
+    oom: int
+    passed_over: int = 0
+    would_have_fitted: int = 0
+    best: float = 0.0
+
+
+def load(path: Path) -> Toy:
+    spec = importlib.util.spec_from_file_location("toy", path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{path}: no Python module")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return cast("Toy", module)
+
+
+def space_of(toy: Toy, trials: int) -> Space:
+    """The toy's space as the tuner's. The baseline: the smallest batch, first choices, middles of ranges."""
+    knobs: dict[str, Any] = {}
+    baseline: dict[str, Any] = {}
+    for name, values in toy.SPACE.items():
+        if isinstance(values, list):
+            knobs[name] = {"choice": values}
+            baseline[name] = min(values) if name == "micro_batch_size" else values[0]
+        else:
+            knobs[name] = {"loguniform": list(values)}
+            baseline[name] = (values[0] * values[1]) ** 0.5
+    budget = {"trials": trials, "repeats": 0}
+    values = {"workload": "toy", "baseline": baseline, "knobs": knobs, "budget": budget}
+    return spaces.complete(spaces.from_values(values, "toy"), "toy")
+
+
+def plain(toy: Toy, seed: int, trials: int, sampler: optuna.samplers.BaseSampler, told: TrialState) -> Count:
+    """A search that knows nothing of memory; a trial that ran out of it is told as `told`."""
+    rng = random.Random(seed)
+    study = optuna.create_study(directions=["maximize"] * 2, sampler=sampler)
+    oom, best = 0, 0.0
+    for _ in range(trials):
+        trial = study.ask()
+        config = _draw(trial, toy.SPACE)
+        values = toy.evaluate(config, rng)
+        if values is None:
+            oom += 1
+            study.tell(trial, state=told)
+        else:
+            best = max(best, values[0])
+            study.tell(trial, values)
+    return Count(oom, best=best)
+
+
+class _Silent:
+    """Listens to a search and says nothing."""
+
+    def started(self, trial: Trial) -> None: ...
+    def progress(self, trial: Trial, report: Mapping[str, Any]) -> None: ...
+    def ended(self, trial: Trial) -> None: ...
+
+
+def ours(toy: Toy, seed: int, trials: int) -> Count:
+    """The tuner's own search over the toy; the baseline is the first trial, and nothing is repeated."""
+    rng, spare = random.Random(seed), random.Random(-1 - seed)
+    space = space_of(toy, trials)
+    study = optuna.create_study(directions=["maximize"] * 2)
+    search = Search(space, study, _Silent(), seed=seed)
+    while (trial := search.next()) is not None:
+        values = toy.evaluate(trial.config, rng)
+        if values is None:
+            search.end(trial.number, failed(Failure.OOM, "CUDA out of memory"), Measurement())
+        else:
+            shown = Measurement(throughput=Throughput(values[0], None, 1, 1.0), quality=values[1])
+            search.end(trial.number, Outcome(Status.COMPLETED), shown)
+    passed_over = [config for config, reason in record.passed_over(study) if "need" in reason]
+    done = search.trials()
+    return Count(
+        oom=sum(t.out_of_memory for t in done),
+        passed_over=len(passed_over),
+        would_have_fitted=sum(toy.evaluate(config, spare) is not None for config in passed_over),
+        best=max((t.samples_per_s or 0.0 for t in done), default=0.0),
+    )
+
+
+def _draw(trial: optuna.Trial, space: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: trial.suggest_categorical(name, values)
+        if isinstance(values, list)
+        else trial.suggest_float(name, *values, log=True)
+        for name, values in space.items()
+    }
+
+
+def held_out_errors(trials: Sequence[Trial]) -> list[float]:
+    """How far the prediction is off the peak at the third micro-batch of every group that has three.
+
+    Relative to the peak. The model knows what ran before that trial, of all groups.
+    """
+    errors: list[float] = []
+    sizes: dict[Any, set[float]] = {}
+    known: list[Trial] = []
+    for trial in trials:
+        peak, need = peak_bytes(trial.measurement), memory_needs.of(trial.config)
+        seen = sizes.setdefault(need.labels, set())
+        if trial.completed and peak:
+            if len(seen) == 2 and need.micro_batch_size not in seen:
+                found = MemoryModel(known).predict(trial.config)
+                errors += [abs(found.expected_bytes - peak) / peak] if found else []
+            seen.add(need.micro_batch_size)
+        known.append(trial)
+    return errors
+
+
+Strategy = Callable[[Toy, int, int], Count]
+
+
+def _tpe(seed: int) -> optuna.samplers.BaseSampler:
+    return optuna.samplers.TPESampler(seed=seed)
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "TPE, failed trials told FAIL": lambda toy, s, n: plain(toy, s, n, _tpe(s), TrialState.FAIL),
+    "TPE, told PRUNED": lambda toy, s, n: plain(toy, s, n, _tpe(s), TrialState.PRUNED),
+    "random": lambda toy, s, n: plain(toy, s, n, optuna.samplers.RandomSampler(s), TrialState.FAIL),
+    "autotune": ours,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("toy", type=Path)
+    parser.add_argument("--trials", type=int, default=60)
+    parser.add_argument("--seeds", type=int, default=20)
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    toy = load(args.toy)
+    for name, strategy in STRATEGIES.items():
+        counts = [strategy(toy, seed, args.trials) for seed in range(args.seeds)]
+        ooms = [c.oom for c in counts]
+        print(
+            f"{name:30s} OOM of {args.trials}: median {statistics.median(ooms):4.1f}, max {max(ooms):2d}; "
+            f"fastest, median {statistics.median(c.best for c in counts):.0f}"
+        )
+        if passed_over := sum(c.passed_over for c in counts):
+            wrongly = sum(c.would_have_fitted for c in counts)
+            print(f"{'':30s} passed over {passed_over}, of which would have fitted {wrongly}")
+
+
+if __name__ == "__main__":
+    main()

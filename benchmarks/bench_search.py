@@ -1,0 +1,54 @@
+"""Whole searches replayed over recorded tables: how soon each strategy has the right answer, and how surely.
+
+    python benchmarks/bench_search.py [--seeds 50] [--trials 40] [TABLE ...]
+
+Columns, medians over the seeds, in simulated device time: until the recommendation is, and stays, within
+2% of the best throughput that keeps the quality; until a winner within 2% is confirmed, in the way that is
+this project's for all of them; trials until the first; the whole search. Then out-of-memory failures (mean),
+time in trials of settings that could not win, wrong winners (more than 5% slower than the best, or without
+the quality), and winners not within 2%. A/A: searches in which every configuration runs as the baseline, and
+how many of them claim a gain.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from autotune import scoring
+from autotune.scoring import Truth
+from autotune.table import Table
+
+_TABLES = Path(__file__).parent / "tables"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the comparison for every table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tables", nargs="*", type=Path)
+    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--trials", type=int, default=40)
+    parser.add_argument("--aa", type=int, default=200, help="A/A searches; 0: none")
+    parser.add_argument("--only", choices=list(scoring.STRATEGIES), action="append")
+    given = parser.parse_args(arguments)
+    for file in given.tables or sorted(_TABLES.glob("*.jsonl")):
+        table = Table.read(file)
+        print(
+            f"{file.stem}: {len(table.space.every() or [])} configurations, {given.trials} trials, "
+            f"{given.seeds} seeds; best {Truth(table).best:.1f} samples/s, "
+            f"baseline {Truth(table).speed(table.space.baseline_config):.1f}"
+        )
+        print(f"  {scoring.HEADING}")
+        for name in given.only or scoring.STRATEGIES:
+            found = scoring.scores(file, name, given.seeds, given.trials)
+            print(f"  {scoring.line(name, found)}", flush=True)
+        if given.aa:
+            claims = scoring.false_claims(file, given.aa, given.trials)
+            print(f"  A/A: {claims} of {given.aa} searches claim a gain", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

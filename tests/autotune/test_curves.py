@@ -1,0 +1,87 @@
+"""Quality over samples: runs are compared where they have seen as much."""
+
+import pytest
+
+from autotune import curves
+from autotune.trial import Evaluation
+
+from .conftest import curve_of
+
+REFERENCE = curve_of([0.1, 0.2, 0.3, 0.4])
+
+
+def test_between_two_evaluations_the_quality_lies_on_a_line():
+    assert curves.at(REFERENCE, 250) == pytest.approx(0.25)
+    assert curves.at(REFERENCE, 300) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("samples", [99, 401])
+def test_nothing_is_known_before_a_curve_and_beyond_it(samples):
+    assert curves.at(REFERENCE, samples) is None
+    assert curves.at((), samples) is None
+
+
+def test_a_single_evaluation_is_known_where_it_was_made():
+    assert curves.at(REFERENCE[:1], 100) == 0.1
+    assert curves.at(REFERENCE[:1], 150) is None
+
+
+def out_of_reach(curve, keep=0.95, noise=0.02, samples=400):
+    return curves.is_out_of_reach(curve, REFERENCE, keep, noise, samples)
+
+
+def test_two_evaluations_in_a_row_must_lie_clearly_below():
+    assert out_of_reach(curve_of([0.05, 0.10]))
+    assert not out_of_reach(curve_of([0.05]))
+    assert not out_of_reach(curve_of([0.10, 0.10])), "the last one alone"
+    assert not out_of_reach(curve_of([0.05, 0.10, 0.30])), "it has caught up"
+
+
+def test_what_catches_up_fast_enough_goes_on():
+    assert not out_of_reach(curve_of([0.05, 0.14])), "at this pace it passes the baseline's at the end"
+    assert out_of_reach(curve_of([0.05, 0.14]), samples=200), "but not if this is the end"
+    assert out_of_reach(curve_of([0.05, 0.12])), "nor at half that pace"
+
+
+def test_clearly_is_two_standard_deviations_of_the_noise_below_what_is_to_be_kept():
+    just_above, just_below = curve_of([0.0911, 0.1821]), curve_of([0.0909, 0.1818])
+    assert not out_of_reach(just_above)
+    assert out_of_reach(just_below)
+
+
+def test_without_a_known_noise_nothing_is_clear():
+    assert not out_of_reach(curve_of([0.0, 0.0]), noise=None)
+
+
+def test_other_samples_are_compared_by_interpolation():
+    late = (Evaluation(150, 1.0, 0.12), Evaluation(250, 2.0, 0.20))
+    assert out_of_reach(late)
+    assert not out_of_reach(late, keep=0.80)
+
+
+def test_beyond_the_reference_nothing_is_compared():
+    long = (*curve_of([0.0, 0.0, 0.0, 0.0]), Evaluation(500, 50.0, 0.0))
+    assert not out_of_reach(long)
+
+
+def test_the_mean_has_the_points_that_every_curve_has():
+    mean = curves.mean_curve([curve_of([0.1, 0.2, 0.3]), curve_of([0.3, 0.4])])
+    assert [(p.samples, pytest.approx(p.quality)) for p in mean] == [(100, 0.2), (200, 0.3)]
+    assert curves.mean_curve([]) == ()
+    assert curves.mean_curve([REFERENCE]) == REFERENCE
+
+
+def test_the_noise_is_the_relative_deviation_between_runs():
+    assert curves.relative_noise([curve_of([0.9]), curve_of([1.1])]) == pytest.approx(0.02**0.5)
+    assert curves.relative_noise([curve_of([9, 0.9]), curve_of([11, 1.1])]) == pytest.approx(0.02**0.5)
+
+
+def test_few_runs_that_agree_by_chance_do_not_make_the_noise_vanish():
+    assert curves.relative_noise([REFERENCE, REFERENCE]) == 0.02
+
+
+def test_a_single_run_has_no_noise_that_is_known():
+    assert curves.relative_noise([]) is None
+    assert curves.relative_noise([REFERENCE]) is None
+    assert curves.relative_noise([curve_of([0.1]), ()]) is None
+    assert curves.relative_noise([curve_of([0.0]), curve_of([0.0])]) is None

@@ -1,0 +1,101 @@
+"""What a trial's records show, counted as they come."""
+
+import math
+
+import pytest
+
+from autotune.progress import Progress
+from autotune.trial import Failure, Outcome, Status
+
+COMPLETED = Outcome(Status.COMPLETED)
+
+
+@pytest.fixture
+def progress():
+    return Progress("bleu_4", {"micro_batch_size": 4})
+
+
+def train(progress, steps, start_s=0.0, samples=0, **more):
+    """Counts `steps` of four samples, a tenth of a second each; where the clock and the samples stand."""
+    for i in range(1, steps + 1):
+        progress.count({"at_s": start_s + 0.1 * i, "samples": samples + 4 * i, "train_loss": 1.0, **more})
+    return start_s + 0.1 * steps, samples + 4 * steps
+
+
+def evaluate(progress, at_s, samples, quality, **more):
+    progress.count({"at_s": at_s, "samples": samples, "bleu_4": quality, **more})
+
+
+def test_before_the_first_record_there_is_nothing(progress):
+    shown = progress.measurement()
+    assert (shown.throughput, shown.quality, shown.curve, shown.samples) == (None, None, (), 0)
+    assert (progress.evaluated_samples, progress.quality) == (0, None)
+
+
+def test_every_evaluation_is_a_point_of_the_curve_and_costs_no_training(progress):
+    at_s, samples = train(progress, 20)
+    evaluate(progress, at_s + 5, samples, 0.1)
+    at_s, samples = train(progress, 20, at_s + 5, samples)
+    evaluate(progress, at_s + 5, samples, 0.2, rouge_l=0.5)
+    shown = progress.measurement()
+    assert [(p.samples, p.quality) for p in shown.curve] == [(80, 0.1), (160, 0.2)]
+    assert [p.seconds for p in shown.curve] == [pytest.approx(1.9), pytest.approx(3.9)]
+    assert (shown.quality, shown.quality_samples, shown.samples) == (0.2, 160, 160)
+    assert shown.scores["rouge_l"] == 0.5
+    assert shown.throughput.samples_per_s == pytest.approx(40)
+
+
+def test_an_evaluation_that_is_repeated_after_a_restart_is_one_point(progress):
+    at_s, samples = train(progress, 20)
+    evaluate(progress, at_s, samples, 0.1)
+    progress.count({"attempt": 1.0, "clock_s": 100.0})
+    evaluate(progress, 100.0, samples, 0.1)
+    assert [p.samples for p in progress.measurement().curve] == [80]
+
+
+def test_the_time_between_two_attempts_is_nobodys(progress):
+    at_s, samples = train(progress, 20)
+    progress.count({"attempt": 1.0, "clock_s": 1000.0})
+    train(progress, 20, at_s + 1000, samples)
+    assert progress.measurement().throughput.samples_per_s == pytest.approx(40)
+
+
+def test_the_highest_memory_counts(progress):
+    for peak, allocated in ((5, 3), (9, 4), (7, None)):
+        progress.count(
+            {
+                "at_s": 0.0,
+                "samples": 4,
+                "memory_peak_bytes": peak,
+                "memory_peak_allocated_bytes": allocated,
+            }
+        )
+    shown = progress.measurement()
+    assert (shown.peak_memory_bytes, shown.peak_allocated_bytes) == (9, 4)
+
+
+def test_the_phases_are_shares_of_a_step(progress):
+    train(progress, 4, forward_s=0.03, backward_s=0.01)
+    shares = progress.measurement().step_shares
+    assert shares == pytest.approx({"forward_s": 0.75, "backward_s": 0.25, "data_s": 0, "optimizer_s": 0})
+
+
+@pytest.mark.parametrize("quality", [math.nan, math.inf, "good", None, True])
+def test_a_quality_that_is_no_number_is_a_failure(progress, quality):
+    train(progress, 20)
+    evaluate(progress, 2.0, 80, quality)
+    verdict = progress.judge(COMPLETED)
+    assert (verdict.status, verdict.failure) == (Status.FAILED, Failure.ERROR)
+    assert verdict.reason == "bleu_4 is not a number after 80 samples"
+
+
+def test_without_an_evaluation_nothing_is_complete(progress):
+    train(progress, 20)
+    assert "without a record that has bleu_4" in progress.judge(COMPLETED).reason
+
+
+def test_a_verdict_stands_where_there_is_a_quality_or_it_failed_anyway(progress):
+    oom = Outcome(Status.FAILED, Failure.OOM, "x")
+    assert progress.judge(oom) == oom
+    evaluate(progress, 2.0, 80, 0.1)
+    assert progress.judge(COMPLETED) == COMPLETED

@@ -1,0 +1,104 @@
+"""Whole searches over a table made up, in simulated time, by the search's own code."""
+
+import pytest
+
+from autotune import replay, scoring
+from autotune.replay import Machine
+from autotune.scoring import Truth
+from autotune.stopping import Bar, Rival
+from autotune.table import Header, Table
+from autotune.trial import Status, Trial
+
+
+def test_equal_seeds_give_equal_searches(recorded):
+    first, again = replay.ours(recorded, 1, 8), replay.ours(recorded, 1, 8)
+    assert first == again
+    others = [[t.config for t in replay.ours(recorded, seed, 8).trials] for seed in (2, 3, 4)]
+    assert any(other != [t.config for t in first.trials] for other in others)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_replayed_search_finds_the_best_and_confirms_it(recorded, seed):
+    result = replay.ours(recorded, seed, 12)
+    assert result.claims_gain
+    assert Truth(recorded).is_right(result.winner, 0.95)
+    searched = [t for t in result.trials if t.repeat is None]
+    assert len(searched) <= 12
+    assert searched[0].config == recorded.space.baseline_config
+    assert {t.repeat.round for t in result.trials if t.repeat} >= {1, 2, 3}
+    assert result.seconds == pytest.approx(sum(t.seconds for t in result.trials))
+    assert result.moments[-1].seconds < result.seconds, "confirming comes after"
+
+
+def test_where_every_configuration_is_the_baseline_a_gain_is_rarely_claimed(recorded):
+    baseline = recorded.space.baseline_config
+    claims = [replay.ours(recorded, seed, 6, everything_is=baseline).claims_gain for seed in range(12)]
+    assert sum(claims) <= 2
+
+
+@pytest.fixture
+def machine(recorded):
+    return Machine(recorded, seed=0)
+
+
+def test_a_trial_reads_as_it_was_recorded(recorded, machine):
+    done = machine.run(Trial(1, recorded.space.baseline_config), None)
+    shown = done.measurement
+    assert done.outcome.status is Status.COMPLETED
+    assert [p.samples for p in shown.curve] == [100, 200, 300, 400]
+    assert shown.quality == pytest.approx(0.2, rel=0.1)
+    assert shown.throughput.samples_per_s == pytest.approx(4 / 0.44, rel=0.05)
+    assert done.seconds == pytest.approx(1 + 99 * 0.44 + 4 * 0.5, rel=0.05)
+    assert shown.peak_memory_bytes == 2**26
+
+
+def test_what_did_not_fit_does_not_fit(recorded, machine):
+    big = {**recorded.space.baseline_config, "micro_batch_size": 32}
+    done = machine.run(Trial(1, big), None)
+    assert Trial(1, big, done.outcome, done.measurement).out_of_memory
+    assert done.seconds == 1.0
+
+
+def test_a_trial_that_the_bar_stops_costs_no_more_than_until_then(recorded, machine):
+    bar = Bar(rivals=(Rival(2, 1000.0, shared=False),))
+    done = machine.run(Trial(1, recorded.space.baseline_config), bar)
+    assert done.outcome.status is Status.STOPPED
+    assert "trial 2 has 1000.0" in done.outcome.reason
+    assert done.seconds < 20
+
+
+def test_what_was_not_recorded_is_an_error(recorded, machine):
+    config = recorded.space.baseline_config
+    with pytest.raises(KeyError, match="no timed run of"):
+        machine.run(Trial(1, {**config, "micro_batch_size": 5}), None)
+    with pytest.raises(KeyError, match="no quality of"):
+        machine.run(Trial(1, {**config, "learning_rate": 5.0}), None)
+
+
+def test_the_limit_is_that_of_the_recorded_runs(recorded, grid):
+    assert replay.memory_limit(recorded) == 2**30
+    assert replay.memory_limit(Table(Header(grid, {}))) is None
+
+
+def test_the_truth_is_the_mean_of_what_was_recorded(recorded):
+    truth, config = Truth(recorded), recorded.space.baseline_config
+    fast = recorded.space.config({"micro_batch_size": 16, "num_workers": 1, "learning_rate": 1.0})
+    spoiled = recorded.space.config({"micro_batch_size": 16, "num_workers": 1, "learning_rate": 2.0})
+    assert truth.speed(config) == pytest.approx(4 / 0.44, rel=0.02)
+    assert truth.speed({**config, "micro_batch_size": 32}) == 0.0
+    assert truth.best == truth.speed(fast)
+    assert truth.is_right(fast, 0.98)
+    assert not truth.is_right(spoiled, 0.0)
+    assert not truth.is_right(config, 0.95)
+
+
+def test_a_score_says_when_the_search_was_right_for_good_and_what_was_lost(recorded):
+    result, truth = replay.ours(recorded, 0, 12), Truth(recorded)
+    found = scoring.score(result, truth)
+    assert 0 < found.search_s <= result.moments[-1].seconds
+    assert found.search_s < found.confirmed_s <= found.whole_s == result.seconds
+    assert 0 < found.trials <= len(result.trials)
+    assert not found.is_wrong
+    assert found.out_of_memory == sum(t.out_of_memory for t in result.trials)
+    assert 0 < found.lost_s < found.whole_s
+    assert scoring.line("ours", [found, found]).endswith("    0     0")
