@@ -21,7 +21,7 @@ baseline:
 knobs:
   micro_batch_size: {choice: [4, 256]}
   d_ff: {choice: [32, 8000000]}
-  precision: {choice: [fp32, tf32, bf16, fp16, fp8]}
+  precision: {choice: [fp32, tf32, fp16, fp8]}
   learning_rate: {scale: sqrt}
 limits: {effective_batch_size: [4, 256]}
 budget: {trials: 4, samples_per_trial: 64, repeats: 0}
