@@ -14,7 +14,7 @@ import optuna
 
 from autotune import confirm, objective, stopping
 from autotune.progress import Progress
-from autotune.search import Search
+from autotune.search import Search, Silent
 from autotune.space import Space
 from autotune.table import Run, Table
 from autotune.trial import Config, Measurement, Outcome, Status, Trial
@@ -113,14 +113,6 @@ class Machine:
             yield {"samples": samples, "at_s": at_s, space.objective.quality: quality}
 
 
-class _Silent:
-    """Listens to a search and says nothing."""
-
-    def started(self, trial: Trial) -> None: ...
-    def progress(self, trial: Trial, report: Mapping[str, Any]) -> None: ...
-    def ended(self, trial: Trial) -> None: ...
-
-
 def ours(
     table: Table,
     seed: int,
@@ -142,7 +134,7 @@ def ours(
     search = Search(
         space,
         study,
-        _Silent(),
+        Silent(),
         seed=seed,
         memory_limit_bytes=memory_limit(table),
         earlier=[t for t in earlier if t.repeat is None],

@@ -22,13 +22,20 @@ from autotune.trial import Config, Failure, Measurement, Outcome, Repeat, Status
 
 Verdict = tuple[Outcome, Measurement]
 
-
 _BEST_BEFORE = 2  # configurations of an earlier session that are tried first
 _MOST_FOR_CONFIRMING = 0.5  # of a time limit
 
 
 class Listener(Protocol):
     """Who is told what happens: the terminal."""
+
+    def started(self, trial: Trial) -> None: ...
+    def progress(self, trial: Trial, report: Mapping[str, Any]) -> None: ...
+    def ended(self, trial: Trial) -> None: ...
+
+
+class Silent:
+    """Listens to a search and says nothing."""
 
     def started(self, trial: Trial) -> None: ...
     def progress(self, trial: Trial, report: Mapping[str, Any]) -> None: ...

@@ -25,7 +25,7 @@ from autotune import space as spaces
 from autotune import study as record
 from autotune.failures import failed
 from autotune.feasibility import MemoryModel, peak_bytes
-from autotune.search import Search
+from autotune.search import Search, Silent
 from autotune.space import Space
 from autotune.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
 
@@ -91,20 +91,12 @@ def plain(toy: Toy, seed: int, trials: int, sampler: optuna.samplers.BaseSampler
     return Count(oom, best=best)
 
 
-class _Silent:
-    """Listens to a search and says nothing."""
-
-    def started(self, trial: Trial) -> None: ...
-    def progress(self, trial: Trial, report: Mapping[str, Any]) -> None: ...
-    def ended(self, trial: Trial) -> None: ...
-
-
 def ours(toy: Toy, seed: int, trials: int) -> Count:
     """The tuner's own search over the toy; the baseline is the first trial, and nothing is repeated."""
     rng, spare = random.Random(seed), random.Random(-1 - seed)
     space = space_of(toy, trials)
     study = optuna.create_study(directions=["maximize"] * 2)
-    search = Search(space, study, _Silent(), seed=seed)
+    search = Search(space, study, Silent(), seed=seed)
     while (trial := search.next()) is not None:
         values = toy.evaluate(trial.config, rng)
         if values is None:

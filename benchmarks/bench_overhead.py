@@ -14,9 +14,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import optuna
 
@@ -24,10 +23,10 @@ from autotune import builtin, engine, prepare, workloads
 from autotune import space as spaces
 from autotune import study as record
 from autotune.attempt import read_records
-from autotune.search import Search
+from autotune.search import Search, Silent
 from autotune.store import Options, Session
 from autotune.telemetry import Gpu, Hardware, hardware
-from autotune.trial import Evaluation, Measurement, Outcome, Status, Throughput, Trial
+from autotune.trial import Evaluation, Measurement, Outcome, Status, Throughput
 
 _SPACE = """
 workload: instant:fit
@@ -38,14 +37,6 @@ knobs:
 objective: {quality: score, keep: 0.5}
 budget: {samples_per_trial: 640, evaluations_per_trial: 1, repeats: 0}
 """
-
-
-class Silent:
-    """Listens to a search and says nothing."""
-
-    def started(self, trial: Trial) -> None: ...
-    def progress(self, trial: Trial, report: Mapping[str, Any]) -> None: ...
-    def ended(self, trial: Trial) -> None: ...
 
 
 def gaps(trials: int) -> tuple[list[float], float]:
