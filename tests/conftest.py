@@ -1,8 +1,12 @@
-"""What is kept between runs is kept apart from the user's own while tests run."""
+"""While tests run: what is kept between runs is kept apart from the user's own, and a test takes one core."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
+
+# Read when torch is first imported, here and in child processes: tests run side by side.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 
 @pytest.fixture(scope="session", autouse=True)
