@@ -9,7 +9,7 @@ PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check -c co
 ARGS ?=
 
 .DELETE_ON_ERROR:
-.PHONY: search doctor test lint clean
+.PHONY: search doctor test soak lint clean
 
 search: .venv/installed
 	.venv/bin/python -m autotune search $(ARGS)
@@ -21,6 +21,10 @@ doctor: .venv/installed
 # the longest do not come last.
 test: .venv/installed-test
 	.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# The fault tests for as long as it takes: ten times the kills, 25 times the mutated inputs.
+soak: .venv/installed-test
+	.venv/bin/python -m pytest -n 2 --dist loadfile --soak --timeout 0 tests/faults $(ARGS)
 
 lint: .venv/installed-test
 	.venv/bin/ruff check .

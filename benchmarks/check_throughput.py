@@ -1,19 +1,27 @@
 """Does a trial's figure hold in the real training? A short trial against whole epochs of the plain trainer.
 
-    python benchmarks/check_throughput.py best.yaml [--samples 800] [--epochs 3] [--pairs 3]
+    python benchmarks/check_throughput.py best.yaml [--samples 800] [--epochs 3] [--pairs 3] [--together]
 
 `best.yaml` is an exported config. In turns: a trial as the search runs it, of `--samples` samples, and the
 plain trainer over epochs 2 to 1 + `--epochs`, from the end of the epoch before to the end of the last step,
 evaluation excluded (epoch 1 holds the start). Prints both in samples per second and the ratio of each pair.
+
+`--together` is for CPUs whose speed wanders from minute to minute, as that of a shared machine does: both at
+once, one thread each on a core of its own, which they swap from pair to pair. Epochs of few steps read low:
+every one begins by writing a checkpoint.
 """
 
 import argparse
 import math
+import multiprocessing
+import os
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +36,12 @@ from r2gen.train import fit
 _EVALUATIONS = 4
 
 
-def of_trial(settings: Mapping[str, Any], samples: int, server: ForkServer) -> Throughput:
+@cache
+def _server() -> ForkServer:
+    return ForkServer(R2GenWorkload().preload)
+
+
+def of_trial(settings: Mapping[str, Any], samples: int) -> Throughput:
     """What a trial of `samples` samples reads."""
     workload = R2GenWorkload()
     with tempfile.TemporaryDirectory() as scratch:
@@ -40,7 +53,7 @@ def of_trial(settings: Mapping[str, Any], samples: int, server: ForkServer) -> T
             quality="bleu_4",
             samples=samples,
         )
-        attempt = Attempt(order, server)
+        attempt = Attempt(order, _server())
         while "outcome" not in (report := attempt.step(1.0)):
             pass
         attempt.stop()
@@ -63,6 +76,28 @@ def of_epochs(settings: Mapping[str, Any], epochs: int) -> float:
     return trained / seconds
 
 
+def in_turns(settings: Mapping[str, Any], samples: int, epochs: int, number: int) -> tuple[Throughput, float]:
+    """A trial's figure, then that of whole epochs; the other way round in every other pair."""
+    if number % 2:
+        whole = of_epochs(settings, epochs)
+        return of_trial(settings, samples), whole
+    return of_trial(settings, samples), of_epochs(settings, epochs)
+
+
+def together(settings: Mapping[str, Any], samples: int, epochs: int, number: int) -> tuple[Throughput, float]:
+    """Both figures, measured at the same time."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    mine, other = cores if number % 2 else cores[::-1]
+    os.environ["OMP_NUM_THREADS"] = "1"
+    spawn = multiprocessing.get_context("spawn")
+    with (
+        ProcessPoolExecutor(1, spawn, os.sched_setaffinity, (0, {mine})) as first,
+        ProcessPoolExecutor(1, spawn, os.sched_setaffinity, (0, {other})) as second,
+    ):
+        short, whole = first.submit(of_trial, settings, samples), second.submit(of_epochs, settings, epochs)
+        return short.result(), whole.result()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the pairs and their ratios."""
     parser = argparse.ArgumentParser(
@@ -72,11 +107,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--samples", type=int, default=800)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--together", action="store_true")
     given = parser.parse_args(arguments)
     settings = yaml.safe_load(given.config.read_text(encoding="utf-8"))
-    server, ratios = ForkServer(R2GenWorkload().preload), []
-    for _ in range(given.pairs):
-        short, whole = of_trial(settings, given.samples, server), of_epochs(settings, given.epochs)
+    pair, ratios = together if given.together else in_turns, []
+    for number in range(given.pairs):
+        short, whole = pair(settings, given.samples, given.epochs, number)
         ratios.append(short.samples_per_s / whole)
         half = short.half_width_per_s or math.nan
         print(
