@@ -12,6 +12,7 @@ from autotune.trial import Config, Throughput
 _MOST_BATCHES = 20
 _FEWEST_BATCHES = 4
 _STEPS_TO_START = 3  # lazy initialisation, allocator growth, autotuned kernels
+_STEPS_TO_GO_ON = 1  # after an evaluation: its first step comes with a checkpoint
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,10 @@ def prefetched_steps(settings: Config) -> int:
 class Meter:
     """Collects the times of a trial's records; an evaluation's own time never counts as training.
 
-    A burst of prefetched batches is dropped after the start and after every evaluation, and the first steps
-    after a start besides, but never more than half of the steps between two evaluations: a short trial then
-    still has a figure, with an interval that says how little it rests on.
+    A burst of prefetched batches is dropped after the start and after every evaluation, and some steps besides,
+    because a trial starts and evaluates more often than training does; but never more than half of the steps
+    between two evaluations: a short trial then still has a figure, with an interval that says how little it
+    rests on.
     """
 
     def __init__(self, prefetched: int) -> None:
@@ -53,7 +55,7 @@ class Meter:
     def add(self, at_s: float, samples: int, *, evaluation: bool) -> None:
         """Counts one record: `at_s` on any monotonic clock, `samples` in total so far."""
         if evaluation:
-            self._segments.append((self._prefetched, []))
+            self._segments.append((self._prefetched + _STEPS_TO_GO_ON, []))
         elif self._last_s is not None and samples > self._last_samples:
             self._segments[-1][1].append(Step(at_s - self._last_s, samples - self._last_samples))
             self.training_s += at_s - self._last_s

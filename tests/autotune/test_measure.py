@@ -35,6 +35,15 @@ def test_evaluation_and_the_burst_after_it_do_not_count():
     assert meter.throughput().samples_per_s == pytest.approx(80)
 
 
+def test_the_checkpoint_after_an_evaluation_does_not_count():
+    meter = Meter(prefetched=0)
+    at_s, samples = feed(meter, [0.1] * 40)
+    for _ in range(4):
+        meter.add(at_s + 5, samples, evaluation=True)
+        at_s, samples = feed(meter, [3.0] + [0.1] * 9, start_s=at_s + 5, first=samples)
+    assert meter.throughput().samples_per_s == pytest.approx(80)
+
+
 def test_the_time_between_two_processes_is_nobodys():
     meter = Meter(prefetched=0)
     _, samples = feed(meter, [0.1] * 40)
