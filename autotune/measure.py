@@ -33,7 +33,7 @@ def prefetched_steps(settings: Config) -> int:
 class Meter:
     """Collects the times of a trial's records; an evaluation's own time never counts as training.
 
-    A burst of prefetched batches is dropped after the start and after every evaluation, and some steps besides,
+    A burst of prefetched batches is dropped after the start and after every evaluation, and some steps more,
     because a trial starts and evaluates more often than training does; but never more than half of the steps
     between two evaluations: a short trial then still has a figure, with an interval that says how little it
     rests on.

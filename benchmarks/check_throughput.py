@@ -1,14 +1,11 @@
 """Does a trial's figure hold in the real training? A short trial against whole epochs of the plain trainer.
 
-    python benchmarks/check_throughput.py best.yaml [--samples 800] [--epochs 3] [--pairs 3] [--together]
+    python benchmarks/check_throughput.py best.yaml [--samples 3200] [--pairs 4]
 
-`best.yaml` is an exported config. In turns: a trial as the search runs it, of `--samples` samples, and the
-plain trainer over epochs 2 to 1 + `--epochs`, from the end of the epoch before to the end of the last step,
-evaluation excluded (epoch 1 holds the start). Prints both in samples per second and the ratio of each pair.
-
-`--together` is for CPUs whose speed wanders from minute to minute, as that of a shared machine does: both at
-once, one thread each on a core of its own, which they swap from pair to pair. Epochs of few steps read low:
-every one begins by writing a checkpoint.
+`best.yaml` is an exported config. A trial of `--samples` samples, as the search runs it, and at the same
+time the plain trainer, of which count the whole epochs within that time, from the end of one evaluation to
+the last step before the next. Both share one CPU, a thread each, in slices of some milliseconds: whatever
+else slows the machine down slows both. Prints both in samples per second, and the ratio of each pair.
 """
 
 import argparse
@@ -20,8 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +32,7 @@ from r2gen.train import fit
 _EVALUATIONS = 4
 
 
-@cache
-def _server() -> ForkServer:
-    return ForkServer(R2GenWorkload().preload)
-
-
-def of_trial(settings: Mapping[str, Any], samples: int) -> Throughput:
+def of_trial(settings: Mapping[str, Any], samples: int, server: ForkServer) -> Throughput:
     """What a trial of `samples` samples reads."""
     workload = R2GenWorkload()
     with tempfile.TemporaryDirectory() as scratch:
@@ -53,7 +44,7 @@ def of_trial(settings: Mapping[str, Any], samples: int) -> Throughput:
             quality="bleu_4",
             samples=samples,
         )
-        attempt = Attempt(order, _server())
+        attempt = Attempt(order, server)
         while "outcome" not in (report := attempt.step(1.0)):
             pass
         attempt.stop()
@@ -63,39 +54,35 @@ def of_trial(settings: Mapping[str, Any], samples: int) -> Throughput:
     return found
 
 
-def of_epochs(settings: Mapping[str, Any], epochs: int) -> float:
-    """Samples per second of the plain trainer over epochs 2 to 1 + `epochs`."""
-    with tempfile.TemporaryDirectory() as scratch:
-        trained, seconds, samples, before_s = 0, 0.0, 0, math.nan
-        for record in fit({**settings, "epochs": 1 + epochs, "eval_every_samples": None}, Path(scratch)):
-            now_s = time.perf_counter()
-            if "bleu_4" not in record and record["epoch"] > 1:
-                trained += record["samples"] - samples
-                seconds += now_s - before_s
-            samples, before_s = record["samples"], now_s
-    return trained / seconds
+def train(settings: Mapping[str, Any], scratch: str, epochs: Connection) -> None:
+    """Trains until it is killed; sends of every epoch its begin and end on the clock, and its samples."""
+    begun_s, samples, last_s, last_samples = math.nan, 0, math.nan, 0
+    for record in fit({**settings, "epochs": 10**6, "eval_every_samples": None}, Path(scratch)):
+        now_s = time.monotonic()
+        if "bleu_4" in record:
+            epochs.send((begun_s, last_s, last_samples - samples))
+            begun_s, samples = now_s, last_samples
+        last_s, last_samples = now_s, record["samples"]
 
 
-def in_turns(settings: Mapping[str, Any], samples: int, epochs: int, number: int) -> tuple[Throughput, float]:
-    """A trial's figure, then that of whole epochs; the other way round in every other pair."""
-    if number % 2:
-        whole = of_epochs(settings, epochs)
-        return of_trial(settings, samples), whole
-    return of_trial(settings, samples), of_epochs(settings, epochs)
-
-
-def together(settings: Mapping[str, Any], samples: int, epochs: int, number: int) -> tuple[Throughput, float]:
-    """Both figures, measured at the same time."""
-    cores = sorted(os.sched_getaffinity(0))[:2]
-    mine, other = cores if number % 2 else cores[::-1]
-    os.environ["OMP_NUM_THREADS"] = "1"
+def pair(settings: Mapping[str, Any], samples: int, server: ForkServer) -> tuple[Throughput, float]:
+    """A trial's figure, and samples per second of the whole epochs that were trained meanwhile."""
     spawn = multiprocessing.get_context("spawn")
-    with (
-        ProcessPoolExecutor(1, spawn, os.sched_setaffinity, (0, {mine})) as first,
-        ProcessPoolExecutor(1, spawn, os.sched_setaffinity, (0, {other})) as second,
-    ):
-        short, whole = first.submit(of_trial, settings, samples), second.submit(of_epochs, settings, epochs)
-        return short.result(), whole.result()
+    receiver, sender = spawn.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory() as scratch:
+        trainer = spawn.Process(target=train, args=(settings, scratch, sender), daemon=True)
+        trainer.start()
+        receiver.recv()  # the first epoch holds the start
+        begun_s = time.monotonic()
+        found = of_trial(settings, samples, server)
+        ended_s = time.monotonic()
+        trainer.kill()
+        trainer.join()
+    epochs = [receiver.recv() for _ in iter(receiver.poll, False)]
+    whole = [(end - begin, n) for begin, end, n in epochs if begun_s <= begin and end <= ended_s]
+    if not whole:
+        raise SystemExit(f"no epoch ends within the trial: give it more than {samples} --samples")
+    return found, sum(n for _, n in whole) / math.fsum(seconds for seconds, _ in whole)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -104,15 +91,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("config", type=Path)
-    parser.add_argument("--samples", type=int, default=800)
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--together", action="store_true")
+    parser.add_argument("--samples", type=int, default=3200)
+    parser.add_argument("--pairs", type=int, default=4)
     given = parser.parse_args(arguments)
     settings = yaml.safe_load(given.config.read_text(encoding="utf-8"))
-    pair, ratios = together if given.together else in_turns, []
-    for number in range(given.pairs):
-        short, whole = pair(settings, given.samples, given.epochs, number)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    server, ratios = ForkServer(R2GenWorkload().preload), []
+    for _ in range(given.pairs):
+        short, whole = pair(settings, given.samples, server)
         ratios.append(short.samples_per_s / whole)
         half = short.half_width_per_s or math.nan
         print(
