@@ -17,10 +17,10 @@ search: .venv/installed
 doctor: .venv/installed
 	.venv/bin/python -m autotune doctor
 
-# Half of a test's time is waiting for processes: two at a time take half as long. In the order of the files, so that
-# the longest do not come last.
+# Half of a test's time is waiting for processes: four at a time keep two cores busy. In the order of the files, so
+# that the longest do not come last.
 test: .venv/installed-test
-	.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	.venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The fault tests for as long as it takes: ten times the kills, 25 times the mutated inputs.
 soak: .venv/installed-test

@@ -1,23 +1,28 @@
 """`python -m autotune`: the one place where errors become a line and an exit code."""
 
 import errno
-import sqlite3
+import os
 import sys
 from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from autotune import failures
-from autotune.errors import InputError, SearchAborted
+from autotune import failures, secrecy, units
+from autotune.errors import InputError, SearchAborted, printable
 
 EXIT_ABORTED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+_LONGEST_LINE = 2000
 _UNWRITABLE = failures.DISK_ERRNOS | {errno.EACCES, errno.EPERM}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code. An unexpected error keeps its traceback."""
+    return _flushed(_run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     from autotune.cli import app  # noqa: PLC0415 - importing it takes a while, and may be interrupted
 
     try:
@@ -32,27 +37,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(error, "format_message"):  # a usage error of typer's, whose class is not public
             return _say(f"{error.format_message()}{_given(error)}", EXIT_BAD_INPUT)
         if fault := disk_fault(error):
-            return _say(f"{fault}; the session is intact: free space, then resume it", EXIT_BAD_INPUT)
+            return _say(f"{fault}; nothing is lost: mend that and run the command again", EXIT_BAD_INPUT)
         raise
 
 
 def disk_fault(error: BaseException) -> str | None:
     """What is wrong with the disk, when that is what `error` is about."""
-    for cause in failures.chain(error):
-        if isinstance(cause, sqlite3.OperationalError) and ("full" in str(cause) or "readonly" in str(cause)):
-            return f"the session's study cannot be written: {cause}"
-    return failures.disk_fault(error, _UNWRITABLE)
+    return failures.study_fault(error) or failures.disk_fault(error, _UNWRITABLE)
 
 
 def _given(error: Exception) -> str:
     """The value that a usage error is about, where it has one."""
     if isinstance(error.__cause__, ValidationError):
-        return f": got {error.__cause__.errors()[0]['input']!r}"
+        return f": got {units.shown(error.__cause__.errors()[0]['input'])}"
     return ""
 
 
+def _flushed(code: int) -> int:
+    """The exit code, once all that was said is written: its disk may be full, too."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Or else Python tries again on its way out, complains, and changes the exit code.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _say(f"standard output: cannot be written: {error.strerror}", EXIT_BAD_INPUT)
+    return code
+
+
 def _say(message: object, code: int) -> int:
-    text = " ".join(str(message).split())
+    text = " ".join(printable(secrecy.hidden(str(message), os.environ)).split())
+    if len(text) > _LONGEST_LINE:
+        text = f"{text[:_LONGEST_LINE]}..."
     print(f"autotune: {text}" if text else "", file=sys.stderr)
     return code
 

@@ -7,17 +7,17 @@ count, and the workload goes on from its own checkpoint.
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TextIO
 
-from autotune import failures, stopping, telemetry
+from autotune import failures, files, stopping, telemetry, units
 from autotune.child import Child, Event, ForkServer, Job
-from autotune.progress import Progress
+from autotune.progress import Progress, is_mark
 from autotune.telemetry import Telemetry
-from autotune.trial import Measurement, Outcome, Setting, Status
+from autotune.trial import Failure, Measurement, Outcome, Setting, Status
 
 _GRACE_S = 60.0
 _BEATEN_GRACE_S = 5.0  # nothing that it would still write is wanted
@@ -41,6 +41,7 @@ class Order:
     target: float | None = None
     bar_file: str | None = None
     revision: str = ""
+    keep_work: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -70,7 +71,7 @@ class Attempt:
         self._order = order
         self._directory = Path(order.directory)
         self._progress = Progress(order.quality, order.settings)
-        self._started = time.monotonic()
+        self._started, self._earlier_s = time.monotonic(), 0.0
         self._device = telemetry.device()
         self._outcome: Outcome | None = None
         self._records: TextIO | None = None
@@ -92,8 +93,10 @@ class Attempt:
 
     def _start(self, server: ForkServer) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
-        for record in read_records(self._directory):
+        known = list(read_records(self._directory))
+        for record in known:
             self._progress.count(record)
+        self._earlier_s = seconds_of(known)
         self._records = _open_records(self._directory)
         if self._is_enough():
             self._outcome = self._progress.judge(Outcome(Status.COMPLETED))
@@ -115,7 +118,8 @@ class Attempt:
         report = {
             "number": self._order.number,
             "samples": shown.samples,
-            "elapsed_s": time.monotonic() - self._started,
+            "evaluated_samples": shown.quality_samples,
+            "elapsed_s": self._earlier_s + time.monotonic() - self._started,
             "phase": "training" if shown.samples else "start",
             "records": _thin(records, self._order.quality),
             "telemetry": self._telemetry.latest() if self._telemetry else {},
@@ -139,7 +143,30 @@ class Attempt:
                 child.stop(_GRACE_S)
                 self._outcome = self._progress.judge(Outcome(Status.COMPLETED))
             elif child.verdict is not None:
-                self._outcome = self._progress.judge(child.verdict)
+                self._outcome = self._ended_early(child.verdict)
+            elif self._progress.is_overdue(self._order.samples):
+                child.stop(_BEATEN_GRACE_S)
+                self._outcome = failures.failed(Failure.ERROR, self._overdue())
+
+    def _ended_early(self, verdict: Outcome) -> Outcome:
+        """What a `verdict` is worth that came before the trial had all its samples: its figures compare with
+        nobody's.
+        """
+        judged = self._progress.judge(verdict)
+        if judged.status is not Status.COMPLETED:
+            return judged
+        reason = (
+            f"the workload ended by itself, evaluated after {self._progress.evaluated_samples} of "
+            f"{self._order.samples} samples; let it train longer, or lower samples_per_trial"
+        )
+        return failures.failed(Failure.ERROR, reason)
+
+    def _overdue(self) -> str:
+        samples, quality = self._progress.measurement().samples, self._order.quality
+        return (
+            f"no record has {quality} after {samples} samples, where a trial has {self._order.samples}; "
+            "the workload must yield one, at the latest there"
+        )
 
     def _end_if_beaten(self, shown: Measurement) -> None:
         """Stops what the bar says need not go on."""
@@ -151,7 +178,7 @@ class Attempt:
 
     def _take(self, events: Sequence[Event]) -> list[dict[str, Any]]:
         """Counts and writes what the child has yielded."""
-        records = [{"at_s": event.at_s, **event.record} for event in events]
+        records = [{**event.record, "at_s": event.at_s} for event in events]  # the clock is ours
         self._write(records)
         for record in records:
             self._progress.count(record)
@@ -184,7 +211,10 @@ class Attempt:
         self._close()
 
     def _close(self) -> None:
-        """Ends what runs. What a trial that has ended leaves behind goes: its winner is trained anew."""
+        """Ends what runs. What a trial that has ended leaves behind goes: its winner is trained anew.
+
+        Of one that has completed it may be asked to stay.
+        """
         if self._telemetry is not None:
             self._telemetry.__exit__(None, None, None)
         if self._child is not None:
@@ -193,7 +223,7 @@ class Attempt:
         if self._records is not None:
             with suppress(OSError):  # flushed after every write: what is left is what could not be written
                 self._records.close()
-        if self._outcome is not None and self._outcome.status is not Status.INTERRUPTED:
+        if self._outcome is not None and not self._outcome.leaves_work(keep=self._order.keep_work):
             shutil.rmtree(self._directory / "work", ignore_errors=True)
 
     def _write(self, records: Sequence[Mapping[str, Any]]) -> None:
@@ -211,16 +241,36 @@ def _thin(records: list[dict[str, Any]], quality: str) -> list[dict[str, Any]]:
 
 
 def read_records(directory: Path) -> Iterator[dict[str, Any]]:
-    """The records written in a trial's directory; a last line cut short by a kill is left out."""
+    """The records written in a trial's directory; a line cut short by a kill, or spoilt, is left out."""
     file = directory / "records.jsonl"
     if not file.exists():
         return
-    with file.open(encoding="utf-8") as lines:
+    with file.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            try:
-                yield json.loads(line)
-            except ValueError:
-                continue
+            with suppress(ValueError, RecursionError):
+                record = json.loads(line)
+                if _is_record(record):
+                    yield record
+
+
+def _is_record(record: object) -> bool:
+    """Whether it is one of ours: the mark of an attempt, or has the figures that all others count with."""
+    if not isinstance(record, dict):
+        return False
+    names = ("clock_s",) if is_mark(record) else ("samples", "at_s")
+    return all(units.number(record.get(name)) is not None for name in names)
+
+
+def seconds_of(records: Iterable[Mapping[str, Any]]) -> float:
+    """How long the attempts took that wrote `records`, each by its own clock, and to its last one."""
+    total_s = begun_s = last_s = 0.0
+    for record in records:
+        if "attempt" in record:
+            total_s += last_s - begun_s
+            begun_s = last_s = record["clock_s"]
+        else:
+            last_s = record["at_s"]
+    return total_s + last_s - begun_s
 
 
 def _open_records(directory: Path) -> TextIO:
@@ -241,9 +291,7 @@ def write_verdict(directory: Path, outcome: Outcome, measurement: Measurement) -
     if outcome.status is Status.INTERRUPTED:
         return
     final = {"outcome": outcome.to_dict(), "measurement": measurement.to_dict()}
-    temporary = directory / "verdict.json.tmp"
-    temporary.write_text(json.dumps(final), encoding="utf-8")
-    temporary.replace(directory / "verdict.json")
+    files.write_whole(directory / "verdict.json", json.dumps(final))
 
 
 def read_verdict(directory: Path) -> tuple[Outcome, Measurement] | None:
@@ -251,5 +299,5 @@ def read_verdict(directory: Path) -> tuple[Outcome, Measurement] | None:
     try:
         final = json.loads((directory / "verdict.json").read_text(encoding="utf-8"))
         return Outcome.from_dict(final["outcome"]), Measurement.from_dict(final["measurement"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -1,5 +1,6 @@
 """The search spaces that come with the tuner, by kind of machine."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from autotune.errors import InputError
@@ -24,8 +25,9 @@ def space_for(hardware: Hardware) -> Path:
 
 def space_file(name: str) -> Path:
     """The file of a search space given by path, or by the name of one that comes with the tuner."""
-    if Path(name).is_file():
-        return Path(name)
+    with suppress(OSError):  # a name that is too long for a file
+        if Path(name).is_file():
+            return Path(name)
     known = sorted(file.stem for file in spaces_dir().glob("*.yaml"))
     if name in known:
         return spaces_dir() / f"{name}.yaml"

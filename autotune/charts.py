@@ -18,6 +18,7 @@ _NAMES = {
 _GROUPS = {"train_": "train/", "val_": "val/", "memory_": "memory/", "gpu_": "gpu/"}
 AXES = {"samples": ("train/*", "val/*", "perf/*"), "seconds": ("memory/*", "gpu/*", "system/*")}
 _CLOCK = "at_s"
+_LARGEST = 2**63
 
 
 def metrics(values: Mapping[str, Any]) -> dict[str, float]:
@@ -29,8 +30,15 @@ def metrics(values: Mapping[str, Any]) -> dict[str, float]:
     return {
         _name(key, other): float(value)
         for key, value in values.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and key != _CLOCK
+        if _is_figure(value) and key != _CLOCK
     }
+
+
+def _is_figure(value: object) -> bool:
+    """Whether it can be charted; what is no number as the value of a number can, and shows as that."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return abs(value) <= _LARGEST
+    return isinstance(value, float)
 
 
 def _name(key: str, other: str) -> str:

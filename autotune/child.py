@@ -6,11 +6,13 @@ import os
 import signal
 import statistics
 import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
@@ -27,6 +29,7 @@ __all__ = ["Child", "Event", "ForkServer", "Job"]
 
 _STARTS = 5
 _RESTART_S = 0.2  # a dying server is deaf before it can be seen to be dead
+_PRELOAD_S = 120.0  # for its imports; one that hangs in them answers nobody
 _UNTIMED_S = 1800.0  # for what has not been seen yet: the first step may compile, an evaluation takes minutes
 _SHORTEST_STALL_S = 300.0
 _STALL_STEPS = 10
@@ -69,15 +72,16 @@ class ForkServer:
         process = self.context.Process(target=runner.run, args=(job, sender), name="trial")
         for left in reversed(range(_STARTS)):
             try:
-                with _main_hidden():
+                with _main_hidden(), _server_killed_after(_PRELOAD_S):
                     process.start()
                 break
             except (EOFError, OSError):  # the server has died, or is about to
                 if left == 0:
                     raise
                 if left < _STARTS - 1:
-                    # It dies of a module that raises something other than ImportError. Without preloading it,
-                    # the trial imports it itself, and its log and its verdict tell what is wrong.
+                    # It dies of a module that raises something other than ImportError, or hangs in one.
+                    # Without preloading it, the trial imports it itself, and its log and its verdict tell
+                    # what is wrong.
                     self.context.set_forkserver_preload([runner.__name__])
                 time.sleep(_RESTART_S)
         sender.close()
@@ -95,6 +99,23 @@ def _main_hidden() -> Iterator[None]:
         yield
     finally:
         attributes |= hidden
+
+
+@contextmanager
+def _server_killed_after(seconds: float) -> Iterator[None]:
+    """Kills the fork server if the block takes longer."""
+
+    def kill() -> None:
+        if pid := getattr(forkserver._forkserver, "_forkserver_pid", None):  # nobody else knows it
+            os.kill(pid, signal.SIGKILL)
+
+    timer = threading.Timer(seconds, kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Child:
@@ -115,7 +136,8 @@ class Child:
         self._inbox = _Inbox(pipe)
         self._end = Finalize(self, _end, (self._process,), exitpriority=0)
         self._events: list[Event] = []
-        self._heard_s = time.monotonic()
+        self._still_s = 0.0
+        self._samples, self._is_evaluated = -1, False
         self._yielded_s: float | None = None
         self._gaps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
         self._longest_gap_s = 0.0
@@ -137,32 +159,46 @@ class Child:
         return events
 
     def _listen(self, timeout_s: float) -> None:
-        heard = [] if self._inbox.ended else [self._inbox.pipe]
+        heard, begun_s = [] if self._inbox.ended else [self._inbox.pipe], time.monotonic()
         wait([*heard, self._process.sentinel], timeout_s)
+        # Only time that was listened to counts: this process may have been suspended, and all others with it.
+        self._still_s += min(time.monotonic() - begun_s, timeout_s)
         has_died = not self._process.is_alive()  # asked first: what it had to say is then all in the pipe
-        has_spoken = self._take(self._inbox.read())
+        self._take(self._inbox.read())
         if has_died and self.verdict is None:
             self.verdict = self._explain_death()
         elif not has_died:
             self._look_at_memory()
-            if not has_spoken:
-                self._end_silence()
+            self._end_standstill()
 
-    def _take(self, messages: Sequence[dict[str, Any]]) -> bool:
+    def _take(self, messages: Sequence[dict[str, Any]]) -> None:
         for message in messages:
             if "outcome" in message:
-                self.verdict = Outcome.from_dict(message["outcome"])
+                self.verdict = failures.of_verdict(
+                    Outcome.from_dict(message["outcome"]),
+                    asked_to_stop=self._stopping,
+                    kernel_killed=_kernel_kills() > self._kernel_kills,
+                    memory_share=self._memory_share,
+                )
                 continue
             event = Event(message["at_s"], message["record"])
             if self._yielded_s is not None:
                 self._gaps_s.append(event.at_s - self._yielded_s)
                 self._longest_gap_s = max(self._longest_gap_s, self._gaps_s[-1])
-            self._heard_s, self._yielded_s = time.monotonic(), event.at_s
-            self._has_evaluated |= self._job.quality in event.record
+            self._yielded_s = event.at_s
+            self._follow(event.record)
             if self._job.memory_limit_bytes and "memory_reserved_bytes" not in event.record:  # of the host
                 self._cap_share = event.record["memory_peak_bytes"] / self._job.memory_limit_bytes
             self._events.append(event)
-        return bool(messages)
+
+    def _follow(self, record: Mapping[str, Any]) -> None:
+        """Notes when the trial got on: to more samples, or to the evaluation that is due where it stands."""
+        is_evaluation = self._job.quality in record
+        if record["samples"] > self._samples or (is_evaluation and not self._is_evaluated):
+            self._still_s = 0.0
+            self._is_evaluated = is_evaluation
+        self._samples = record["samples"]
+        self._has_evaluated |= is_evaluation
 
     def _look_at_memory(self) -> None:
         """Notes how full the machine is: when something has been killed for it, it is no longer."""
@@ -192,16 +228,17 @@ class Child:
         except OSError:
             return ""
 
-    def _end_silence(self) -> None:
-        """Ends a silence that has lasted too long; where the workload hangs is then in its log."""
-        silent_s = time.monotonic() - self._heard_s
-        if silent_s <= self._stall_limit_s():
+    def _end_standstill(self) -> None:
+        """Ends what has not got on for too long; where the workload hangs is then in its log."""
+        if self.verdict is not None or self._still_s <= self._stall_limit_s() or self._is_held_by_disk():
             return
         with suppress(ProcessLookupError):
             os.killpg(self.pid, runner.STACK_SIGNAL)
+            os.killpg(self.pid, signal.SIGCONT)  # a process that was stopped writes nothing
         self._process.join(_STACK_WAIT_S)
         self.verdict = failures.failed(
-            Failure.TIMEOUT, f"no record for {silent_s:.0f} s; its stack is in {self._job.log}"
+            Failure.TIMEOUT,
+            f"no record of more samples for {self._still_s:.0f} s; its stack is in {self._job.log}",
         )
         self.kill()
 
@@ -212,6 +249,14 @@ class Child:
             return _UNTIMED_S
         median_s = statistics.median(self._gaps_s or [0.0])
         return max(_SHORTEST_STALL_S, _STALL_STEPS * median_s, _STALL_GAPS * self._longest_gap_s)
+
+    def _is_held_by_disk(self) -> bool:
+        """Whether it may still come back: a checkpoint on a slow disk can take longer than any step before.
+
+        Not for ever, because a driver that hangs looks the same.
+        """
+        is_timed_here = self._job.stall_timeout_s is None
+        return is_timed_here and self._still_s <= _UNTIMED_S and _waits_for_disk(self.pid)
 
     def stop(self, grace_s: float) -> None:
         """Lets the workload close after its next record, and kills what is left after `grace_s`."""
@@ -261,6 +306,15 @@ class _Inbox:
         self.ended = not chunk
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         return [json.loads(line) for line in lines]
+
+
+def _waits_for_disk(pid: int) -> bool:
+    """Whether a process, or one that it has started, is in a wait that no signal ends."""
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        family = (process, *process.children(recursive=True))
+        return any(member.status() == psutil.STATUS_DISK_SLEEP for member in family)
+    return False
 
 
 def _memory_share() -> float:

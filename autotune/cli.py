@@ -1,11 +1,8 @@
 """The command line: search, resume, status, report, export, doctor."""
 
 import os
-import shlex
-import sys
 from dataclasses import replace
-from datetime import UTC, datetime
-from importlib.metadata import version
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +18,8 @@ from autotune import (
     objective,
     orders,
     prepare,
+    provenance,
+    revival,
     stopping,
     units,
     view,
@@ -28,9 +27,9 @@ from autotune import (
 )
 from autotune import study as record
 from autotune.attempt import read_verdict
-from autotune.errors import InputError
+from autotune.errors import InputError, SearchAborted, printable
 from autotune.space import Space
-from autotune.store import Options, Session, is_in_use, is_session
+from autotune.store import Options, Session, going_on, is_in_use, is_session
 from autotune.study import Plan
 from autotune.telemetry import Hardware, hardware
 from autotune.trial import Trial
@@ -45,7 +44,9 @@ app = typer.Typer(
 
 SessionArgument = Annotated[Path, typer.Argument(help="the session's directory")]
 EXIT_INTERRUPTED = 130
+_INTERRUPTED = "interrupted"
 _WANDB = ("auto", "online", "offline", "off")
+_LARGEST_SEED = 2**31 - 1  # of NumPy's generators, with room for a seed of its own in every run
 
 
 @app.command()
@@ -78,9 +79,12 @@ def search(  # noqa: PLR0917 - typer makes an option of every argument
     skip_bad_samples: Annotated[
         bool, typer.Option("--skip-bad-samples", help="leave bad studies out")
     ] = False,
+    keep_checkpoints: Annotated[
+        bool, typer.Option("--keep-checkpoints", help="keep those of trials that completed")
+    ] = False,
     wandb: Annotated[str, typer.Option(help="auto, online, offline or off")] = "auto",
     address: Annotated[str | None, typer.Option(help="address of a running Ray cluster")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="seed of the search")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=_LARGEST_SEED, help="seed of the search")] = 0,
 ) -> int:
     """Search for the fastest settings. Example: autotune search --data data/iu_xray --trials 40 --time 2h"""
     _check_wandb(wandb)
@@ -94,6 +98,7 @@ def search(  # noqa: PLR0917 - typer makes an option of every argument
         address=address,
         seed=seed,
         warm_start=str(warm_start.resolve()) if warm_start else None,
+        keep_checkpoints=keep_checkpoints,
     )
     overrides: dict[str, dict[str, Any]] = {
         "budget": {
@@ -116,7 +121,8 @@ def search(  # noqa: PLR0917 - typer makes an option of every argument
     if warm_start:
         known = Session.open(warm_start)
         prepare.warm_start(known, chosen, workload, machine.description, workload.revision())
-    opened = Session.create(root, chosen, options, _provenance(root, machine, workload, seed))
+    facts = provenance.collect(root.name, chosen, workload, machine, seed)
+    opened = Session.create(root, chosen, options, facts)
     return _run(opened, root, chosen, workload, machine, notes=notes)
 
 
@@ -129,8 +135,13 @@ def resume(
     """Go on with a search after a kill, a reboot or Ctrl-C. Example: autotune resume runs/iu --trials 20"""
     time_s = units.seconds(time) if time else None
     opened, chosen, workload = _open(session)
-    notes = workload.check(chosen.baseline)
-    machine, _ = _machine(opened.options().address, opened.options().gpus_per_trial)
+    opened.require_current(session)
+    with opened.lock():  # who comes second is told so at once
+        options, then = opened.options(), opened.info().get("provenance", {})
+        notes = workload.check(chosen.baseline)
+        machine, _ = _machine(options.address, options.gpus_per_trial)
+        now = provenance.collect(session.name, chosen, workload, machine, options.seed)
+        notes += provenance.require_same(session, then, now, workload.places)
     return _run(opened, session, chosen, workload, machine, notes=notes, more=trials, time_s=time_s)
 
 
@@ -142,12 +153,13 @@ def status(session: SessionArgument) -> int:
     trials = record.trials(study)
     plan = record.plan(study) or Plan(chosen.budget.trials, chosen.budget.time)
     state = "running" if is_in_use(opened) else "interrupted"
-    console.print(view.table(trials, chosen, f"session {view.printable(session)}", state))
+    console.print(view.table(trials, chosen, f"session {session}", state))
     passed = len(record.passed_over(study))
-    print(f"{view.counts(trials, state)}; {_left(plan, sum(t.repeat is None for t in trials))}")
+    left = _left(plan, sum(t.repeat is None for t in trials))
+    print(f"{view.counts(trials, state)}; {left}; {units.format_bytes(opened.size_bytes())} on disk")
     print(f"{passed} suggestions were not started: outside the limits, or known not to fit or not to win")
     for line in view.summary(trials, chosen, workload, session):
-        print(view.printable(line))
+        print(printable(line))
     return 0
 
 
@@ -174,9 +186,9 @@ def export_command(
     measured = view.measured(wanted, trials, chosen)
     text = export.render(wanted, measured, chosen, workload, opened.info().get("provenance", {}))
     export.write(output, text)
-    print(f"{output}: {view.knobs(wanted.config)}: {measured}")
+    print(printable(f"{output}: {view.knobs(wanted.config)}: {measured}"))
     if command := workload.train_command(output):
-        print(f"Train with: {command}")
+        print(printable(f"Train with: {command}"))
     return 0
 
 
@@ -190,9 +202,7 @@ def doctor() -> int:
     from autotune.doctor import examine  # noqa: PLC0415 - it asks torch, which takes a second
 
     for capability in examine():
-        print(
-            f"{'yes' if capability.ok else 'no':3} {capability.name:14} {view.printable(capability.detail)}"
-        )
+        print(f"{'yes' if capability.ok else 'no':3} {capability.name:14} {printable(capability.detail)}")
     return 0
 
 
@@ -220,6 +230,7 @@ def _run(
         _require_a_baseline(study, shown)
         plan = _extended(record.plan(study) or Plan(space.budget.trials, space.budget.time), more, time_s)
         record.set_plan(study, plan)
+        session.remove_work(record.trials(study))
         with Screen(console, space, plan.trials, _time_left(plan)) as screen:
             screen.note(f"session {shown}: {plan.trials} trials on {machine.description}")
             for line in notes:
@@ -237,24 +248,33 @@ def _run(
             )
             screen.known(running.trials())
             trackers = [] if options.wandb == "off" else [Tracker(session.root, session.name, options.wandb)]
-            engine.run(running, engine.Job(session, workload, machine), trackers)
+
+            def after_a_loss(reason: str) -> None:
+                screen.close()
+                if running.stopping == _INTERRUPTED:
+                    revival.give_up(f"{_INTERRUPTED}; {revival.how_to_go_on(shown)}", EXIT_INTERRUPTED)
+                revival.begin_anew(shown, running.remaining, reason)
+
+            try:
+                engine.run(running, engine.Job(session, workload, machine), trackers, after_a_loss)
+            except SearchAborted as error:
+                raise SearchAborted(f"{error}; {revival.how_to_go_on(shown)}") from error
         ended, trials = running.stopping, running.trials()
+        session.remove_work(trials)
     if running.fault:
-        raise InputError(
-            f"{running.fault}; nothing is lost: mend that, then: python -m autotune resume {shown}"
-        )
+        raise InputError(f"{running.fault}; nothing is lost: mend that, then: {going_on(shown)}")
     if ended:
-        print(f"Stopped: {view.printable(ended)}")
+        print(f"Stopped: {printable(ended)}")
     if running.kept_time:
         print("Fewer trials than planned: the time that was left went into confirming the winner.")
     if running.is_exhausted:
         print("Every configuration was tried, or is known not to fit or not to win.")
     print(view.counts(trials))
     for line in view.summary(trials, space, workload, shown):
-        print(view.printable(line))
+        print(printable(line))
     if running.remaining and not objective.failed_baseline(trials):
-        print(f"Go on with: python -m autotune resume {shown}")
-    if ended == "interrupted":
+        print(printable(f"Go on with: {going_on(shown)}"))
+    if ended == _INTERRUPTED:
         return EXIT_INTERRUPTED
     return 0 if objective.baseline_of(trials) else 1
 
@@ -300,19 +320,6 @@ def _check_wandb(mode: str) -> None:
         raise InputError("--wandb online: needs WANDB_API_KEY in the environment, which is not set")
 
 
-def _provenance(root: Path, machine: Hardware, workload: Workload, seed: int) -> dict[str, Any]:
-    packages = ("autotune-r2gen", "torch", "ray", "optuna")
-    return {
-        "session": root.name,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "-m", "autotune", *sys.argv[1:]]),
-        "hardware": machine.description,
-        "revision": workload.revision(),
-        "versions": ", ".join(f"{name} {version(name)}" for name in packages),
-        "seed": seed,
-    }
-
-
 def _open(root: Path) -> tuple[Session, Space, Workload]:
     session = Session.open(root)
     space = session.space()
@@ -321,9 +328,12 @@ def _open(root: Path) -> tuple[Session, Space, Workload]:
 
 def _load(session: Session) -> optuna.Study:
     """The study of a session that has one; a session killed at once has none yet."""
-    if not session.study_file.exists():
-        raise InputError(f"session {session.root}: nothing was run yet; python -m autotune resume starts it")
-    return record.load_study(session.study_file)
+    try:
+        return record.load_study(session.study_file)
+    except KeyError:
+        raise InputError(
+            f"session {session.root}: nothing was run yet; start it with: {going_on(session.root)}"
+        ) from None
 
 
 def _extended(plan: Plan, more: int, time_s: float | None) -> Plan:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from autotune import builtin, prepare, recording, table, units, view, workloads
-from autotune.errors import InputError
+from autotune import builtin, prepare, recording, table, units, workloads
+from autotune.errors import InputError, printable
 from autotune.store import locked
 from autotune.table import Header, Table
 from autotune.telemetry import hardware
@@ -37,7 +37,13 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     chosen, notes = prepare.complete(asked, given, workload, machine, str(source))
     recording.grid(chosen)  # says what is wrong with it before anything is written
     limit = units.size_bytes(memory_limit) if memory_limit else None
-    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        is_directory = file.is_dir()
+    except OSError as error:
+        raise InputError(f"table {file}: cannot be written: {error.strerror}") from None
+    if is_directory:
+        raise InputError(f"table {file}: must be a file, and is a directory")
     with locked(file.with_name(file.name + ".lock"), f"table {file}"):
         if not file.exists():
             facts = {
@@ -55,7 +61,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
         if known.header.space.knobs != chosen.knobs:
             raise InputError(f"table {file}: is of another grid; name a new file")
         for line in notes:
-            print(view.printable(line))
+            print(printable(line))
         recording.record(
             file,
             known,
@@ -64,7 +70,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
             recording.missing(known, seeds=seeds, timings=timings, part=only),
             memory_limit_bytes=limit,
             device_memory_bytes=min((gpu.memory_bytes for gpu in machine.gpus), default=None),
-            say=lambda line: print(view.printable(line), flush=True),
+            say=lambda line: print(printable(line), flush=True),
         )
     return 0
 

@@ -138,6 +138,8 @@ def _candidates(trials: Sequence[Trial], space: Space) -> list[Trial]:
         if t.outcome
         and t.outcome.status is Status.STOPPED
         and t.repeat is None
+        and baseline
+        and t.measurement.origin == baseline.measurement.origin
         and objective.surely_per_s(t, speeds) > least
         and not objective.over_memory(t.measurement, fraction)
         and not curves.is_out_of_reach(
@@ -152,7 +154,11 @@ def claim(finalist: Trial, trials: Sequence[Trial], space: Space) -> Claim:
     repeats = [t for t in trials if t.repeat and t.repeat.round > 0]
     ours = {t.repeat.round: t for t in repeats if t.repeat and t.repeat.of == finalist.number}
     theirs = {t.repeat.round: t for t in repeats if t.repeat and t.repeat.of == 0 and t.completed}
-    pairs = [(ours[r], theirs[r]) for r in sorted(ours.keys() & theirs.keys()) if ours[r].completed]
+    pairs = [
+        (ours[r], theirs[r])
+        for r in sorted(ours.keys() & theirs.keys())
+        if ours[r].completed and ours[r].measurement.origin == theirs[r].measurement.origin
+    ]
     logs = [math.log(a / b) for x, y in pairs if (a := _merit(x, space)) and (b := _merit(y, space))]
     factor, low, high = _interval(logs, space.budget.finalists)
     quality = objective.mean([t.quality for t in ours.values() if t.completed and t.quality is not None])
@@ -220,7 +226,7 @@ def _why_not(found: Claim, space: Space) -> str | None:
         return f"{found.factor:.2f}x, and it may be {found.low:.2f}x: no gain that is sure"
     if space.objective.target is not None:
         return None
-    least = space.objective.keep * (found.baseline_quality or 0.0)
+    least = curves.least(space.objective.keep, found.baseline_quality or 0.0)
     if found.quality is None or found.quality < least:
         return f"{space.objective.quality} {found.quality or 0.0:.4f} is below {least:.4f}"
     return None

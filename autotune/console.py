@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autotune import confirm, objective, units, view
+from autotune.errors import printable
 from autotune.space import Space
 from autotune.trial import Measurement, Status, Throughput, Trial
 
@@ -37,6 +38,10 @@ class Screen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the terminal as it was."""
         if self._live.is_started:
             self._live.stop()
 
@@ -46,7 +51,7 @@ class Screen:
 
     def note(self, text: str) -> None:
         """A line that stays above the table."""
-        self._console.print(Text(view.printable(text)), soft_wrap=True)
+        self._console.print(Text(printable(text)), soft_wrap=True)
 
     def started(self, trial: Trial) -> None:
         self._running[trial.number] = (trial, {})
@@ -83,7 +88,7 @@ class Screen:
         header = f"{searched} of {self._planned} trials ended, {elapsed} elapsed, {self._left()} left"
         if searched < len(self._ended):
             header += f", {len(self._ended) - searched} repeats"
-        return Group(Text(header, style="bold"), self._table(), Text(self._best()))
+        return Group(Text(header, style="bold"), self._table(), Text(printable(self._best())))
 
     def _left(self) -> str:
         left = view.remaining_time(self._ended, self._planned, max(1, len(self._running)))

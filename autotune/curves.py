@@ -31,9 +31,21 @@ def is_out_of_reach(curve: Curve, reference: Curve, keep: float, noise: float | 
 
 
 def _share(point: Evaluation, reference: Curve) -> tuple[int, float] | None:
-    """The samples of `point`, and its quality over that of `reference` there; None where that is unknown."""
+    """The samples of `point`, and its quality's share of `reference`'s there; None where that is unknown."""
     there = at(reference, point.samples)
-    return (point.samples, point.quality / there) if there else None
+    return (point.samples, share(point.quality, there)) if there else None
+
+
+def share(quality: float, reference: float) -> float:
+    """`quality` over `reference`, which is not 0. Of a negative one, as of a loss with its sign turned, what
+    is a tenth of its magnitude worse is a share of 0.9 as well.
+    """
+    return quality / reference if reference > 0 else 2 - quality / reference
+
+
+def least(keep: float, reference: float) -> float:
+    """The lowest quality that is a share of `keep`."""
+    return reference * (keep if reference > 0 else 2 - keep)
 
 
 def at(curve: Curve, samples: int) -> float | None:
@@ -72,8 +84,9 @@ def relative_noise(curves: Sequence[Curve]) -> float | None:
         return None
     squares, degrees = 0.0, 0
     for point in mean:
-        if point.quality > 0:
+        if point.quality:
             found = [q for c in curves if (q := at(c, point.samples)) is not None]
-            squares += sum((q / point.quality - 1) ** 2 for q in found)
+            apart = [q / point.quality - 1 for q in found]
+            squares += sum(d * d for d in apart)
             degrees += len(found) - 1
     return max(_LEAST_NOISE, math.sqrt(squares / degrees)) if degrees else None

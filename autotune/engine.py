@@ -10,7 +10,9 @@ import re
 import shutil
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,9 +35,11 @@ from autotune.trial import Outcome, Status, Trial
 from autotune.workloads import Workload
 
 _REPORT_S = 1.0
+_SILENT_S = 600.0  # of a supervisor, which reports every second but while a workload starts or closes
 _LOW_ON_MEMORY = re.compile(r"running low on memory|OutOfMemoryError")
 _KILLED_BY_RAY = "Ray's memory monitor killed it: the machine was running out of memory"
-_MOST_ABORTS = 3
+MOST_ABORTS = 3  # without a trial ending in between
+_FORWARDED = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 
 
 class TrialFailed(Exception):  # noqa: N818 - what Ray shows as the trial's error
@@ -179,16 +183,40 @@ class _StudySearcher(Searcher):
 
 
 class _Recorder(tune.Callback):
-    """Tells the search what Tune saw."""
+    """Tells the search what Tune saw, and ends a supervisor that has fallen silent."""
 
     def __init__(self, bridge: _Bridge) -> None:
         self._bridge = bridge
+        self._silent_s: dict[str, float] = defaultdict(float)
+        self._looked_s = time.monotonic()
+
+    def on_step_begin(self, iteration: int, trials: Any, **_: Any) -> None:
+        """Kills a supervisor that hangs, for which Tune would wait for ever: its trial is then lost.
+
+        A driver that was suspended has listened to nobody in that time: a look counts a second at most.
+        """
+        now_s = time.monotonic()
+        passed_s, self._looked_s = min(now_s - self._looked_s, _REPORT_S), now_s
+        for trial in trials:
+            if (supervisor := trial.temporary_state.ray_actor) is None:
+                continue
+            self._silent_s[trial.trial_id] += passed_s
+            if self._silent_s[trial.trial_id] > _SILENT_S:
+                del self._silent_s[trial.trial_id]
+                ray.kill(supervisor)
 
     def on_trial_result(
         self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **_: Any
     ) -> None:
+        self._silent_s.pop(trial.trial_id, None)
         with self._bridge.guarded():
             self._bridge.search.progress(result["number"], result)
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
+        """Forgets what Tune would keep of every trial to its end; nobody asks it."""
+        trial.run_metadata.last_result = {}
+        trial.run_metadata.metric_analysis.clear()
+        trial.run_metadata.metric_n_steps.clear()
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
         with self._bridge.guarded():
@@ -212,37 +240,57 @@ class _Over(tune.Stopper):
         return self._bridge.error is not None or self._bridge.search.is_over()
 
 
-def run(search: Search, job: Job, callbacks: Sequence[tune.Callback] = ()) -> None:
+def run(
+    search: Search,
+    job: Job,
+    callbacks: Sequence[tune.Callback] = (),
+    lost: Callable[[str], None] = lambda _: None,
+) -> None:
     """Runs `search` until it is over or interrupted (Ctrl-C, SIGTERM).
 
-    Raises SearchAborted when Ray Tune aborts again and again without a trial ending in between.
+    Raises SearchAborted when Ray Tune aborts again and again without a trial ending in between. When Ray
+    itself dies, `lost` is told, perhaps in another thread, and nothing else is to be expected of this one.
     """
     # In this order: Ray takes SIGTERM for itself.
-    with engine_cluster.connected(job.options.address, job.hardware), _signals(search):
-        bridge = _bridge(search, job)
-        aborts, remaining = 0, search.remaining
-        while search.remaining > 0 and search.stopping is None:
-            try:
-                _tune(job.session.ray_dir, bridge, callbacks)
-            except Exception as error:
-                aborts = aborts + 1 if search.remaining == remaining else 1
-                remaining = search.remaining
-                _after_abort(search, error)
-                if aborts >= _MOST_ABORTS:
-                    raise SearchAborted(
-                        f"Ray Tune aborted {aborts} times in a row: {_line(error)}"
-                    ) from error
-            if bridge.error is not None:
-                raise bridge.error
-        for callback in callbacks:
-            callback.on_experiment_end([])  # Tune forgets it when it aborts; twice does no harm
+    with engine_cluster.connected(job.options.address, job.hardware, lost), _signals(search):
+        try:
+            _run(search, job, callbacks)
+        finally:
+            for callback in callbacks:
+                callback.on_experiment_end([])  # Tune forgets it when it aborts; twice does no harm
+
+
+def _run(search: Search, job: Job, callbacks: Sequence[tune.Callback]) -> None:
+    bridge = _bridge(search, job)
+    aborts, remaining = 0, search.remaining
+    while search.remaining > 0 and search.stopping is None:
+        try:
+            _tune(job.session.ray_dir, bridge, callbacks)
+        except Exception as error:
+            aborts = aborts + 1 if search.remaining == remaining else 1
+            remaining = search.remaining
+            _after_abort(search, error)
+            if aborts >= MOST_ABORTS:
+                raise SearchAborted(f"Ray Tune aborted {aborts} times in a row: {_line(error)}") from error
+        if bridge.error is not None:
+            raise bridge.error
+
+
+def _directory_name(trial: Any) -> str:
+    """Of Ray's scratch: it would make one of the settings, which no file may be able to be called by."""
+    return str(trial.trial_id)
 
 
 def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) -> None:
     try:
-        tune.Tuner(
+        tuner = tune.Tuner(
             Supervisor,
-            tune_config=tune.TuneConfig(search_alg=_StudySearcher(bridge), num_samples=-1, reuse_actors=True),
+            tune_config=tune.TuneConfig(
+                search_alg=_StudySearcher(bridge),
+                num_samples=-1,
+                reuse_actors=True,
+                trial_dirname_creator=_directory_name,
+            ),
             run_config=tune.RunConfig(
                 name="tune",
                 storage_path=str(storage),
@@ -250,19 +298,37 @@ def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) ->
                 stop=_Over(bridge),
                 verbose=0,
             ),
-        ).fit()
+        )
+        with _not_forwarded():
+            tuner.fit()
     finally:
         shutil.rmtree(storage, ignore_errors=True)
 
 
+@contextmanager
+def _not_forwarded() -> Iterator[None]:
+    """Keeps Tune from handing keys to its actors by way of Ray, which writes them into its logs.
+
+    On this machine the actors have them all the same: from Ray's processes, which were started with them.
+    """
+    kept = {name: os.environ.pop(name) for name in _FORWARDED if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
+
+
 def _after_abort(search: Search, error: Exception) -> None:
-    """Gives up the trial that Ray's memory monitor killed; the others that were running are run again."""
+    """Gives up the trial that Ray's memory monitor killed; the others that were running are run again.
+
+    None of them is blamed: Ray aborts for reasons of its own.
+    """
     running = sorted(search.running(), key=lambda t: search.host_memory_bytes(t.number), reverse=True)
     for rank, trial in enumerate(running):
         if rank == 0 and _LOW_ON_MEMORY.search(str(error)):
             search.lose(trial.number, _KILLED_BY_RAY, out_of_memory=True)
         else:
-            search.lose(trial.number, _line(error))
+            search.put_back(trial.number, _line(error))
 
 
 def _line(error: BaseException) -> str:

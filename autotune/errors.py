@@ -7,6 +7,11 @@ AutotuneError             the command line shows its one line of text
 """
 
 
+def printable(text: object) -> str:
+    """`text` on one line, without what could move a terminal's cursor or turn the direction of writing."""
+    return "".join(c if c.isprintable() else " " for c in str(text))
+
+
 class AutotuneError(Exception):
     """Base of every error raised on purpose. The text is one line, written for the user."""
 

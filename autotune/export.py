@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from autotune import view
-from autotune.errors import InputError
+from autotune import files, view
+from autotune.errors import InputError, printable
 from autotune.space import Space
 from autotune.trial import Trial
 from autotune.workloads import Workload
@@ -26,13 +26,16 @@ def render(
             if name in provenance
         },
     }
-    header = "".join(f"# {name}: {view.printable(fact)}\n" for name, fact in facts.items())
+    header = "".join(f"# {name}: {printable(fact)}\n" for name, fact in facts.items())
     return header + workload.export(space.settings(trial.config))
 
 
 def write(file: Path, text: str) -> None:
     """Writes `text` to `file`; raises InputError where that cannot be done."""
     try:
-        file.write_text(text, encoding="utf-8")
+        if file.exists() and not file.is_file():  # a pipe or a terminal
+            file.write_text(text, encoding="utf-8")
+        else:
+            files.write_whole(file.resolve(), text)
     except OSError as error:
         raise InputError(f"{file}: cannot be written: {error.strerror}") from None

@@ -3,8 +3,10 @@
 import errno
 import re
 import signal
+import sqlite3
 from collections.abc import Iterator, Set
 
+from autotune.errors import printable
 from autotune.trial import Failure, Outcome, Status
 
 # What an allocator says when it has no more: CUDA and what builds on it, the CPU allocator, the C library,
@@ -33,8 +35,18 @@ _CAPPED_TEXT = re.compile(
 )
 # Where not the training process alone ran out, but what it shares with the loader's workers.
 _WHOLE_MACHINE = re.compile(r"DataLoader worker|shared memory|killed by |memory monitor killed")
+_KILLED_WORKER = re.compile(r"DataLoader worker \(pid[^)]*\) is killed by signal: Killed")
 # The disk cannot be written, whatever a trial does: full, over a quota or a limit, read-only.
 DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+_SQLITE_FAULTS = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,  # over a quota, among others
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+}
 _OOM_TYPES = {"OutOfMemoryError", "MemoryError"}
 _DIVERGED_TYPES = {"DivergedError", "FloatingPointError"}
 _MEMORY_GONE_SHARE = 0.95
@@ -48,9 +60,13 @@ def failed(kind: Failure, reason: str) -> Outcome:
     return Outcome(Status.FAILED, kind, _one_line(reason))
 
 
+def lost(reason: str) -> Outcome:
+    """The outcome of an attempt that somebody has killed: the trial goes on, and is given up in the end."""
+    return Outcome(Status.INTERRUPTED, Failure.LOST, _one_line(reason))
+
+
 def _one_line(text: str) -> str:
-    printable = "".join(c if c.isprintable() else " " for c in text)
-    return " ".join(printable.split())[:_LONGEST]
+    return " ".join(printable(text).split())[:_LONGEST]
 
 
 def of_exception(error: BaseException, *, capped: bool = True) -> Outcome:
@@ -78,6 +94,15 @@ def disk_fault(error: BaseException, errnos: Set[int]) -> str | None:
         if isinstance(cause, OSError) and cause.errno in errnos:
             where = f"{cause.filename}: " if cause.filename else ""
             return f"{where}cannot be written: {cause.strerror}"
+    return None
+
+
+def study_fault(error: BaseException) -> str | None:
+    """What SQLite says, when `error` is about a file that it cannot use: no room, no right, a lock."""
+    for cause in chain(error):
+        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the rest are details
+        if isinstance(cause, sqlite3.Error) and code in _SQLITE_FAULTS:
+            return f"the session's study: {cause}"
     return None
 
 
@@ -132,6 +157,19 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+def of_verdict(outcome: Outcome, *, asked_to_stop: bool, kernel_killed: bool, memory_share: float) -> Outcome:
+    """What a workload says of its own end, unless it was ended from outside and cannot know by whom.
+
+    A loader's worker that is killed was killed for memory where there is evidence of that, see `of_exit`.
+    """
+    if outcome.status is Status.STOPPED and not asked_to_stop:
+        return lost("somebody has sent it a SIGTERM")
+    if outcome.failure is Failure.OOM and _KILLED_WORKER.search(outcome.reason):
+        is_memory = kernel_killed or memory_share >= _MEMORY_GONE_SHARE
+        return outcome if is_memory else lost(outcome.reason)
+    return outcome
+
+
 def is_of_whole_machine(outcome: Outcome) -> bool:
     """Whether an out-of-memory was of memory that other processes of the trial hold a part of."""
     return outcome.failure is Failure.OOM and _WHOLE_MACHINE.search(outcome.reason) is not None
@@ -152,6 +190,7 @@ def of_exit(
     `kernel_killed` says that the kernel killed a process for memory in the meantime, `memory_share` what
     share of the machine's memory was in use shortly before, `capped` that the process's memory was, and
     `cap_share` how much of that it had in use: code that does not look at what it was given then crashes.
+    A SIGKILL without any sign of want of memory came from outside, and is no fault of the trial's.
     """
     if kernel_killed and code in {-signal.SIGKILL, _SERVER_DIED}:
         return failed(Failure.OOM, "killed by the kernel, which was out of memory")
@@ -163,6 +202,8 @@ def of_exit(
         return failed(Failure.OOM, f"{what} while {memory_share:.0%} of the machine's memory was in use")
     if code == -signal.SIGSEGV and cap_share >= _CAP_GONE_SHARE:
         return failed(Failure.OOM, f"{what} with {cap_share:.0%} of its memory limit in use")
+    if code in {-signal.SIGKILL, _SERVER_DIED}:
+        return lost(what)
     said = _out_of_memory_text(last_words, capped)
     if said and code in {-signal.SIGABRT, -signal.SIGBUS, 1}:
         return failed(Failure.OOM, f"{what}: {said}")

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from autotune.errors import InputError
-from autotune.space import Distribution, Space
+from autotune.knobs import Distribution
+from autotune.space import Space
 from autotune.trial import Setting
 
 

@@ -99,6 +99,8 @@ def why_not_eligible(
         return "its throughput or quality could not be measured"
     if trial.number == baseline.number:
         return None
+    if trial.measurement.origin != baseline.measurement.origin:
+        return "it was measured on another device, or with other code, than the baseline"
     if too_much := over_memory(trial.measurement, memory_fraction):
         return too_much
     if objective.target is not None:
@@ -106,7 +108,7 @@ def why_not_eligible(
         return None if reached else f"it has not reached {objective.quality} {objective.target:g}"
     if _half_width(trial) is None and _half_width(baseline) is not None:
         return "it took too few steps to tell its throughput"
-    found, least = trial.quality or 0.0, objective.keep * (quality or 0.0)
+    found, least = trial.quality or 0.0, curves.least(objective.keep, quality or 0.0)
     return f"{objective.quality} {found:.4f} is below {least:.4f}" if found < least else None
 
 
@@ -156,10 +158,13 @@ def pareto(trials: Iterable[Trial]) -> list[Trial]:
 
     Fastest first.
     """
+    known = list(trials)
+    baseline = baseline_of(known)
     measured = [
         t
-        for t in trials
+        for t in known
         if t.completed and t.repeat is None and t.samples_per_s is not None and t.quality is not None
+        if baseline is None or t.measurement.origin == baseline.measurement.origin
     ]
     front: list[Trial] = []
     for trial in sorted(measured, key=lambda t: (t.samples_per_s or 0, t.quality or 0), reverse=True):

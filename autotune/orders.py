@@ -39,6 +39,7 @@ def order(
         target=goal.target,
         bar_file=str(session.bar_file) if can_be_beaten else None,
         revision=workload.revision(),
+        keep_work=options.keep_checkpoints,
     )
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-import yaml
-
+from autotune import secrecy
 from autotune import space as spaces
 from autotune import study as record
 from autotune.errors import InputError
+from autotune.knobs import Distribution, ScaledLearningRate
 from autotune.machine import Machine, fit_to
-from autotune.space import Distribution, ScaledLearningRate, Space
+from autotune.space import Space
 from autotune.store import Session
 from autotune.telemetry import Hardware
 from autotune.trial import Setting, Trial
@@ -22,6 +22,7 @@ from autotune.workloads import Workload
 def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
     """The search space in `file`; `overrides` replace single values, by section."""
     values = spaces.read(_text(file), str(file))
+    secrecy.refuse(values, f"search space {file}")
     for section, changes in overrides.items():
         given = {name: value for name, value in changes.items() if value is not None}
         if given and isinstance(values.setdefault(section, {}), dict):
@@ -31,12 +32,8 @@ def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
 
 def baseline_file(file: Path) -> dict[str, Setting]:
     """The settings in a YAML file: those that the user trains with today."""
-    try:
-        values = yaml.safe_load(_text(file))
-    except yaml.YAMLError as error:
-        raise InputError(f"--baseline {file}: not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(values, dict):
-        raise InputError(f"--baseline {file}: must be a mapping of settings, got {type(values).__name__}")
+    values = spaces.mapping(_text(file), f"--baseline {file}")
+    secrecy.refuse(values, f"--baseline {file}")
     return values
 
 
@@ -156,7 +153,7 @@ def gpus_per_trial(asked: float | None, hardware: Hardware) -> float:
     available = len(hardware.gpus)
     if asked is None:
         return float(min(1, available))
-    if asked > available or (asked > 1 and asked != int(asked)):
+    if not 0 <= asked <= available or (asked > 1 and asked != int(asked)):
         allowed = f"0 to 1, or a whole number up to {available}" if available else "0: there is no GPU here"
         raise InputError(f"--gpus-per-trial: {allowed}: got {asked:g}")
     return asked

@@ -1,14 +1,15 @@
 """A trial's records, counted as they come: what they show so far. Pure: the clock is in the records."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from autotune import failures
+from autotune import failures, units
 from autotune.measure import Meter, prefetched_steps
 from autotune.trial import Config, Evaluation, Failure, Measurement, Outcome, Status
 
 _PHASES = ("data_s", "forward_s", "backward_s", "optimizer_s")
+_LARGEST = 1e30  # of a quality: its squares, sums and ratios are numbers, too
+_OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # steps, too: a large batch is beyond the end with its first one
 
 
 class Progress:
@@ -17,7 +18,8 @@ class Progress:
     def __init__(self, quality: str, settings: Config) -> None:
         self._quality = quality
         self._meter = Meter(prefetched_steps(settings))
-        self._samples = 0
+        self._samples = self._evaluated_samples = self._steps_since_evaluation = 0
+        self._found: object = None  # what the last evaluation yielded for a quality
         self._scores: dict[str, float] = {}
         self._curve: list[Evaluation] = []
         self._peak_bytes = self._allocated_bytes = 0
@@ -26,12 +28,20 @@ class Progress:
     @property
     def evaluated_samples(self) -> int:
         """How far the trial had come at its last evaluation."""
-        return self._curve[-1].samples if self._curve else 0
+        return self._evaluated_samples
 
     @property
     def quality(self) -> float | None:
-        """What the last evaluation found."""
+        """What the last evaluation found; None where that was no number."""
         return self._scores.get(self._quality)
+
+    def is_overdue(self, samples: int) -> bool:
+        """Whether a trial of so many `samples` has gone on far beyond its end without being evaluated."""
+        return (
+            self._evaluated_samples < samples
+            and self._samples >= _OVERDUE_TIMES * samples
+            and self._steps_since_evaluation >= _OVERDUE_STEPS
+        )
 
     def restart(self) -> None:
         """A new process begins, or goes on with, the trial."""
@@ -39,39 +49,53 @@ class Progress:
 
     def count(self, record: Mapping[str, Any]) -> None:
         """Adds one record, with the moment it came at in `at_s`, or the mark of a new attempt."""
-        if "attempt" in record:
+        if is_mark(record):
             self.restart()
             return
         is_evaluation = self._quality in record
         self._samples = record["samples"]
         self._meter.add(record["at_s"], self._samples, evaluation=is_evaluation)
-        self._peak_bytes = max(self._peak_bytes, int(record.get("memory_peak_bytes") or 0))
+        self._peak_bytes = max(self._peak_bytes, int(_amount(record, "memory_peak_bytes")))
         self._allocated_bytes = max(
-            self._allocated_bytes, int(record.get("memory_peak_allocated_bytes") or 0)
+            self._allocated_bytes, int(_amount(record, "memory_peak_allocated_bytes"))
         )
+        self._steps_since_evaluation += 1
         if is_evaluation:
             self._evaluated(record)
         for phase in _PHASES:
-            self._phase_s[phase] += float(record.get(phase) or 0.0)
+            self._phase_s[phase] += _amount(record, phase)
 
     def _evaluated(self, record: Mapping[str, Any]) -> None:
-        self._scores = {k: float(v) for k, v in record.items() if _is_number(v) and k != "at_s"}
-        quality = self._scores.get(self._quality, math.nan)
-        if self.evaluated_samples == self._samples and self._curve:
+        """Takes the scores that are numbers, and a point of the curve where the quality is one."""
+        numbers = {k: units.number(v) for k, v in record.items() if k != "at_s"}
+        self._scores = {k: v for k, v in numbers.items() if v is not None and abs(v) <= _LARGEST}
+        self._found, self._evaluated_samples = record[self._quality], self._samples
+        self._steps_since_evaluation = 0
+        if self._curve and self._curve[-1].samples == self._samples:
             self._curve.pop()  # a trial that goes on from its checkpoint yields its last evaluation again
-        self._curve.append(Evaluation(self._samples, self._meter.training_s, quality))
+        if self.quality is not None:
+            self._curve.append(Evaluation(self._samples, self._meter.training_s, self.quality))
 
     def judge(self, verdict: Outcome) -> Outcome:
-        """`verdict`, but that a trial cannot be complete whose quality is missing, or is no number."""
+        """`verdict`, but that a trial cannot be complete whose quality or speed is missing, or no number."""
         if verdict.status is not Status.COMPLETED:
             return verdict
-        if not self._curve:
-            reason = f"the workload ended without a record that has {self._quality}"
-            return failures.failed(Failure.ERROR, reason)
-        if not math.isfinite(self._curve[-1].quality):
-            reason = f"{self._quality} is not a number after {self.evaluated_samples} samples"
+        if reason := self._lack():
             return failures.failed(Failure.ERROR, reason)
         return verdict
+
+    def _lack(self) -> str | None:
+        if not self._evaluated_samples and self._found is None:
+            return f"the workload ended without a record that has {self._quality}"
+        if self.quality is None:
+            found = units.shown(self._found)
+            return f"{self._quality} is not a number after {self._evaluated_samples} samples: got {found}"
+        if self._meter.throughput() is None:
+            return (
+                "its throughput could not be measured: that takes two records without "
+                f"{self._quality}, the samples of the second one more; a trial may be too short"
+            )
+        return None
 
     def measurement(self) -> Measurement:
         """What the records show; what only the outside knows, such as the device, is left empty."""
@@ -89,5 +113,11 @@ class Progress:
         )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def is_mark(record: Mapping[str, Any]) -> bool:
+    """Whether it says that a new attempt begins: a workload's own records have samples, all of them."""
+    return "samples" not in record
+
+
+def _amount(record: Mapping[str, Any], name: str) -> float:
+    """A figure that cannot be negative, 0 where it is missing or no number."""
+    return max(0.0, units.number(record.get(name)) or 0.0)

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune import table
+from autotune import table, units
 from autotune.attempt import Attempt, Order, read_records
 from autotune.child import ForkServer
 from autotune.errors import InputError
+from autotune.progress import is_mark
 from autotune.space import Space
 from autotune.table import Run, Table
 from autotune.trial import SAME_QUALITY, SAME_SPEED, Config, Key, Outcome, Setting, Status, settings_key
@@ -162,14 +163,15 @@ def _clocked(order: Order) -> tuple[float, list[tuple[int, float]], list[tuple[i
     evaluations: list[tuple[int, float, float]] = []
     start_s, before_s, before = 0.0, None, 0
     for record in read_records(Path(order.directory)):
-        if "attempt" in record:
+        if is_mark(record):
             begun_s = record["clock_s"]
             continue
         at_s, samples = record["at_s"], record["samples"]
         if before_s is None:
             start_s = at_s - begun_s
         elif order.quality in record:
-            evaluations.append((samples, at_s - before_s, float(record[order.quality])))
+            quality = units.number(record[order.quality])
+            evaluations += [] if quality is None else [(samples, at_s - before_s, quality)]
         else:
             steps.append((samples - before, at_s - before_s))
         before_s, before = at_s, samples

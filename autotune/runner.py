@@ -15,17 +15,19 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from autotune import failures
+from autotune import failures, secrecy, units
 from autotune.trial import Failure, Outcome, Setting, Status
 
 STACK_SIGNAL = signal.SIGUSR1  # makes the process write the stack of every thread into its log
 _PR_SET_PDEATHSIG = 1
 _NON_FINITE_LOSSES = 3
+_MOST_SAMPLES = 2**53  # every whole number up to here is a float
+_clock_s = time.monotonic  # kept here: a workload that replaces the module's clock replaces its own alone
 
 # A member of the trial's process group whose input ends when the supervisor does, however that dies; it then
 # kills the group. Neither loader workers nor what a workload has started besides watch for that themselves,
@@ -71,8 +73,9 @@ def run(job: Job, pipe: Connection) -> None:
         except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
             _lift_memory_limit()
             with suppress(OSError):  # a disk that is full takes no log either; the verdict goes elsewhere
-                traceback.print_exc()
+                print(secrecy.hidden(traceback.format_exc(), os.environ), file=sys.stderr, end="")
             outcome = failures.of_exception(error, capped=job.memory_limit_bytes is not None)
+            outcome = replace(outcome, reason=secrecy.hidden(outcome.reason, os.environ))
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
                 stream.flush()
@@ -140,7 +143,7 @@ def _drive(
     records = fit(dict(job.config), job.workdir)
     check = _Check()
     for yielded in records:
-        at_s = time.monotonic()
+        at_s = _clock_s()
         record = {**check(yielded), **memory.figures()}
         _send(messages, {"at_s": at_s, "record": record})
         if stopping():
@@ -167,7 +170,9 @@ class _Check:
         plain = {str(key): _plain(value) for key, value in record.items()}
         samples = plain.get("samples")
         if not isinstance(samples, int) or isinstance(samples, bool):
-            raise TypeError(f"a record's samples must be an int, got {samples!r}")
+            raise TypeError(f"a record's samples must be an int, got {units.shown(samples)}")
+        if not 0 <= samples <= _MOST_SAMPLES:
+            raise ValueError(f"a record's samples must be from 0 to 2**53, got {units.shown(samples)}")
         if samples < self._samples:
             raise ValueError(f"a record's samples must not go back, got {samples} after {self._samples}")
         self._samples = samples

@@ -20,7 +20,8 @@ from optuna.distributions import (
 from optuna.trial import TrialState, create_trial
 
 from autotune import curves, objective
-from autotune.space import Distribution, ScaledLearningRate, Space
+from autotune.knobs import Distribution, ScaledLearningRate
+from autotune.space import Space
 from autotune.trial import Config, Setting, Status, Trial
 
 _TRIES = 8
@@ -152,14 +153,14 @@ def told(trial: Trial, trials: Sequence[Trial], space: Space) -> Told:
 
 
 def _quality_share(trial: Trial, trials: Sequence[Trial]) -> float | None:
-    """A trial's last quality over the baseline's at the same samples; None where nothing can be compared."""
+    """A trial's last quality as a share of the baseline's there; None where nothing can be compared."""
     reference = objective.baseline_curve(trials)
     for point in reversed(trial.measurement.curve):
         there = (
             reference[-1].quality if reference and trial.completed else curves.at(reference, point.samples)
         )
         if there:
-            return point.quality / there
+            return curves.share(point.quality, there)
     return None
 
 

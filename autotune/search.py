@@ -3,14 +3,14 @@
 import math
 import random
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 import optuna
 
-from autotune import confirm, leads, objective, stopping
+from autotune import confirm, failures, leads, objective, stopping
 from autotune import sampler as samplers
 from autotune import study as record
 from autotune.judge import Judge
@@ -23,6 +23,7 @@ from autotune.trial import Config, Failure, Measurement, Outcome, Repeat, Status
 Verdict = tuple[Outcome, Measurement]
 
 _BEST_BEFORE = 2  # configurations of an earlier session that are tried first
+_MOST_LOSSES = 3
 _MOST_FOR_CONFIRMING = 0.5  # of a time limit
 
 
@@ -75,7 +76,7 @@ class Search:
         self._running: dict[int, Trial] = {}
         self._shared: set[int] = set()
         self._reports: dict[int, Mapping[str, Any]] = {}
-        self._losses: Counter[int] = Counter()
+        self._losses: dict[int, tuple[int, int]] = {}  # how far a trial had come, and how often it got there
         self._is_exhausted = False
         self._turn, self._rng = 0, random.Random(seed)
         known = len(study.get_trials(deepcopy=False))
@@ -243,7 +244,9 @@ class Search:
         self._listener.progress(trial, report)
         if "outcome" in report:
             outcome = Outcome.from_dict(report["outcome"])
-            if outcome.status is Status.INTERRUPTED:
+            if outcome.failure is Failure.LOST:
+                self.lose(number, outcome.reason)
+            elif outcome.status is Status.INTERRUPTED:
                 self._interrupt(trial, outcome)
             else:
                 self.end(number, outcome, Measurement.from_dict(report["measurement"]))
@@ -281,20 +284,32 @@ class Search:
         record.set_plan(self._study, replace(self._plan, spent_s=self._spent_s()))
 
     def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
-        """A trial's supervisor is gone without a word. A verdict that was written counts; else it runs again.
+        """Something has killed a trial, or its supervisor, without a word. It runs again.
 
-        It is given up when it was killed for the machine's memory, and the second time in any case: what
-        takes its supervisor along twice would do it for ever.
+        It is given up when it was killed for the machine's memory, and when it was killed three times
+        without an evaluation in between: what is killed wherever it goes would be killed for ever.
         """
+        come_to = int(self._reports.get(number, {}).get("evaluated_samples", 0))
+        before, losses = self._losses.get(number, (0, 0))
+        losses = 1 if come_to > before else losses + 1
+        self._losses[number] = (come_to, losses)
+        if out_of_memory:
+            self._give_up(number, Outcome(Status.FAILED, Failure.OOM, reason))
+        elif losses >= _MOST_LOSSES:
+            self._give_up(number, Outcome(Status.FAILED, Failure.LOST, f"{reason}; {losses} times in a row"))
+        else:
+            self.put_back(number, reason)
+
+    def _give_up(self, number: int, outcome: Outcome) -> None:
+        self.end(number, *(self._verdict_of(number) or (outcome, Measurement())))
+
+    def put_back(self, number: int, reason: str) -> None:
+        """A trial was broken off. A verdict that was written counts; else it goes on from its checkpoint."""
         if (verdict := self._verdict_of(number)) is not None:
             self.end(number, *verdict)
-        elif out_of_memory:
-            self.end(number, Outcome(Status.FAILED, Failure.OOM, reason), Measurement())
-        elif self._losses[number] >= 1:
-            self.end(number, Outcome(Status.FAILED, Failure.LOST, reason), Measurement())
-        elif number in self._running:
-            self._losses[number] += 1
-            self._waiting.append(self._running.pop(number))
+        elif (trial := self._running.pop(number, None)) is not None:
+            self._waiting.append(trial)
+            self._listener.ended(replace(trial, outcome=failures.lost(reason)))
 
     def running(self) -> Sequence[Trial]:
         return list(self._running.values())

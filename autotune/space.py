@@ -1,131 +1,35 @@
-"""The search space: YAML in, knobs, limits and the learning-rate rule out."""
+"""The search space: YAML in, knobs, limits, objective and budget out."""
 
 import itertools
 import math
 import random
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from autotune import units
 from autotune.errors import InputError
+from autotune.knobs import (
+    LARGEST_INT,
+    STRICT,
+    Distribution,
+    ScaledLearningRate,
+    as_number,
+    mistakes,
+    read_knob,
+)
 from autotune.trial import Config, Setting
 
-
-class Distribution(BaseModel):
-    """Where a knob's values come from, in Ray Tune's words: exactly one of the fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    choice: tuple[Setting, ...] | None = Field(None, min_length=1)
-    uniform: tuple[float, float] | None = None
-    loguniform: tuple[float, float] | None = None
-    randint: tuple[int, int] | None = Field(None, description="both ends included")
-
-    @field_validator("choice", mode="before")
-    @classmethod
-    def _numbers(cls, value: Any) -> Any:
-        return [_number(v) for v in value] if isinstance(value, list | tuple) else value
-
-    @model_validator(mode="after")
-    def _one_and_ordered(self) -> Self:
-        given = self.model_fields_set
-        if len(given) != 1:
-            raise ValueError(f"exactly one of choice, uniform, loguniform, randint: got {sorted(given)}")
-        if not self.choice and not self.bounds[0] < self.bounds[1]:
-            raise ValueError(f"the lower bound must be below the upper one: got {list(self.bounds)}")
-        if self.loguniform and self.loguniform[0] <= 0:
-            raise ValueError(f"loguniform needs bounds above 0: got {list(self.loguniform)}")
-        if self.choice and len({(type(v), v) for v in self.choice}) != len(self.choice):
-            raise ValueError(f"the values of a choice must differ: got {list(self.choice)}")
-        return self
-
-    @property
-    def bounds(self) -> tuple[float, float] | tuple[int, int]:
-        """The lowest and the highest value of what is no choice."""
-        return self.uniform or self.loguniform or self.randint or (0, 0)
-
-    @property
-    def exponents(self) -> tuple[int, int] | None:
-        """Lowest and highest exponent where the values are consecutive powers of two, else None.
-
-        Such a knob is searched by its exponent: the sampler then knows that 32 lies next to 64.
-        """
-        if not self.choice or len(self.choice) < 2 or not all(map(_is_power_of_two, self.choice)):
-            return None
-        found = sorted(int(value or 0).bit_length() - 1 for value in self.choice)
-        return (found[0], found[-1]) if found[-1] - found[0] == len(found) - 1 else None
-
-    @property
-    def drawn_from(self) -> "Distribution":
-        """Where the value that is searched for comes from: here, the knob's own."""
-        return self
-
-    def beside(self, value: Setting) -> list[Setting]:
-        """The values next to `value`: of numbers the one below and the one above, of names all others."""
-        if self.randint:
-            low, high = self.randint
-            return [v for v in (int(value or 0) - 1, int(value or 0) + 1) if low <= v <= high]
-        others = [v for v in self.choice or () if v != value]
-        if any(isinstance(v, bool) or not isinstance(v, int | float) for v in self.choice or ()):
-            return others
-        number = float(value or 0)
-        below = max((v for v in others if float(v or 0) < number), key=lambda v: float(v or 0), default=None)
-        above = min((v for v in others if float(v or 0) > number), key=lambda v: float(v or 0), default=None)
-        return [v for v in (below, above) if v is not None]
-
-    def draw(self, rng: random.Random) -> Setting:
-        """A value at random."""
-        if self.choice:
-            return rng.choice(self.choice)
-        if self.randint:
-            return rng.randint(*self.randint)
-        if self.loguniform:
-            low, high = map(math.log, self.loguniform)
-            return math.exp(rng.uniform(low, high))
-        return rng.uniform(*self.bounds)
-
-    def contains(self, value: Setting) -> bool:
-        if self.choice:
-            return any(value == v and type(value) is type(v) for v in self.choice)
-        low, high = self.bounds
-        return isinstance(value, int | float) and low <= value <= high
-
-
-def _is_power_of_two(value: Setting) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0 and value.bit_count() == 1
-
-
-def _number(value: Any) -> Any:
-    """A float written as 1e-4, which YAML 1.1 reads as text."""
-    return (
-        float(value) if isinstance(value, str) and re.fullmatch(r"[-+]?[\d.]+[eE][-+]?\d+", value) else value
-    )
-
-
-class ScaledLearningRate(BaseModel):
-    """`learning_rate = baseline * sqrt(effective batch / baseline's effective batch) * multiplier`.
-
-    The square root keeps the variance of an Adam update constant as the batch grows (Malladi et al., 2022,
-    "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms").
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    scale: Literal["sqrt"]
-    multiplier: Distribution = Distribution(loguniform=(0.5, 2.0))
-
-    @property
-    def drawn_from(self) -> Distribution:
-        """Where the value that is searched for comes from: here, the multiplier's."""
-        return self.multiplier
+# What the sampler and the arithmetic carry.
+_LARGEST_BATCH, _MOST_ACCUMULATED = 2**30, 2**20
+_RATES = (1e-20, 1e20)
+_MOST_COUNTED = 10**6
 
 
 class Limits(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = STRICT
 
     effective_batch_size: tuple[int, int] = (1, 1 << 30)
     memory_fraction: float = Field(0.85, gt=0, le=1)
@@ -133,8 +37,10 @@ class Limits(BaseModel):
     @field_validator("effective_batch_size")
     @classmethod
     def _ordered(cls, value: tuple[int, int]) -> tuple[int, int]:
-        if not 1 <= value[0] <= value[1]:
-            raise ValueError(f"[smallest, largest] with 1 <= smallest <= largest: got {list(value)}")
+        if not 1 <= value[0] <= value[1] <= _LARGEST_BATCH * _MOST_ACCUMULATED:
+            raise ValueError(
+                f"[smallest, largest] with 1 <= smallest <= largest: got {units.shown(list(value))}"
+            )
         return value
 
 
@@ -149,7 +55,7 @@ class Objective(BaseModel):
     `pareto` looks for the whole front of speed and quality; of it, the fastest that keeps the quality wins.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = STRICT
 
     speed: Literal["throughput"] = "throughput"
     quality: str = "bleu_4"
@@ -171,13 +77,22 @@ _FEWEST_REPEATS = 3
 
 
 class Budget(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = STRICT
 
-    trials: int = Field(40, ge=1)
-    samples_per_trial: int = Field(20000, ge=1)
-    evaluations_per_trial: int = Field(4, ge=1, description="quality is seen so often, evenly")
-    finalists: int = Field(3, ge=1, description="trials that may be repeated against the baseline")
-    repeats: int = Field(3, ge=0, description="of each finalist and the baseline; 0: nothing is confirmed")
+    trials: int = Field(40, ge=1, le=_MOST_COUNTED)
+    samples_per_trial: int = Field(20000, ge=1, le=LARGEST_INT)
+    evaluations_per_trial: int = Field(
+        4, ge=1, le=_MOST_COUNTED, description="quality is seen so often, evenly"
+    )
+    finalists: int = Field(
+        3, ge=1, le=_MOST_COUNTED, description="trials that may be repeated against the baseline"
+    )
+    repeats: int = Field(
+        3,
+        ge=0,
+        le=_MOST_COUNTED,
+        description="of each finalist and the baseline; 0: nothing is confirmed",
+    )
     time: float | None = Field(None, description="seconds; none: no limit")
 
     @field_validator("repeats")
@@ -199,7 +114,7 @@ class Budget(BaseModel):
 class Space(BaseModel):
     """What may be tried, what is run today, and what the search may spend."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = STRICT
 
     workload: str
     baseline: dict[str, Setting]
@@ -211,7 +126,7 @@ class Space(BaseModel):
     @field_validator("baseline", mode="before")
     @classmethod
     def _numbers(cls, value: Any) -> Any:
-        return {k: _number(v) for k, v in value.items()} if isinstance(value, dict) else value
+        return {k: as_number(v) for k, v in value.items()} if isinstance(value, dict) else value
 
     @field_validator("knobs", mode="before")
     @classmethod
@@ -219,7 +134,7 @@ class Space(BaseModel):
         """Each knob as the class that its form names, so that a mistake is explained by that class alone."""
         if not isinstance(value, dict):
             return value
-        return {name: _knob(name, spec) for name, spec in value.items()}
+        return {name: read_knob(name, spec) for name, spec in value.items()}
 
     def effective_batch_size(self, config: Config) -> int:
         """Samples per optimizer step under `config`; settings that it lacks are the baseline's."""
@@ -305,30 +220,6 @@ class Space(BaseModel):
         return None if low <= size <= high else f"effective batch {size} is outside [{low}, {high}]"
 
 
-def _knob(name: str, spec: Any) -> Any:
-    if not isinstance(spec, dict):
-        rule = "a distribution such as {choice: [1, 2]}"
-        raise ValueError(f"{name}: {rule}: got {spec!r}")  # noqa: TRY004 - pydantic collects ValueErrors
-    kind: type[BaseModel] = ScaledLearningRate if "scale" in spec else Distribution
-    try:
-        return kind.model_validate(spec)
-    except ValidationError as error:
-        raise ValueError("; ".join(f"{name}.{m}" for m in _mistakes(error))) from None
-
-
-def _mistakes(error: ValidationError) -> Iterator[str]:
-    for e in error.errors():
-        where = ".".join(str(part) for part in e["loc"])
-        message = e["msg"].removeprefix("Value error, ")
-        if e["type"] == "extra_forbidden":
-            message = "no such key"
-        elif e["type"] == "missing":
-            message = "required"
-        elif e["type"] != "value_error":
-            message = f"{message[0].lower()}{message[1:]}, got {e['input']!r}"
-        yield f"{where}: {message}" if where and e["type"] != "value_error" else message
-
-
 def parse(text: str, source: str) -> Space:
     """The search space in YAML `text`; raises InputError with every mistake, naming `source`."""
     return from_values(read(text, source), source)
@@ -336,12 +227,21 @@ def parse(text: str, source: str) -> Space:
 
 def read(text: str, source: str) -> dict[str, Any]:
     """The mapping in YAML `text`; raises InputError where it is none."""
+    return mapping(text, f"search space {source}")
+
+
+def mapping(text: str, what: str) -> dict[str, Any]:
+    """The mapping in YAML `text`; raises InputError that says what is wrong with `what`."""
     try:
         values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"search space {source}: not YAML: {' '.join(str(error).split())}") from None
+    except yaml.MarkedYAMLError as error:  # told without the line itself: it may hold a password
+        at = error.problem_mark or error.context_mark
+        where = f" in line {at.line + 1}, column {at.column + 1}" if at else ""
+        raise InputError(f"{what}: not YAML: {error.problem or error.context}{where}") from None
+    except Exception as error:  # noqa: BLE001 - PyYAML lets pass what int, datetime and deep nesting raise
+        raise InputError(f"{what}: not YAML: {type(error).__name__}") from None
     if not isinstance(values, dict):
-        raise InputError(f"search space {source}: must be a mapping, got {type(values).__name__}")
+        raise InputError(f"{what}: must be a mapping, got {type(values).__name__}")
     return values
 
 
@@ -350,7 +250,7 @@ def from_values(values: Mapping[str, Any], source: str) -> Space:
     try:
         return Space.model_validate(dict(values))
     except ValidationError as error:
-        raise InputError(f"search space {source}: {'; '.join(_mistakes(error))}") from None
+        raise InputError(f"search space {source}: {'; '.join(mistakes(error))}") from None
 
 
 def dump(space: Space) -> str:
@@ -366,6 +266,15 @@ def to_values(space: Space) -> dict[str, Any]:
         for name, knob in space.knobs.items()
     }
     return values
+
+
+_WHOLE = {
+    "micro_batch_size": (1, _LARGEST_BATCH),
+    "accumulation_steps": (1, _MOST_ACCUMULATED),
+    "num_workers": (0, _MOST_COUNTED),
+    "prefetch_factor": (0, _MOST_COUNTED),
+    "seed": (0, LARGEST_INT),
+}
 
 
 def complete(space: Space, source: str) -> Space:
@@ -396,19 +305,25 @@ def complete(space: Space, source: str) -> Space:
 
 
 def _not_numbers(space: Space) -> list[str]:
-    """What the tuner itself computes with, where it is no number: the batch, and the learning rate."""
+    """What the tuner itself computes with, where it is no number: batches, loaders, the learning rate."""
     found = []
-    for name in ("micro_batch_size", "accumulation_steps"):
+    for name, (low, high) in _WHOLE.items():
         knob = space.knobs.get(name)
         values = (knob.choice or knob.bounds) if isinstance(knob, Distribution) else ()
         given = [*values, *([space.baseline[name]] if name in space.baseline else [])]
-        wrong = [v for v in given if isinstance(v, bool) or not isinstance(v, int) or v < 1]
-        found += [f"{name}: whole numbers of 1 or more: got {wrong[0]!r}"] if wrong else []
+        wrong = [v for v in given if not _is_whole(v, low, high)]
+        found += [f"{name}: whole numbers of {low} to {high}: got {units.shown(wrong[0])}"] if wrong else []
     rate = space.baseline.get("learning_rate")
     scaled = isinstance(space.knobs.get("learning_rate"), ScaledLearningRate)
-    if scaled and (isinstance(rate, bool) or not isinstance(rate, int | float) or rate <= 0):
-        found.append(f"baseline learning_rate: a number above 0, to be scaled: got {rate!r}")
+    if scaled and not _RATES[0] <= (units.number(rate) or 0.0) <= _RATES[1]:
+        found.append(f"baseline learning_rate: a number above 0, to be scaled: got {units.shown(rate)}")
     return found
+
+
+def _is_whole(value: Setting, low: int, high: int) -> bool:
+    if value is None:
+        return low == 0  # nothing said: the trainer's own
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 def _with(values: tuple[Setting, ...], value: Setting) -> tuple[Setting, ...]:
@@ -421,15 +336,19 @@ def _unreachable(space: Space) -> list[str]:
     """The limit on the effective batch, where no combination of knobs can meet it."""
     if "micro_batch_size" not in space.baseline:
         return []
-    sizes = {
-        micro * accumulation
-        for micro in _values(space, "micro_batch_size")
-        for accumulation in _values(space, "accumulation_steps")
-    }
+    micro, accumulation = _values(space, "micro_batch_size"), _values(space, "accumulation_steps")
     low, high = space.limits.effective_batch_size
-    if any(low <= size <= high for size in sizes):
+    if any(_has_between(micro, -(-low // steps), high // steps) for steps in accumulation):
         return []
-    return [f"limits.effective_batch_size [{low}, {high}] allows none of the sizes {sorted(sizes)[:12]}"]
+    ends = f"{min(micro) * min(accumulation)} to {max(micro) * max(accumulation)}"
+    return [f"limits.effective_batch_size [{low}, {high}] allows none of the sizes, {ends}"]
+
+
+def _has_between(values: Sequence[int], low: int, high: int) -> bool:
+    """Whether one of `values` is from `low` to `high`; a range may have billions of them."""
+    if isinstance(values, range):
+        return max(values[0], low) <= min(values[-1], high)
+    return any(low <= value <= high for value in values)
 
 
 def _values(space: Space, name: str) -> Sequence[int]:

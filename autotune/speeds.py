@@ -8,7 +8,7 @@ from autotune.trial import SAME_SPEED, Config, Key, Throughput, Trial, settings_
 
 _AGREE = 0.02
 
-_Group = tuple[Key, bool, str, str]  # settings, shared, device, revision
+_Group = tuple[Key, bool, tuple[str, str]]  # settings, shared, origin: device and revision
 
 
 class Speeds:
@@ -31,8 +31,8 @@ class Speeds:
 
     def known(self, config: Config, like: Trial) -> Throughput | None:
         """What `config` would read beside trial `like`, None where nothing equal was measured yet."""
-        _, shared, device, revision = _group(like)
-        group = self._groups.get((settings_key(config, SAME_SPEED), shared, device, revision))
+        _, shared, origin = _group(like)
+        group = self._groups.get((settings_key(config, SAME_SPEED), shared, origin))
         return pooled(group) if group else None
 
     @property
@@ -74,7 +74,7 @@ def pooled(trials: Sequence[Trial]) -> Throughput:
 
 def _group(trial: Trial) -> _Group:
     m = trial.measurement
-    return settings_key(trial.config, SAME_SPEED), m.shared, m.device, m.revision
+    return settings_key(trial.config, SAME_SPEED), m.shared, m.origin
 
 
 def _half_width(trial: Trial) -> float | None:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from autotune import curves, objective
+from autotune import curves, files, objective
 from autotune.space import Space
 from autotune.speeds import Speeds
 from autotune.trial import Evaluation, Measurement, Throughput, Trial
@@ -18,13 +18,23 @@ _FEWEST_STEPS = 8  # before that an interval is a guess, and it is asked again e
 class Rival:
     """A trial that qualifies: what it surely reaches, and the curve that makes up for being slower.
 
-    An empty curve: only speed counts.
+    An empty curve: only speed counts. `origin` is where its figures come from, None for wherever.
     """
 
     number: int
     samples_per_s: float
     shared: bool
     curve: tuple[Evaluation, ...] = ()
+    origin: tuple[str, str] | None = None
+
+    def is_like(self, shown: Measurement) -> bool:
+        """Whether its speed can be held against `shown`."""
+        return self.shared == shown.shared and self.origin in {None, shown.origin}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        origin = tuple(values["origin"]) if values.get("origin") else None
+        return cls(**{**values, "curve": _curve(values["curve"]), "origin": origin})
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,7 @@ class Bar:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        rivals = tuple(Rival(**{**r, "curve": _curve(r["curve"])}) for r in values["rivals"])
+        rivals = tuple(map(Rival.from_dict, values["rivals"]))
         return cls(**{**values, "rivals": rivals, "curve": _curve(values["curve"])})
 
 
@@ -66,7 +76,8 @@ def bar(trials: Sequence[Trial], space: Space) -> Bar:
     if goal.select == "pareto":
         front = tuple(_rival(t, trials, t.measurement.curve) for t in objective.pareto(trials))
         return Bar(front, samples, drift=drift, noise=noise)
-    least = goal.keep * (objective.baseline_quality(trials) or 0.0) * (1 + (noise or 0.0))
+    least = curves.least(goal.keep, objective.baseline_quality(trials) or 0.0)
+    least += abs(least) * (noise or 0.0)
     sure = (
         t for t in objective.ranked(trials, goal, fraction) if t.number == 0 or (t.quality or 0.0) >= least
     )
@@ -83,7 +94,7 @@ def bar(trials: Sequence[Trial], space: Space) -> Bar:
 
 def _rival(trial: Trial, trials: Sequence[Trial], curve: tuple[Evaluation, ...] = ()) -> Rival:
     surely = objective.surely_per_s(trial, Speeds(trials))
-    return Rival(trial.number, surely, trial.measurement.shared, curve)
+    return Rival(trial.number, surely, trial.measurement.shared, curve, trial.measurement.origin)
 
 
 def why_stop(shown: Measurement, bar: Bar) -> str | None:
@@ -93,7 +104,7 @@ def why_stop(shown: Measurement, bar: Bar) -> str | None:
 
 def _too_slow(shown: Measurement, bar: Bar) -> str | None:
     for rival in bar.rivals:
-        slower = why_slower(shown.throughput, rival, bar) if shown.shared == rival.shared else None
+        slower = why_slower(shown.throughput, rival, bar) if rival.is_like(shown) else None
         if slower and not rival.curve:
             return slower
         if slower and curves.is_out_of_reach(shown.curve, rival.curve, 1.0, bar.noise, bar.samples):
@@ -130,9 +141,7 @@ def _too_late(shown: Measurement, bar: Bar) -> str | None:
 
 def write(file: Path, bar: Bar) -> None:
     """Puts `bar` where running trials read it, whole or not at all."""
-    temporary = file.with_name(file.name + ".tmp")
-    temporary.write_text(json.dumps(asdict(bar)), encoding="utf-8")
-    temporary.replace(file)
+    files.write_whole(file, json.dumps(asdict(bar)))
 
 
 def read(file: Path) -> Bar | None:

@@ -3,18 +3,25 @@
 import fcntl
 import json
 import os
+import shlex
+import shutil
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
+from autotune import files
 from autotune import space as spaces
 from autotune.errors import InputError, SessionBusyError
 from autotune.space import Space
+from autotune.trial import Trial
 
 FORMAT = 2
+_READABLE = (1, FORMAT)
+_TRIES, _BETWEEN_S = 5, 0.1  # who only asks whether a session is in use holds its lock for a moment
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,7 @@ class Options:
     address: str | None = None
     seed: int = 0
     warm_start: str | None = None
+    keep_checkpoints: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,33 +81,67 @@ class Session:
     @classmethod
     def create(cls, root: Path, space: Space, options: Options, provenance: Mapping[str, Any]) -> Self:
         """A new session; raises InputError where something is in the way."""
-        if root.exists() and (not root.is_dir() or any(root.iterdir())):
-            hint = (
-                f"continue it with: python -m autotune resume {root}"
-                if is_session(root)
-                else "name a new one"
-            )
-            raise InputError(f"session {root}: already exists; {hint}")
         session = cls(root.resolve())
-        info = {"format": FORMAT, "options": asdict(options), "provenance": dict(provenance)}
+        if is_session(root) and is_in_use(session):
+            raise _busy(session.lock_file, f"session {root}")
         try:
+            session._require_empty(root)
             session.root.mkdir(parents=True, exist_ok=True)
-            _write(session.space_file, spaces.dump(space))
-            _write(session.info_file, json.dumps(info, indent=2) + "\n")
+            with session.lock():
+                session._require_empty(root)  # another process may have been quicker
+                session._begin(space, options, provenance)
         except OSError as error:
             raise InputError(f"session {root}: cannot be written: {error.strerror}") from None
         return session
 
+    def _require_empty(self, shown: Path) -> None:
+        """Raises InputError where the directory holds more than a lock, all that a failed start leaves."""
+        if not self.root.exists() or (self.root.is_dir() and not {*self.root.iterdir()} - {self.lock_file}):
+            return
+        hint = f"continue it with: {going_on(shown)}" if is_session(shown) else "name a new one"
+        raise InputError(f"session {shown}: already exists; {hint}")
+
+    def _begin(self, space: Space, options: Options, provenance: Mapping[str, Any]) -> None:
+        """Writes what makes the directory a session, all of it or nothing."""
+        info = {"format": FORMAT, "options": asdict(options), "provenance": dict(provenance)}
+        try:
+            files.write_whole(self.space_file, spaces.dump(space))
+            files.write_whole(self.info_file, json.dumps(info, indent=2) + "\n")
+        except OSError:
+            self.space_file.unlink(missing_ok=True)
+            raise
+
     @classmethod
     def open(cls, root: Path) -> Self:
-        """An existing session; raises InputError where there is none, or one of another format."""
+        """An existing session; raises InputError where there is none, or one that cannot be read."""
         session = cls(root.resolve())
         if not is_session(root):
             raise InputError(f"session {root}: there is no session here (it would hold session.json)")
-        found = session.info().get("format")
-        if found != FORMAT:
-            raise InputError(f"session {root}: has format {found}, this version reads format {FORMAT}")
+        found = session.format
+        if isinstance(found, int) and found > FORMAT:
+            by = str(session.info().get("provenance", {}).get("versions", "")).partition(",")[0]
+            raise InputError(
+                f"session {root}: was written by a newer version, in format {found}, and this one reads up "
+                f"to {FORMAT}: install {by or 'that version'} or newer"
+            )
+        if found not in _READABLE:
+            known = " and ".join(map(str, _READABLE))
+            raise InputError(f"session {root}: has format {found!r}, this version reads {known}")
         return session
+
+    @property
+    def format(self) -> Any:
+        """What kind of session `session.json` says it is."""
+        return self.info().get("format")
+
+    def require_current(self, shown: Path) -> None:
+        """Raises InputError where the session can be looked at, but not gone on with."""
+        if self.format != FORMAT:
+            raise InputError(
+                f"session {shown}: is of format {self.format}, which did not keep on what device and with "
+                "what code its trials were measured: new ones cannot be compared with them; status and "
+                f"export read it; search its space anew with: {anew(shown)}"
+            )
 
     def info(self) -> dict[str, Any]:
         try:
@@ -124,6 +166,17 @@ class Session:
         """Holds the session for this process alone; raises SessionBusyError naming who has it."""
         return locked(self.lock_file, f"session {self.root}")
 
+    def size_bytes(self) -> int:
+        """The room that the session takes on its disk, as far as its files stay while they are counted."""
+        return sum(_room_bytes(Path(place, name)) for place, _, names in os.walk(self.root) for name in names)
+
+    def remove_work(self, trials: Iterable[Trial]) -> None:
+        """Removes the checkpoints of trials that have ended: a kill may have been quicker than they were."""
+        keep = self.options().keep_checkpoints
+        for trial in trials:
+            if trial.outcome is not None and not trial.outcome.leaves_work(keep=keep):
+                shutil.rmtree(self.trial_dir(trial.number) / "work", ignore_errors=True)
+
 
 @contextmanager
 def locked(lock: Path, what: str) -> Iterator[None]:
@@ -132,17 +185,28 @@ def locked(lock: Path, what: str) -> Iterator[None]:
     The kernel drops the lock with its holder, however that ends: a lock is never stale.
     """
     with lock.open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "another process"
-            raise SessionBusyError(f"{what}: is in use by {holder}; wait or stop it") from None
+        if not any(_is_taken(file) for _ in range(_TRIES)):
+            raise _busy(lock, what)
         file.seek(0)
         file.truncate()
         file.write(f"pid {os.getpid()} on {socket.gethostname()}\n")
         file.flush()
         yield
+
+
+def _is_taken(file: TextIO) -> bool:
+    """Whether the lock is ours now; else it has waited for a moment."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(_BETWEEN_S)
+        return False
+    return True
+
+
+def _busy(lock: Path, what: str) -> SessionBusyError:
+    holder = lock.read_text(encoding="utf-8").strip() or "another process"
+    return SessionBusyError(f"{what}: is in use by {holder}; wait or stop it")
 
 
 def is_in_use(session: Session) -> bool:
@@ -158,14 +222,24 @@ def is_in_use(session: Session) -> bool:
 
 
 def is_session(root: Path) -> bool:
-    return (root / "session.json").is_file()
+    with suppress(OSError):  # a name that no directory can have
+        return (root / "session.json").is_file()
+    return False
 
 
-def _write(file: Path, text: str) -> None:
-    """Writes `file` whole or not at all."""
-    temporary = file.with_name(file.name + ".tmp")
-    with temporary.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(file)
+def going_on(session: Path) -> str:
+    """The command that goes on with a session."""
+    return f"python -m autotune resume {shlex.quote(str(session))}"
+
+
+def anew(session: Path) -> str:
+    """The command that searches a session's space in a new one."""
+    space, new = shlex.quote(str(session / "space.yaml")), shlex.quote(f"{session}-2")
+    return f"python -m autotune search --space {space} --session {new}"
+
+
+def _room_bytes(file: Path) -> int:
+    try:
+        return file.lstat().st_blocks * 512
+    except OSError:  # it was there a moment ago
+        return 0

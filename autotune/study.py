@@ -7,34 +7,31 @@ changes: whatever moment the process is killed at, `recover` can finish what was
 import math
 import sqlite3
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from autotune import objective, sampler
+from autotune import failures, objective, sampler
 from autotune.space import Space
 from autotune.trial import Config, Measurement, Outcome, Repeat, Status, Trial
 
 # User attributes of a trial.
 _CONFIG, _REPEAT, _PASSED_OVER, _SHARED = "config", "repeat", "passed_over", "shared"
 _NAME = "autotune"
+_PATIENCE_S = 60.0  # with another program that writes the study: a dashboard
+_SKIPPED = "skipped"  # the status of what was passed over, which format 1 kept as a trial
 _WORST = (0.0, 0.0)  # throughput and quality of a trial that has neither
 
 
 def open_study(file: Path) -> optuna.Study:
-    """The study in the SQLite `file`, created where it is not there yet.
-
-    Written ahead and synced fully: a power cut keeps every trial that had ended.
-    """
+    """The study in the SQLite `file`, created where it is not there yet."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    with sqlite3.connect(file) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")  # kept in the file; synchronous is FULL by default
-    connection.close()
-    storage = optuna.storages.RDBStorage(f"sqlite:///{file}", engine_kwargs={"connect_args": {"timeout": 60}})
+    storage = optuna.storages.RDBStorage(f"sqlite:///{file}", {"creator": partial(_writing, file)})
     study = optuna.create_study(
         study_name=_NAME,
         storage=storage,
@@ -47,8 +44,58 @@ def open_study(file: Path) -> optuna.Study:
 
 
 def load_study(file: Path) -> optuna.Study:
-    """The study in `file`, to be read only: nothing is written, a running search is not disturbed."""
-    return optuna.load_study(study_name=_NAME, storage=f"sqlite:///{file}")
+    """The study in `file`, to be read only: nothing is written, a running search is not disturbed.
+
+    Raises KeyError as long as it is still to be made.
+    """
+    if not file.exists():
+        raise KeyError(f"there is no study in {file} yet")
+    try:
+        storage = optuna.storages.RDBStorage(
+            f"sqlite:///{file}", {"creator": partial(_reading, file)}, skip_table_creation=True
+        )
+        return optuna.load_study(study_name=_NAME, storage=storage)
+    except Exception as error:
+        if any(map(_is_half_made, failures.chain(error))):
+            raise KeyError(f"there is no study in {file} yet") from None
+        raise
+
+
+def _is_half_made(error: BaseException) -> bool:
+    """Whether a study lacks what Optuna would have to write first."""
+    is_refused = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
+    return isinstance(error, sqlite3.Error) and (is_refused or "no such table" in str(error))
+
+
+def _connect(file: Path, how: str) -> sqlite3.Connection:
+    uri = f"{file.resolve().as_uri()}?{how}"
+    return sqlite3.connect(uri, _PATIENCE_S, check_same_thread=False, uri=True)
+
+
+def _writing(file: Path) -> sqlite3.Connection:
+    """Written ahead and synced fully: a power cut keeps every trial that had ended."""
+    connection = _connect(file, "mode=rwc")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    return connection
+
+
+def _reading(file: Path) -> sqlite3.Connection:
+    """Reads what is written ahead, too, which takes a file that writers and readers share.
+
+    Where that cannot be made - the disk is read-only, or full - and nothing is written ahead, there is nobody
+    to share it with.
+    """
+    connection = _connect(file, "mode=ro")
+    try:
+        connection.execute("PRAGMA schema_version")
+    except sqlite3.OperationalError:
+        ahead = file.with_name(f"{file.name}-wal")
+        if ahead.exists() and ahead.stat().st_size:
+            raise
+        connection.close()
+        return _connect(file, "mode=ro&immutable=1")
+    return connection
 
 
 @dataclass(frozen=True)
@@ -77,14 +124,19 @@ def trials(study: optuna.Study) -> list[Trial]:
 
 def passed_over(study: optuna.Study) -> list[tuple[Config, str]]:
     """The suggestions that were not worth starting, with the reason of each."""
-    known = study.get_trials(deepcopy=False)
-    return [(config, reason) for t in known for config, reason in t.user_attrs.get(_PASSED_OVER, ())]
+    known = [t.user_attrs for t in study.get_trials(deepcopy=False)]
+    skipped = [(values[_CONFIG], values["outcome"]["reason"]) for values in known if _is_skipped(values)]
+    return skipped + [(config, reason) for values in known for config, reason in values.get(_PASSED_OVER, ())]
+
+
+def _is_skipped(values: Mapping[str, Any]) -> bool:
+    return bool(values.get("outcome", {}).get("status") == _SKIPPED)
 
 
 def _read(frozen: FrozenTrial) -> Trial | None:
-    """The trial in an Optuna trial; None where it has no configuration: somebody else's."""
+    """The trial in an Optuna trial; None where it never ran, or has no configuration: somebody else's."""
     values = frozen.user_attrs
-    if _CONFIG not in values:
+    if _CONFIG not in values or _is_skipped(values):
         return None
     outcome, repeat = values.get("outcome"), values.get(_REPEAT)
     return Trial(

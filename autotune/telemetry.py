@@ -54,10 +54,10 @@ def hardware() -> Hardware:
 def device() -> str:
     """What a trial of this process runs on: its GPUs by name, or the CPU's model."""
     gpus = nvml.gpus(_visible())
-    return ", ".join(gpu.name for gpu in gpus) if gpus else _cpu_model()
+    return ", ".join(gpu.name for gpu in gpus) if gpus else cpu_model()
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):

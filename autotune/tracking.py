@@ -7,14 +7,17 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import wandb
 from ray.air.integrations.wandb import WandbLoggerCallback
 
 from autotune.charts import AXES, rows, summary, without_home
-from autotune.errors import InputError
+from autotune.errors import InputError, printable
+from autotune.secrecy import hidden
 from autotune.trial import Failure, Status
 
 logger = logging.getLogger(__name__)
@@ -22,6 +25,7 @@ logger = logging.getLogger(__name__)
 _INIT_TIMEOUT_S = 30.0
 _FINISH_TIMEOUT_S = 30.0
 _DRAIN_TIMEOUT_S = 90.0
+_ABANDON_S = 5.0
 _MOST_WAITING = 1000
 
 _LOST = {"outcome": {"status": Status.FAILED, "failure": Failure.LOST, "reason": "its process was lost"}}
@@ -80,24 +84,28 @@ class Tracker(WandbLoggerCallback):
         """Nothing: checkpoints stay in the session."""
 
     def on_experiment_end(self, trials: Sequence[Any], **info: Any) -> None:  # noqa: ARG002
-        """Waits for W&B to have everything, but not for ever."""
+        """Waits for W&B to have everything, but not for ever; nothing of it is left."""
         worker, self._worker = self._worker, None
         if worker is not None and not worker.close(_DRAIN_TIMEOUT_S):
             logger.warning(
                 "W&B has not taken everything; `wandb sync` of %s uploads it", self._directory / "wandb"
             )
+            worker.abandon()
 
     def __del__(self) -> None:
         """Nothing: the base class would ask Ray about actors that are not there."""
 
 
 class _Worker:
-    """Calls the methods of a `_Runs` one after the other in a thread; what they raise is logged once."""
+    """Calls the methods of a `_Runs` one after the other in a thread; what they raise is logged once.
+
+    Where they raise because W&B's service has died, it is started anew and the method called again.
+    """
 
     def __init__(self, runs: "_Runs") -> None:
         self._runs = runs
         self._waiting: queue.Queue[tuple[str, tuple[Any, ...]] | None] = queue.Queue(_MOST_WAITING)
-        self._complained = False
+        self._complained = self._abandoned = False
         self._thread = threading.Thread(target=self._run, name="wandb", daemon=True)
         self._thread.start()
 
@@ -118,13 +126,28 @@ class _Worker:
         self._thread.join(max(0.0, deadline - time.monotonic()))
         return not self._thread.is_alive()
 
+    def abandon(self) -> None:
+        """Kills W&B's service, on which the thread hangs; W&B would wait for it when this process ends."""
+        self._complained = self._abandoned = True
+        for service in _services():
+            service.kill()
+        self._thread.join(_ABANDON_S)
+
     def _run(self) -> None:
         while (call := self._waiting.get()) is not None:
-            what, args = call
-            try:
-                getattr(self._runs, what)(*args)
-            except Exception as error:  # noqa: BLE001 - whatever W&B raises, the search goes on
-                self._complain(_line(error))
+            if not self._does(*call) and self._has_died() and self._does("start_anew"):
+                self._does(*call)
+
+    def _has_died(self) -> bool:
+        return not self._abandoned and not _services()
+
+    def _does(self, what: str, args: tuple[Any, ...] = ()) -> bool:
+        try:
+            getattr(self._runs, what)(*args)
+        except Exception as error:  # noqa: BLE001 - whatever W&B raises, the search goes on
+            self._complain(_line(error))
+            return False
+        return True
 
     def _complain(self, what: str) -> None:
         if not self._complained:
@@ -152,13 +175,14 @@ class _Runs:
             if not self._online:
                 raise
             logger.warning("W&B cannot be reached, so runs are kept offline: %s", _line(error))
-            self._go_offline()
+            self._online = False
+            self.start_anew()
             self._open[number] = self._init(number, config)
 
-    def _go_offline(self) -> None:
+    def start_anew(self) -> None:
         """Starts W&B's service anew, and every open run: the service holds on to one that failed to start."""
-        self._online = False
-        wandb.teardown()
+        with suppress(OSError):  # it is gone
+            wandb.teardown()
         self._open = {number: self._init(number, dict(run.config)) for number, run in self._open.items()}
 
     def _init(self, number: int, config: Mapping[str, Any]) -> wandb.Run:
@@ -191,17 +215,27 @@ class _Runs:
 
     def end(self, number: int, failed: bool) -> None:
         """Finishes a run: as its last result says, and if that has no verdict, as lost or interrupted."""
-        result = self._ends.pop(number, _LOST if failed else _BROKEN_OFF)
+        result = self._ends.get(number, _LOST if failed else _BROKEN_OFF)
         outcome = result["outcome"]
-        run = self._open.pop(number, None)
-        if run is not None:
+        if run := self._open.get(number):
             run.summary.update(summary(outcome, result.get("measurement", {})))
             run.finish(exit_code=_EXIT_CODES.get(outcome["status"], 0))
+        self._open.pop(number, None)
+        self._ends.pop(number, None)
 
     def close(self) -> None:
-        """Finishes the runs of trials that have not ended."""
-        for number in list(self._open):
-            self.end(number, failed=False)
+        """Finishes the runs of trials that have not ended, and W&B's service."""
+        try:
+            for number in list(self._open):
+                self.end(number, failed=False)
+        finally:
+            wandb.teardown()
+
+
+def _services() -> list[psutil.Process]:
+    """W&B's own processes that this one has started and that are alive."""
+    children = psutil.Process().children()
+    return [p for p in children if p.name() == "wandb-core" and p.status() != psutil.STATUS_ZOMBIE]
 
 
 def _settings() -> wandb.Settings:
@@ -235,4 +269,5 @@ def _session_key(directory: Path) -> str:
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    text = printable(hidden(str(error), os.environ))
+    return " ".join(text.split())[:300] or type(error).__name__

@@ -28,7 +28,7 @@ class Status(StrEnum):
     COMPLETED = "completed"
     STOPPED = "stopped"
     FAILED = "failed"
-    INTERRUPTED = "interrupted"  # by something that is not its fault: a full disk
+    INTERRUPTED = "interrupted"  # by something that is not its fault: a full disk, a kill (`lost`)
 
 
 class Failure(StrEnum):
@@ -51,6 +51,10 @@ class Outcome:
 
     def __str__(self) -> str:
         return f"{self.status} ({self.failure})" if self.failure else str(self.status)
+
+    def leaves_work(self, *, keep: bool) -> bool:
+        """Whether the workload's directory stays: an interrupted trial's, and to `keep` a completed one's."""
+        return self.status is Status.INTERRUPTED or (keep and self.status is Status.COMPLETED)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -107,6 +111,11 @@ class Measurement:
     scores: Mapping[str, float] = field(default_factory=dict)
     step_shares: Mapping[str, float] = field(default_factory=dict)
     telemetry: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        """On what it was measured, and of which code: figures of different origins are never compared."""
+        return self.device, self.revision
 
     @property
     def throttled(self) -> bool:

@@ -1,5 +1,6 @@
 """Trials as text: the same words and columns for the live table, the log, `status` and the summary."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from rich.text import Text
 
 from autotune import confirm, objective, units
 from autotune.confirm import Claim
+from autotune.errors import printable
 from autotune.space import Space
 from autotune.speeds import Speeds
 from autotune.trial import Config, Failure, Measurement, Setting, Status, Trial
@@ -15,11 +17,6 @@ from autotune.workloads import Workload
 
 _STYLES = {Status.COMPLETED: "green", Status.STOPPED: "yellow", Status.FAILED: "red", None: "cyan"}
 _SHORT = {"num_workers": "workers", "learning_rate": "lr", "activation_checkpointing": "checkpointing"}
-
-
-def printable(text: object) -> str:
-    """`text` on one line, without the control characters that could move a terminal's cursor."""
-    return "".join(c if c.isprintable() else " " for c in str(text))
 
 
 def knobs(config: Config) -> str:
@@ -66,11 +63,12 @@ def table(
     trials: Iterable[Trial], space: Space, title: str | None = None, state: str = "interrupted"
 ) -> Table:
     """One row a trial; `state` is what those without an outcome are doing."""
-    grid = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1))
+    caption = None if title is None else Text(printable(title))  # in a plain str "[red]" would be markup
+    grid = Table(title=caption, title_justify="left", box=None, pad_edge=False, padding=(0, 1))
     name = space.objective.quality
     for heading in ("#", "configuration", "samples/s", name, "memory", "outcome"):
         numeric = heading in {"#", "samples/s", name}
-        grid.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+        grid.add_column(Text(printable(heading)), justify="right" if numeric else "left", overflow="fold")
     for trial in trials:
         grid.add_row(*row(trial, state))
     return grid
@@ -194,7 +192,10 @@ def next_commands(session: Path, workload: Workload) -> list[str]:
     """The two commands that turn a search into a training run."""
     config = Path("best.yaml")
     train = workload.train_command(config)
-    commands = [f"python -m autotune export {session} -o {config}", *([train] if train else [])]
+    commands = [
+        f"python -m autotune export {shlex.quote(str(session))} -o {config}",
+        *([train] if train else []),
+    ]
     return ["Run next:", *(f"  {command}" for command in commands)]
 
 

@@ -13,11 +13,12 @@ from typing import Any, NoReturn
 import yaml
 
 from r2gen.config import Config, load, parse, with_compat
-from r2gen.errors import DivergedError, InputError
+from r2gen.errors import DivergedError, InputError, printable
 
 EXIT_DIVERGED = 1
 EXIT_BAD_INPUT = 2
 _LINE_EVERY_S = 1.0
+_LONGEST_LINE = 2000
 _SHOWN_SCORES = (
     *("bleu_1", "bleu_2", "bleu_3", "bleu_4", "full_bleu_4", "rouge_l", "meteor", "cider"),
     "test_bleu_4",
@@ -44,7 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say(error: Exception, code: int) -> int:
-    print(f"r2gen: {' '.join(str(error).split())}", file=sys.stderr)
+    text = printable(error)
+    if len(text) > _LONGEST_LINE:
+        text = f"{text[:_LONGEST_LINE]}..."
+    print(f"r2gen: {text}", file=sys.stderr)
     return code
 
 
@@ -86,7 +90,7 @@ def _overrides(given: Sequence[str]) -> dict[str, Any]:
             raise InputError(f"--set: NAME=VALUE: got {text!r}")
         try:
             values[name] = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except Exception:  # noqa: BLE001 - whatever is no YAML is text
             values[name] = value
     return with_compat(values)  # here, because a whole configuration sets every quirk itself
 
@@ -95,7 +99,8 @@ def _train(given: argparse.Namespace) -> int:
     from r2gen.train import fit  # noqa: PLC0415 - importing torch takes a second
 
     config = parse({**load(given.config).model_dump(), **_overrides(given.set)})
-    print(f"training into {given.workdir}: effective batch {config.effective_batch_size}, {config.precision}")
+    batch = f"effective batch {config.effective_batch_size}, {config.precision}"
+    print(printable(f"training into {given.workdir}: {batch}"))
     records = fit(config.model_dump(mode="json"), given.workdir)
     with _stop_signals() as stopped:
         shown = _Progress()
@@ -105,7 +110,7 @@ def _train(given: argparse.Namespace) -> int:
                 records.close()
                 print(f"stopped after {record['samples']} samples; the same command goes on from there")
                 return 128 + stopped[0]
-    print(f"done; the best checkpoint is {given.workdir / 'best.pt'}")
+    print(printable(f"done; the best checkpoint is {given.workdir / 'best.pt'}"))
     return 0
 
 

@@ -1,5 +1,6 @@
 """R2Gen's annotation layout, read and checked: `annotation.json` with its splits, images under `images/`."""
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -8,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from r2gen.config import Config
-from r2gen.errors import InputError
+from r2gen.errors import InputError, shown
 
 SPLITS = ("train", "val", "test")
 _SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", b"II*\x00", b"MM\x00*", b"GIF8")
 _SHOWN = 3
-_NAME_SHOWN = 80
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,25 @@ def load_annotation(config: Config) -> Annotation:
     return Annotation(splits, len(mistakes))
 
 
+def fingerprint(config: Config) -> str:
+    """What tells the data of `config` from others.
+
+    That is the content of the annotation and of the weights, and the names and sizes of the images: to read
+    those takes too long. Where they lie and when they were written does not count. Raises InputError as
+    `load_annotation` does.
+    """
+    annotation = load_annotation(config)
+    digest = hashlib.sha256()
+    for file in (config.data / "annotation.json", config.visual_weights):
+        if file is not None:
+            with file.open("rb") as stream:
+                digest.update(hashlib.file_digest(stream, "sha256").digest())
+    for studies in annotation.splits.values():
+        for image in (image for study in studies for image in study.images):
+            digest.update(f"{image.relative_to(config.data)} {image.stat().st_size}\n".encode())
+    return digest.hexdigest()[:12]
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
         raw = json.loads(file.read_text(encoding="utf-8"))
@@ -99,12 +118,12 @@ def _fault(root: Path, path: str) -> str | None:
     try:
         file = Path(os.path.realpath(root / path))
         if not file.is_relative_to(root):
-            return f"image {path!r} lies outside {root}"
+            return f"image {shown(path)} lies outside {root}"
         if not file.is_file():
-            return f"image {path!r} is not there"
-        return None if _is_image(file) else f"image {path!r} is not an image"
+            return f"image {shown(path)} is not there"
+        return None if _is_image(file) else f"image {shown(path)} is not an image"
     except (OSError, ValueError) as error:  # a name that no file can have, or a file that nobody may read
-        return f"image {path[:_NAME_SHOWN]!r} cannot be read: {getattr(error, 'strerror', error)}"
+        return f"image {shown(path)} cannot be read: {getattr(error, 'strerror', error)}"
 
 
 def _is_image(file: Path) -> bool:
@@ -120,7 +139,7 @@ def _study(entry: Mapping[str, Any], config: Config) -> Study:
 
 
 def _name(entry: Any, position: int) -> str:
-    return repr(entry["id"]) if isinstance(entry, dict) and "id" in entry else f"number {position}"
+    return shown(entry["id"]) if isinstance(entry, dict) and "id" in entry else f"number {position}"
 
 
 def _kind(value: Any) -> str:

@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from r2gen.errors import printable
+
 T = TypeVar("T")
 
 _BUSY_S = 3600.0  # who used an entry so recently may well use it again: a search, trial after trial
@@ -79,7 +81,8 @@ def forget(place: Path) -> None:
 
 
 def _say(why: str) -> None:
-    print(f"images are prepared anew every time, and not kept: {why}", file=sys.stderr, flush=True)
+    text = printable(f"images are prepared anew every time, and not kept: {why}")
+    print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager

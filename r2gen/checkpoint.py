@@ -75,6 +75,12 @@ def load(file: Path) -> dict[str, Any]:
     return state
 
 
+def require(state: Mapping[str, Any], names: Sequence[str], file: Path) -> None:
+    """Raises InputError where a checkpoint lacks one of `names`."""
+    if lacking := [name for name in names if name not in state]:
+        raise InputError(f"checkpoint {file}: is not whole: it lacks {', '.join(lacking)}")
+
+
 def _numpy_scalars() -> list[Any]:
     """What an original checkpoint holds besides tensors: its best score as a NumPy number."""
     import numpy as np  # noqa: PLC0415

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from r2gen.errors import InputError
+from r2gen.errors import InputError, shown
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
@@ -125,6 +125,13 @@ class Config(BaseModel):
         """YAML reads a bare `on` as true and a bare `off` as false."""
         return ("on" if value else "off") if isinstance(value, bool) else value
 
+    @field_validator("data", "visual_weights")
+    @classmethod
+    def _is_a_path(cls, value: Path | None) -> Path | None:
+        if "\0" in str(value):
+            raise ValueError("a path cannot hold the character 0")
+        return value
+
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
         for name in ("num_heads", "rm_num_heads"):
@@ -154,15 +161,22 @@ def _mistake(error: Any) -> str:
     if error["type"] == "missing":
         return f"{where}: required"
     message = error["msg"].removeprefix("Value error, ")
-    return f"{where}: {message[0].lower()}{message[1:]}, got {error['input']!r}" if where else message
+    return f"{where}: {message[0].lower()}{message[1:]}, got {shown(error['input'])}" if where else message
 
 
 def load(path: Path) -> Config:
     """The config in a YAML file; raises InputError naming the file."""
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"config {path}: cannot be read: {' '.join(str(error).split())}") from None
+    except OSError as error:
+        raise InputError(f"config {path}: cannot be read: {error.strerror}") from None
+    except yaml.MarkedYAMLError as error:  # told without the line itself: it may hold a password
+        at = error.problem_mark or error.context_mark
+        where = f" in line {at.line + 1}, column {at.column + 1}" if at else ""
+        what = error.problem or error.context
+        raise InputError(f"config {path}: cannot be read: {what}{where}") from None
+    except Exception as error:  # noqa: BLE001 - PyYAML lets pass what int, datetime and deep nesting raise
+        raise InputError(f"config {path}: cannot be read: is not YAML: {type(error).__name__}") from None
     if not isinstance(values, dict):
         raise InputError(f"config {path}: must be a mapping of settings, got {type(values).__name__}")
     return parse(values)

@@ -7,6 +7,26 @@ R2GenError
 └── DivergedError       the loss stopped being a number: lower the learning rate or use a wider precision
 """
 
+from reprlib import Repr
+
+_MOST_SHOWN = 200  # characters of a value that was given
+_SHORT = Repr()  # which looks at the first elements alone: aliases of YAML can stand for billions
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = _MOST_SHOWN
+
+
+def printable(text: object) -> str:
+    """`text` on one line, without what could move a terminal's cursor or turn the direction of writing."""
+    return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+
+
+def shown(value: object) -> str:
+    """`value` as an error message quotes it, what is long cut short."""
+    try:
+        text = _SHORT.repr(value)
+    except ValueError:  # an integer of thousands of digits
+        text = "a number too large to be shown"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
 
 class R2GenError(Exception):
     """Base of every error that the trainer raises on purpose; its text is one line for the user."""

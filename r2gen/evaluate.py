@@ -14,7 +14,7 @@ from r2gen.annotation import Study
 from r2gen.config import Config
 from r2gen.data import EvaluationSampler, ReportDataset, loader, normalise, usable
 from r2gen.decode import generate
-from r2gen.errors import InputError
+from r2gen.errors import InputError, printable
 from r2gen.metrics import Meteor
 from r2gen.model import R2Gen
 from r2gen.tokenizer import Tokenizer
@@ -117,7 +117,7 @@ class OptionalMeteor:
 
     def _give_up(self, reason: str) -> dict[str, float]:
         self._given_up = True
-        print(f"METEOR is left out: {' '.join(reason.split())}", file=sys.stderr, flush=True)
+        print(printable(f"METEOR is left out: {reason}"), file=sys.stderr, flush=True)
         return {}
 
 

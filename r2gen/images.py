@@ -20,7 +20,7 @@ import PIL
 from PIL import Image
 
 from r2gen import cache
-from r2gen.errors import BadImageError
+from r2gen.errors import BadImageError, printable
 
 FORMAT = 1
 _AT_ONCE = 64  # images in memory while a cache is made
@@ -122,7 +122,8 @@ def load(paths: Sequence[Path], rendition: Rendition, limit_bytes: int) -> Image
 
 def _make(place: Path, decoded: Decoded) -> None:
     if len(decoded.paths) >= _MANY:
-        print(f"decoding {len(decoded.paths)} images, once, into {place.parent}", file=sys.stderr, flush=True)
+        text = printable(f"decoding {len(decoded.paths)} images, once, into {place.parent}")
+        print(text, file=sys.stderr, flush=True)
     entries: list[list[int]] = []
     with (place / _DATA).open("wb") as file:
         for image in _rendered(decoded):

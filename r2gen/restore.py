@@ -26,6 +26,8 @@ def restore(
     """
     state = checkpoint.load(file)
     is_ours = "state_dict" not in state
+    if is_ours:
+        checkpoint.require(state, ("model", "vocabulary", "config"), file)
     if config is None and not is_ours and "data" not in settings:
         raise InputError(f"checkpoint {file}: is the original R2Gen's, which has no settings: give --data")
     base = config.model_dump() if config else state.get("config", {})

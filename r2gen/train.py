@@ -46,6 +46,11 @@ _FREE = {
     *("test_scores", "meteor", "max_bad_steps", "compat"),
 }
 _LAST, _BEST = "last.pt", "best.pt"
+_STATE = (
+    *("model", "vocabulary", "config"),
+    *("optimizer", "scheduler", "scaler", "rng", "epoch", "start", "samples", "step", "skipped"),
+    *("evaluated_at", "evaluation", "best"),
+)
 
 
 def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, None]:
@@ -283,6 +288,7 @@ class _Trainer:
         }
 
     def _restore(self, state: Mapping[str, Any], file: Path) -> None:
+        checkpoint.require(state, _STATE, file)
         self._require_same_run(state, file)
         checkpoint.load_weights(self.model, state["model"], file)
         self._optimizer.load_state_dict(state["optimizer"])

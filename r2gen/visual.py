@@ -151,7 +151,8 @@ def load_imagenet_weights(extractor: VisualExtractor, path: Path) -> None:
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # noqa: BLE001 - torch.load raises whatever the bytes provoke
-        reason = " ".join(str(error).split())[:200]
+        # Not torch's own words for a refused file: they say how to run what is in it.
+        reason = getattr(error, "strerror", None) or "is none, or holds more than tensors"
         raise InputError(f"visual_weights {path}: cannot be read as a state dict: {reason}") from None
     if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
         raise InputError(f"visual_weights {path}: must be a state dict of tensors")

@@ -25,5 +25,5 @@ def load(name: str) -> Workload:
 def _exists(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
+    except (ImportError, ValueError, AttributeError):  # a package that is none, or __main__
         return False

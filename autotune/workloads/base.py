@@ -36,10 +36,16 @@ class Workload:
         files = [
             file for place in spec.submodule_search_locations or () for file in Path(place).rglob("*.py")
         ]
+        files = sorted(files) or [file for file in [Path(spec.origin or "")] if file.is_file()]
         digest = hashlib.sha256()
-        for file in sorted(files) or [Path(spec.origin or "")]:
+        for file in files:
             digest.update(file.read_bytes())
         return digest.hexdigest()[:12]
+
+    def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
+        """What tells the data of `settings` from others; None where that is not known. It has to be quick."""
+        del settings
+        return None
 
     def with_seed(self, settings: Mapping[str, Setting], repeat: int) -> dict[str, Setting]:
         """`settings` with the seed of the `repeat`-th run, 0 for their own."""

@@ -1,6 +1,7 @@
 """R2Gen as a workload. The one module of the tuner that imports the trainer."""
 
 import math
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,14 @@ class R2GenWorkload(Workload):
         left_out = f"; {annotation.skipped} bad studies are left out" if annotation.skipped else ""
         return [f"data {settings['data']}: {sizes} studies{left_out}"]
 
+    def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
+        from r2gen.annotation import fingerprint  # noqa: PLC0415
+
+        try:
+            return fingerprint(trainer.parse(settings))
+        except errors.InputError as error:
+            raise InputError(str(error)) from None
+
     def require_gpus(self, count: float) -> None:
         if count > 1:
             raise InputError(f"--gpus-per-trial: r2gen trains on one GPU, or a part of one: got {count:g}")
@@ -84,7 +93,7 @@ class R2GenWorkload(Workload):
         return trainer.dump(trainer.parse(settings))
 
     def train_command(self, config: Path) -> str | None:
-        return f"python -m r2gen train --config {config}"
+        return f"python -m r2gen train --config {shlex.quote(str(config))}"
 
 
 def _drawn_data() -> Path:

@@ -86,7 +86,7 @@ def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, 
 def test_a_quality_that_is_no_number_is_a_failure_with_a_reason(order, server):
     outcome = finish(Attempt(order(score=math.nan), server))["outcome"]
     assert (outcome["status"], outcome["failure"]) == (Status.FAILED, Failure.ERROR)
-    assert outcome["reason"] == "bleu_4 is not a number after 80 samples"
+    assert outcome["reason"] == "bleu_4 is not a number after 80 samples: got nan"
 
 
 def test_a_workload_that_ends_without_quality_is_a_failure(order, server):
@@ -151,6 +151,14 @@ def test_a_disk_that_is_full_interrupts_the_attempt_and_keeps_it(order, server, 
         assert finish(Attempt(order(directory=place), server))["outcome"]["status"] == Status.COMPLETED
     finally:
         subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_the_seconds_of_earlier_attempts_count_each_by_its_own_clock():
+    first = [{"attempt": 1.0, "clock_s": 100.0}, {"at_s": 101.0, "samples": 4}, {"at_s": 102.5, "samples": 8}]
+    killed_at_once = [{"attempt": 2.0, "clock_s": 500.0}]
+    after_a_reboot = [{"attempt": 3.0, "clock_s": 7.0}, {"at_s": 8.0, "samples": 12}]
+    assert attempt.seconds_of([*first, *killed_at_once, *after_a_reboot]) == 3.5
+    assert attempt.seconds_of([]) == 0
 
 
 def test_records_that_reach_the_samples_complete_the_trial_without_a_child(order, server, tmp_path):

@@ -121,10 +121,8 @@ FAILURES = {
     "Python's bytes": ("fills_memory", {"with": "bytes"}, Failure.OOM, "MemoryError"),
     "a loader's worker": ("loads", {"fault": "memory"}, Failure.OOM, "Caught MemoryError in DataLoader"),
     "NumPy in a worker": ("loads", {"fault": "array"}, Failure.OOM, "Caught MemoryError in DataLoader"),
-    "a killed worker": ("loads", {"fault": "kill"}, Failure.OOM, "is killed by signal: Killed"),
     "bad_alloc": ("dies", {"how": "bad_alloc"}, Failure.OOM, "killed by SIGABRT: std::bad_alloc"),
     "abort": ("dies", {"how": "abort"}, Failure.ERROR, "killed by SIGABRT"),
-    "SIGKILL": ("dies", {"how": "kill"}, Failure.ERROR, "killed by SIGKILL"),
     "SIGSEGV": ("dies", {"how": "segv"}, Failure.ERROR, "killed by SIGSEGV"),
     "os._exit": ("dies", {"how": "exit"}, Failure.ERROR, "exited with 3 without a verdict"),
     "sys.exit": ("raises", {"kind": "exit"}, Failure.ERROR, "SystemExit: 2"),
@@ -150,6 +148,27 @@ def test_every_failure_is_told(run, workload, config, kind, reason):
     outcome, _ = run(workload, config, memory_limit_bytes=CAP)
     assert (outcome.status, outcome.failure) == (Status.FAILED, kind), outcome.reason
     assert reason in outcome.reason
+
+
+KILLS = {
+    "the process itself": ("dies", {"how": "kill"}, "killed by SIGKILL"),
+    "a worker of torch's loader": ("loads", {"fault": "kill"}, "is killed by signal: Killed"),
+    "the process, politely": ("dies", {"how": "term"}, "somebody has sent it a SIGTERM"),
+}
+
+
+@pytest.mark.parametrize(("workload", "config", "reason"), KILLS.values(), ids=KILLS)
+def test_a_kill_that_nothing_explains_is_no_failure_of_the_trial(run, workload, config, reason):
+    outcome, _ = run(workload, config)
+    assert (outcome.status, outcome.failure) == (Status.INTERRUPTED, Failure.LOST), outcome.reason
+    assert reason in outcome.reason
+
+
+def test_a_worker_that_is_killed_while_the_machine_is_full_is_out_of_memory(run, monkeypatch):
+    full = cgroup.Memory(limit_bytes=100, used_bytes=97)
+    monkeypatch.setattr(cgroup, "memory", lambda: full)
+    outcome, _ = run("loads", {"fault": "kill"})
+    assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.OOM)
 
 
 def test_losses_that_recover_are_no_divergence(run):
@@ -327,7 +346,7 @@ def test_a_dead_fork_server_costs_a_trial_and_is_replaced(start, run):
     os.kill(psutil.Process(child.pid).ppid(), signal.SIGKILL)
     wait_for(lambda: child.pid not in session(child.pid))
     listen(child)
-    assert child.verdict.failure is Failure.ERROR
+    assert child.verdict.failure is Failure.LOST
     assert "its fork server was killed" in child.verdict.reason
     assert run("steps")[0] == Outcome(Status.COMPLETED)
     child.kill()

@@ -175,13 +175,6 @@ def test_a_table_of_another_grid_is_not_gone_on_with(run, data, grid):
     is_one_line(*run("record", "t.jsonl", "--space", "grid.yaml", "--data", data), "is of another grid")
 
 
-def test_a_session_of_an_older_version_is_refused_by_its_format(run):
-    Path("s").mkdir()
-    Path("s", "session.json").write_text('{"format": 1}')
-    for command in ("resume", "status", "export"):
-        is_one_line(*run(command, "s"), "has format 1, this version reads format 2")
-
-
 def test_an_existing_session_is_refused_with_the_command_that_goes_on(run, tmp_path, data):
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "session.json").write_text("{}")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -108,6 +109,14 @@ def test_a_winner_is_claimed_with_its_interval_from_pairs_of_the_same_round(tria
     assert (trial.number, claim.pairs, claim.holds) == (2, 3, True)
     assert (claim.factor, claim.low, claim.high) == (pytest.approx(2), pytest.approx(2), pytest.approx(2))
     assert (claim.quality, claim.baseline_quality) == (pytest.approx(0.2), pytest.approx(0.2))
+
+
+def test_runs_on_different_devices_make_no_pair(trials, space, play):
+    played = play(trials, space, AS_READ)
+    assert confirm.claim(trials[3], played, space).pairs == 3
+    moved = next(t for t in played if t.repeat and t.repeat.round == 2 and t.repeat.of == 3)
+    played[moved.number] = replace(moved, measurement=replace(moved.measurement, device="another"))
+    assert confirm.claim(trials[3], played, space).pairs == 2
 
 
 def test_a_finalist_whose_quality_does_not_hold_gives_way_to_the_runner_up(trials, space, play):

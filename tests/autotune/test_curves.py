@@ -1,5 +1,7 @@
 """Quality over samples: runs are compared where they have seen as much."""
 
+import math
+
 import pytest
 
 from autotune import curves
@@ -85,3 +87,14 @@ def test_a_single_run_has_no_noise_that_is_known():
     assert curves.relative_noise([REFERENCE]) is None
     assert curves.relative_noise([curve_of([0.1]), ()]) is None
     assert curves.relative_noise([curve_of([0.0]), curve_of([0.0])]) is None
+
+
+def test_a_negative_quality_is_kept_by_its_magnitude():
+    assert curves.least(0.95, 0.2) == 0.95 * 0.2
+    assert curves.least(0.95, -2.0) == pytest.approx(-2.1)
+    assert curves.least(0.95, 0.0) == 0.0
+    assert curves.share(0.19, 0.2) == pytest.approx(0.95)
+    assert curves.share(-2.1, -2.0) == pytest.approx(0.95)
+    assert curves.share(-1.9, -2.0) > 1
+    assert curves.share(-0.1, 0.2) < 0
+    assert math.isfinite(curves.share(1e30, -1e-30))

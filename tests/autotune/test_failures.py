@@ -149,7 +149,7 @@ BAD_ALLOC = "terminate called after throwing an instance of 'std::bad_alloc'\n  
 LIBGOMP = "libgomp: Thread creation failed: Resource temporarily unavailable\n"
 EXITS = [
     (-signal.SIGKILL, "", True, Failure.OOM, "killed by the kernel, which was out of memory"),
-    (-signal.SIGKILL, "", False, Failure.ERROR, "killed by SIGKILL"),
+    (-signal.SIGKILL, "", False, Failure.LOST, "killed by SIGKILL"),
     (-signal.SIGSEGV, "", True, Failure.ERROR, "killed by SIGSEGV"),
     (-signal.SIGSEGV, BAD_ALLOC, False, Failure.ERROR, "killed by SIGSEGV"),
     (-signal.SIGABRT, BAD_ALLOC, False, Failure.OOM, "killed by SIGABRT: std::bad_alloc"),

@@ -63,10 +63,10 @@ def test_the_reason_names_the_cause_that_decided() -> None:
     ("code", "words", "evidence", "kind"),
     [
         (-signal.SIGKILL, "", {"memory_share": 0.96}, Failure.OOM),
-        (-signal.SIGKILL, "", {"memory_share": 0.5}, Failure.ERROR),
+        (-signal.SIGKILL, "", {"memory_share": 0.5}, Failure.LOST),
         (-signal.SIGSEGV, "", {"memory_share": 0.99}, Failure.ERROR),
         (255, "", {"kernel_killed": True}, Failure.OOM),
-        (255, "", {}, Failure.ERROR),
+        (255, "", {}, Failure.LOST),
         (-signal.SIGBUS, "ERROR: ... caused by insufficient shared memory (shm).", {}, Failure.OOM),
         (-signal.SIGBUS, "", {}, Failure.ERROR),
         (

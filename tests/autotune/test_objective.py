@@ -1,6 +1,7 @@
 """Which trials may win, and which one does."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +55,15 @@ def test_more_than_the_memory_fraction_never_wins(make_trial):
     assert win(trials) == 0
     trials[1] = make_trial(1, 99, 0.2, peak=85, limit=100)
     assert win(trials) == 1
+
+
+def test_what_was_measured_elsewhere_or_of_other_code_never_wins(make_trial):
+    baseline, other = make_trial(0, 10, 0.2), make_trial(1, 99, 0.2)
+    assert win([baseline, other]) == 1
+    for where in ({"device": "another"}, {"revision": "another"}):
+        elsewhere = replace(other, measurement=replace(other.measurement, **where))
+        assert win([baseline, elsewhere]) == 0
+        assert objective.pareto([baseline, elsewhere]) == [baseline]
 
 
 def test_the_front_has_no_trial_that_another_one_beats(make_trial):
@@ -156,3 +166,15 @@ def test_the_seconds_to_a_target_are_those_of_training_until_it_was_first_seen(m
 def test_a_repeat_is_not_on_the_front(make_trial):
     trials = [make_trial(0, 10, 0.2), make_trial(1, 99, 0.9, repeat=Repeat(0, 0, (0,)))]
     assert [t.number for t in objective.pareto(trials)] == [0]
+
+
+def test_a_search_for_a_negative_quality_keeps_the_best_and_refuses_the_worse(make_trial, space):
+    trials = [
+        make_trial(0, speed=10.0, curve=[-3.0, -2.0]),
+        make_trial(1, speed=20.0, curve=[-3.0, -2.05]),
+        make_trial(2, speed=30.0, curve=[-3.0, -2.5]),
+    ]
+    assert objective.winner(trials, space.objective, 0.85).number == 1
+    baseline = objective.baseline_of(trials)
+    why = objective.why_not_eligible(trials[2], baseline, -2.0, space.objective, 0.85)
+    assert why == "bleu_4 -2.5000 is below -2.1000"

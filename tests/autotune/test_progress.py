@@ -86,7 +86,7 @@ def test_a_quality_that_is_no_number_is_a_failure(progress, quality):
     evaluate(progress, 2.0, 80, quality)
     verdict = progress.judge(COMPLETED)
     assert (verdict.status, verdict.failure) == (Status.FAILED, Failure.ERROR)
-    assert verdict.reason == "bleu_4 is not a number after 80 samples"
+    assert verdict.reason == f"bleu_4 is not a number after 80 samples: got {quality!r}"
 
 
 def test_without_an_evaluation_nothing_is_complete(progress):
@@ -97,5 +97,6 @@ def test_without_an_evaluation_nothing_is_complete(progress):
 def test_a_verdict_stands_where_there_is_a_quality_or_it_failed_anyway(progress):
     oom = Outcome(Status.FAILED, Failure.OOM, "x")
     assert progress.judge(oom) == oom
+    train(progress, 20)
     evaluate(progress, 2.0, 80, 0.1)
     assert progress.judge(COMPLETED) == COMPLETED

@@ -314,8 +314,37 @@ def test_a_trial_whose_supervisor_died_runs_again_but_not_for_ever(begin):
     search.lose(trial.number, "gone")
     again = search.next()
     assert again == trial
-    search.lose(trial.number, "gone again")
-    assert search.trials()[0].outcome == Outcome(Status.FAILED, Failure.LOST, "gone again")
+    search.lose(trial.number, "gone")
+    assert search.next() == trial
+    search.lose(trial.number, "gone")
+    assert search.trials()[0].outcome == Outcome(Status.FAILED, Failure.LOST, "gone; 3 times in a row")
+
+
+def test_a_trial_that_comes_further_every_time_is_not_given_up(begin):
+    search, _ = begin()
+    trial = search.next()
+    for evaluated in range(100, 1000, 100):
+        search.progress(0, {"number": 0, "samples": evaluated, "evaluated_samples": evaluated})
+        search.lose(0, "gone")
+        assert search.next() == trial
+
+
+def test_an_attempt_that_was_killed_is_gone_on_with_and_the_search_goes_on(begin):
+    search, _ = begin()
+    trial = search.next()
+    killed = Outcome(Status.INTERRUPTED, Failure.LOST, "killed by SIGKILL")
+    search.progress(0, {**report(0), "outcome": killed.to_dict()})
+    assert search.stopping is None
+    assert search.trials()[0].outcome is None
+    assert search.next() == trial
+
+
+def test_an_abort_blames_no_trial(begin):
+    search, _ = begin()
+    trial = search.next()
+    for _ in range(9):
+        search.put_back(0, "Ray Tune aborted")
+        assert search.next() == trial
 
 
 def test_an_end_that_is_told_twice_counts_once(begin):

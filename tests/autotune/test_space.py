@@ -4,7 +4,7 @@ import pytest
 
 from autotune import space as spaces
 from autotune.errors import InputError
-from autotune.space import Distribution
+from autotune.knobs import Distribution
 
 from .conftest import SPACE
 
@@ -96,12 +96,12 @@ def test_a_space_that_cannot_be_searched_is_refused(old, new, part):
 @pytest.mark.parametrize(
     ("old", "new", "part"),
     [
-        ("[4, 8, 16, 32, 64]", "[a, 16]", "micro_batch_size: whole numbers of 1 or more: got 'a'"),
-        ("[1, 2, 4]", "[0, 1]", "accumulation_steps: whole numbers of 1 or more: got 0"),
+        ("[4, 8, 16, 32, 64]", "[a, 16]", "micro_batch_size: whole numbers of 1 to 1073741824: got 'a'"),
+        ("[1, 2, 4]", "[0, 1]", "accumulation_steps: whole numbers of 1 to 1048576: got 0"),
         (
             "micro_batch_size: 16,",
             "micro_batch_size: x,",
-            "micro_batch_size: whole numbers of 1 or more: got 'x'",
+            "micro_batch_size: whole numbers of 1 to 1073741824: got 'x'",
         ),
         ("learning_rate: 1e-4}", "learning_rate: fast}", "learning_rate: a number above 0"),
     ],

@@ -43,6 +43,13 @@ def test_speed_is_never_compared_between_alone_and_beside_others():
     assert why_stop(shown(10.0, shared=True), beside) is not None
 
 
+def test_speed_is_never_compared_between_devices_or_code():
+    ours = Bar(rivals=(Rival(3, 100.0, shared=False, origin=("this", "now")),))
+    assert why_stop(shown(10.0, device="this", revision="now"), ours) is not None
+    assert why_stop(shown(10.0, device="that", revision="now"), ours) is None
+    assert why_stop(shown(10.0, device="this", revision="then"), ours) is None
+
+
 def test_too_few_steps_say_nothing():
     assert why_stop(shown(10.0, steps=7), AHEAD) is None
     assert why_stop(shown(10.0, half_width=None), AHEAD) is None
@@ -137,7 +144,8 @@ def test_for_the_front_every_trial_on_it_is_a_rival_with_its_curve(make_trial, s
 
 
 def test_a_bar_is_read_as_it_was_written(tmp_path):
-    bar = Bar((Rival(3, 100.0, False, BASELINE), Rival(4, 1.0, True)), 400, BASELINE, 0.95, 0.02, 0.01, None)
+    rivals = (Rival(3, 100.0, False, BASELINE, ("a device", "")), Rival(4, 1.0, True))
+    bar = Bar(rivals, 400, BASELINE, 0.95, 0.02, 0.01, None)
     stopping.write(tmp_path / "bar.json", bar)
     assert stopping.read(tmp_path / "bar.json") == bar
     assert [f.name for f in tmp_path.iterdir()] == ["bar.json"]

@@ -39,5 +39,6 @@ def test_seconds_for_people(value, expected):
 
 
 def test_bytes_for_people():
+    assert units.format_bytes(312 * 2**10) == "312 KiB"
     assert units.format_bytes(812 * 2**20) == "812 MiB"
     assert units.format_bytes(2.4 * 2**30) == "2.4 GiB"

@@ -83,6 +83,9 @@ def dies(config, workdir):
     match config["how"]:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "term":
+            os.kill(os.getpid(), signal.SIGTERM)
+            yield {"samples": 2}
         case "segv":
             ctypes.string_at(0)
         case "exit":

@@ -1,0 +1,112 @@
+"""Where a session's figures come from, and whether new ones may be held against them."""
+
+import os
+import shlex
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from autotune import secrecy, telemetry
+from autotune import space as spaces
+from autotune.errors import InputError
+from autotune.space import Space
+from autotune.store import anew
+from autotune.telemetry import Hardware
+from autotune.workloads import Workload
+
+_PACKAGES = ("autotune-r2gen", "torch", "ray", "optuna")
+# What figures depend on besides the settings, and what a user calls it.
+_DECISIVE = {
+    "device": "device",
+    "cpus": "CPUs",
+    "driver": "driver",
+    "torch": "torch",
+    "revision": "code",
+    "data": "data",
+}
+# Of the search space, what says how trials are judged and how many there are, and not what they do.
+_FREE = (
+    *("limits.effective_batch_size", "limits.memory_fraction"),
+    *("objective.keep", "objective.select", "objective.target"),
+    *("budget.trials", "budget.time", "budget.finalists", "budget.repeats"),
+)
+
+
+def collect(name: str, space: Space, workload: Workload, machine: Hardware, seed: int) -> dict[str, Any]:
+    """All that the figures of a session called `name` come from, if it were begun now."""
+    arguments = [secrecy.hidden(argument, os.environ) for argument in sys.argv[1:]]
+    return {
+        "session": name,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(["python", "-m", "autotune", *arguments]),
+        "hardware": machine.description,
+        "device": ", ".join(sorted({gpu.name for gpu in machine.gpus})) or telemetry.cpu_model(),
+        "cpus": machine.cpus,
+        "driver": machine.driver if machine.gpus else None,
+        "torch": version("torch"),
+        "revision": workload.revision(),
+        "data": workload.data_fingerprint(space.baseline),
+        "versions": ", ".join(f"{name} {version(name)}" for name in _PACKAGES),
+        "seed": seed,
+        "space": spaces.to_values(space),
+    }
+
+
+def require_same(
+    session: Path, then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]
+) -> list[str]:
+    """Raises InputError where what a session's figures come from has changed since: none is compared then.
+
+    What was not kept `then` is not asked for. Settings called `places` say where something lies: it may move.
+    Returns what the user should know of changes that do no harm.
+    """
+    changed = [
+        _told(label, then[key], now[key])
+        for key, label in _DECISIVE.items()
+        if then.get(key) and then[key] != now[key]
+    ]
+    edited = dict(_edited(then.get("space", now["space"]), now["space"]))
+    moved = {f"baseline.{place}" for place in places}
+    changed += [text for name, text in edited.items() if name not in _FREE and name not in moved]
+    if changed:
+        raise InputError(
+            f"session {session}: has changed since it was begun, so that new trials cannot be compared with "
+            f"its own: {'; '.join(changed)}; put that back, or search anew with: "
+            f"{anew(session)}{_warm(session, then, now)}"
+        )
+    free = [text for name, text in edited.items() if name in _FREE]
+    return [f"{text}: earlier trials are judged by that, too" for text in free]
+
+
+def _edited(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What differs between two search spaces, by name."""
+    before, after = _flat(then), _flat(now)
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            yield name, _told(f"{name} of space.yaml", before.get(name), after.get(name))
+
+
+def _flat(space: Mapping[str, Any]) -> dict[str, Any]:
+    """`section.name` to value."""
+    flat: dict[str, Any] = {}
+    for name, value in space.items():
+        section = {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, Mapping) else None
+        flat |= {name: value} if section is None else section
+    return flat
+
+
+def _told(what: str, then: Any, now: Any) -> str:
+    return f"{what} {_shown(then)}, now {_shown(now)}"
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+def _warm(session: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """How the new session learns from the old one, where it can."""
+    is_like = all(then.get(key) == now[key] for key in ("hardware", "revision", "space"))
+    return f" --warm-start {shlex.quote(str(session))}" if is_like else ""

@@ -1,0 +1,136 @@
+"""What a long search costs as it goes on: memory, descriptors, threads, seconds a trial and a suggestion.
+
+    python benchmarks/bench_long.py [--trials 500] [--every 50] [--wandb offline]
+
+A real search under Ray Tune, with a live table and W&B's offline runs, over a workload that takes no time
+(instant.py). A line for every 50 trials: memory that is the process's own (USS, MiB), open files and threads
+of the driver and of the supervisor, W&B's service's memory; seconds a trial, milliseconds a suggestion (the
+mean of the 50), and the size of the session.
+"""
+
+import argparse
+import io
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+
+from autotune import engine, workloads
+from autotune import space as spaces
+from autotune import study as record
+from autotune.console import Screen
+from autotune.search import Search
+from autotune.space import Space
+from autotune.store import Options, Session
+from autotune.telemetry import hardware
+from autotune.tracking import Tracker
+from autotune.trial import Trial
+
+_SPACE = """
+workload: instant:at_once
+baseline: {micro_batch_size: 8, accumulation_steps: 1, width: 32, learning_rate: 1.0e-3}
+knobs:
+  micro_batch_size: {choice: [2, 4, 8, 16, 32, 64]}
+  accumulation_steps: {choice: [1, 2, 4]}
+  width: {randint: [1, 64]}
+  learning_rate: {scale: sqrt, multiplier: {loguniform: [0.5, 2.0]}}
+objective: {quality: score, select: pareto}
+budget: {samples_per_trial: 192, evaluations_per_trial: 1, repeats: 0}
+"""
+_HEADING = (
+    f"{'trials':>6} {'driver':>7} {'files':>6} {'threads':>8} {'superv.':>8} {'files':>6} {'threads':>8}"
+    f" {'wandb':>6} {'s/trial':>8} {'ms/suggestion':>14} {'session':>8}"
+)
+_MIB = 2**20
+
+
+class TimedSearch(Search):
+    """Takes the time of its suggestions."""
+
+    suggesting_s = 0.0
+
+    def next(self) -> Trial | None:
+        begun = time.perf_counter()
+        try:
+            return super().next()
+        finally:
+            self.suggesting_s += time.perf_counter() - begun
+
+
+class Watch(Screen):
+    """The live table, drawn for nobody, and a line for every so many trials that have ended."""
+
+    def __init__(self, space: Space, planned: int, every: int, session: Path) -> None:
+        nobody = Console(file=io.StringIO(), force_terminal=True, width=120)
+        super().__init__(nobody, space, planned, None)
+        self._nobody, self._every, self._session = nobody, every, session
+        self._count, self._before_s, self._suggesting_s = 0, time.monotonic(), 0.0
+        self.search: TimedSearch | None = None
+
+    def ended(self, trial: Trial) -> None:
+        super().ended(trial)
+        self._nobody.file = io.StringIO()
+        self._count += 1
+        if self._count % self._every == 0 and self.search:
+            now_s, spent_s = time.monotonic(), self.search.suggesting_s
+            seconds = (now_s - self._before_s) / self._every
+            suggesting_ms = 1000 * (spent_s - self._suggesting_s) / self._every
+            size = sum(f.lstat().st_size for f in self._session.rglob("*"))
+            print(
+                f"{self._count:6} {_line(psutil.Process())} {_line(_named('Supervisor'))}"
+                f" {_uss(_named('wandb-core')):6.0f} {seconds:8.2f} {suggesting_ms:14.1f} {size / _MIB:8.1f}",
+                file=sys.__stdout__,  # the live table has taken the other one
+                flush=True,
+            )
+            self._before_s, self._suggesting_s = time.monotonic(), spent_s
+
+
+def _named(name: str) -> psutil.Process | None:
+    children = psutil.Process().children(recursive=True)
+    return next((p for p in children if name in " ".join(p.cmdline()[:1])), None)
+
+
+def _line(process: psutil.Process | None) -> str:
+    if process is None:
+        return f"{'-':>7} {'-':>6} {'-':>8}"
+    return f"{_uss(process):7.1f} {process.num_fds():6} {process.num_threads():8}"
+
+
+def _uss(process: psutil.Process | None) -> float:
+    return process.memory_full_info().uss / _MIB if process else 0.0
+
+
+def run(trials: int, every: int, wandb: str) -> None:
+    """Prints the lines of one search."""
+    space = spaces.complete(spaces.parse(_SPACE, "here"), "here")
+    print(_HEADING, flush=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        session = Session.create(Path(scratch, "s"), space, Options(wandb=wandb), {})
+        study = record.open_study(session.study_file)
+        record.set_plan(study, record.Plan(trials, None))
+        with Watch(space, trials, every, session.root) as watch:
+            watch.search = search = TimedSearch(space, study, watch)
+            trackers = [] if wandb == "off" else [Tracker(session.root, session.name, wandb)]
+            job = engine.Job(session, workloads.load(space.workload), hardware())
+            engine.run(search, job, trackers)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--trials", type=int, default=500)
+    parser.add_argument("--every", type=int, default=50)
+    parser.add_argument("--wandb", choices=("off", "offline"), default="off")
+    given = parser.parse_args(arguments)
+    run(given.trials, given.every, given.wandb)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

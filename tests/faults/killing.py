@@ -1,0 +1,113 @@
+"""Searches by the real command line, and their processes: which there are, which of them live."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from autotune import study as record
+
+HERE = Path(__file__).parent
+SPACE = """
+workload: family_workload:fit
+baseline: {micro_batch_size: 4, learning_rate: 1e-3, step_s: 0.02}
+knobs:
+  micro_batch_size: {choice: [4, 8, 16]}
+  learning_rate: {scale: sqrt, multiplier: {loguniform: [0.5, 2.0]}}
+objective: {select: pareto}
+budget: {trials: 5, samples_per_trial: 400, repeats: 0}
+"""  # of the whole front no trial is stopped for being slower
+SEARCH = ("search", "--space", "space.yaml", "--session", "s", "--wandb", "off")
+
+
+def begin(directory: Path, *arguments: object) -> subprocess.Popen:
+    """Starts the command line as a shell would: as the leader of a process group of its own."""
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    with (directory / "output").open("a") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "autotune", *map(str, arguments)],
+            cwd=directory,
+            env={**os.environ, "PYTHONPATH": path, "WANDB_MODE": "offline"},
+            stdout=output,
+            stderr=output,
+            process_group=0,
+        )
+
+
+def output(directory: Path) -> str:
+    return (directory / "output").read_text()
+
+
+def trials_of(directory: Path) -> list:
+    """The trials in the session's study; none as long as it is being made."""
+    try:
+        return record.trials(record.load_study(directory / "s" / "study.db"))
+    except KeyError:
+        return []
+
+
+def wait_for(condition, seconds=60.0, what="it"):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come to pass in {seconds:g} s"
+        time.sleep(0.05)
+
+
+def family(process: subprocess.Popen) -> list[psutil.Process]:
+    """Every process of a search but its driver."""
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def alive(processes) -> list[psutil.Process]:
+    def runs(process):
+        try:
+            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return False
+
+    return [p for p in processes if runs(p)]
+
+
+def kinds(processes) -> dict[str, list[psutil.Process]]:
+    """The processes by what they are to a search; some are nothing that has a name."""
+    found: dict[str, list[psutil.Process]] = {}
+    for process in processes:
+        try:
+            if (kind := _kind(process)) is not None:
+                found.setdefault(kind, []).append(process)
+        except psutil.Error:  # it has ended
+            continue
+    return found
+
+
+def _kind(process: psutil.Process) -> str | None:
+    command = " ".join(process.cmdline())
+    names = {
+        "raylet/raylet": "raylet",
+        "gcs_server": "GCS server",
+        "guardian.py": "guardian",
+        "ray::Supervisor": "supervisor",
+    }
+    for part, kind in names.items():
+        if part in command.partition(" --")[0]:
+            return kind
+    if "multiprocessing.forkserver" not in command:
+        return None
+    above = process.parents()
+    depth = sum("multiprocessing.forkserver" in " ".join(p.cmdline()) for p in above)
+    return ("fork server", "child", "loader worker")[depth] if depth < 3 else None
+
+
+def end(process: subprocess.Popen) -> None:
+    """Ends what a test has started, all of it."""
+    if process.poll() is None:
+        left = family(process)
+        process.kill()
+        process.wait()
+        wait_for(lambda: not alive(left), 30, "the end of everything")

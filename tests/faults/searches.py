@@ -1,0 +1,105 @@
+"""Searches by the real command line in a directory of their own, and what is left of them."""
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from autotune import study as record
+from autotune.attempt import read_records
+from autotune.trial import Trial
+
+HERE = Path(__file__).parent
+_COMMAND = "import sys; from autotune.__main__ import main; sys.exit(main())"
+
+
+@dataclass
+class Place:
+    """Where a search runs, in the session `s`. Whatever of it is alive in the end is killed."""
+
+    directory: Path
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.left():
+            process.kill()
+        for process in self.started:
+            process.communicate()
+
+    @property
+    def session(self) -> Path:
+        return self.directory / "s"
+
+    def start(self, *arguments: object, patch: str = "", **environment: str) -> subprocess.Popen[str]:
+        """Starts the command line; `patch` is run before it, to make a time limit short."""
+        command = ["-c", f"{patch}\n{_COMMAND}"] if patch else ["-m", "autotune"]
+        path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+        mark = {"PYTHONPATH": path, "TEST_PLACE": str(self.directory)}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_")}
+        self.started.append(
+            subprocess.Popen(
+                [sys.executable, *command, *map(str, arguments)],
+                cwd=self.directory,
+                env=inherited | mark | environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return self.started[-1]
+
+    def search(
+        self, space: str, *arguments: object, patch: str = "", **environment: str
+    ) -> subprocess.Popen[str]:
+        (self.directory / "space.yaml").write_text(space)
+        named = ("search", "--space", "space.yaml", "--session", "s", *arguments)
+        return self.start(*named, patch=patch, **environment)
+
+    def trials(self) -> list[Trial]:
+        """Those in the study; none as long as it is being made."""
+        file = self.session / "study.db"
+        try:
+            return record.trials(record.load_study(file)) if file.exists() else []
+        except KeyError:
+            return []
+
+    def records(self, number: int) -> list[dict[str, Any]]:
+        return list(read_records(self.session / "trials" / f"{number:04d}"))
+
+    def attempts(self, number: int) -> int:
+        return sum("attempt" in r for r in self.records(number))
+
+    def left(self, name: str = "") -> list[psutil.Process]:
+        """The processes of this place that are alive, those with `name` in their command line."""
+        return [p for p in psutil.process_iter() if _is_alive(p, str(self.directory), name)]
+
+
+def _is_alive(process: psutil.Process, directory: str, name: str) -> bool:
+    try:
+        return (
+            process.status() != psutil.STATUS_ZOMBIE
+            and process.environ().get("TEST_PLACE") == directory
+            and name in " ".join(process.cmdline())
+        )
+    except psutil.Error:
+        return False
+
+
+def end(process: subprocess.Popen[str], seconds: float = 120) -> tuple[str, str]:
+    """What it printed, to its end."""
+    return process.communicate(timeout=seconds)
+
+
+def wait_for(condition: Any, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.05)

@@ -1,0 +1,137 @@
+"""Sessions to do harm to, and disks to do it with: the real command line, real mounts."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from autotune import provenance, workloads
+from autotune import study as record
+from autotune.store import Session
+from autotune.telemetry import hardware
+from autotune.trial import Trial
+
+KEPT = Path(__file__).parents[1] / "fixtures" / "sessions"
+SPACE = """
+workload: kept_workload:fit
+baseline: {micro_batch_size: 4, learning_rate: 1e-3, step_s: 0.002}
+knobs: {micro_batch_size: {choice: [4, 8, 16, 32]}, learning_rate: {scale: sqrt}}
+objective: {select: pareto}
+budget: {trials: 4, samples_per_trial: 400, repeats: 0}
+"""  # of the whole front no trial is stopped for being slower
+
+
+def start(directory: Path, *arguments: object, workload: Path = KEPT) -> subprocess.Popen[str]:
+    """The command line in a process of its own, in `directory`."""
+    path = os.pathsep.join([str(workload), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-m", "autotune", *map(str, arguments)],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def call(directory: Path, *arguments: object, workload: Path = KEPT) -> subprocess.CompletedProcess[str]:
+    """The same to its end."""
+    process = start(directory, *arguments, workload=workload)
+    out, err = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def search(directory: Path, *arguments: object, **changes: object) -> tuple[object, ...]:
+    """The arguments of a search in the session `s` over SPACE, some of its settings changed."""
+    space = yaml.safe_load(SPACE)
+    for section in (space["baseline"], space["budget"], space["knobs"]["micro_batch_size"]):
+        section |= {name: value for name, value in changes.items() if name in section}
+    (directory / "space.yaml").write_text(yaml.safe_dump(space))
+    return ("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", *arguments)
+
+
+def kept(name: str, place: Path) -> Path:
+    """A copy of a kept session, in `place`."""
+    shutil.copytree(KEPT / name, place, dirs_exist_ok=True)
+    return place
+
+
+def as_if_here(place: Path) -> Path:
+    """Lets a session have been begun on this machine's CPU, with what is installed here."""
+    file, machine = place / "session.json", replace(hardware(), gpus=())
+    info = json.loads(file.read_text())
+    now = provenance.collect("s", Session.open(place).space(), workloads.Workload("json:loads"), machine, 0)
+    info["provenance"] |= {name: now[name] for name in ("device", "cpus", "driver", "torch")}
+    file.write_text(json.dumps(info))
+    return place
+
+
+def trials_of(place: Path) -> list[Trial]:
+    """The trials of a session; none as long as its study is being made."""
+    try:
+        return record.trials(record.load_study(place / "study.db")) if (place / "study.db").exists() else []
+    except KeyError:
+        return []
+
+
+def wait_for(condition, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.05)
+
+
+def is_one_line(done: subprocess.CompletedProcess[str], *parts: str) -> None:
+    """Whether the command was refused as it should be: exit code 2, one line, no traceback."""
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("autotune: ")
+    for part in parts:
+        assert part in done.stderr
+
+
+def mount(*arguments: object) -> None:
+    """Mounts, or skips the test where that is not allowed."""
+    done = subprocess.run(["mount", *map(str, arguments)], check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"may not mount a file system: {done.stderr.strip()}")
+
+
+@contextmanager
+def small_disk(place: Path, size: str) -> Iterator[Path]:
+    """A file system of so many bytes at `place`."""
+    place.mkdir(exist_ok=True)
+    mount("-t", "tmpfs", "-o", f"size={size}", "test", place)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@contextmanager
+def read_only(place: Path) -> Iterator[Path]:
+    """`place` as it looks where its file system is read-only."""
+    mount("--bind", place, place)
+    try:
+        mount("-o", "remount,bind,ro", place)
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def fill(place: Path, leave_bytes: int = 0) -> Path:
+    """Takes all the room that is left at `place` but for so much."""
+    ballast, free = place / "ballast", shutil.disk_usage(place).free
+    # Who writes there as well may be quicker: it is full all the same.
+    with suppress(OSError), ballast.open("wb") as file:
+        file.write(bytes(free - leave_bytes))
+    return ballast

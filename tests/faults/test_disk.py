@@ -1,0 +1,231 @@
+"""A disk that is full, read-only, slow or dying: one line, exit code 2, and the session is all there."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from autotune import child as children
+from autotune import files
+from autotune import study as record
+from autotune.child import Child, ForkServer, Job
+from autotune.store import Session
+from autotune.trial import Status
+
+from .sessions import (
+    KEPT,
+    as_if_here,
+    call,
+    fill,
+    is_one_line,
+    kept,
+    mount,
+    read_only,
+    search,
+    small_disk,
+    start,
+    trials_of,
+    wait_for,
+)
+
+FULL = "No space left on device", "database or disk is full", "disk I/O error"
+
+
+def test_every_connection_to_the_study_is_synced_fully(tmp_path):
+    engine = record.open_study(tmp_path / "study.db")._storage._backend.engine
+    with engine.connect() as one, engine.connect() as another:
+        for connection in (one, another):
+            assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+
+
+def test_a_disk_that_fills_up_in_the_middle_stops_the_search_and_loses_nothing(tmp_path):
+    with small_disk(tmp_path / "s", "8m") as place:
+        process = start(tmp_path, *search(tmp_path, "--trials", 6, samples_per_trial=1000))
+        wait_for(lambda: sum(t.outcome is not None for t in trials_of(place)) >= 1)
+        before = [t for t in trials_of(place) if t.outcome is not None]
+        ballast = fill(place)
+        out, err = process.communicate(timeout=90)
+        is_one_line(subprocess.CompletedProcess((), process.returncode, out, err))
+        assert any(said in err for said in FULL), err
+        assert "nothing is lost" in err
+        assert call(tmp_path, "status", "s").returncode == 0, "what is known can be seen without room"
+        ballast.unlink()
+        done = call(tmp_path, "resume", "s")
+        assert done.returncode == 0, done.stderr
+        after = trials_of(place)
+        assert after[: len(before)] == before
+        assert len(after) == 6
+        assert all(t.outcome is not None for t in after)
+
+
+def test_resuming_on_a_full_disk_is_one_line_until_there_is_room(tmp_path):
+    with small_disk(tmp_path / "s", "2m") as place:
+        as_if_here(kept("format-2", place))
+        before = trials_of(place)
+        ballast = fill(place)
+        done = call(tmp_path, "resume", "s")
+        is_one_line(done, "nothing is lost")
+        assert any(said in done.stderr for said in FULL), done.stderr
+        ballast.unlink()
+        assert trials_of(place) == before
+        assert call(tmp_path, "resume", "s").returncode == 0
+
+
+@pytest.mark.parametrize("room", [0, 24576])
+def test_a_search_that_has_no_room_to_begin_is_begun_when_there_is_some(tmp_path, room):
+    with small_disk(tmp_path / "small", "1m") as place:
+        ballast, begin = fill(place, room), search(tmp_path, "--trials", 1, "--session", "small/s")
+        done = call(tmp_path, *begin)
+        is_one_line(done)
+        assert any(said in done.stderr for said in FULL), done.stderr
+        ballast.unlink()
+        subprocess.run(["mount", "-o", "remount,size=16m", place], check=True)
+        if not room:  # not even the session could be made: there is none
+            assert call(tmp_path, *begin).returncode == 0
+        else:
+            is_one_line(call(tmp_path, "status", "small/s"), "nothing was run yet")
+            assert call(tmp_path, "resume", "small/s").returncode == 0
+
+
+def test_a_session_on_a_read_only_disk_can_be_looked_at_and_not_gone_on_with(tmp_path):
+    place = as_if_here(kept("format-2", tmp_path / "s"))
+    shown = call(tmp_path, "status", "s").stdout.partition(" on disk")[2]
+    for left in place.glob("study.db-*"):
+        left.unlink()
+    with read_only(place):
+        seen = call(tmp_path, "status", "s")
+        assert seen.returncode == 0, seen.stderr
+        assert seen.stdout.partition(" on disk")[2] == shown
+        assert call(tmp_path, "export", "s", "-o", "best.yaml").returncode == 0
+        is_one_line(call(tmp_path, "export", "s", "-o", "s/best.yaml"), "s/best.yaml: cannot be written")
+        is_one_line(call(tmp_path, "resume", "s"), "s/lock: cannot be written: Read-only file system")
+        is_one_line(call(tmp_path, *search(tmp_path)), "already exists; continue it with")
+    (tmp_path / "other").mkdir()
+    with read_only(tmp_path / "other"):
+        is_one_line(
+            call(tmp_path, "search", "--space", "space.yaml", "--session", "other/s"),
+            "session other/s: cannot be written: Read-only file system",
+        )
+
+
+def test_what_a_killed_search_has_written_ahead_is_seen_on_a_read_only_disk(tmp_path):
+    """Its last trials are in the file beside the study, and only there."""
+    place = kept("format-2", tmp_path / "s")
+    script = (
+        "import os, pathlib; from autotune import study as record; from autotune.store import Session;"
+        "session = Session(pathlib.Path('s')); study = record.open_study(session.study_file);"
+        "record.begin(study, session.space(), session.space().baseline_config); os._exit(9)"
+    )
+    before = len(trials_of(place))
+    assert subprocess.run([sys.executable, "-c", script], check=False, cwd=tmp_path).returncode == 9
+    assert (place / "study.db-wal").stat().st_size
+    with read_only(place):
+        assert len(trials_of(place)) == before + 1
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A file system on a device of its own."""
+    image, place = tmp_path / "image", tmp_path / "s"
+    place.mkdir()
+    with image.open("wb") as file:
+        file.truncate(64 * 2**20)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    mount("-o", "loop", image, place)
+    (place / "lost+found").rmdir()
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_a_disk_that_turns_read_only_in_the_middle_stops_the_search_and_loses_nothing(tmp_path, disk):
+    subprocess.run(["mount", "-o", "remount,errors=remount-ro", disk], check=True)
+    process = start(tmp_path, *search(tmp_path, "--trials", 6, samples_per_trial=1000))
+    wait_for(lambda: sum(t.outcome is not None for t in trials_of(disk)) >= 1)
+    before = [t for t in trials_of(disk) if t.outcome is not None]
+    device = subprocess.check_output(["findmnt", "-n", "-o", "SOURCE", disk], text=True).strip()
+    Path("/sys/fs/ext4", Path(device).name, "trigger_fs_error").write_text("made by a test")
+    out, err = process.communicate(timeout=120)
+    is_one_line(subprocess.CompletedProcess((), process.returncode, out, err))
+    assert "nothing is lost" in err
+    assert call(tmp_path, "status", "s").returncode == 0
+    shutil.copytree(disk, tmp_path / "elsewhere")
+    done = call(tmp_path, "resume", "elsewhere")
+    assert done.returncode == 0, done.stderr
+    after = trials_of(tmp_path / "elsewhere")
+    assert after[: len(before)] == before
+    assert len(after) == 6
+
+
+def test_a_slow_disk_is_not_taken_for_a_stall(tmp_path, disk, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.setattr(children, "_SHORTEST_STALL_S", 0.5)
+    job = Job(
+        workload="slow_disk:fit",
+        config={"disk": str(disk)},
+        workdir=tmp_path / "work",
+        log=tmp_path / "log",
+        quality="bleu_4",
+    )
+    subprocess.run(["fsfreeze", "--freeze", disk], check=True)
+    try:
+        child = Child(job, ForkServer([]))
+        wait_for((tmp_path / "work" / "waiting").exists)
+        frozen = time.monotonic()
+        while time.monotonic() < frozen + 3:
+            child.poll(0.1)
+        assert child.verdict is None
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", disk], check=True)
+    while child.verdict is None:
+        child.poll(0.1)
+    child.kill()
+    assert child.verdict.status is Status.COMPLETED
+
+
+def test_a_log_on_a_full_disk_is_one_line(tmp_path):
+    kept("format-2", tmp_path / "s")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "autotune", "status", "s"],
+            check=False,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": f"{KEPT}:{os.environ.get('PYTHONPATH', '')}"},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    is_one_line(done, "cannot be written: No space left on device")
+
+
+def test_a_file_appears_whole_or_stays_as_it_was(tmp_path):
+    with small_disk(tmp_path / "small", "64k") as place:
+        files.write_whole(place / "verdict.json", "first")
+        with pytest.raises(OSError, match="No space left"):
+            files.write_whole(place / "verdict.json", "x" * 2**20)
+        assert {f.name: f.read_text() for f in place.iterdir()} == {"verdict.json": "first"}
+
+
+def test_checkpoints_stay_where_they_are_asked_for_and_the_trial_has_completed(tmp_path):
+    done = call(tmp_path, *search(tmp_path, "--trials", 3, "--keep-checkpoints", choice=[4, 32]))
+    assert done.returncode == 0, done.stderr
+    completed = {t.number for t in trials_of(tmp_path / "s") if t.completed}
+    assert len(completed) < 3, "one did not fit"
+    left = {int(work.parent.name) for work in (tmp_path / "s" / "trials").glob("*/work")}
+    assert left == completed
+    assert " on disk" in call(tmp_path, "status", "s").stdout
+
+
+def test_what_a_kill_has_left_of_an_ended_trial_goes_when_the_search_is_resumed(tmp_path):
+    place = kept("format-2", tmp_path / "s")
+    session, trials = Session.open(place), trials_of(place)
+    for trial in trials:
+        (session.trial_dir(trial.number) / "work").mkdir(parents=True, exist_ok=True)
+    session.remove_work(trials)
+    left = {int(work.parent.name) for work in (place / "trials").glob("*/work")}
+    assert left == {t.number for t in trials if t.outcome is None}
+    assert left, "one that was interrupted goes on from its checkpoint"

@@ -1,0 +1,174 @@
+"""Records that make no sense: each is an outcome with a reason, none ends the search, none wins."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from autotune import attempt, confirm, objective
+from autotune import study as record
+from autotune.attempt import Attempt, Order
+from autotune.child import ForkServer
+from autotune.store import Session
+from autotune.trial import Failure, Status
+from tests.faults.garbage_workload import KINDS
+
+HERE = Path(__file__).parent
+ERROR, DIVERGED, TIMEOUT = (Failure.ERROR, Failure.DIVERGED, Failure.TIMEOUT)
+NOT_A_NUMBER = "bleu_4 is not a number after 80 samples: got "
+FAULTS = {
+    "quality nan": (ERROR, NOT_A_NUMBER + "nan"),
+    "quality inf": (ERROR, NOT_A_NUMBER + "inf"),
+    "quality 1e308": (ERROR, NOT_A_NUMBER + "1e+308"),
+    "quality huge": (ERROR, NOT_A_NUMBER + "1000"),
+    "quality str": (ERROR, NOT_A_NUMBER + "'0.9'"),
+    "quality bool": (ERROR, NOT_A_NUMBER + "True"),
+    "quality none": (ERROR, NOT_A_NUMBER + "None"),
+    "quality list": (ERROR, NOT_A_NUMBER + "[0.9]"),
+    "quality tensor": (ERROR, "a record's values must be JSON's, got Tensor"),
+    "no quality": (ERROR, "no record has bleu_4 after "),
+    "loss nan": (DIVERGED, "train_loss was nan 3 times in a row"),
+    "loss inf": (DIVERGED, "train_loss was -inf 3 times in a row"),
+    "backwards": (ERROR, "samples must not go back, got 8 after 36"),
+    "samples bool": (ERROR, "samples must be an int, got True"),
+    "samples float": (ERROR, "samples must be an int, got 44.0"),
+    "samples negative": (ERROR, "samples must be from 0 to 2**53, got -4"),
+    "samples huge": (ERROR, "samples must be from 0 to 2**53, got 1000"),
+    "samples beyond": (ERROR, "got a number too large to be shown"),
+    "no samples": (ERROR, "samples must be an int, got None"),
+    "standing still": (TIMEOUT, "no record of more samples for "),
+    "evaluated for ever": (TIMEOUT, "no record of more samples for "),
+    "nothing": (ERROR, "the workload yielded no record"),
+    "text": (ERROR, "a record must be a mapping, got str"),
+    "none": (ERROR, "a record must be a mapping, got NoneType"),
+    "too early": (ERROR, "ended by itself, evaluated after 40 of 80 samples"),
+    "evaluations only": (ERROR, "its throughput could not be measured"),
+}
+SANE = KINDS.keys() - FAULTS.keys() - {"leaks"}  # test_safety has that one
+
+
+@pytest.fixture(scope="module")
+def server():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(HERE)
+        yield ForkServer([])
+
+
+@pytest.fixture
+def attempt_at(tmp_path, server):
+    """Runs a workload as a trial of 80 samples; the report that ended it, and its figures."""
+
+    def run(kind):
+        order = Order(
+            number=3,
+            entry_point="garbage_workload:fit",
+            settings={"kind": kind},
+            directory=str(tmp_path),
+            quality="bleu_4",
+            samples=80,
+            stall_timeout_s=2.0,
+        )
+        running, deadline = Attempt(order, server), time.monotonic() + 60
+        while time.monotonic() < deadline:
+            report = running.step(0.2)
+            if "outcome" in report:
+                return report["outcome"], running.measurement()
+        raise AssertionError("it did not end")
+
+    return run
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_garbage_is_a_failure_with_its_reason(attempt_at, tmp_path, kind):
+    outcome, shown = attempt_at(kind)
+    assert (outcome["status"], outcome["failure"]) == (Status.FAILED, FAULTS[kind][0]), outcome
+    assert FAULTS[kind][1] in outcome["reason"]
+    assert "\n" not in outcome["reason"]
+    assert attempt.read_verdict(tmp_path)[0].to_dict() == outcome
+    json.dumps(shown.to_dict(), allow_nan=False)  # what the study keeps can be read by every reader of JSON
+
+
+@pytest.mark.parametrize("kind", sorted(SANE))
+def test_what_is_beside_the_point_harms_nobody(attempt_at, kind):
+    outcome, shown = attempt_at(kind)
+    assert outcome["status"] == Status.COMPLETED, outcome
+    assert shown.quality == 0.2
+    assert [point.samples for point in shown.curve][-1] == 80
+    assert 0 < shown.throughput.samples_per_s < 20_000
+    assert sum(shown.step_shares.values()) in {0, 1}
+    json.dumps(shown.to_dict(), allow_nan=False)
+
+
+def test_spoilt_lines_of_a_trials_records_are_left_out(tmp_path):
+    good = {"at_s": 1.0, "samples": 4}
+    lines = [
+        "7",
+        "[]",
+        "null",
+        '{"samples": "x", "at_s": 1}',
+        '{"samples": 4}',
+        "\x00",
+        "[" * 10**5,
+        '{"a": 1}',
+    ]
+    (tmp_path / "records.jsonl").write_text("\n".join([*lines, json.dumps(good)]), encoding="utf-8")
+    assert list(attempt.read_records(tmp_path)) == [good]
+
+
+SPACE = """
+workload: garbage_workload:fit
+baseline: {kind: sane, note: "[red]x[/] \\x1b[31m NOTE"}
+knobs: {kind: {choice: [KINDS]}}
+objective: {quality: bleu_4, keep: 0.9, select: SELECT}
+budget: {trials: 60, samples_per_trial: 400, repeats: 0}
+"""
+
+
+SOME = ["sane", "fast", "quality 1e308", "no quality", "loss inf", "backwards", "nothing", "text", "none"]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("select", ["fastest", "pareto"])
+def test_a_search_through_garbage_ends_with_a_sane_winner(tmp_path, soak, select):
+    if select == "pareto" and not soak:
+        pytest.skip("takes 20 s more: make soak")
+    kinds = list(KINDS) if soak else SOME
+    # Three bytes a character: a file called by the settings could have no such name.
+    space = SPACE.replace("NOTE", "数据" * 60)
+    text = space.replace("KINDS", ", ".join(f'"{kind}"' for kind in kinds)).replace("SELECT", select)
+    (tmp_path / "space.yaml").write_text(text, encoding="utf-8")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+    }
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "autotune", "search", "--space", "space.yaml", "--session", "s"),
+            *("--wandb", "off", "--stall-timeout", "2s"),
+        ],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=800,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert "Every configuration was tried" in done.stdout
+    session = Session.open(tmp_path / "s")
+    trials = record.trials(record.load_study(session.study_file))
+    assert {t.config["kind"] for t in trials} == set(kinds)
+    for trial in trials:
+        assert trial.outcome is not None
+        if trial.config["kind"] in FAULTS:
+            assert not trial.completed, trial
+            assert trial.outcome.reason
+    best, _ = confirm.recommended(trials, session.space())
+    assert best.config["kind"] == "fast"
+    if select == "pareto":
+        assert {t.config["kind"] for t in objective.pareto(trials)} <= SANE

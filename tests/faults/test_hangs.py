@@ -1,0 +1,179 @@
+"""What hangs is ended, and what was suspended goes on: real processes, and most by the real command line."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from autotune import attempt
+from autotune.attempt import Attempt, Order
+from autotune.child import ForkServer
+from autotune.trial import Failure, Status
+
+from .searches import HERE, Place, end, wait_for
+
+SPACE = """
+workload: trivial:hangs
+baseline: {hang: none, learning_rate: 1e-3}
+knobs: {hang: {choice: [none, stopped, in a worker]}}
+objective: {select: pareto}
+budget: {trials: 3, samples_per_trial: 16, repeats: 0}
+"""
+SLOW = """
+workload: trivial:slow
+baseline: {hang: none, learning_rate: 1e-3, step_s: 0.04}
+knobs: {learning_rate: {loguniform: [1e-4, 1e-2]}}
+objective: {select: pareto}
+budget: {trials: 2, samples_per_trial: 400, repeats: 0}
+"""
+STOPPED_S = 7.0  # longer than what counts as a hang in the tests
+
+
+@pytest.fixture
+def place(tmp_path):
+    with Place(tmp_path) as here:
+        yield here
+
+
+@pytest.fixture(scope="module")
+def server():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(HERE)
+        yield ForkServer([])
+
+
+def order(directory, hang, **rest):
+    settings = {"hang": hang, "learning_rate": 1e-3}
+    return Order(0, "trivial:hangs", settings, str(directory), "bleu_4", samples=16, **rest)
+
+
+def finish(running, seconds=60):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        report = running.step(0.5)
+        if "outcome" in report:
+            return report["outcome"]
+    raise AssertionError("it did not end")
+
+
+def session_of(pid):
+    """The processes of a trial's session that are alive."""
+    return [p for p in psutil.process_iter() if _session(p) == pid and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def _session(process):
+    try:
+        return os.getsid(process.pid)
+    except ProcessLookupError:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("hang", "where"),
+    {
+        "at once": ["sleeps"],
+        "in Python": ["sleeps"],
+        "in C with the GIL": ["holds_the_gil"],
+        "stopped": ["is_stopped"],
+        "in a worker": ["waits_for_a_worker", "never_returns"],
+    }.items(),
+)
+def test_a_hang_is_ended_with_all_its_processes_and_its_log_says_where_it_was(tmp_path, server, hang, where):
+    running = Attempt(order(tmp_path, hang, stall_timeout_s=1.5), server)
+    pid = running._child.pid
+    outcome = finish(running)
+    assert (outcome["status"], outcome["failure"]) == (Status.FAILED, Failure.TIMEOUT)
+    log = (tmp_path / "log").read_text()
+    for function in where:
+        assert f"in {function}" in log
+    wait_for(lambda: not session_of(pid))
+
+
+def test_a_close_that_hangs_takes_nothing_from_a_trial_that_was_complete(tmp_path, server, monkeypatch):
+    monkeypatch.setattr(attempt, "_GRACE_S", 1.0)
+    running = Attempt(order(tmp_path, "when closed"), server)
+    pid = running._child.pid
+    assert finish(running)["status"] == Status.COMPLETED
+    wait_for(lambda: not session_of(pid))
+
+
+def test_a_search_goes_on_after_trials_that_hang(place):
+    process = place.search(SPACE, "--wandb", "off", "--stall-timeout", "2s")
+    _, errors = end(process)
+    assert (process.returncode, errors) == (0, "")
+    outcomes = {t.config["hang"]: t.outcome for t in place.trials()}
+    assert outcomes.pop("none").status is Status.COMPLETED
+    assert [outcome.failure for outcome in outcomes.values()] == [Failure.TIMEOUT] * 2
+    wait_for(lambda: not place.left())
+
+
+def test_a_search_that_is_interrupted_does_not_wait_for_a_close_that_hangs(place):
+    process = place.search(SLOW.replace("hang: none", "hang: when closed"), "--wandb", "off")
+    wait_for(lambda: len(place.records(0)) > 5)
+    process.send_signal(signal.SIGINT)
+    output, errors = end(process)
+    assert (process.returncode, errors) == (130, "")
+    assert "Stopped: interrupted" in output
+    wait_for(lambda: not place.left())
+
+
+IMPATIENT = f"from autotune import engine; engine._SILENT_S = {STOPPED_S - 2}"
+
+
+def test_a_supervisor_that_hangs_costs_a_repetition_and_no_more(place):
+    process = place.search(SLOW, "--wandb", "off", patch=IMPATIENT)
+    wait_for(lambda: len(place.records(0)) > 5)
+    [supervisor] = place.left("ray::Supervisor")
+    supervisor.send_signal(signal.SIGSTOP)
+    _, errors = end(process)
+    assert (process.returncode, errors) == (0, "")
+    assert all(t.completed for t in place.trials())
+    assert place.attempts(0) == 2
+    wait_for(lambda: not place.left())
+
+
+@pytest.mark.parametrize("who", ["the driver", "all"])
+def test_what_was_suspended_goes_on(place, who):
+    process = place.search(SLOW, "--wandb", "off", "--stall-timeout", f"{STOPPED_S - 2}s", patch=IMPATIENT)
+    wait_for(lambda: len(place.records(0)) > 5)
+    suspended = [psutil.Process(process.pid)] if who == "the driver" else place.left()
+    for each in suspended:
+        each.send_signal(signal.SIGSTOP)
+    time.sleep(STOPPED_S)
+    for each in suspended:
+        each.send_signal(signal.SIGCONT)
+    _, errors = end(process)
+    assert (process.returncode, errors) == (0, "")
+    assert all(t.completed for t in place.trials())
+    assert [place.attempts(t.number) for t in place.trials()] == [1, 1]
+
+
+IMPORTS = """
+import sys
+from pathlib import Path
+from autotune import child as children
+from autotune.child import Child, ForkServer, Job
+
+children._PRELOAD_S = 2.0
+job = Job("stuck:fit", {}, Path("work"), Path("log"), "bleu_4", stall_timeout_s=2.0)
+child = Child(job, ForkServer(["stuck"]))
+while child.verdict is None:
+    child.poll(1.0)
+child.kill()
+print(child.verdict)
+"""
+
+
+def test_an_import_that_hangs_is_a_trial_that_hangs(tmp_path):
+    (tmp_path / "stuck.py").write_text("import time\ntime.sleep(3600)\n")
+    (tmp_path / "main.py").write_text(IMPORTS)
+    done = subprocess.run(
+        [sys.executable, "main.py"], check=True, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("failed (timeout)\n", "")
+    assert "stuck.py" in Path(tmp_path, "log").read_text()

@@ -1,0 +1,133 @@
+"""SIGKILL of any process of a search at any moment: no trial is lost, none is run or counted twice."""
+
+import json
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from . import killing
+
+VICTIMS = (
+    *("driver", "process group", "guardian", "raylet", "GCS server"),
+    *("supervisor", "fork server", "child", "loader worker"),
+)
+OF_A_TRIAL = ("supervisor", "fork server", "child", "loader worker")
+WITH_THE_DRIVER = ("driver", "process group")
+TRIALS = 6
+LONGEST_S = 3.0
+
+
+class Killed:
+    """A search that is killed again and again, and what it has to show after every time."""
+
+    def __init__(self, directory: Path, rng: random.Random) -> None:
+        directory.mkdir()
+        (directory / "space.yaml").write_text(killing.SPACE)
+        self.directory, self._rng = directory, rng
+        self._ended: dict[int, tuple] = {}
+        self._spared = True
+        self.process = killing.begin(directory, *killing.SEARCH, "--trials", TRIALS)
+        killing.wait_for((directory / "s" / "session.json").exists)
+
+    def kill_one(self) -> str | None:
+        """Kills somebody at some moment, goes on where the driver has gone; None: the search was faster."""
+        victim = self._rng.choice(VICTIMS)
+        # A trial that is killed three times without an evaluation in between is given up: leave it one.
+        if self._spared and victim in OF_A_TRIAL:
+            evaluations = self._evaluations()
+            if not self._await(lambda: self._evaluations() > evaluations):
+                return None
+        self._spared = victim in OF_A_TRIAL
+        moment = time.monotonic() + self._rng.uniform(0, LONGEST_S)
+        if not self._await(lambda: time.monotonic() >= moment and self._pids(victim)):
+            return None
+        pids, family = self._pids(victim), killing.family(self.process)
+        for pid in pids:
+            try:
+                (os.killpg if victim == "process group" else os.kill)(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        if victim in WITH_THE_DRIVER:
+            self.process.wait()
+            killing.wait_for(lambda: not killing.alive(family), 10, "the end of everything")
+            self.check()
+            self.process = killing.begin(self.directory, "resume", "s")
+        else:
+            self.check()
+        return victim
+
+    def _await(self, condition) -> bool:
+        """Waits for `condition`; False where the search ends before."""
+        deadline = time.monotonic() + 120
+        while not condition():
+            if self.process.poll() is not None:
+                return False
+            assert time.monotonic() < deadline, killing.output(self.directory)
+            time.sleep(0.02)
+        return self.process.poll() is None
+
+    def _pids(self, victim: str) -> list[int]:
+        if victim in WITH_THE_DRIVER:
+            return [self.process.pid]
+        return [p.pid for p in killing.kinds(killing.family(self.process)).get(victim, [])]
+
+    def _evaluations(self) -> int:
+        files = (self.directory / "s").glob("trials/*/records.jsonl")
+        return sum(file.read_text().count("bleu_4") for file in files)
+
+    def check(self) -> None:
+        """What had ended is there as it was, and was not touched since."""
+        trials = killing.trials_of(self.directory)
+        assert [t.number for t in trials] == list(range(len(trials)))
+        now = {t.number: (t, self._records(t.number)) for t in trials if t.outcome is not None}
+        assert {number: now.get(number) for number in self._ended} == self._ended
+        self._ended = now
+
+    def finish(self) -> None:
+        """Lets the search come to its end, and looks at all of it."""
+        self.process.wait(120)
+        assert self.process.returncode == 0, killing.output(self.directory)
+        assert "Traceback" not in killing.output(self.directory)
+        self.check()
+        trials = killing.trials_of(self.directory)
+        assert [t.completed for t in trials] == [True] * TRIALS, [t.outcome for t in trials]
+        for trial in trials:
+            check_attempts([json.loads(line) for line in self._records(trial.number).splitlines()])
+
+    def _records(self, number: int) -> str:
+        return (self.directory / "s" / "trials" / f"{number:04d}" / "records.jsonl").read_text()
+
+
+def check_attempts(records: list[dict]) -> None:
+    """Every attempt goes on from the last checkpoint, or from the one before if that was not written yet.
+
+    What a trial had yielded in the moment before its supervisor was killed may be missing.
+    """
+    batch = next(r["samples"] for r in records if "samples" in r)
+    evaluated, last = [0, 0], None
+    for record in records:
+        if "attempt" in record:
+            last = None
+        elif "bleu_4" in record:
+            evaluated += [record["samples"]] if record["samples"] > evaluated[-1] else []
+        else:
+            assert record["samples"] > evaluated[-2] if last is None else record["samples"] == last + batch
+            last = record["samples"]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_anywhere_nothing_is_lost_and_nothing_is_twice(tmp_path, soak, seed):
+    rng, kills, done = random.Random(seed), 100 if soak else 10, []
+    while len(done) < kills:
+        search = Killed(tmp_path / f"after-{len(done)}", rng)
+        try:
+            while len(done) < kills and (victim := search.kill_one()) is not None:
+                print(f"seed {seed}, {search.directory.name}: {victim}")  # shown where the test fails
+                done.append(victim)
+            search.finish()
+        finally:
+            killing.end(search.process)

@@ -1,0 +1,107 @@
+"""One process at a time in a session, and none that is dead."""
+
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+
+import pytest
+
+from autotune import space as spaces
+from autotune.attempt import read_records
+from autotune.errors import InputError
+from autotune.store import Options, Session, is_in_use
+
+from .sessions import SPACE, call, is_one_line, search, start, trials_of, wait_for
+
+
+@pytest.fixture(params=[0.02])
+def running(tmp_path, request):
+    """A search in the session `s` whose first trial has begun to train, in steps of so many seconds."""
+    process = start(tmp_path, *search(tmp_path, "--trials", 2, step_s=request.param))
+    records = tmp_path / "s" / "trials" / "0000" / "records.jsonl"
+    wait_for(lambda: records.exists() and records.read_text().count("\n") > 5)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("running", [1.0], indirect=True)
+def test_a_second_process_is_refused_with_the_first_ones_pid_and_host(tmp_path, running):
+    holder = f"is in use by pid {running.pid} on {socket.gethostname()}"
+    is_one_line(call(tmp_path, "resume", "s"), holder)
+    is_one_line(call(tmp_path, *search(tmp_path)), holder)
+    seen = call(tmp_path, "status", "s")
+    assert seen.returncode == 0, seen.stderr
+    assert "1 running" in seen.stdout
+    exported = call(tmp_path, "export", "s", "-o", "best.yaml")
+    assert exported.returncode == 0 or "the baseline has not completed" in exported.stderr
+    assert running.poll() is None, "it was not disturbed"
+
+
+def test_a_killed_search_can_be_resumed_at_once(tmp_path, running):
+    """What it has started may outlive it for a moment; the lock does not."""
+    os.kill(running.pid, signal.SIGKILL)
+    running.wait()
+    assert not is_in_use(Session(tmp_path / "s"))
+    done = call(tmp_path, "resume", "s")
+    assert done.returncode == 0, done.stderr
+    baseline, second = trials_of(tmp_path / "s")
+    assert baseline.completed
+    assert second.outcome is not None
+    trained = [r["samples"] for r in read_records(tmp_path / "s" / "trials" / "0000") if "train_loss" in r]
+    assert trained[-1] >= 400
+
+
+@pytest.fixture
+def session(tmp_path):
+    return Session.create(tmp_path / "s", spaces.parse(SPACE, "test"), Options(), {})
+
+
+def test_a_lock_file_that_a_reboot_has_left_does_not_matter(session):
+    session.lock_file.write_text("pid 1 on a machine that is no more\n")
+    assert not is_in_use(session)
+    with session.lock():
+        assert str(os.getpid()) in session.lock_file.read_text()
+
+
+def test_who_only_asks_stands_in_nobodys_way(session):
+    asking = threading.Event()
+
+    def ask():
+        while not asking.is_set():
+            is_in_use(session)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        for _ in range(50):
+            with session.lock():
+                pass
+    finally:
+        asking.set()
+        thread.join()
+
+
+def create(place, number, results):
+    try:
+        Session.create(place, spaces.parse(SPACE, "test"), Options(seed=number), {})
+        results.put(number)
+    except InputError as error:
+        results.put(str(error))
+
+
+def test_of_searches_that_begin_in_one_place_at_the_same_time_one_does(tmp_path):
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    started = [context.Process(target=create, args=(tmp_path / "s", n, results)) for n in range(4)]
+    for process in started:
+        process.start()
+    said = [results.get(timeout=30) for _ in started]
+    for process in started:
+        process.join()
+    (won,) = [s for s in said if isinstance(s, int)]
+    assert all("already exists" in s or "is in use by" in s for s in said if isinstance(s, str))
+    assert json.loads((tmp_path / "s" / "session.json").read_text())["options"]["seed"] == won

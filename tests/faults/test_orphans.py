@@ -1,0 +1,115 @@
+"""However a search ends, nothing of it is left behind: no process, no memory, no files of Ray's."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from . import killing
+
+ENDS = {
+    "Ctrl-C": (os.killpg, signal.SIGINT, 130),
+    "SIGTERM to the driver": (os.kill, signal.SIGTERM, 130),
+    "SIGTERM to the group": (os.killpg, signal.SIGTERM, 130),
+    "SIGKILL of the driver": (os.kill, signal.SIGKILL, -signal.SIGKILL),
+    "SIGKILL of the group": (os.killpg, signal.SIGKILL, -signal.SIGKILL),
+}
+
+
+@pytest.fixture
+def search(tmp_path):
+    """Begins a search with W&B on; what is left of it dies with the test."""
+    (tmp_path / "space.yaml").write_text(killing.SPACE)
+    started = []
+
+    def begin(*arguments):
+        started.append(killing.begin(tmp_path, *killing.SEARCH[:-1], "offline", *arguments))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        killing.end(process)
+
+
+def scratch_of(processes) -> Path:
+    """Ray's directory: the guardian is told it."""
+    (guardian,) = killing.kinds(processes)["guardian"]
+    return Path(guardian.cmdline()[3])
+
+
+def shared_memory(processes) -> set[str]:
+    """The files in /dev/shm that `processes` have open or mapped, under the names they are known by."""
+    held = set()
+    for process in processes:
+        try:
+            maps = Path(f"/proc/{process.pid}/maps").read_text()
+        except OSError:
+            continue
+        held |= {line.split()[5] for line in maps.splitlines() if "/dev/shm/" in line}
+    return held
+
+
+def await_a_trial(tmp_path):
+    records = tmp_path / "s" / "trials" / "0000" / "records.jsonl"
+    killing.wait_for(lambda: records.exists() and records.read_text().count("bleu_4") > 1)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_nothing_is_left_ten_seconds_after_any_end(tmp_path, search, end):
+    send, number, code = ENDS[end]
+    process = search("--samples", 40000)
+    await_a_trial(tmp_path)
+    family = killing.family(process)
+    assert {"guardian", "raylet", "GCS server", "child", "loader worker"} <= set(killing.kinds(family))
+    assert any(p.name() == "sleep" and os.getsid(p.pid) == p.pid for p in family), "one has left its group"
+    scratch, held = scratch_of(family), shared_memory(family)
+    assert held, "Ray's object store"
+
+    send(process.pid, number)
+    process.wait(60)
+    assert process.returncode == code, killing.output(tmp_path)
+    killing.wait_for(lambda: not killing.alive(family), 10, f"the end of {family}")
+    killing.wait_for(lambda: not scratch.exists(), 10, f"the end of {scratch}")
+    assert not [file for file in held if Path(file).exists()]
+    if code == 130:
+        assert "Stopped: interrupted" in killing.output(tmp_path)
+        assert "Go on with: python -m autotune resume s" in killing.output(tmp_path)
+        assert (tmp_path / "s" / "trials" / "0000" / "work" / "state.json").exists()
+
+
+def test_nothing_is_left_after_a_search_that_came_to_its_end(tmp_path, search):
+    process = search("--trials", 1)
+    await_a_trial(tmp_path)
+    family = killing.family(process)
+    scratch = scratch_of(family)
+    process.wait(60)
+    assert process.returncode == 0, killing.output(tmp_path)
+    killing.wait_for(lambda: not killing.alive(family), 10, f"the end of {family}")
+    assert not scratch.exists()
+
+
+def test_a_driver_that_is_killed_while_ray_starts_leaves_nothing_either(tmp_path, search):
+    process = search()
+    killing.wait_for(lambda: "GCS server" in killing.kinds(killing.family(process)))
+    family = killing.family(process)
+    scratch = scratch_of(family)
+    process.kill()
+    process.wait()
+    killing.wait_for(lambda: not killing.alive(family), 10, f"the end of {family}")
+    killing.wait_for(lambda: not scratch.exists(), 10, f"the end of {scratch}")
+
+
+def test_two_searches_beside_each_other_do_not_meet(tmp_path, search):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "space.yaml").write_text(killing.SPACE)
+    other = killing.begin(tmp_path / "other", *killing.SEARCH, "--trials", 1, "--samples", 1600)
+    try:
+        process = search("--samples", 40000)
+        await_a_trial(tmp_path)
+        await_a_trial(tmp_path / "other")
+        process.kill()
+        assert other.wait(120) == 0, killing.output(tmp_path / "other")
+        assert [t.completed for t in killing.trials_of(tmp_path / "other")] == [True]
+    finally:
+        killing.end(other)

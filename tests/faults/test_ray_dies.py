@@ -1,0 +1,86 @@
+"""Ray itself dies, or Ray Tune aborts: the search goes on from its study, and if it cannot, it says how."""
+
+import json
+
+import pytest
+
+from autotune import revival
+
+from . import killing
+
+
+@pytest.fixture
+def search(tmp_path):
+    (tmp_path / "space.yaml").write_text(killing.SPACE)
+    started = []
+
+    def begin(*arguments):
+        started.append(killing.begin(tmp_path, *arguments))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        killing.end(process)
+
+
+def attempts(tmp_path):
+    file = tmp_path / "s" / "trials" / "0000" / "records.jsonl"
+    if not file.exists():
+        return 0
+    lines = file.read_text().splitlines(keepends=True)
+    return sum("attempt" in json.loads(line) for line in lines if line.endswith("\n"))
+
+
+def kill(process, victim):
+    found = killing.kinds(killing.family(process))[victim]
+    for one in found:
+        one.kill()
+    killing.wait_for(lambda: not killing.alive(found))
+
+
+@pytest.mark.parametrize("victim", ["raylet", "GCS server"])
+def test_a_search_outlives_its_ray(tmp_path, search, victim):
+    process = search(*killing.SEARCH, "--trials", 2)
+    killing.wait_for(lambda: attempts(tmp_path) == 1)
+    kill(process, victim)
+    assert process.wait(60) == 0, killing.output(tmp_path)
+    assert "Ray died: it is started again" in killing.output(tmp_path)
+    assert [t.completed for t in killing.trials_of(tmp_path)] == [True, True]
+    assert attempts(tmp_path) == 2
+
+
+def test_a_ray_that_dies_again_and_again_ends_the_search_in_one_line(tmp_path, search):
+    process = search(*killing.SEARCH, "--trials", 2, "--samples", 2000)
+    for attempt in range(1, revival.MOST_LOSSES + 1):
+        killing.wait_for(lambda attempt=attempt: attempts(tmp_path) == attempt)
+        kill(process, "raylet")
+    assert process.wait(30) == 1
+    assert killing.output(tmp_path).splitlines()[-1] == (
+        "autotune: Ray died, 3 times in a row; nothing is lost; go on with: python -m autotune resume s"
+    )
+    assert "Traceback" not in killing.output(tmp_path)
+    assert [t.outcome for t in killing.trials_of(tmp_path)] == [None]
+
+    assert search("resume", "s").wait(90) == 0, killing.output(tmp_path)
+    assert [t.completed for t in killing.trials_of(tmp_path)] == [True, True]
+
+
+def test_a_ray_tune_that_cannot_run_ends_the_search_in_one_line(tmp_path, search):
+    (tmp_path / "space.yaml").write_text(killing.SPACE)
+    process = search(*killing.SEARCH, "--trials", 2)
+    killing.wait_for((tmp_path / "s").exists)
+    (tmp_path / "s" / "ray").write_text("in the way of Ray Tune's directory")
+    assert process.wait(60) == 1, killing.output(tmp_path)
+    last = killing.output(tmp_path).splitlines()[-1]
+    assert last.startswith("autotune: Ray Tune aborted 3 times in a row: ")
+    assert last.endswith("; nothing is lost; go on with: python -m autotune resume s")
+    assert "Traceback" not in killing.output(tmp_path)
+
+    (tmp_path / "s" / "ray").unlink()
+    assert search("resume", "s").wait(90) == 0, killing.output(tmp_path)
+    assert [t.completed for t in killing.trials_of(tmp_path)] == [True, True]
+
+
+@pytest.mark.parametrize(("known", "times"), [(None, 1), ("1 4", 1), ("1 5", 2), ("2 5", 3)])
+def test_only_deaths_without_a_trial_in_between_are_in_a_row(known, times):
+    assert revival.losses(known, 5) == times

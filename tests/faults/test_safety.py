@@ -1,0 +1,471 @@
+"""What is read runs nothing and reaches nowhere; what is shown moves no terminal; a key stays where it is."""
+
+import ast
+import itertools
+import json
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+import yaml
+from rich.console import Console
+
+import autotune
+import r2gen
+from autotune import __main__ as cli
+from autotune import export, secrecy, view
+from autotune import space as spaces
+from autotune.console import Screen
+from autotune.errors import InputError, printable
+from autotune.trial import Failure, Measurement, Outcome, Status, Trial
+from autotune.workloads import Workload
+from r2gen import __main__ as trainer
+from r2gen import synthetic
+
+HERE = Path(__file__).parent
+CODE = [file for package in (autotune, r2gen) for file in sorted(Path(package.__file__).parent.rglob("*.py"))]
+UNSAFE_MODULES = {
+    "pickle",
+    "cPickle",
+    "_pickle",
+    "dill",
+    "cloudpickle",
+    "marshal",
+    "shelve",
+    "joblib",
+    "jsonpickle",
+}
+UNSAFE_CALLS = {
+    *("eval", "exec", "compile", "__import__", "yaml.load", "yaml.load_all", "yaml.unsafe_load"),
+    *(
+        "yaml.full_load",
+        "yaml.unsafe_load_all",
+        "yaml.full_load_all",
+        "os.system",
+        "os.popen",
+        "torch.jit.load",
+    ),
+}
+
+
+def dotted(node):
+    """`a.b.c` of a name or an attribute, empty for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return ""
+
+
+def unsafe(tree):
+    """What in a module can run what is in a file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [getattr(node, "module", None) or ""] + [alias.name for alias in node.names]
+            yield from (n for n in names if n.partition(".")[0] in UNSAFE_MODULES)
+        if not isinstance(node, ast.Call):
+            continue
+        name, given = dotted(node.func), {k.arg: k.value for k in node.keywords}
+        if name in UNSAFE_CALLS or "shell" in given:
+            yield name
+        if name == "torch.load" and getattr(given.get("weights_only"), "value", None) is not True:
+            yield "torch.load without weights_only=True"
+        if getattr(given.get("allow_pickle"), "value", False):
+            yield f"{name} with allow_pickle"
+
+
+@pytest.mark.parametrize("file", CODE, ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_no_code_runs_what_is_in_a_file(file):
+    assert list(unsafe(ast.parse(file.read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("import pickle", "from joblib import load", "yaml.load(text)", "eval(text)", "torch.load(file)"),
+        *("torch.load(file, weights_only=False)", "np.load(file, allow_pickle=True)", "run(x, shell=True)"),
+    ],
+)
+def test_the_check_sees_what_is_unsafe(code):
+    assert list(unsafe(ast.parse(code)))
+
+
+class Malicious:
+    """Runs a command where it is unpickled."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.marker}",)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return synthetic.make(tmp_path_factory.mktemp("data"), {"train": 4, "val": 2, "test": 2}, seed=0, size=64)
+
+
+SETTINGS = {
+    "visual_extractor": "small",
+    "image_size": 64,
+    "d_model": 16,
+    "d_ff": 16,
+    "num_layers": 1,
+    "num_heads": 2,
+    "rm_num_heads": 2,
+    "num_workers": 0,
+    "epochs": 1,
+    "meteor": False,
+    "beam_size": 1,
+}
+
+
+@pytest.mark.parametrize("shape", ["alone", "among tensors", "in ours"])
+@pytest.mark.parametrize("use", ["evaluate", "resume", "weights"])
+def test_a_planted_checkpoint_is_refused_in_a_line_and_runs_nothing(tmp_path, data, capsys, shape, use):
+    marker = tmp_path / "ran"
+    planted = {
+        "alone": Malicious(marker),
+        "among tensors": {"state_dict": {"w": torch.ones(1), "x": Malicious(marker)}},
+        "in ours": {"format": 1, "model": {}, "vocabulary": [], "config": Malicious(marker)},
+    }[shape]
+    config, work = tmp_path / "config.yaml", tmp_path / "work"
+    work.mkdir()
+    file = work / {"evaluate": "best.pt", "resume": "last.pt", "weights": "resnet.pt"}[use]
+    torch.save(planted, file)
+    weights = {"visual_weights": str(file)} if use == "weights" else {}
+    config.write_text(yaml.safe_dump({"data": str(data), **SETTINGS, **weights}))
+    arguments = ["train", "--config", config, "--workdir", work]
+    if use == "evaluate":
+        arguments = ["evaluate", "--checkpoint", file, "--data", data]
+    assert trainer.main([str(a) for a in arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert str(file) in said
+    assert "weights_only" not in said  # torch's advice on how to run it all the same
+    assert not marker.exists()
+
+
+def test_a_yaml_that_makes_objects_is_refused(tmp_path, capsys):
+    file = tmp_path / "space.yaml"
+    file.write_text(f"workload: !!python/object/apply:os.system ['touch {tmp_path}/ran']")
+    for arguments in (["search", "--space", file], ["search", "--baseline", file]):
+        assert cli.main([str(a) for a in arguments]) == 2
+        assert "not YAML" in capsys.readouterr().err
+    assert trainer.main(["train", "--config", str(file)]) == 2
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.fixture
+def search(tmp_path, monkeypatch, capsys):
+    """Runs a search that is refused, in an empty directory; the one line that it says."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        code = cli.main(["search", *map(str, arguments), "--session", "s"])
+        said = capsys.readouterr()
+        assert (code, said.out, said.err.count("\n")) == (2, "", 1), said
+        assert not Path("s").exists()
+        return said.err
+
+    return run
+
+
+def edit(root, change):
+    file = root / "annotation.json"
+    annotation = json.loads(file.read_text())
+    change(annotation)
+    file.write_text(json.dumps(annotation))
+
+
+def link_out(root):
+    picture = next((root / "images").glob("*/0.png"))
+    outside = root.parent / "elsewhere.png"
+    shutil.copy(picture, outside)
+    picture.unlink()
+    picture.symlink_to(outside)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (
+            lambda r: edit(r, lambda a: a["train"][0].update(image_path=["../../etc/passwd"] * 2)),
+            "../etc/passwd",
+        ),
+        (lambda r: edit(r, lambda a: a["train"][0].update(image_path=["/etc/passwd"] * 2)), "/etc/passwd"),
+        (
+            lambda r: edit(r, lambda a: a["train"][0].update(image_path=["x/../../annotation.json"] * 2)),
+            "annot",
+        ),
+        (link_out, "0.png"),
+    ],
+    ids=["up", "absolute", "up from below", "link"],
+)
+def test_an_image_outside_of_the_images_is_a_bad_sample(tmp_path, search, data, change, part):
+    root = tmp_path / "data"
+    shutil.copytree(data, root)
+    change(root)
+    said = search("--data", root)
+    assert re.search(r"(train|val|test) study '\S+': image .* lies outside ", said), said
+    assert part in said
+
+
+def test_a_data_set_behind_links_is_an_ordinary_one(tmp_path, data):
+    from r2gen.annotation import load_annotation
+    from r2gen.config import parse
+
+    disk, root = tmp_path / "disk", tmp_path / "data"
+    shutil.copytree(data / "images", disk / "pictures")
+    root.mkdir()
+    shutil.copy(data / "annotation.json", root)
+    (root / "images").symlink_to(disk / "pictures")
+    (tmp_path / "link").symlink_to(root)
+    annotation = load_annotation(parse({"data": tmp_path / "link", **SETTINGS}))
+    assert annotation.skipped == 0
+    assert all(image.is_file() for study in annotation.splits["train"] for image in study.images)
+
+
+# What a terminal would obey, and what Rich would take for markup.
+HOSTILE = "a\x1b[2J\x1b]0;x\x07\rb\nc\u202ed\u2028e\x9bf [red]g[/] [/nothing] h\udcff"
+SPACE = """
+workload: json.tool:main
+baseline: {micro_batch_size: 4, learning_rate: 1e-3}
+knobs: {micro_batch_size: {choice: [4, 8]}}
+"""
+
+
+def is_harmless(text):
+    return all(line.isprintable() for line in text.splitlines()) and "[red]g[/] [/nothing]" in text
+
+
+def test_printable_leaves_nothing_that_a_terminal_obeys():
+    assert printable(HOSTILE).isprintable()
+    assert printable("Grüße, 数据 [red]") == "Grüße, 数据 [red]"
+
+
+def test_tables_and_the_live_screen_show_hostile_text_as_it_is(capsys):
+    space = spaces.complete(spaces.parse(SPACE, "test"), "test")
+    goal = space.objective.model_copy(update={"quality": HOSTILE})
+    space = space.model_copy(update={"objective": goal})
+    trial = Trial(
+        number=0,
+        config={"micro_batch_size": HOSTILE},
+        outcome=Outcome(Status.FAILED, Failure.ERROR, HOSTILE),
+        measurement=Measurement(),
+    )
+    console = Console(width=500)
+    console.print(view.table([trial], space, f"session {HOSTILE}"))
+    screen = Screen(console, space, 1, None)
+    screen.started(trial)
+    screen.ended(trial)
+    screen.note(HOSTILE)
+    console.print(screen._draw())
+    said = capsys.readouterr().out
+    assert is_harmless(said)
+
+
+def test_hostile_arguments_and_errors_are_one_harmless_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for arguments in (["status", HOSTILE], ["search", "--data", HOSTILE], ["search", "--model", HOSTILE]):
+        assert cli.main(arguments) == 2
+        said = capsys.readouterr().err
+        assert said.endswith("\n")
+        assert is_harmless(said)
+    assert trainer.main(["train", "--config", HOSTILE]) == 2
+    assert is_harmless(capsys.readouterr().err)
+
+
+def test_no_line_of_an_exports_comment_gets_out_of_it():
+    space = spaces.complete(spaces.parse(SPACE, "test"), "test")
+    trial = Trial(0, space.baseline_config, Outcome(Status.COMPLETED))
+    evil = "x\nmicro_batch_size: 999\r\x85y: 1\u2028z: 2"
+    provenance = dict.fromkeys(("session", "hardware", "versions", "seed", "command"), evil)
+    text = export.render(trial, evil, space, Workload("json.tool:main"), provenance)
+    assert yaml.safe_load(text) == space.baseline
+    assert all(line.startswith("#") for line in text.splitlines() if "999" in line)
+
+
+def made_up(kind):
+    """A value with the form of a key, which nobody has ever had."""
+    return {
+        "old": secrets.token_hex(20),
+        "new": f"wandb_v1_{secrets.token_hex(30)}",
+        "local": f"local-{secrets.token_hex(20)}",
+        "word": secrets.token_hex(10),
+    }[kind]
+
+
+@pytest.mark.parametrize("place", ["baseline", "space", "knob", "list", "name"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *(("comment", "old"), ("comment", "new"), ("comment", "local"), ("wandb_api_key", "word")),
+        *(("hf_token", "word"), ("db_password", "word"), ("aws_secret_access_key", "word")),
+    ],
+)
+def test_a_key_in_a_file_is_refused_and_not_echoed(search, place, name, kind):
+    key = made_up(kind)
+    if place == "name":
+        name, key = (key, 1) if kind in {"old", "new", "local"} else (name, key)
+    values = yaml.safe_load(SPACE)
+    given = {name: key}
+    if place == "space":
+        values["baseline"] |= given
+    elif place == "knob":
+        values["knobs"][name] = {"choice": [key, "x"]}
+    elif place in {"list", "name"}:
+        values["surprise"] = [{"inner": given}]
+    Path("space.yaml").write_text(yaml.safe_dump(values))
+    Path("mine.yaml").write_text(yaml.safe_dump(given if place == "baseline" else {}))
+    said = search("--space", "space.yaml", "--baseline", "mine.yaml")
+    assert "looks like a key or a password" in said
+    secret = name if place == "name" and key == 1 else key
+    assert secret not in said
+
+
+def test_a_key_on_a_line_that_is_no_yaml_is_not_echoed(tmp_path, capsys):
+    key, file = made_up("old"), tmp_path / "space.yaml"
+    file.write_text(f"wandb_api_key: [{key}")
+    for run in (
+        lambda: cli.main(["search", "--space", str(file)]),
+        lambda: cli.main(["search", "--baseline", str(file)]),
+        lambda: trainer.main(["train", "--config", str(file)]),
+    ):
+        assert run() == 2
+        said = capsys.readouterr().err
+        assert "in line 1" in said
+        assert key not in said
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_tokens": 512, "tokenizer": "gpt2", "pad_token": "<pad>", "eos_token": "</s>", "token": "[CLS]"},
+        {
+            "data": "/cache/snapshots/" + "0a" * 20,
+            "revision": "0a" * 6,
+            "key": "value",
+            "dropout_token": None,
+        },
+        {"keys": [1, 2, 3], "seed": 10**39, "monkey": True},
+    ],
+)
+def test_ordinary_settings_are_no_keys(settings):
+    secrecy.refuse(settings, "test")
+
+
+def test_aliases_that_stand_for_billions_are_looked_at_once():
+    bomb = "a: &a [x, x]\n" + "".join(
+        f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]\n" for p, c in itertools.pairwise("abcdefghijk")
+    )
+    values = spaces.mapping(bomb, "test")
+    secrecy.refuse(values, "test")
+    with pytest.raises(InputError, match="no such key"):
+        spaces.from_values({**yaml.safe_load(SPACE), **values}, "test")
+    begun = time.monotonic()
+    with pytest.raises(InputError, match="baseline"):
+        spaces.from_values({**yaml.safe_load(SPACE), "baseline": {"a": values["k"]}}, "test")
+    assert time.monotonic() - begun < 5
+
+
+LEAKY = """
+workload: garbage_workload:fit
+baseline: {kind: sane}
+knobs: {kind: {choice: [sane, leaks]}}
+objective: {quality: bleu_4}
+budget: {trials: 2, samples_per_trial: 400, repeats: 0}
+"""
+
+
+def sockets(pid):
+    """Where a process and its descendants listen, as (address, port)."""
+    found = set()
+    try:
+        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:
+        return found
+    for process in family:
+        try:
+            found |= {c.laddr for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN}
+        except psutil.Error:
+            continue
+    return found
+
+
+def files_in(root):
+    return [file for file in Path(root).rglob("*") if file.is_file()]
+
+
+def keys_in(file, keys):
+    """The names of the keys that are in a file, with it; none where it is gone."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return []
+    return [(name, file) for name, key in keys.items() if key.encode() in content]
+
+
+def test_a_search_writes_no_key_down_and_listens_on_loopback_alone(tmp_path, monkeypatch):
+    (tmp_path / "space.yaml").write_text(LEAKY)
+    keys = {"WANDB_API_KEY": secrets.token_hex(20), "AWS_SECRET_ACCESS_KEY": secrets.token_hex(15)}
+    search = ("search", "--space", "space.yaml", "--session", "s", "--wandb", "offline")
+    with tempfile.TemporaryDirectory(prefix="ray-") as ray:  # pytest's own is too deep for Ray's sockets
+        environment = {
+            **os.environ,
+            **keys,
+            "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+            "TMPDIR": ray,
+        }
+        with (tmp_path / "output").open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "autotune", *search],
+                cwd=tmp_path,
+                env=environment,
+                stdout=output,
+                stderr=output,
+            )
+            listening, seen, leaks = set(), set(), []
+            try:
+                while process.poll() is None:  # Ray's directory goes with it
+                    listening |= sockets(process.pid)
+                    for file in files_in(ray):
+                        seen.add(file.name)
+                        leaks += keys_in(file, keys)
+                    time.sleep(0.2)
+            finally:
+                process.kill()
+                process.wait()
+    said = (tmp_path / "output").read_text()
+    assert process.returncode == 0, said
+    assert "RuntimeError: 401: ['(hidden)', '(hidden)'] are not valid" in said
+    monkeypatch.syspath_prepend(HERE)
+    assert cli.main(["export", str(tmp_path / "s"), "-o", str(tmp_path / "best.yaml")]) == 0
+
+    left = files_in(tmp_path)
+    assert {"study.db", "session.json", "log", "best.yaml", "output"} <= {file.name for file in left}
+    assert any(file.suffix == ".wandb" for file in left)
+    assert {"gcs_server.out", "raylet.out"} <= seen, "Ray had nothing to look at"
+    assert leaks == []
+    assert [leak for file in left for leak in keys_in(file, keys)] == []
+
+    assert listening, "nothing listened"
+    addresses = {address.removeprefix("::ffff:") for address, _ in listening}
+    assert addresses <= {"127.0.0.1", "::1"}, listening
+    assert 8265 not in {port for _, port in listening}, "Ray's dashboard"
+
+
+def test_the_command_is_kept_without_a_key_in_it(monkeypatch):
+    key = made_up("old")
+    assert secrecy.hidden(f"--x={key}", {}) == "--x=(hidden)"
+    assert secrecy.hidden("use hunter22", {"DB_PASSWORD": "hunter22"}) == "use (hidden)"
+    assert secrecy.hidden(f"/cache/{key}/x", {}) == f"/cache/{key}/x"

@@ -1,0 +1,239 @@
+"""Sessions outlive versions; what has changed since they were begun is told, and never compared."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from autotune import __main__ as cli
+from autotune import provenance, workloads
+from autotune import study as record
+from autotune.errors import InputError
+from autotune.store import FORMAT, Session
+from autotune.telemetry import hardware
+from r2gen import synthetic
+
+from .sessions import KEPT, as_if_here, call, is_one_line, kept, trials_of
+
+FORMATS = ("format-1", "format-2")
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs the command line in this process; its exit code and what it said."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(KEPT))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call_here(*arguments):
+        code = cli.main([str(a) for a in arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call_here
+
+
+def is_refused(said, *parts):
+    code, out, err = said
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    for part in parts:
+        assert part in err
+
+
+def edit(place, change):
+    info = json.loads((place / "session.json").read_text())
+    change(info)
+    (place / "session.json").write_text(json.dumps(info))
+
+
+def edit_space(place, change):
+    space = yaml.safe_load((place / "space.yaml").read_text())
+    change(space)
+    (place / "space.yaml").write_text(yaml.safe_dump(space, sort_keys=False))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_kept_session_is_small_and_says_nothing_of_the_machine_it_was_made_on(name):
+    written = [f for f in (KEPT / name).rglob("*") if f.is_file()]
+    assert sum(f.stat().st_size for f in written) < 200_000
+    for file in written:
+        for place in (b"/work", b"/root", b"/home", b"/tmp"):
+            assert place not in file.read_bytes(), file
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_kept_session_can_be_looked_at_and_exported(run, tmp_path, name):
+    kept(name, tmp_path / "s")
+    code, out, err = run("status", "s")
+    assert (code, err) == (0, "")
+    assert " out of memory" in out
+    assert "1 interrupted" in out
+    assert "Best: trial" in out
+    code, out, err = run("export", "s", "-o", "best.yaml")
+    assert (code, err) == (0, "")
+    assert yaml.safe_load(Path("best.yaml").read_text())["micro_batch_size"] > 4
+
+
+def test_a_kept_session_of_this_format_is_gone_on_with(tmp_path):
+    place = as_if_here(kept("format-2", tmp_path / "s"))
+    before = {t.number: t for t in trials_of(place) if t.outcome is not None}
+    (interrupted,) = [t.number for t in trials_of(place) if t.outcome is None]
+    done = call(tmp_path, "resume", "s")
+    assert done.returncode == 0, done.stderr
+    assert f"trial {interrupted} started" in done.stdout
+    after = {t.number: t for t in trials_of(place)}
+    assert {n: after[n] for n in before} == before
+    assert all(t.outcome is not None for t in after.values())
+
+
+def test_a_session_of_format_1_says_why_it_is_not_gone_on_with_and_what_to_do(run, tmp_path):
+    place = kept("format-1", tmp_path / "s")
+    known = (place / "study.db").read_bytes()
+    is_refused(
+        run("resume", "s"),
+        "session s: is of format 1, which did not keep on what device and with what code",
+        "python -m autotune search --space s/space.yaml --session s-2",
+    )
+    assert (place / "study.db").read_bytes() == known
+
+
+def test_what_format_1_kept_as_skipped_trials_is_what_was_passed_over(tmp_path):
+    study = record.load_study(kept("format-1", tmp_path / "s") / "study.db")
+    passed = record.passed_over(study)
+    assert passed
+    assert len(record.trials(study)) + len(passed) == len(study.trials)
+
+
+def test_the_space_of_a_session_of_format_1_can_be_searched_anew(tmp_path):
+    kept("format-1", tmp_path / "s")
+    done = call(
+        tmp_path, "search", "--space", "s/space.yaml", "--session", "s-2", "--wandb", "off", "--trials", 1
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["status", "export", "resume"])
+def test_a_session_of_a_newer_version_asks_for_it(run, tmp_path, command):
+    place = kept("format-2", tmp_path / "s")
+    edit(place, lambda info: info.update(format=FORMAT + 1))
+    edit(place, lambda info: info["provenance"].update(versions="autotune-r2gen 7.0, torch 9"))
+    is_refused(run(command, "s"), "was written by a newer version", "install autotune-r2gen 7.0 or newer")
+
+
+@pytest.mark.parametrize("found", [None, 0, "two"])
+def test_a_format_that_never_was_is_refused(run, tmp_path, found):
+    edit(kept("format-2", tmp_path / "s"), lambda info: info.update(format=found))
+    is_refused(run("status", "s"), f"has format {found!r}, this version reads 1 and 2")
+
+
+@pytest.mark.parametrize(
+    ("name", "then", "said"),
+    [
+        ("device", "Another CPU", "device Another CPU, now "),
+        ("cpus", 999, "CPUs 999, now "),
+        ("torch", "1.0", "torch 1.0, now "),
+        ("revision", "0123456789ab", "code 0123456789ab, now "),
+        ("data", "0123456789ab", "data 0123456789ab, now none"),
+    ],
+)
+def test_what_figures_come_from_has_changed_and_none_is_compared(run, tmp_path, name, then, said):
+    place = as_if_here(kept("format-2", tmp_path / "s"))
+    edit(place, lambda info: info["provenance"].update({name: then}))
+    known = (place / "study.db").read_bytes()
+    is_refused(
+        run("resume", "s"),
+        "session s: has changed since it was begun, so that new trials cannot be compared with its own: ",
+        said,
+        "search --space s/space.yaml --session s-2",
+    )
+    assert (place / "study.db").read_bytes() == known
+    assert run("status", "s")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda s: s["baseline"].update(step_s=0.1), "baseline.step_s of space.yaml 0.02, now 0.1"),
+        (lambda s: s["knobs"].pop("learning_rate"), "knobs.learning_rate of space.yaml"),
+        (
+            lambda s: s["budget"].update(samples_per_trial=1),
+            "budget.samples_per_trial of space.yaml 400, now 1",
+        ),
+    ],
+)
+def test_an_edited_search_space_is_told_setting_by_setting(run, tmp_path, change, said):
+    place = as_if_here(kept("format-2", tmp_path / "s"))
+    edit_space(place, change)
+    is_refused(run("resume", "s"), said)
+
+
+def test_code_that_was_edited_is_noticed(tmp_path):
+    as_if_here(kept("format-2", tmp_path / "s"))
+    edited = tmp_path / "edited"
+    edited.mkdir()
+    text = (KEPT / "kept_workload.py").read_text()
+    (edited / "kept_workload.py").write_text(text.replace("0.0001", "0.0002"))
+    is_one_line(call(tmp_path, "resume", "s", workload=edited), "code ", ", now ")
+
+
+@pytest.fixture
+def facts(tmp_path, monkeypatch):
+    """What a session in `s` says of where its figures come from, were it begun now."""
+    monkeypatch.syspath_prepend(str(KEPT))
+    place = kept("format-2", tmp_path / "s")
+
+    def collect():
+        space = Session.open(place).space()
+        return provenance.collect("s", space, workloads.load("kept_workload:fit"), hardware(), 0)
+
+    return place, collect
+
+
+def test_how_trials_are_judged_may_change_and_is_said(facts):
+    place, collect = facts
+    then = json.loads(json.dumps(collect()))
+    assert provenance.require_same(place, then, collect(), ()) == []
+    edit_space(place, lambda s: s["objective"].update(keep=0.5))
+    edit_space(place, lambda s: s["budget"].update(repeats=5))
+    notes = provenance.require_same(place, then, collect(), ())
+    assert notes == [
+        "budget.repeats of space.yaml 0, now 5: earlier trials are judged by that, too",
+        "objective.keep of space.yaml 0.95, now 0.5: earlier trials are judged by that, too",
+    ]
+
+
+def test_what_an_older_version_did_not_keep_is_not_asked_for(facts):
+    place, collect = facts
+    assert provenance.require_same(place, {"hardware": "what", "seed": 1}, collect(), ()) == []
+
+
+def test_only_what_a_new_session_can_learn_from_is_recommended_to_it(facts):
+    place, collect = facts
+    now = collect()
+    with pytest.raises(InputError, match=f"--warm-start {place}$"):
+        provenance.require_same(place, {**now, "torch": "1.0"}, now, ())
+    with pytest.raises(InputError, match=r"--session [^ ]+$"):
+        provenance.require_same(place, {**now, "torch": "1.0", "revision": "other"}, now, ())
+
+
+def test_data_may_move_and_may_not_change(tmp_path):
+    data = synthetic.make(tmp_path / "data", {"train": 4, "val": 2, "test": 2}, seed=0, size=32)
+    workload = workloads.load("r2gen")
+    settings = workload.complete({"data": str(data)})
+    then = workload.data_fingerprint(settings)
+    moved = Path(shutil.copytree(data, tmp_path / "moved"))
+    elsewhere = {**settings, "data": str(moved)}
+    assert workload.data_fingerprint(elsewhere) == then
+    annotation = json.loads((moved / "annotation.json").read_text())
+    annotation["train"][0]["report"] += " no more."
+    (moved / "annotation.json").write_text(json.dumps(annotation))
+    assert workload.data_fingerprint(elsewhere) != then
+    image = next((data / "images").rglob("*.png"))
+    image.write_bytes(image.read_bytes() + b"\0")
+    assert workload.data_fingerprint(settings) != then
+    shutil.rmtree(data)
+    with pytest.raises(InputError, match="cannot be read"):
+        workload.data_fingerprint(settings)

@@ -1,0 +1,137 @@
+"""W&B is slow, killed, hung or without room: the search does not notice, and runs can be synced later."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from ..autotune.test_tracking import read_runs  # noqa: TID252 - the root need not be on the path
+from .searches import Place, end, wait_for
+from .wandb_server import serving
+
+KEY = "0123456789" * 4
+SPACE = """
+workload: trivial:slow
+baseline: {hang: none, learning_rate: 1e-3, step_s: 0.04}
+knobs: {learning_rate: {loguniform: [1e-4, 1e-2]}}
+objective: {select: pareto}
+budget: {trials: 3, samples_per_trial: 400, repeats: 0}
+"""
+IMPATIENT = "from autotune import tracking; tracking._DRAIN_TIMEOUT_S = tracking._INIT_TIMEOUT_S = 3.0"
+
+
+@pytest.fixture
+def place(tmp_path):
+    with Place(tmp_path) as here:
+        yield here
+
+
+def whole(runs):
+    """The runs by trial that have everything: their last evaluation, and how they ended."""
+    return {r.config["trial"] for r in runs if r.exit_code == 0 and r.column("val/bleu_4")}
+
+
+def test_when_its_service_is_killed_the_search_goes_on_and_so_do_the_runs(place):
+    process = place.search(SPACE, "--wandb", "offline")
+    wait_for(lambda: len(place.records(1)) > 20)
+    [service] = place.left("wandb-core")
+    service.kill()
+    _, errors = end(process)
+    assert process.returncode == 0, errors
+    assert errors.startswith("W&B: ")
+    assert errors.endswith("; the search goes on\n")
+    assert errors.count("\n") == 1
+    assert all(t.completed for t in place.trials())
+    runs = read_runs(place.session)
+    assert whole(runs) == {0, 1, 2}
+    assert len({r.id for r in runs}) == 3
+    wait_for(lambda: not place.left())
+
+
+def test_when_its_service_hangs_the_search_ends_all_the_same(place):
+    process = place.search(SPACE, "--wandb", "offline", "--trials", 2, patch=IMPATIENT)
+    wait_for(lambda: len(place.records(0)) > 20)
+    [service] = place.left("wandb-core")
+    service.send_signal(signal.SIGSTOP)
+    _, errors = end(process)
+    assert process.returncode == 0, errors
+    assert "W&B has not taken everything" in errors
+    assert "Traceback" not in errors
+    assert all(t.completed for t in place.trials())
+    wait_for(lambda: not place.left())
+
+
+@pytest.fixture
+def small_disk(place):
+    """A file system of 8 MiB for the session; tests that may not mount one are skipped."""
+    place.session.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "test", place.session]
+    if subprocess.run(mount, check=False).returncode:
+        pytest.skip("may not mount a file system")
+    yield place.session
+    subprocess.run(["umount", "--lazy", place.session], check=True)
+
+
+def test_a_disk_that_fills_up_stops_the_search_with_wandb_as_without(place, small_disk):
+    process = place.search(SPACE, "--wandb", "offline", "--trials", 2, patch=IMPATIENT)
+    wait_for(lambda: len(place.records(0)) > 20)
+    ballast = small_disk / "ballast"
+    subprocess.run(["dd", "if=/dev/zero", f"of={ballast}", "bs=4k"], check=False, capture_output=True)
+    _, errors = end(process)
+    assert process.returncode == 2, errors
+    assert "No space left on device; nothing is lost" in errors
+    assert "Traceback" not in errors
+    wait_for(lambda: not place.left())
+    ballast.unlink()
+    again = place.start("resume", "s")
+    _, errors = end(again)
+    assert again.returncode == 0, errors
+    assert all(t.completed for t in place.trials())
+    assert whole(read_runs(place.session)) == {0, 1}
+
+
+def test_a_search_that_was_killed_and_resumed_has_one_run_for_a_trial_and_it_can_be_synced(place):
+    slower = SPACE.replace("step_s: 0.04", "step_s: 0.1")
+    process = place.search(slower, "--wandb", "offline", "--trials", 1)
+    wait_for(lambda: any(r.history for r in read_runs(place.session)))
+    process.kill()
+    wait_for(lambda: not place.left("trial"))
+    wait_for(lambda: not place.left("wandb-core"))
+    again = place.start("resume", "s")
+    _, errors = end(again)
+    assert again.returncode == 0, errors
+
+    first, second = read_runs(place.session)
+    assert first.id == second.id
+    assert first.exit_code is None
+    assert first.column("train/loss"), "what a killed driver had written can be read"
+    assert second.column("seconds")[0] > first.column("seconds")[-1] - 1.0, "its clock goes on"
+
+    with serving() as server:
+        where = {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": server.address, "HOME": str(place.directory)}
+        done = subprocess.run(
+            [sys.executable, "-m", "wandb", "sync", *sorted(place.session.glob("wandb/offline-run-*"))],
+            cwd=place.directory,
+            env=os.environ | where,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert set(server.history) == {first.id}
+    assert server.exit_codes == {first.id: 0}
+
+
+def test_a_server_that_is_slow_holds_up_nobody(place):
+    with serving(delay_s=1.0) as server:
+        where = {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": server.address, "HOME": str(place.directory)}
+        process = place.search(SPACE, "--wandb", "online", **where)
+        _, errors = end(process)
+        assert (process.returncode, errors) == (0, "")
+        assert len(server.history) == 3
+    first = {t.number: place.records(t.number)[0]["attempt"] for t in place.trials()}
+    assert max(first.values()) - min(first.values()) < 60
+    wait_for(lambda: not place.left())

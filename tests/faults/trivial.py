@@ -1,0 +1,76 @@
+"""Workloads that train nothing: one that hangs, a slow one, and a brief one."""
+
+import itertools
+import multiprocessing
+import os
+import signal
+import time
+
+
+def hangs(config, workdir):
+    """Hangs after three steps, in the way that the configuration says."""
+    hang = config["hang"]
+    if hang == "at once":
+        sleeps()
+    for step in range(1, 4):
+        yield {"samples": 4 * step, "train_loss": 1.0}
+    if hang in HANGS:
+        HANGS[hang]()
+    try:
+        yield {"samples": 16, "train_loss": 1.0}
+        yield {"samples": 16, "bleu_4": 0.2}
+    finally:
+        if hang == "when closed":
+            sleeps()
+
+
+def slow(config, workdir):
+    """100 steps, gone on with where an earlier attempt has left off."""
+    workdir.mkdir(parents=True, exist_ok=True)
+    state = workdir / "samples"
+    samples = int(state.read_text()) if state.exists() else 0
+    try:
+        while samples < 400:
+            time.sleep(config["step_s"])
+            samples += 4
+            yield {"samples": samples, "train_loss": 1.0}
+        yield {"samples": samples, "bleu_4": 0.2}
+    finally:
+        state.write_text(str(samples))
+        if config["hang"] == "when closed":
+            sleeps()
+
+
+def brief(config, workdir):
+    for step in range(1, 9):
+        yield {"samples": 4 * step, "train_loss": 1.0}
+    yield {"samples": 32, "bleu_4": 0.2}
+
+
+def sleeps():
+    time.sleep(3600)
+
+
+def holds_the_gil():
+    max(itertools.repeat(0))
+
+
+def is_stopped():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def waits_for_a_worker():
+    with multiprocessing.get_context("fork").Pool(1) as workers:
+        workers.apply(never_returns)
+
+
+def never_returns():
+    time.sleep(3600)
+
+
+HANGS = {
+    "in Python": sleeps,
+    "in C with the GIL": holds_the_gil,
+    "stopped": is_stopped,
+    "in a worker": waits_for_a_worker,
+}
