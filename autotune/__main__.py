@@ -60,7 +60,8 @@ def _flushed(code: int) -> int:
     except OSError as error:
         # Or else Python tries again on its way out, complains, and changes the exit code.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _say(f"standard output: cannot be written: {error.strerror}", EXIT_BAD_INPUT)
+        if code != EXIT_BAD_INPUT:  # or else it was said already
+            return _say(f"standard output: cannot be written: {error.strerror}", EXIT_BAD_INPUT)
     return code
 
 
