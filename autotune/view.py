@@ -180,7 +180,7 @@ def _cautions(trials: Sequence[Trial]) -> list[str]:
         slower, faster, share = apart[0]
         lines.append(
             f"Figures move on this machine: trials {slower.number} and {faster.number} ran the same "
-            f"at speeds {share:.0%} apart ({len(apart)} such pairs differ by more than 2%)."
+            f"at speeds {share:.0%} apart (pairs more than 2% apart: {len(apart)})."
         )
     throttled = [t.number for t in trials if t.measurement.throttled]
     if throttled:
