@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import optuna
 import typer
@@ -34,6 +34,9 @@ from autotune.study import Plan
 from autotune.telemetry import Hardware, hardware
 from autotune.trial import Trial
 from autotune.workloads import Workload
+
+if TYPE_CHECKING:
+    from autotune.search import Search
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -259,20 +262,25 @@ def _run(
                 engine.run(running, engine.Job(session, workload, machine), trackers, after_a_loss)
             except SearchAborted as error:
                 raise SearchAborted(f"{error}; {revival.how_to_go_on(shown)}") from error
-        ended, trials = running.stopping, running.trials()
-        session.remove_work(trials)
-    if running.fault:
-        raise InputError(f"{running.fault}; nothing is lost: mend that, then: {going_on(shown)}")
+        session.remove_work(running.trials())
+    return _conclude(running, shown, workload)
+
+
+def _conclude(search: "Search", shown: Path, workload: Workload) -> int:
+    """Says what came out of a search that has ended, and how to go on; the exit code."""
+    ended, trials = search.stopping, search.trials()
+    if search.fault:
+        raise InputError(f"{search.fault}; nothing is lost: mend that, then: {going_on(shown)}")
     if ended:
         print(f"Stopped: {printable(ended)}")
-    if running.kept_time:
+    if search.kept_time:
         print("Fewer trials than planned: the time that was left went into confirming the winner.")
-    if running.is_exhausted:
+    if search.is_exhausted:
         print("Every configuration was tried, or is known not to fit or not to win.")
     print(view.counts(trials))
-    for line in view.summary(trials, space, workload, shown):
+    for line in view.summary(trials, search.space, workload, shown):
         print(printable(line))
-    if running.remaining and not objective.failed_baseline(trials):
+    if search.remaining and not objective.failed_baseline(trials):
         print(printable(f"Go on with: {going_on(shown)}"))
     if ended == _INTERRUPTED:
         return EXIT_INTERRUPTED
