@@ -35,7 +35,7 @@ _SHORTEST_STALL_S = 300.0
 _STALL_STEPS = 10
 _STALL_GAPS = 3
 _STEPS_REMEMBERED = 100
-_STACK_WAIT_S = 1.0
+_STACK_S, _STACK_WAIT_S = 0.1, 1.0
 _REAP_S = 10.0  # a process that a driver or a file system holds cannot be killed, nor waited for
 _LOOK_AT_MEMORY_S = 1.0
 _LAST_WORDS_BYTES = 65536
@@ -232,9 +232,11 @@ class Child:
         """Ends what has not got on for too long; where the workload hangs is then in its log."""
         if self.verdict is not None or self._still_s <= self._stall_limit_s() or self._is_held_by_disk():
             return
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, runner.STACK_SIGNAL)
-            os.killpg(self.pid, signal.SIGCONT)  # a process that was stopped writes nothing
+        for member in _family(self.pid):  # one after the other: all write into one log
+            with suppress(psutil.Error):
+                member.send_signal(runner.STACK_SIGNAL)
+                member.send_signal(signal.SIGCONT)  # a process that was stopped writes nothing
+                time.sleep(_STACK_S)
         self._process.join(_STACK_WAIT_S)
         self.verdict = failures.failed(
             Failure.TIMEOUT,
@@ -311,10 +313,17 @@ class _Inbox:
 def _waits_for_disk(pid: int) -> bool:
     """Whether a process, or one that it has started, is in a wait that no signal ends."""
     with suppress(psutil.Error):
-        process = psutil.Process(pid)
-        family = (process, *process.children(recursive=True))
-        return any(member.status() == psutil.STATUS_DISK_SLEEP for member in family)
+        return any(member.status() == psutil.STATUS_DISK_SLEEP for member in _family(pid))
     return False
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    """A process and all that it has started; nobody where it is gone."""
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.Error:
+        return []
 
 
 def _memory_share() -> float:
