@@ -1,0 +1,105 @@
+"""What a comparison of precisions has found: models trained alike, the reports they wrote and their scores.
+
+`compare` writes it below the session, one directory a model; the report reads it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from autotune import files
+from autotune.trial import Config, Measurement, Outcome
+
+BASELINE = "baseline"
+_RESULT, _REPORTS = "model.json", "reports.jsonl"
+
+
+@dataclass(frozen=True)
+class Written:
+    """One study of the test split: what the model wrote, what is true, and how near they are.
+
+    `images` are files; `scores` are of this report alone. `found` are the clinical findings that the report
+    asserts, `true` those of the reference, None where nothing labels them.
+    """
+
+    id: str
+    images: tuple[str, ...]
+    reference: str
+    report: str
+    scores: Mapping[str, float] = field(default_factory=dict)
+    found: tuple[str, ...] | None = None
+    true: tuple[str, ...] | None = None
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        listed = {
+            name: tuple(values[name]) for name in ("images", "found", "true") if values.get(name) is not None
+        }
+        return cls(**{**values, **listed})
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that was trained to be compared: the baseline's, or the winner's in one precision.
+
+    `outcome` says whether its training completed; without that there are no `scores`. `scores` are of the
+    whole test split, `reports_per_s` and `peak_memory_bytes` of writing its reports. `trial` is the trial
+    whose checkpoint was taken, None where it was trained for this.
+    """
+
+    label: str
+    config: Config
+    outcome: Outcome
+    training: Measurement
+    samples: int
+    trial: int | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    reports_per_s: float | None = None
+    peak_memory_bytes: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        read = {
+            "outcome": Outcome.from_dict(values["outcome"]),
+            "training": Measurement.from_dict(values["training"]),
+        }
+        return cls(**{**values, **read})
+
+
+def write(directory: Path, model: Model) -> None:
+    """Writes `model` into its `directory`, whole or not at all."""
+    files.write_whole(directory / _RESULT, json.dumps(model.to_dict()))
+
+
+def reports_file(directory: Path) -> Path:
+    """Where the reports of the model in `directory` are, a JSON object a line, the fields of `Written`."""
+    return directory / _REPORTS
+
+
+def models(root: Path) -> dict[str, Model]:
+    """The models below `root` by label, the baseline first; empty where nothing was compared."""
+    found = {}
+    for file in sorted(root.glob(f"*/{_RESULT}")):
+        with suppress(
+            OSError, ValueError, KeyError, TypeError, AttributeError
+        ):  # another version's, or spoilt
+            model = Model.from_dict(json.loads(file.read_text(encoding="utf-8")))
+            found[model.label] = model
+    return dict(sorted(found.items(), key=lambda item: item[0] != BASELINE))
+
+
+def written(directory: Path) -> Iterator[Written]:
+    """The reports of the model in `directory`, study by study."""
+    file = reports_file(directory)
+    if not file.exists():
+        return
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            with suppress(ValueError, KeyError, TypeError):
+                yield Written.from_dict(json.loads(line))

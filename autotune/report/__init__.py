@@ -1,0 +1,1 @@
+"""What a session has found, to be read: one HTML file, JSON or Markdown."""

@@ -1,0 +1,210 @@
+"""The nouns of a report: every figure that it shows, as frozen values. Their JSON is `report --format json`.
+
+Seconds, bytes, joules and samples per second, never formatted text: wording and rounding are the page's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autotune.comparison import Written
+from autotune.trial import Config, Evaluation
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured value and its 95% interval; `low` and `high` are None where one run cannot tell."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Side:
+    """What is known of the baseline or of the recommended configuration, over all its runs.
+
+    `quality` has its interval over the `seeds` that it was run with, `throughput` over its `runs`, those
+    alone on the device where there are any. `full_training_s` is the whole training at that throughput,
+    evaluations left out; None where the workload does not say how long that is.
+    """
+
+    trial: int
+    config: Config
+    knobs: str
+    throughput: Figure | None
+    runs: int
+    quality: Figure | None
+    seeds: int
+    scores: Mapping[str, float]
+    peak_memory_bytes: int | None
+    memory_share: float | None
+    gpu_percent: float | None
+    cpu_percent: float | None
+    joules_per_sample: float | None
+    full_training_s: float | None
+    step_s: Mapping[str, float]  # seconds of a step by phase: data, transfer, forward, backward, optimizer
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What to run. `verdict` is confirmed, unconfirmed, baseline (nothing better) or none (no baseline).
+
+    `factor` is the gain over the baseline, by `pairs` of runs where it is confirmed. `cautions` are what
+    makes figures less than they seem, `commands` what to run next.
+    """
+
+    verdict: str
+    sentence: str
+    baseline: Side | None = None
+    best: Side | None = None
+    factor: Figure | None = None
+    pairs: int = 0
+    full_training_samples: int | None = None
+    cautions: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One trial. `kind` is baseline, winner, trial, repeat or way (a step of the way, measured to explain).
+
+    `keeps_quality` is None where it is not known. `seconds` are the search's own, `saved_s` what stopping it
+    early has saved, about.
+    """
+
+    number: int
+    kind: str
+    repeats: int | None  # the trial that it repeats
+    config: Config
+    knobs: str
+    status: str  # completed, stopped, failed, interrupted; "" while it has not ended
+    failure: str | None
+    reason: str
+    throughput: Figure | None
+    quality: float | None
+    keeps_quality: bool | None
+    on_front: bool
+    peak_memory_bytes: int | None
+    memory_share: float | None
+    samples: int
+    seconds: float
+    saved_s: float
+    shared: bool
+    throttled: bool
+    curve: tuple[Evaluation, ...]
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Peak memory by micro-batch as the model predicts it, for the best's other settings and a precision."""
+
+    precision: str
+    micro_batch_size: tuple[int, ...]
+    peak_bytes: tuple[float, ...]
+    low_bytes: tuple[float, ...]
+    high_bytes: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One knob of the way from the baseline to the winner: its value before and after, and what that brought.
+
+    `throughput` is after the change; None, with the reason, where that was not measured.
+    """
+
+    knob: str
+    before: Any
+    after: Any
+    trial: int | None
+    throughput: Figure | None
+    factor: float | None  # of the throughput before it
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A clinical finding over a test split: in both report and reference, only there, only here."""
+
+    name: str
+    agreed: int
+    missed: int
+    invented: int
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Precision, recall and F1 of all findings together (micro-averaged), None where there is none."""
+
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    each: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A model of `compare`: the baseline's, or the winner's in a precision."""
+
+    label: str
+    config: Config
+    status: str
+    reason: str
+    trial: int | None
+    samples: int
+    throughput: Figure | None
+    training_peak_bytes: int | None
+    scores: Mapping[str, float]
+    reports_per_s: float | None
+    writing_peak_bytes: int | None
+    curve: tuple[Evaluation, ...]
+    findings: Findings | None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A test study and what each model wrote, by label."""
+
+    id: str
+    images: tuple[str, ...]  # files
+    reference: str
+    true: tuple[str, ...] | None
+    written: Mapping[str, Written]
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Suggestions that were not started, for one reason: how often, and the time that saved, about."""
+
+    reason: str
+    count: int
+    saved_s: float
+    example: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """All of a session. `importance` is by objective and knob, each objective's shares sum to 1."""
+
+    session: str
+    created: str
+    state: str  # running, interrupted, ended
+    quality: str  # the metric's name
+    keep: float
+    select: str
+    target: float | None
+    memory_fraction: float
+    memory_limit_bytes: int | None
+    samples_per_trial: int
+    planned: int
+    seconds: float  # of search so far
+    answer: Answer
+    least_quality: float | None
+    trials: tuple[Row, ...]
+    predicted: tuple[Predicted, ...]
+    way: tuple[Step, ...]
+    compared: tuple[Compared, ...]
+    samples: tuple[Sample, ...]
+    skipped: tuple[Skipped, ...]
+    importance: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
