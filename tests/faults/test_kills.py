@@ -17,6 +17,8 @@ VICTIMS = (
 )
 OF_A_TRIAL = ("supervisor", "fork server", "child", "loader worker")
 WITH_THE_DRIVER = ("driver", "process group")
+OF_RAY = ("guardian", "raylet", "GCS server")
+GIVEN_UP = ", 3 times in a row; nothing is lost; go on with: python -m autotune resume s"
 TRIALS = 6
 LONGEST_S = 3.0
 
@@ -30,6 +32,7 @@ class Killed:
         self.directory, self._rng = directory, rng
         self._ended: dict[int, tuple] = {}
         self._spared = True
+        self._rays = 0  # killed since a trial last ended
         self.process = killing.begin(directory, *killing.SEARCH, "--trials", TRIALS)
         killing.wait_for((directory / "s" / "session.json").exists)
 
@@ -58,6 +61,7 @@ class Killed:
             self.process = killing.begin(self.directory, "resume", "s")
         else:
             self.check()
+        self._rays += victim in OF_RAY
         return victim
 
     def _await(self, condition) -> bool:
@@ -85,11 +89,16 @@ class Killed:
         assert [t.number for t in trials] == list(range(len(trials)))
         now = {t.number: (t, self._records(t.number)) for t in trials if t.outcome is not None}
         assert {number: now.get(number) for number in self._ended} == self._ended
+        self._rays = 0 if len(now) > len(self._ended) else self._rays
         self._ended = now
 
     def finish(self) -> None:
         """Lets the search come to its end, and looks at all of it."""
         self.process.wait(120)
+        if killing.output(self.directory).rstrip().endswith(GIVEN_UP):
+            assert self._rays >= 3
+            self.process = killing.begin(self.directory, "resume", "s")
+            self.process.wait(120)
         assert self.process.returncode == 0, killing.output(self.directory)
         assert "Traceback" not in killing.output(self.directory)
         self.check()
