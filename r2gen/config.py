@@ -80,7 +80,9 @@ class Config(BaseModel):
     num_workers: int = Field(2, ge=0)
     prefetch_factor: int = Field(2, ge=1)
     pin_memory: bool = True
-    image_cache_gib: float = Field(32.0, ge=0, description="disk space for decoded images; 0: none are kept")
+    image_cache_gib: float = Field(
+        32.0, ge=0, le=2**20, description="disk space for decoded images; 0: none are kept"
+    )
 
     # evaluation and checkpoints
     beam_size: int = Field(3, ge=1)

@@ -61,6 +61,7 @@ def test_yamls_bare_on_and_off_are_words() -> None:
         ({"compat": ["original"]}, r"compat: input should be 'off' or 'original', got \['original'\]"),
         ({"block_trigrams": 2}, "block_trigrams: input should be 'off', 'on' or 'greedy_only', got 2"),
         ({"max_bad_steps": -1, "surprise": 1}, r"max_bad_steps: .* got -1; surprise: no such setting"),
+        ({"image_cache_gib": 1e300}, "image_cache_gib: input should be less than or equal to 1048576"),
     ],
     ids=str,
 )
