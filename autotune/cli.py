@@ -158,7 +158,7 @@ def status(session: SessionArgument) -> int:
     state = "running" if is_in_use(opened) else "interrupted"
     console.print(view.table(trials, chosen, f"session {session}", state))
     passed = len(record.passed_over(study))
-    left = _left(plan, sum(t.repeat is None for t in trials))
+    left = _left(plan, sum(t.searched for t in trials))
     print(f"{view.counts(trials, state)}; {left}; {units.format_bytes(opened.size_bytes())} on disk")
     print(f"{passed} suggestions were not started: outside the limits, or known not to fit or not to win")
     for line in view.summary(trials, chosen, workload, session):

@@ -49,7 +49,7 @@ def noise_repeat() -> Repeat:
 
 def is_alone(trial: Trial) -> bool:
     """Whether nothing else may run beside `trial`."""
-    return trial.repeat is not None and trial.repeat.round > 0
+    return trial.way_to is not None or (trial.repeat is not None and trial.repeat.round > 0)
 
 
 def next_repeat(trials: Sequence[Trial], space: Space) -> Repeat | None:
@@ -101,7 +101,7 @@ def finalists(trials: Sequence[Trial], space: Space) -> list[Trial]:
     Who has been refuted before new configurations were tried, in a search that was gone on with, is no more.
     """
     ranked = _candidates(trials, space)
-    last = max(t.number for t in trials if t.repeat is None)
+    last = max(t.number for t in trials if t.searched)
     begun = _repeated([t for t in trials if t.number > last])
     refuted = {n for n in _repeated(trials) - begun if claim(_of(trials, n), trials, space).why_not}
     fresh = [t.number for t in ranked if t.number not in begun | refuted]
@@ -137,7 +137,7 @@ def _candidates(trials: Sequence[Trial], space: Space) -> list[Trial]:
         for t in trials
         if t.outcome
         and t.outcome.status is Status.STOPPED
-        and t.repeat is None
+        and t.searched
         and baseline
         and t.measurement.origin == baseline.measurement.origin
         and objective.surely_per_s(t, speeds) > least

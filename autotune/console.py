@@ -59,6 +59,8 @@ class Screen:
             what = " (baseline)" if trial.number == 0 else ""
             if trial.repeat is not None:
                 what = f" (repeat of trial {trial.repeat.of})"
+            elif trial.way_to is not None:
+                what = f" (step of the way to trial {trial.way_to})"
             self.note(f"{self._clock()} trial {trial.number} started: {view.knobs(trial.config)}{what}")
 
     def progress(self, trial: Trial, report: Mapping[str, Any]) -> None:
@@ -84,10 +86,9 @@ class Screen:
 
     def _draw(self) -> Group:
         elapsed = units.format_seconds(time.monotonic() - self._begun)
-        searched = sum(t.repeat is None for t in self._ended)
+        searched = sum(t.searched for t in self._ended)
         header = f"{searched} of {self._planned} trials ended, {elapsed} elapsed, {self._left()} left"
-        if searched < len(self._ended):
-            header += f", {len(self._ended) - searched} repeats"
+        header += f", {others}" if (others := view.besides(self._ended)) else ""
         return Group(Text(header, style="bold"), self._table(), Text(printable(self._best())))
 
     def _left(self) -> str:

@@ -31,7 +31,7 @@ class Judge:
             [*earlier, *trials], fraction=space.limits.memory_fraction, limit_bytes=memory_limit_bytes
         )
         self._sizes = _sizes(space)
-        self._tried = {settings_key(t.config, ()) for t in trials}
+        self._tried = {settings_key(t.config, ()) for t in trials if t.searched}
         self._speeds = Speeds(trials)
         # Where speed alone decides, it is known of every configuration that differs from a measured one in
         # nothing that changes speed.

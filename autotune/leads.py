@@ -22,7 +22,7 @@ def larger_batches(best: Trial, trials: Sequence[Trial], space: Space) -> Iterat
     tried = {
         int(t.config[_BATCH] or 0): t
         for t in trials
-        if settings_key(t.config, SAME_SPEED | {_BATCH}) == others
+        if t.searched and settings_key(t.config, SAME_SPEED | {_BATCH}) == others
     }
     size = int(best.config[_BATCH] or 0)
     above = sorted(s for s in knob.drawn_from.choice if isinstance(s, int) and s > size)

@@ -1,6 +1,6 @@
 """Which trials may win, and which one does. Pure functions of measurements.
 
-A trial that repeats another is a measurement of that one, and never wins itself.
+A trial that repeats another is a measurement of that one, and never wins itself; nor does a step of the way.
 """
 
 import math
@@ -81,7 +81,7 @@ def ranked(trials: Sequence[Trial], objective: Objective, memory_fraction: float
         t
         for t in trials
         if t.completed
-        and t.repeat is None
+        and t.searched
         and why_not_eligible(t, baseline, quality, objective, memory_fraction) is None
     ]
     return sorted(eligible, key=lambda t: _rank(t, speeds, objective), reverse=True)
@@ -163,7 +163,7 @@ def pareto(trials: Iterable[Trial]) -> list[Trial]:
     measured = [
         t
         for t in known
-        if t.completed and t.repeat is None and t.samples_per_s is not None and t.quality is not None
+        if t.completed and t.searched and t.samples_per_s is not None and t.quality is not None
         if baseline is None or t.measurement.origin == baseline.measurement.origin
     ]
     front: list[Trial] = []

@@ -16,8 +16,9 @@ def order(
 ) -> Order:
     """What a supervisor needs to run `trial` on a device with so much memory.
 
-    A repeat has a seed of its round's, and a confirming one the device to itself. Only a trial of a new
-    configuration can be beaten: the others are there to be measured to the end.
+    A repeat has a seed of its round's, and a confirming one the device to itself, as a step of the way has.
+    Only a trial of a new configuration can be beaten, a step included: its speed is known by then. The others
+    are there to be measured to the end.
     """
     options, budget, goal = session.options(), space.budget, space.objective
     fraction = None if confirm.is_alone(trial) else gpu_memory_fraction(options.gpus_per_trial, device_bytes)

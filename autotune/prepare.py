@@ -145,7 +145,7 @@ def warm_start(
         raise InputError(f"--warm-start {earlier.root}: {rule}: {'; '.join(differ)}")
     if not earlier.study_file.exists():
         raise InputError(f"--warm-start {earlier.root}: nothing was run there")
-    return [t for t in record.trials(record.load_study(earlier.study_file)) if t.repeat is None]
+    return [t for t in record.trials(record.load_study(earlier.study_file)) if t.searched]
 
 
 def gpus_per_trial(asked: float | None, hardware: Hardware) -> float:

@@ -137,16 +137,17 @@ def ours(
         Silent(),
         seed=seed,
         memory_limit_bytes=memory_limit(table),
-        earlier=[t for t in earlier if t.repeat is None],
+        earlier=[t for t in earlier if t.searched],
+        explain=False,  # what is measured is the time until a winner is confirmed
         clock=clock.now,
     )
     moments: list[Moment] = []
     while (trial := search.next()) is not None:
-        is_searched = trial.number > 0 and trial.repeat is None
+        is_searched = trial.number > 0 and trial.searched
         simulated = machine.run(trial, search.bar if is_searched else None)
         clock.seconds += simulated.seconds
         search.end(trial.number, simulated.outcome, simulated.measurement)
-        if trial.repeat is None or trial.repeat.round == 0:
+        if not confirm.is_alone(trial):
             best = objective.winner(search.trials(), space.objective, space.limits.memory_fraction)
             moments.append(Moment(clock.seconds, len(search.trials()), best.config if best else None))
     found = confirm.confirmed(search.trials(), space)

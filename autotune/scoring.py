@@ -111,7 +111,7 @@ def score(result: Result, truth: Truth) -> Score:
 
 
 def _cannot_win(trial: Trial, truth: Truth) -> bool:
-    return trial.repeat is None and trial.number > 0 and not truth.is_right(trial.config, _WRONG)
+    return trial.searched and trial.number > 0 and not truth.is_right(trial.config, _WRONG)
 
 
 def scores(file: Path, strategy: str, seeds: int, trials: int) -> list[Score]:

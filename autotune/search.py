@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import optuna
 
-from autotune import confirm, failures, leads, objective, stopping
+from autotune import confirm, failures, leads, objective, stopping, way
 from autotune import sampler as samplers
 from autotune import study as record
 from autotune.judge import Judge
@@ -48,7 +48,9 @@ class Search:
 
     `verdict_of` gives the verdict that a trial has written itself, `publish` puts the bar where running
     trials read it. `memory_limit_bytes` is what a trial may take, None for no limit that is known. `earlier`
-    trials, of another session, are known to the sampler and to the memory model, and to nobody else.
+    trials, of another session, are known to the sampler and to the memory model, and to nobody else. To
+    `explain` a confirmed winner, what lies between the baseline and it is measured in the end, as far as time
+    allows.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Search:
         seed: int = 0,
         memory_limit_bytes: int | None = None,
         earlier: Sequence[Trial] = (),
+        explain: bool = True,
         verdict_of: Callable[[int], Verdict | None] = lambda _: None,
         publish: Callable[[Bar], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
@@ -69,7 +72,7 @@ class Search:
         self.fault: str | None = None  # of the machine, and not of a trial: mend it before going on
         self._listener, self._study = listener, study
         self._verdict_of, self._publish, self._clock = verdict_of, publish, clock
-        self._memory_limit_bytes, self._earlier = memory_limit_bytes, earlier
+        self._memory_limit_bytes, self._earlier, self._explain = memory_limit_bytes, earlier, explain
         self._plan = record.plan(study) or Plan(space.budget.trials, space.budget.time)
         self._begun = clock()
         self._started_at: dict[int, float] = {}
@@ -113,7 +116,7 @@ class Search:
                 self._sampler.ended(trial, samplers.told(trial, trials, self.space))
 
     def trials(self) -> list[Trial]:
-        """Every trial so far, running ones and repeats included."""
+        """Every trial so far, running ones, repeats and steps of the way included."""
         return list(self._trials.values())
 
     @property
@@ -122,10 +125,12 @@ class Search:
         if self._running or self._waiting or not self._is_searched():
             left = 0 if self._is_searched() else self._plan.trials - self._searched()
             return left + len(self._running) + len(self._waiting)
-        return int(confirm.next_repeat(self.trials(), self.space) is not None)
+        return int(
+            confirm.next_repeat(self.trials(), self.space) is not None or self._next_step() is not None
+        )
 
     def _searched(self) -> int:
-        return sum(t.repeat is None for t in self.trials())
+        return sum(t.searched for t in self.trials())
 
     def _is_searched(self) -> bool:
         """Whether no further configuration is to be tried; the winner may still have to be confirmed."""
@@ -141,9 +146,16 @@ class Search:
         Half of all time at most: what was not searched for need not be confirmed.
         """
         budget = self.space.budget
-        seconds = objective.mean([t.seconds for t in self.trials() if t.completed and t.seconds])
-        whole = (seconds or 0.0) * budget.repeats * (1 + budget.finalists)
+        whole = self._trial_s() * budget.repeats * (1 + budget.finalists)
         return min(whole, (self._plan.time_s or math.inf) * _MOST_FOR_CONFIRMING)
+
+    def _trial_s(self) -> float:
+        """The time that a trial takes to its end, 0 while it is not known.
+
+        Steps of the way do not count: what they take must not open a search again that is done.
+        """
+        seconds = [t.seconds for t in self.trials() if t.completed and t.seconds and t.way_to is None]
+        return objective.mean(seconds) or 0.0
 
     def is_over(self) -> bool:
         """Whether running trials, too, are to be stopped."""
@@ -171,7 +183,8 @@ class Search:
     def next(self) -> Trial | None:
         """The next trial to run, None when there is none now: ask again when one has ended.
 
-        Interrupted ones first, then the baseline, then suggestions, then what confirms the winner.
+        Interrupted ones first, then the baseline, then suggestions, then what confirms the winner, then what
+        explains it.
         """
         if self.is_over() or any(confirm.is_alone(t) for t in self._running.values()):
             return None
@@ -206,7 +219,18 @@ class Search:
             return None  # what it finds may open other configurations, or change who is to be confirmed
         self._is_exhausted = self._is_exhausted or not self._is_searched()
         repeat = confirm.next_repeat(trials, self.space)
-        return None if repeat is None else self._begin(self._trials[repeat.of].config, repeat)
+        if repeat is not None:
+            return self._begin(self._trials[repeat.of].config, repeat)
+        if (step := self._next_step()) is not None:
+            config, winner = step
+            return self._begin(config, way_to=winner)
+        return None
+
+    def _next_step(self) -> tuple[Config, int] | None:
+        """What is to be measured next on the way to the winner, and its number; None where time is short."""
+        if not self._explain or self._spent_s() + self._trial_s() > (self._plan.time_s or math.inf):
+            return None
+        return way.next_step(self.trials(), self.space)
 
     def _needs_noise(self, trials: Sequence[Trial]) -> bool:
         """Whether the baseline is to be repeated: once a trial has lacked what the baseline has."""
@@ -228,9 +252,14 @@ class Search:
             yield from leads.steps_from(best, self.space, self._rng)
 
     def _begin(
-        self, config: Config, repeat: Repeat | None = None, passed: Sequence[tuple[Config, str]] = ()
+        self,
+        config: Config,
+        repeat: Repeat | None = None,
+        *,
+        passed: Sequence[tuple[Config, str]] = (),
+        way_to: int | None = None,
     ) -> Trial:
-        trial = record.begin(self._study, self.space, config, repeat, passed)
+        trial = record.begin(self._study, self.space, config, repeat, passed=passed, way_to=way_to)
         self._trials[trial.number] = trial
         self._sampler.started(trial)
         return trial

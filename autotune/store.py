@@ -19,7 +19,7 @@ from autotune.errors import InputError, SessionBusyError
 from autotune.space import Space
 from autotune.trial import Trial
 
-FORMAT = 2
+FORMAT = 2  # code that takes steps of the way for trials of a search was never released
 _READABLE = (1, FORMAT)
 _TRIES, _BETWEEN_S = 5, 0.1  # who only asks whether a session is in use holds its lock for a moment
 

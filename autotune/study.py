@@ -21,7 +21,7 @@ from autotune.space import Space
 from autotune.trial import Config, Measurement, Outcome, Repeat, Status, Trial
 
 # User attributes of a trial.
-_CONFIG, _REPEAT, _PASSED_OVER, _SHARED = "config", "repeat", "passed_over", "shared"
+_CONFIG, _REPEAT, _WAY_TO, _PASSED_OVER, _SHARED = "config", "repeat", "way_to", "passed_over", "shared"
 _NAME = "autotune"
 _PATIENCE_S = 60.0  # with another program that writes the study: a dashboard
 _SKIPPED = "skipped"  # the status of what was passed over, which format 1 kept as a trial
@@ -117,7 +117,7 @@ def set_plan(study: optuna.Study, plan: Plan) -> None:
 
 
 def trials(study: optuna.Study) -> list[Trial]:
-    """Every trial that was started, in order, repeats included."""
+    """Every trial that was started, in order, repeats and steps of the way included."""
     known = [_read(t) for t in study.get_trials(deepcopy=False)]
     return [t for t in known if t is not None]
 
@@ -146,6 +146,7 @@ def _read(frozen: FrozenTrial) -> Trial | None:
         measurement=Measurement.from_dict(values.get("measurement", {"shared": values.get(_SHARED, False)})),
         seconds=values.get("seconds", 0.0),
         repeat=Repeat.from_dict(repeat) if repeat else None,
+        way_to=values.get(_WAY_TO),
     )
 
 
@@ -154,7 +155,9 @@ def begin(
     space: Space,
     config: Config,
     repeat: Repeat | None = None,
+    *,
     passed: Sequence[tuple[Config, str]] = (),
+    way_to: int | None = None,
 ) -> Trial:
     """Records a trial that is going to run `config`, and what was `passed` over before it.
 
@@ -162,6 +165,7 @@ def begin(
     """
     attributes: dict[str, Any] = {_CONFIG: dict(config)}
     attributes |= {_REPEAT: asdict(repeat)} if repeat else {}
+    attributes |= {} if way_to is None else {_WAY_TO: way_to}
     attributes |= {_PASSED_OVER: [[dict(c), reason] for c, reason in passed]} if passed else {}
     study.add_trial(
         create_trial(
@@ -171,7 +175,7 @@ def begin(
             user_attrs=attributes,
         )
     )
-    return Trial(study.get_trials(deepcopy=False)[-1].number, config, repeat=repeat)
+    return Trial(study.get_trials(deepcopy=False)[-1].number, config, repeat=repeat, way_to=way_to)
 
 
 def share(study: optuna.Study, number: int) -> None:

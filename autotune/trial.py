@@ -150,7 +150,8 @@ class Repeat:
 class Trial:
     """One configuration tried. `outcome` is None while it runs, or waits to be run again after a kill.
 
-    One that repeats another has its `config`, and a seed of its round's.
+    One that repeats another has its `config`, and a seed of its round's. One on the way to the winner, trial
+    `way_to`, is there to show what single knobs have brought. Neither can win.
     """
 
     number: int
@@ -159,6 +160,12 @@ class Trial:
     measurement: Measurement = field(default_factory=Measurement)
     seconds: float = 0.0
     repeat: Repeat | None = None
+    way_to: int | None = None
+
+    @property
+    def searched(self) -> bool:
+        """Whether it is one of the configurations that are searched among: it may win, and it is counted."""
+        return self.repeat is None and self.way_to is None
 
     @property
     def samples_per_s(self) -> float | None:

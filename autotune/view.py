@@ -80,13 +80,14 @@ def row(trial: Trial, state: str) -> tuple[Text, ...]:
     style = _STYLES.get(trial.outcome.status if trial.outcome else None, "")
     outcome = str(trial.outcome) if trial.outcome else state
     what = knobs(trial.config) if trial.repeat is None else f"repeat of {trial.repeat.of}"
+    what = what if trial.way_to is None else f"way to {trial.way_to}: {what}"
     cells = (str(trial.number), what, speed(m), quality(m.quality), memory(m))
     return (*(Text(c) for c in cells), Text(printable(outcome), style=style))
 
 
 def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
-    """`12 trials: 9 completed, 2 out of memory, 1 failed; 7 repeats`."""
-    searched = [t for t in trials if t.repeat is None]
+    """`12 trials: 9 completed, 2 out of memory, 1 failed; 7 repeats, 2 steps of the way`."""
+    searched = [t for t in trials if t.searched]
     failed = [t for t in searched if t.outcome and t.outcome.status is Status.FAILED]
     oom = sum(t.outcome.failure is Failure.OOM for t in failed if t.outcome)
     parts = {
@@ -96,12 +97,20 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
         "failed otherwise": len(failed) - oom,
         state: sum(t.outcome is None for t in searched),
     }
-    repeats = len(trials) - len(searched)
+    others = besides(trials)
     return (
         f"{len(searched)} trials: "
         + (", ".join(f"{n} {what}" for what, n in parts.items() if n) or "none ended")
-        + (f"; {repeats} repeat{'s' * (repeats > 1)}" if repeats else "")
+        + (f"; {others}" if others else "")
     )
+
+
+def besides(trials: Sequence[Trial]) -> str:
+    """`7 repeats, 2 steps of the way`: what was run besides the trials that are searched among."""
+    repeats, steps = sum(t.repeat is not None for t in trials), sum(t.way_to is not None for t in trials)
+    words = [f"{repeats} repeat{'s' * (repeats > 1)}"] if repeats else []
+    words += [f"{steps} step{'s' * (steps > 1)} of the way"] if steps else []
+    return ", ".join(words)
 
 
 def gain(trial: Trial, baseline: Trial, space: Space) -> str:
@@ -201,7 +210,7 @@ def next_commands(session: Path, workload: Workload) -> list[str]:
 
 def remaining_time(trials: Sequence[Trial], planned: int, slots: int) -> float | None:
     """Seconds that the trials still to run should take, None before the first one has ended."""
-    ended = [t.seconds for t in trials if t.outcome is not None and t.repeat is None and t.seconds > 0]
+    ended = [t.seconds for t in trials if t.outcome is not None and t.searched and t.seconds > 0]
     if not ended:
         return None
     return sum(ended) / len(ended) * max(0, planned - len(ended)) / slots

@@ -40,7 +40,7 @@ def curve_of(qualities: Sequence[float]) -> tuple[Evaluation, ...]:
 def make_trial() -> Callable[..., Trial]:
     def make(number: int, speed: float | None = None, quality: float | None = None, **rest: Any) -> Trial:
         half_width, curve = rest.pop("half_width", None), curve_of(rest.pop("curve", ()))
-        repeat = rest.pop("repeat", None)
+        beside = {"repeat": rest.pop("repeat", None), "way_to": rest.pop("way_to", None)}
         measurement = Measurement(
             throughput=None if speed is None else Throughput(speed, half_width, 10, 1.0),
             quality=curve[-1].quality if curve and quality is None else quality,
@@ -53,7 +53,7 @@ def make_trial() -> Callable[..., Trial]:
         if failure := rest.pop("failure", None):
             outcome = Outcome(Status.FAILED, Failure(failure), "as made")
         config = {"micro_batch_size": 16, "precision": "fp32"} | rest
-        return Trial(number, config, outcome, measurement, seconds=10.0, repeat=repeat)
+        return Trial(number, config, outcome, measurement, seconds=10.0, **beside)
 
     return make
 

@@ -234,3 +234,15 @@ def test_only_what_confirms_runs_alone(trials):
     assert not confirm.is_alone(trials[0])
     assert not confirm.is_alone(trials[1]), "the baseline's own repeat runs as trials do"
     assert confirm.is_alone(type(trials[0])(9, {}, repeat=Repeat(0, 1, (0, 3))))
+    assert confirm.is_alone(type(trials[0])(9, {}, way_to=3)), (
+        "a step of the way is held against what confirms"
+    )
+
+
+def test_steps_of_the_way_change_nothing_of_what_is_confirmed(trials, space, play, make_trial):
+    played = play(trials, space, AS_READ)
+    step = make_trial(len(played), 99, 0.9, half_width=0.1, micro_batch_size=32, precision="bf16", way_to=3)
+    assert confirm.next_repeat([*played, step], space) is None
+    assert confirm.confirmed([*played, step], space) == confirm.confirmed(played, space)
+    stopped = make_trial(len(played), 99, half_width=0.1, precision="bf16", way_to=3, stopped=True)
+    assert confirm.finalists([*played, stopped], space) == confirm.finalists(played, space)

@@ -105,7 +105,7 @@ def test_a_search_from_beginning_to_a_confirmed_export(tmp_path, autotune):
     assert "3 pairs of runs, alone on the device" in done.stdout
     assert "python -m autotune export s -o best.yaml" in done.stdout
     trials = trials_of(tmp_path)
-    assert sum(t.repeat is None for t in trials) == 4
+    assert sum(t.searched for t in trials) == 4
     assert [t.repeat.round for t in trials if t.repeat] == [1, 1, 2, 2, 3, 3]
     assert all(t.outcome is not None for t in trials)
     assert not (tmp_path / "s" / "ray").exists()

@@ -115,9 +115,11 @@ def test_trials_of_the_same_settings_share_their_figure_and_the_better_quality_d
     assert win([baseline, first, second]) == 2
 
 
-def test_a_repeat_never_wins_itself(make_trial):
-    again = make_trial(1, 99, 0.2, repeat=Repeat(0, 0, (0,)))
-    assert win([make_trial(0, 10, 0.2), again]) == 0
+@pytest.mark.parametrize("kind", [{"repeat": Repeat(0, 0, (0,))}, {"way_to": 3}])
+def test_a_repeat_and_a_step_of_the_way_never_win_themselves(make_trial, kind):
+    trials = [make_trial(0, 10, 0.2), make_trial(1, 99, 0.9, **kind)]
+    assert win(trials) == 0
+    assert [t.number for t in objective.pareto(trials)] == [0]
 
 
 def test_what_is_to_be_kept_is_of_the_mean_of_all_the_baselines_runs(make_trial):
@@ -161,11 +163,6 @@ def test_the_seconds_to_a_target_are_those_of_training_until_it_was_first_seen(m
     assert objective.seconds_to(trial, 0.2) == 20.0
     assert objective.seconds_to(trial, 0.4) is None
     assert objective.seconds_to(trial, None) is None
-
-
-def test_a_repeat_is_not_on_the_front(make_trial):
-    trials = [make_trial(0, 10, 0.2), make_trial(1, 99, 0.9, repeat=Repeat(0, 0, (0,)))]
-    assert [t.number for t in objective.pareto(trials)] == [0]
 
 
 def test_a_search_for_a_negative_quality_keeps_the_best_and_refuses_the_worse(make_trial, space):

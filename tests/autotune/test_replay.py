@@ -22,12 +22,13 @@ def test_a_replayed_search_finds_the_best_and_confirms_it(recorded, seed):
     result = replay.ours(recorded, seed, 12)
     assert result.claims_gain
     assert Truth(recorded).is_right(result.winner, 0.95)
-    searched = [t for t in result.trials if t.repeat is None]
+    searched = [t for t in result.trials if t.searched]
     assert len(searched) <= 12
     assert searched[0].config == recorded.space.baseline_config
     assert {t.repeat.round for t in result.trials if t.repeat} >= {1, 2, 3}
     assert result.seconds == pytest.approx(sum(t.seconds for t in result.trials))
     assert result.moments[-1].seconds < result.seconds, "confirming comes after"
+    assert all(t.way_to is None for t in result.trials), "and nothing after that"
 
 
 def test_where_every_configuration_is_the_baseline_a_gain_is_rarely_claimed(recorded):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import optuna
 import pytest
 
+from autotune import confirm, way
 from autotune import space as spaces
 from autotune import study as record
 from autotune.attempt import read_verdict
@@ -21,6 +22,7 @@ from autotune.trial import (
     Failure,
     Measurement,
     Outcome,
+    Repeat,
     Status,
     Throughput,
     Trial,
@@ -140,7 +142,7 @@ def test_the_baseline_is_repeated_once_when_a_trial_has_lacked_quality(begin):
     assert [t.number for t in ran if t.repeat and t.repeat.round == 0] == [2]
     assert ran[2].repeat.of == 0
     assert ran[2].config == ran[0].config
-    assert sum(t.repeat is None for t in ran) == 3
+    assert sum(t.searched for t in ran) == 3
     assert search.bar.noise == 0.02
 
 
@@ -150,7 +152,7 @@ def test_where_every_trial_keeps_the_quality_its_noise_is_not_asked_for(begin):
 
 
 def test_in_the_end_the_winner_and_the_baseline_are_repeated_by_turns(begin, faster):
-    search, _ = begin(trials=4, repeats=3)
+    search, _ = begin(trials=4, repeats=3, explain=False)
     ran = run(search, faster)
     assert [t.repeat is None for t in ran[:5]] == [True, True, True, True, False]
     best = max(search.trials(), key=lambda t: t.samples_per_s).number
@@ -170,6 +172,110 @@ def test_what_confirms_runs_alone(begin):
     search.progress(second.number, report(second.number, speed=2000.0))
     assert search.next().repeat.round == 1
     assert search.next() is None
+
+
+GAIN = {"fp32": 1.0, "bf16": 1.8}
+
+
+def by_knob(trial):
+    """Every knob has its own factor, whatever the others are."""
+    config = trial.config
+    speed = config["micro_batch_size"] * (1 + config["num_workers"]) * GAIN[config["precision"]]
+    return report(trial.number, speed=speed)
+
+
+@pytest.fixture
+def explained(begin, session):
+    """A search that has confirmed trial 1, which took 10 s a trial: the steps of the way to it are left."""
+
+    def make(study=None, **rest):
+        study, space = study or in_memory(), session.space()
+        baseline = space.baseline_config
+        drawn = {"micro_batch_size": 64, "precision": "bf16", "num_workers": 4}
+        configs = (baseline, space.config({**space.drawn(baseline), **drawn}))
+        repeats = [Repeat(of, number, (0, 1)) for number in (1, 2, 3) for of in (0, 1)]
+        for of, repeat in [(0, None), (1, None), *((r.of, r) for r in repeats)]:
+            trial = record.begin(study, space, configs[of], repeat)
+            shown = Measurement.from_dict(by_knob(trial)["measurement"])
+            ended = replace(trial, outcome=COMPLETED, measurement=shown, seconds=10.0)
+            record.end(study, ended, space.limits.memory_fraction)
+        return begin(trials=2, repeats=3, study=study, **rest)[0]
+
+    return make
+
+
+def test_when_the_winner_is_confirmed_every_knob_of_it_is_measured(explained):
+    search = explained()
+    assert search.remaining == 1
+    ran = run(search, by_knob)
+    assert [(t.number, t.way_to, t.searched) for t in ran] == [(8, 1, False), (9, 1, False)]
+    steps = way.steps(search.trials(), search.space)
+    assert [step.knob for step in steps] == ["micro_batch_size", "precision", "num_workers"]
+    assert [step.factor for step in steps] == pytest.approx([4.0, GAIN["bf16"], 5 / 3])
+    assert search.remaining == 0
+
+
+def test_a_step_of_the_way_runs_alone(explained):
+    search = explained()
+    step = search.next()
+    assert step.way_to == 1
+    assert search.next() is None
+    search.progress(step.number, by_knob(step))
+    assert not search.trials()[step.number].measurement.shared
+
+
+def test_a_search_that_confirms_nothing_or_is_not_to_explain_has_no_way(begin, explained):
+    search, _ = begin(trials=4, study=in_memory())
+    assert all(t.searched for t in run(search))
+    assert run(explained(explain=False)) == []
+
+
+def test_a_step_that_fails_or_is_lost_is_not_run_again_and_changes_no_winner(explained):
+    search = explained()
+    failing = search.next()
+    search.progress(failing.number, report(failing.number, Outcome(Status.FAILED, Failure.ERROR, "x")))
+    for _ in range(3):
+        lost = search.next()
+        search.lose(lost.number, "gone")
+    assert search.next() is None
+    assert search.remaining == 0
+    steps = way.steps(search.trials(), search.space)
+    assert [step.reason for step in steps] == [
+        "trial 8 failed (error): x",
+        "trial 9 failed (lost): gone; 3 times in a row",
+        "",
+    ]
+    assert confirm.confirmed(search.trials(), search.space)[0].number == 1
+
+
+def test_a_search_killed_on_the_way_goes_on_with_the_same_step(explained, begin, session):
+    killed = explained(record.open_study(session.study_file)).next()
+    again, _ = begin(trials=2, repeats=3)
+    first = again.next()
+    assert first == killed
+    assert again.next() is None, "alone"
+    again.progress(first.number, by_knob(first))
+    assert [t.number for t in run(again, by_knob)] == [9]
+    assert all(step.trial for step in way.steps(again.trials(), again.space))
+
+
+def test_a_step_is_begun_only_where_there_is_time_for_a_whole_trial(explained, clock):
+    search = explained(time_s=100.0)
+    clock.now = 85.0
+    step = search.next()
+    clock.now = 93.0
+    search.progress(step.number, by_knob(step))
+    assert way.next_step(search.trials(), search.space) is not None
+    assert search.next() is None
+    assert search.remaining == 0
+    assert search.stopping is None
+
+
+def test_what_is_still_to_be_tried_or_confirmed_comes_before_the_way(explained):
+    study = in_memory()
+    record.set_plan(study, Plan(3, None))
+    search = explained(study)
+    assert search.next().searched
 
 
 def test_trials_that_ran_side_by_side_are_marked_and_others_are_not(begin):
@@ -292,7 +398,8 @@ def test_a_search_killed_while_it_confirms_goes_on_with_the_same_round(begin, fa
     assert (first.number, first.repeat) == (killed.number, killed.repeat)
     assert again.next() is None
     again.progress(first.number, faster(first))
-    assert [(t.repeat.round, t.repeat.of) for t in run(again, faster)] == [(2, 1), (2, 0), (3, 0), (3, 1)]
+    repeats = [t.repeat for t in run(again, faster) if t.repeat]
+    assert [(r.round, r.of) for r in repeats] == [(2, 1), (2, 0), (3, 0), (3, 1)]
     assert again.remaining == 0
 
 
@@ -391,7 +498,7 @@ def test_time_is_kept_for_confirming(begin, clock):
         return by_batch(trial)
 
     ran = run(search, timed)
-    tried = sum(t.repeat is None for t in ran)
+    tried = sum(t.searched for t in ran)
     assert 30 <= tried <= 40
     assert any(t.repeat and t.repeat.round == 3 for t in ran)
     assert search.stopping is None

@@ -42,7 +42,7 @@ def baseline(study, space):
 
 
 def ended(trial, outcome=COMPLETED, figures=FIGURES):
-    return Trial(trial.number, trial.config, outcome, figures, 33.0, trial.repeat)
+    return Trial(trial.number, trial.config, outcome, figures, 33.0, trial.repeat, trial.way_to)
 
 
 def test_a_trial_is_read_back_as_it_was_written(study, space):
@@ -55,10 +55,19 @@ def test_a_repeat_and_what_was_passed_over_are_read_back(study, space):
     baseline(study, space)
     repeat = Repeat(0, 1, (0, 3))
     passed = [({"micro_batch_size": 64}, "does not fit"), ({"micro_batch_size": 32}, "neither")]
-    again = record.begin(study, space, space.baseline_config, repeat, passed)
+    again = record.begin(study, space, space.baseline_config, repeat, passed=passed)
     assert (again.number, again.repeat) == (1, repeat)
     assert record.trials(study)[1] == again
     assert record.passed_over(study) == passed
+
+
+def test_a_step_of_the_way_is_read_back_and_recovered(study, file, space):
+    baseline(study, space)
+    step = record.begin(study, space, {**space.baseline_config, "precision": "bf16"}, way_to=0)
+    assert (step.way_to, step.searched) == (0, False)
+    assert record.recover(record.open_study(file), FRACTION)[1] == step
+    record.end(study, ended(step), FRACTION)
+    assert record.trials(study)[1] == ended(step)
 
 
 def test_a_trial_has_the_parameters_that_a_dashboard_shows(study, space):

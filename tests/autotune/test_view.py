@@ -33,6 +33,9 @@ def test_trials_are_counted_by_how_they_ended(make_trial):
     assert view.counts([*trials, running], "running") == (
         "5 trials: 1 completed, 1 stopped early, 1 out of memory, 1 failed otherwise, 1 running; 1 repeat"
     )
+    assert view.counts([*trials, make_trial(6, 1, way_to=3)]).endswith("; 1 repeat, 1 step of the way")
+    steps = [make_trial(number, 1, way_to=3) for number in (6, 7)]
+    assert view.counts([trials[0], *steps]) == "1 trials: 1 completed; 2 steps of the way"
 
 
 def test_the_summary_states_the_factor_both_qualities_and_what_to_run(make_trial, space, workload, tmp_path):
@@ -131,6 +134,10 @@ def test_figures_that_move_and_a_throttled_gpu_are_pointed_out(make_trial, space
     text = "\n".join(view.summary(trials, space, workload, tmp_path))
     assert "trials 0 and 1 ran the same at speeds 20% apart" in text
     assert "Thermally throttled, and slower for it: trials 2." in text
+
+
+def test_a_step_of_the_way_is_shown_with_its_configuration(make_trial):
+    assert view.row(make_trial(4, 10, way_to=3), "running")[1].plain == "way to 3: 16 fp32"
 
 
 def test_a_repeat_is_shown_as_one(make_trial):

@@ -1,0 +1,329 @@
+"""The way from the baseline to the winner: one knob at a time, by what is measured already."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.configuration import set_hypothesis_home_dir
+
+from autotune import confirm, way
+from autotune.space import Budget
+from autotune.trial import (
+    SAME_SPEED,
+    Failure,
+    Measurement,
+    Outcome,
+    Repeat,
+    Status,
+    Throughput,
+    Trial,
+    settings_key,
+)
+
+COMPLETED, STOPPED = Outcome(Status.COMPLETED), Outcome(Status.STOPPED, reason="slower")
+FAILED = Outcome(Status.FAILED, Failure.LOST, "gone")
+OOM = Outcome(Status.FAILED, Failure.OOM, "too big")
+GIB = 2**30
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_home(tmp_path_factory):
+    """Where Hypothesis keeps its tables, which would be the directory that the tests are run from."""
+    set_hypothesis_home_dir(tmp_path_factory.mktemp("hypothesis"))
+
+
+def measured(number, config, speed, outcome=COMPLETED, **rest):
+    shown = {"shared": rest.pop("shared", False), "device": rest.pop("device", "gpu")}
+    figures = Measurement(throughput=Throughput(speed, 0.1, 20, 5.0), quality=0.2, **shown)
+    return Trial(number, config, outcome, figures, 10.0, **rest)
+
+
+def failed(number, config, outcome, **rest):
+    return Trial(number, config, outcome, Measurement(device="gpu", memory_limit_bytes=GIB), 10.0, **rest)
+
+
+def confirmed(space, drawn, others=(), shared=False, learning_rate=1.0):
+    """A baseline, trial 1 that is three times as fast, `others`, and the repeats that confirm it."""
+    baseline = space.baseline_config
+    winner = space.config({**space.drawn(baseline), "learning_rate": learning_rate, **drawn})
+    trials = [measured(0, baseline, 10.0, shared=shared), measured(1, winner, 30.0, shared=shared)]
+    trials += [replace(t, number=n) for n, t in enumerate(others, start=2)]
+    for round_number in (1, 2, 3):
+        for of, config, speed in ((0, baseline, 10.0), (1, winner, 30.0)):
+            again = Repeat(of, round_number, (0, 1))
+            trials.append(measured(len(trials), config, speed, repeat=again))
+    assert confirm.confirmed(trials, space)[0].number == 1
+    return trials
+
+
+def config_of(space, **drawn):
+    return space.config({**space.drawn(space.baseline_config), **drawn})
+
+
+def play(trials, space, reads=lambda _: (COMPLETED, 20.0)):
+    """Measures what is asked for; the configurations that were, and all trials."""
+    trials, ran = list(trials), []
+    while (asked := way.next_step(trials, space)) is not None:
+        config, winner = asked
+        ran.append(config)
+        outcome, speed = reads(config)
+        if outcome.status is Status.FAILED:
+            trials.append(failed(len(trials), config, outcome, way_to=winner))
+        else:
+            trials.append(measured(len(trials), config, speed, outcome, way_to=winner))
+    return trials, ran
+
+
+def knobs(steps):
+    return [step.knob for step in steps]
+
+
+def test_without_a_confirmed_winner_there_is_no_way(space):
+    trials = confirmed(space, {"precision": "bf16"})
+    assert way.steps([], space) == []
+    assert way.steps(trials[:4], space) == [], "not repeated often enough yet"
+    assert way.next_step(trials[:4], space) is None
+    unconfirmed = space.model_copy(update={"budget": Budget(repeats=0)})
+    assert way.steps(trials, unconfirmed) == []
+
+
+def test_a_single_knob_needs_no_run(space):
+    trials = confirmed(space, {"precision": "bf16"})
+    (step,) = way.steps(trials, space)
+    assert (step.knob, step.before, step.after) == ("precision", "fp32", "bf16")
+    assert step.config == trials[1].config
+    assert step.throughput.samples_per_s == pytest.approx(30.0)
+    assert step.factor == pytest.approx(3.0)
+    assert way.next_step(trials, space) is None
+
+
+def test_settings_that_change_no_speed_are_no_steps(space):
+    trials = confirmed(space, {"precision": "bf16"}, learning_rate=1.5)
+    assert knobs(way.steps(trials, space)) == ["precision"]
+    assert way.steps(trials, space)[0].config == trials[1].config
+    trials = confirmed(space, {}, learning_rate=1.5)
+    assert way.steps(trials, space) == []
+
+
+def test_in_between_the_learning_rate_follows_the_batch_as_the_baselines_does(space):
+    trials = confirmed(space, {"micro_batch_size": 64, "precision": "bf16"}, learning_rate=1.5)
+    first, last = way.steps(trials, space)
+    assert (first.knob, first.config["learning_rate"]) == ("micro_batch_size", 2e-4)
+    assert (last.knob, last.config["learning_rate"]) == ("precision", 3e-4)
+
+
+def test_what_was_measured_already_decides_the_order_and_is_not_run_again(space):
+    winner = {"micro_batch_size": 64, "precision": "bf16", "num_workers": 8}
+    assert knobs(way.steps(confirmed(space, winner), space)) == list(winner), "the space's own order"
+    known = [
+        measured(2, config_of(space, num_workers=8, learning_rate=1.7), 12.0, STOPPED),
+        measured(3, config_of(space, num_workers=8, precision="bf16"), 24.0),
+    ]
+    trials = confirmed(space, winner, known)
+    steps = way.steps(trials, space)
+    assert knobs(steps) == ["num_workers", "precision", "micro_batch_size"]
+    assert [s.trial.number for s in steps[:2]] == [2, 3]
+    assert [s.factor for s in steps] == pytest.approx([1.2, 2.0, 1.25])
+    assert way.next_step(trials, space) is None
+
+
+def test_equal_settings_are_one_figure(space):
+    bf16 = config_of(space, precision="bf16")
+    known = [measured(2, bf16, 18.0), measured(3, {**bf16, "learning_rate": 1e-3}, 22.0)]
+    first = way.steps(confirmed(space, {"precision": "bf16", "num_workers": 8}, known), space)[0]
+    assert first.throughput.samples_per_s == pytest.approx(20.0)
+    assert first.throughput.half_width_per_s == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("unlike", [{"shared": True}, {"device": "another"}])
+def test_what_was_measured_beside_others_or_elsewhere_is_measured_anew(space, unlike):
+    bf16 = config_of(space, precision="bf16")
+    trials = confirmed(space, {"precision": "bf16", "num_workers": 8}, [measured(2, bf16, 18.0, **unlike)])
+    trials, ran = play(trials, space)
+    assert ran == [bf16]
+    assert way.steps(trials, space)[0].throughput.samples_per_s == 20.0
+
+
+def test_a_winner_that_ran_beside_others_is_held_against_what_ran_alone(space):
+    trials = confirmed(space, {"precision": "bf16"}, shared=True)
+    assert way.steps(trials, space)[0].trial.repeat is not None
+
+
+def test_a_step_on_another_device_is_not_run_again(space):
+    trials = confirmed(space, {"precision": "bf16", "num_workers": 8})
+    config, winner = way.next_step(trials, space)
+    trials.append(measured(len(trials), config, 20.0, device="another", way_to=winner))
+    assert way.next_step(trials, space) is None
+    assert "was measured on another device" in way.steps(trials, space)[0].reason
+
+
+def test_a_step_that_failed_is_told_and_the_next_factor_is_of_both(space):
+    trials = confirmed(space, {"precision": "bf16", "num_workers": 8, "accumulation_steps": 2})
+    reads = {1: (FAILED, None), 2: (COMPLETED, 20.0)}
+    trials, ran = play(trials, space, lambda config: reads[1 + (config["precision"] == "bf16")])
+    assert len(ran) == 2
+    gap, second, last = way.steps(trials, space)
+    assert (gap.knob, gap.trial, gap.throughput, gap.factor) == ("accumulation_steps", None, None, None)
+    assert gap.reason == "trial 8 failed (lost): gone"
+    assert (second.factor, last.factor) == (pytest.approx(2.0), pytest.approx(1.5))
+
+
+def test_a_step_that_runs_is_not_begun_again(space):
+    trials = confirmed(space, {"precision": "bf16", "num_workers": 8})
+    config, winner = way.next_step(trials, space)
+    trials.append(Trial(len(trials), config, way_to=winner))
+    assert way.next_step(trials, space) is None
+    assert way.steps(trials, space)[0].reason == "trial 8 has not ended"
+
+
+def test_a_way_around_what_did_not_fit_is_preferred(space):
+    winner = {"micro_batch_size": 64, "precision": "bf16"}
+    known = [failed(2, config_of(space, micro_batch_size=64), OOM)]
+    steps = way.steps(confirmed(space, winner, known), space)
+    assert knobs(steps) == ["precision", "micro_batch_size"]
+    assert [s.reason for s in steps] == ["", ""]
+
+
+def test_a_way_around_what_is_outside_the_limits_is_preferred(space):
+    larger = space.model_copy(update={"baseline": {**space.baseline, "accumulation_steps": 4}})
+    steps = way.steps(confirmed(larger, {"micro_batch_size": 64, "accumulation_steps": 1}), larger)
+    assert knobs(steps) == ["accumulation_steps", "micro_batch_size"]
+
+
+def test_where_every_way_has_a_gap_it_is_told_and_not_run(space):
+    winner = {"micro_batch_size": 64, "precision": "bf16"}
+    crash = Outcome(Status.FAILED, Failure.ERROR, "no such kernel")
+    known = [
+        failed(2, config_of(space, micro_batch_size=64), OOM),
+        failed(3, config_of(space, precision="bf16", learning_rate=1.3), crash),
+    ]
+    trials = confirmed(space, winner, known)
+    assert way.next_step(trials, space) is None
+    gap, last = way.steps(trials, space)
+    assert (gap.knob, gap.reason) == (
+        "micro_batch_size",
+        "needs no less memory than trial 2, which ran out of it",
+    )
+    assert last.factor == pytest.approx(3.0)
+
+
+def test_a_new_winner_has_a_way_of_its_own(space):
+    trials, _ = play(confirmed(space, {"micro_batch_size": 64, "precision": "bf16"}), space)
+    better = config_of(space, micro_batch_size=64, precision="bf16", num_workers=8)
+    number = len(trials)
+    trials.append(measured(number, better, 60.0))
+    for round_number in (4, 5, 6):
+        for of, config, speed in ((0, trials[0].config, 10.0), (number, better, 60.0)):
+            again = Repeat(of, round_number, (0, number))
+            trials.append(measured(len(trials), config, speed, repeat=again))
+    steps = way.steps(trials, space)
+    assert knobs(steps) == ["micro_batch_size", "precision", "num_workers"]
+    assert all(step.trial for step in steps), "the steps to the winner before are on this way, too"
+
+
+def test_of_too_many_knobs_the_order_is_the_spaces_own(make_wide):
+    for count in (12, 13):
+        wide, winner = make_wide(count)
+        known = [measured(2, config_of(wide, **{f"k{count - 1}": 1}), 11.0)]
+        steps = way.steps(confirmed(wide, winner, known), wide)
+        assert len(steps) == count
+        assert steps[0].knob == ("k11" if count == 12 else "k0")
+
+
+@pytest.fixture
+def make_wide(space):
+    def make(count):
+        extra = {f"k{n}": 0 for n in range(count)}
+        choice = type(space.knobs["precision"])(choice=(0, 1))
+        wide = {"baseline": space.baseline | extra, "knobs": space.knobs | dict.fromkeys(extra, choice)}
+        return space.model_copy(update=wide), dict.fromkeys(extra, 1)
+
+    return make
+
+
+CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "micro_batch_size": st.sampled_from([8, 32, 64]),
+        "accumulation_steps": st.sampled_from([2, 4]),
+        "precision": st.sampled_from(["bf16", "fp16"]),
+        "num_workers": st.sampled_from([0, 4, 8]),
+        "learning_rate": st.floats(0.5, 2.0),
+    },
+)
+RESULTS = st.sampled_from([COMPLETED, STOPPED, FAILED, OOM])
+
+
+def between(changes, space):
+    """Every configuration on any of the ways, ends excluded."""
+    names = [name for name in changes if name not in SAME_SPEED]
+    for size in range(1, len(names)):
+        for chosen in itertools.combinations(names, size):
+            yield frozenset(chosen), config_of(space, **{name: changes[name] for name in chosen})
+
+
+def speeds_differ(one, other):
+    """The knobs that make a difference in speed."""
+    return [name for name in one if name not in SAME_SPEED and one[name] != other[name]]
+
+
+@settings(
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(changes=CHANGES, data=st.data())
+def test_whatever_is_known_and_comes_out_a_way_is_whole_stays_and_costs_no_more_than_it_must(
+    space, changes, data
+):
+    if space.violation(config_of(space, **changes)):
+        return
+    inner = dict(between(changes, space))
+    tried = data.draw(
+        st.lists(st.sampled_from(list(inner.values())), unique_by=str) if inner else st.just([])
+    )
+    known = [measured(2, config, 15.0, data.draw(st.sampled_from([COMPLETED, STOPPED]))) for config in tried]
+    trials = confirmed(space, changes, known)
+    planned = way.steps(trials, space)
+    gaps, runs = sum(bool(s.reason) for s in planned), sum(not s.trial and not s.reason for s in planned)
+    assert (gaps, runs) == cheapest(changes, inner, tried, space)
+
+    seen, ran = play(trials, space, lambda _: (data.draw(RESULTS), data.draw(st.floats(1.0, 100.0))))
+    assert len({settings_key(config, SAME_SPEED) for config in ran}) == len(ran) <= runs
+    for count in range(len(trials), len(seen) + 1):
+        assert knobs(way.steps(seen[:count], space)) == knobs(planned)
+
+    steps = way.steps(seen, space)
+    assert all((step.trial is None) == bool(step.reason) for step in steps)
+    before = space.baseline_config
+    for step in steps:
+        assert speeds_differ(before, step.config) == [step.knob]
+        assert (step.before, step.after) == (before[step.knob], step.config[step.knob])
+        assert space.contains(step.config)
+        before = step.config
+    assert knobs(steps) == [] or before == trials[1].config
+    assert sorted(knobs(steps)) == sorted(speeds_differ(space.baseline_config, trials[1].config))
+    if steps:
+        assert math.prod(s.factor for s in steps if s.factor) == pytest.approx(3.0)
+
+
+def cheapest(changes, inner, tried, space):
+    """The fewest gaps, and then runs, of all ways, by trying all."""
+    names = [name for name in changes if name not in SAME_SPEED]
+
+    def price(chosen):
+        config = inner[frozenset(chosen)]
+        if config in tried:
+            return 0, 0
+        return (1, 0) if space.violation(config) else (0, 1)
+
+    prices = []
+    for order in itertools.permutations(names):
+        found = [price(order[:size]) for size in range(1, len(order))]
+        prices.append((sum(gap for gap, _ in found), sum(run for _, run in found)))
+    return min(prices, default=(0, 0))
