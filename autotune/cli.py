@@ -12,6 +12,7 @@ from rich.console import Console
 
 from autotune import (
     builtin,
+    cli_compare,
     cli_tables,
     confirm,
     export,
@@ -195,6 +196,7 @@ def export_command(
     return 0
 
 
+app.command()(cli_compare.compare)
 app.command()(cli_tables.record)
 app.command()(cli_tables.replay)
 

@@ -16,10 +16,9 @@ from typing import Any
 import psutil
 
 from autotune import nvml, prepare, units
-from autotune.machine import Machine, why_not
+from autotune.machine import PRECISIONS, Machine, why_not
 from autotune.telemetry import Hardware, hardware
 
-_PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 _PYTHON = (3, 11)
 _SHM = Path("/dev/shm")  # noqa: S108 - measured, not written to
 _SHM_BYTES = 2**30  # a few prefetched batches for each of a handful of loader workers
@@ -132,7 +131,7 @@ def _gpus(found: Hardware) -> Iterator[Capability]:
 
 def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capability]:
     """Which precisions a trial can train in here, and why it cannot in the others."""
-    for precision in _PRECISIONS:
+    for precision in PRECISIONS:
         reason = why_not("precision", precision, machine)
         detail = reason or "trials can train in it"
         if precision == "bf16" and machine.compute_capability is None and not reason:

@@ -3,6 +3,7 @@
 AutotuneError             the command line shows its one line of text
 ├── InputError            what the user gave is wrong: the rule, what was given, what is allowed (exit code 2)
 │   └── SessionBusyError  another process holds the session's lock
+├── EvaluationError       a trained model could not be scored: the comparison says so and goes on
 └── SearchAborted         the search cannot go on: why, and how to resume (exit code 1)
 """
 
@@ -22,6 +23,10 @@ class InputError(AutotuneError):
 
 class SessionBusyError(InputError):
     """Two processes would write one session. Wait for the other one, or stop it."""
+
+
+class EvaluationError(AutotuneError):
+    """A trained model could not be scored. It is kept: mend what is said, and score it again."""
 
 
 class SearchAborted(AutotuneError):  # noqa: N818 - it is an ending, with a session that is intact

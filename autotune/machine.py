@@ -18,6 +18,7 @@ class Machine:
     has_compiler: bool = True
 
 
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 _COMPUTE_CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3), "fp8": (8, 9)}
 
 

@@ -7,7 +7,7 @@ from autotune import failures, units
 from autotune.measure import Meter, prefetched_steps
 from autotune.trial import Config, Evaluation, Failure, Measurement, Outcome, Status
 
-_PHASES = ("data_s", "forward_s", "backward_s", "optimizer_s")
+_PHASES = ("data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s")
 _LARGEST = 1e30  # of a quality: its squares, sums and ratios are numbers, too
 _OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # steps, too: a large batch is beyond the end with its first one
 

@@ -49,6 +49,7 @@ def collect(name: str, space: Space, workload: Workload, machine: Hardware, seed
         "torch": version("torch"),
         "revision": workload.revision(),
         "data": workload.data_fingerprint(space.baseline),
+        "training_samples": workload.training_samples(space.baseline),
         "versions": ", ".join(f"{name} {version(name)}" for name in _PACKAGES),
         "seed": seed,
         "space": spaces.to_values(space),
@@ -60,30 +61,37 @@ def require_same(
 ) -> list[str]:
     """Raises InputError where what a session's figures come from has changed since: none is compared then.
 
-    What was not kept `then` is not asked for. Settings called `places` say where something lies: it may move.
     Returns what the user should know of changes that do no harm.
     """
-    changed = [
-        _told(label, then[key], now[key])
-        for key, label in _DECISIVE.items()
-        if then.get(key) and then[key] != now[key]
-    ]
-    edited = dict(_edited(then.get("space", now["space"]), now["space"]))
-    moved = {f"baseline.{place}" for place in places}
-    changed += [text for name, text in edited.items() if name not in _FREE and name not in moved]
-    if changed:
+    if changed := changes(then, now, places):
         raise InputError(
             f"session {session}: has changed since it was begun, so that new trials cannot be compared with "
             f"its own: {'; '.join(changed)}; put that back, or search anew with: "
             f"{anew(session)}{_warm(session, then, now)}"
         )
-    free = [text for name, text in edited.items() if name in _FREE]
+    free = [text for name, text in _edited(then, now) if name in _FREE]
     return [f"{text}: earlier trials are judged by that, too" for text in free]
 
 
+def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> list[str]:
+    """What has changed since figures were measured `then`, so that none of `now` compares with them.
+
+    What was not kept `then` is not asked for. Settings called `places` say where something lies: it may move.
+    """
+    moved = {f"baseline.{place}" for place in places}
+    return [
+        *(
+            _told(label, then[key], now[key])
+            for key, label in _DECISIVE.items()
+            if then.get(key) and then[key] != now[key]
+        ),
+        *(text for name, text in _edited(then, now) if name not in _FREE and name not in moved),
+    ]
+
+
 def _edited(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What differs between two search spaces, by name."""
-    before, after = _flat(then), _flat(now)
+    """What differs between the search spaces of then and of now, by name."""
+    before, after = _flat(then.get("space", now["space"])), _flat(now["space"])
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
             yield name, _told(f"{name} of space.yaml", before.get(name), after.get(name))

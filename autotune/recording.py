@@ -5,18 +5,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune import table, units
-from autotune.attempt import Attempt, Order, read_records
+from autotune import alone, table, units
+from autotune.attempt import Order, read_records
 from autotune.child import ForkServer
 from autotune.errors import InputError
 from autotune.progress import is_mark
 from autotune.space import Space
 from autotune.table import Run, Table
-from autotune.trial import SAME_QUALITY, SAME_SPEED, Config, Key, Outcome, Setting, Status, settings_key
+from autotune.trial import SAME_QUALITY, SAME_SPEED, Config, Key, Setting, Status, settings_key
 from autotune.workloads import Workload
 
 PARTS = ("all", "timed", "untimed")
-_POLL_S = 1.0
 _BASELINE_TIMES = 4
 
 
@@ -130,15 +129,7 @@ def _order(
 
 
 def _run(planned: Planned, order: Order, server: ForkServer) -> Run:
-    attempt = Attempt(order, server)
-    try:
-        while "outcome" not in (report := attempt.step(_POLL_S)):
-            pass
-    finally:
-        attempt.stop()
-    outcome, shown = Outcome.from_dict(report["outcome"]), attempt.measurement()
-    if outcome.status is Status.INTERRUPTED:
-        raise InputError(f"{outcome.reason}; nothing is lost: mend that and run the command again")
+    outcome, shown = alone.run(order, server)
     start_s, steps, evaluations = _clocked(order)
     return Run(
         config=planned.config,

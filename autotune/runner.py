@@ -32,7 +32,7 @@ _clock_s = time.monotonic  # kept here: a workload that replaces the module's cl
 # A member of the trial's process group whose input ends when the supervisor does, however that dies; it then
 # kills the group. Neither loader workers nor what a workload has started besides watch for that themselves,
 # and the fork server may be dead by then: Ray kills an actor's children with the actor.
-_GUARD = "trap '' USR1 TERM; while read -r _; do :; done; kill -s KILL 0"
+GUARD = "trap '' USR1 TERM; while read -r _; do :; done; kill -s KILL 0"
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _become_independent(log: Path) -> object:
     # A forkserver's children start theirs in the same way; a workload's are to start as they do without us.
     multiprocessing.set_start_method(None, force=True)
     supervisor = multiprocessing.parent_process()
-    guard = ["/bin/sh", "-c", _GUARD]
+    guard = ["/bin/sh", "-c", GUARD]
     return supervisor and subprocess.Popen(guard, stdin=supervisor.sentinel)  # noqa: S603 - a constant
 
 

@@ -75,6 +75,11 @@ class Session:
         return self.root / "trials" / f"{number:04d}"
 
     @property
+    def comparison_dir(self) -> Path:
+        """One directory a model that was compared."""
+        return self.root / "comparison"
+
+    @property
     def name(self) -> str:
         return self.root.name
 

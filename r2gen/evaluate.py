@@ -9,7 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from r2gen import features, metrics, precision
+from r2gen import features, host, metrics, precision
 from r2gen.annotation import Study
 from r2gen.config import Config
 from r2gen.data import EvaluationSampler, ReportDataset, loader, normalise, usable
@@ -151,6 +151,13 @@ def evaluate(
     written = write_reports(model, splits["test"], tokenizer, config)
     tested = {**scores(written, meteor), "studies": len(written)}
     return found | {f"test_{name}": value for name, value in tested.items()}
+
+
+def peak_memory_bytes() -> int:
+    """The most that this process has held: tensors on the GPU where there is one, else memory of the host."""
+    if precision.device().type == "cuda":
+        return torch.cuda.max_memory_allocated()
+    return host.peak_resident_bytes()
 
 
 def build(config: Config, vocabulary: Sequence[str]) -> tuple[R2Gen, Tokenizer]:

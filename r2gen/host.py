@@ -1,6 +1,7 @@
-"""The process that trains on a CPU."""
+"""The process on its host: what it keeps, and what it held."""
 
 import ctypes
+from pathlib import Path
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 
@@ -16,3 +17,9 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_MAX, 0)
         mallopt(_M_TRIM_THRESHOLD, -1)
+
+
+def peak_resident_bytes() -> int:
+    """The most memory that the process has held so far. What its parent held does not count in it."""
+    with Path("/proc/self/status").open(encoding="ascii", errors="replace") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))

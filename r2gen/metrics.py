@@ -110,6 +110,23 @@ def score(
     return scores
 
 
+def each(hypotheses: Sequence[str], references: Sequence[str]) -> list[dict[str, float]]:
+    """bleu_1, bleu_4 and rouge_l of every report by itself against its reference, in order.
+
+    A corpus's BLEU is not their mean: it counts the n-grams of all reports together.
+    """
+    if not hypotheses:
+        return []
+    given = {i: [reference] for i, reference in enumerate(references)}
+    written = {i: [hypothesis] for i, (hypothesis, _) in enumerate(zip(hypotheses, references, strict=True))}
+    _, bleu = Bleu(4).compute_score(given, written, verbose=0)
+    _, rouge = Rouge().compute_score(given, written)
+    return [
+        {"bleu_1": float(one), "bleu_4": float(four), "rouge_l": float(longest)}
+        for one, four, longest in zip(bleu[0], bleu[3], rouge, strict=True)
+    ]
+
+
 def _field(text: str) -> str:
     """`text` without what would end a field or a line of METEOR's protocol."""
     return " ".join(text.replace("|||", "").split())

@@ -58,9 +58,9 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
 
     A step's record has `samples` (in total so far), `epoch`, `step`, `train_loss` (nats per token),
     `learning_rate`, `grad_norm` before clipping, `skipped_samples`, `bad_steps` (in a row, this one included;
-    their loss is no number and their update left out), and the seconds in `data_s`, `forward_s`, `backward_s`
-    and `optimizer_s`. An evaluation's has `samples`, `epoch`, `val_studies` and the scores, those of the test
-    split as `test_...` where asked for.
+    their loss is no number and their update left out), and the seconds in `data_s`, `transfer_s` (images to
+    the device, and normalised there), `forward_s`, `backward_s` and `optimizer_s`. An evaluation's has
+    `samples`, `epoch`, `val_studies` and the scores, those of the test split as `test_...` where asked for.
 
     The checkpoint `last.pt` is in `workdir`: called again, training goes on from there, bit by bit the same
     on a CPU; where an evaluation was the last thing done, its record comes again. Closing the generator
@@ -175,6 +175,7 @@ class _Trainer:
         watch = Stopwatch(device)
         for batch in window:
             images = normalise(batch.images.to(device, non_blocking=True))
+            watch.mark("transfer_s")
             targets, packing = self._reports(batch.targets)
             with precision.autocast(self.config):
                 summed, _ = loss_sum(self._forward(images, targets, packing), targets)

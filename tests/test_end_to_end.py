@@ -1,5 +1,6 @@
 """The main job with the real trainer: search under a memory limit, export, train without the tuner."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from autotune import comparison
 from autotune import study as record
+from autotune.trial import Status
 from r2gen import config as trainer
 from r2gen import synthetic
 
@@ -56,12 +59,11 @@ def searched(tmp_path_factory):
     return root, done.stdout
 
 
-def command(root, *arguments):
-    environment = {**os.environ, "WANDB_MODE": "offline"}
+def command(root, *arguments, **environment):
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=root,
-        env=environment,
+        env={**os.environ, "WANDB_MODE": "offline", **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -114,6 +116,30 @@ def test_the_plain_trainer_needs_no_tuner(searched):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (root / "trained" / "best.pt").exists() or (root / "trained" / "last.pt").exists()
+
+
+def test_precisions_are_compared_by_the_reports_that_their_models_write(searched):
+    root, _ = searched
+    without_java = str(root)  # METEOR's start would take as long as all the rest
+    done = command(root, *("-m", "autotune", "compare", "s", "--precisions", "bf16"), PATH=without_java)
+    assert done.returncode == 0, done.stdout + done.stderr
+    studies = json.loads(next((root / "data").glob("*/annotation.json")).read_text())["test"]
+    found = comparison.models(root / "s" / "comparison")
+    assert list(found) == ["baseline", "bf16"]
+    for label, model in found.items():
+        directory = root / "s" / "comparison" / label
+        assert model.outcome.status is Status.COMPLETED, model.outcome
+        assert model.training.quality_samples >= model.samples == 64
+        assert {"bleu_1", "bleu_4", "rouge_l", "cider", "full_bleu_4"} <= set(model.scores)
+        assert model.reports_per_s > 0
+        assert model.peak_memory_bytes > 0
+        written = list(comparison.written(directory))
+        assert [w.id for w in written] == [study["id"] for study in studies]
+        assert all(Path(image).is_file() for w in written for image in w.images)
+        assert all(set(w.scores) == {"bleu_1", "bleu_4", "rouge_l"} for w in written)
+        assert all(w.found is not None and w.true is not None for w in written)
+        assert not (directory / "work").exists()
+    assert "bf16" in done.stdout.splitlines()[-2]
 
 
 def test_every_trial_has_a_run_in_wandb_and_the_study_opens_in_the_dashboards_reader(searched):

@@ -47,6 +47,11 @@ class Workload:
         del settings
         return None
 
+    def training_samples(self, settings: Mapping[str, Setting]) -> int | None:
+        """Samples of the whole training that `settings` are for; None: not known. It has to be quick."""
+        del settings
+        return None
+
     def with_seed(self, settings: Mapping[str, Setting], repeat: int) -> dict[str, Setting]:
         """`settings` with the seed of the `repeat`-th run, 0 for their own."""
         return {**settings, "seed": int(settings.get("seed") or 0) + repeat} if repeat else dict(settings)
@@ -84,4 +89,16 @@ class Workload:
     def train_command(self, config: Path) -> str | None:
         """The command that trains with an exported `config`, None where there is no such command line."""
         del config
+        return None
+
+    def evaluate_command(
+        self, workdir: Path, settings: Mapping[str, Setting], reports: Path
+    ) -> list[str] | None:
+        """The command that scores the best checkpoint in `workdir` on the test split; None: there is no such.
+
+        It writes a JSON object a line to `reports`, the fields of `comparison.Written`, and prints one, whose
+        numbers are scores, but that `studies`, `seconds`, `reports_per_s` and `peak_memory_bytes` are what
+        writing them took.
+        """
+        del workdir, settings, reports
         return None

@@ -2,6 +2,7 @@
 
 import math
 import shlex
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,15 @@ class R2GenWorkload(Workload):
         except errors.InputError as error:
             raise InputError(str(error)) from None
 
+    def training_samples(self, settings: Mapping[str, Setting]) -> int | None:
+        from r2gen.annotation import load_annotation  # noqa: PLC0415
+
+        try:
+            config = trainer.parse(settings)
+            return config.epochs * len(load_annotation(config).splits["train"])
+        except errors.InputError as error:
+            raise InputError(str(error)) from None
+
     def require_gpus(self, count: float) -> None:
         if count > 1:
             raise InputError(f"--gpus-per-trial: r2gen trains on one GPU, or a part of one: got {count:g}")
@@ -94,6 +104,12 @@ class R2GenWorkload(Workload):
 
     def train_command(self, config: Path) -> str | None:
         return f"python -m r2gen train --config {shlex.quote(str(config))}"
+
+    def evaluate_command(
+        self, workdir: Path, settings: Mapping[str, Setting], reports: Path
+    ) -> list[str] | None:
+        program = [sys.executable, "-m", "r2gen", "evaluate", "--checkpoint", str(workdir / "best.pt")]
+        return [*program, "--data", str(settings["data"]), "--reports", str(reports)]
 
 
 def _drawn_data() -> Path:

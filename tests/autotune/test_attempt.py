@@ -75,7 +75,7 @@ def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, 
     assert figures.scores["rouge_l"] == 0.5
     assert figures.throughput.samples_per_s > 0
     assert figures.step_shares == pytest.approx(
-        {"forward_s": 0.75, "backward_s": 0.25, "data_s": 0, "optimizer_s": 0}
+        {"forward_s": 0.75, "backward_s": 0.25, "data_s": 0, "transfer_s": 0, "optimizer_s": 0}
     )
     assert figures.memory_limit_bytes == 2**30
     assert not (tmp_path / "work").exists()

@@ -1,3 +1,6 @@
+import sys
+from pathlib import Path
+
 import pytest
 
 from autotune import prepare, workloads
@@ -8,6 +11,7 @@ from autotune.nvml import Gpu
 from autotune.store import Options, Session
 from autotune.telemetry import Hardware
 from r2gen import synthetic
+from r2gen.__main__ import _parser
 
 CPU = Hardware(2, 2**34, (), None)
 
@@ -145,6 +149,27 @@ def test_a_trial_does_not_wait_for_a_score_that_nobody_asked_for():
 def test_a_repeat_has_a_seed_of_its_own():
     r2gen = workloads.load("r2gen")
     assert [r2gen.with_seed({"seed": 7}, n)["seed"] for n in (0, 1, 2)] == [7, 8, 9]
+
+
+def test_the_whole_training_is_every_study_once_an_epoch(tmp_path):
+    r2gen = workloads.load("r2gen")
+    data = synthetic.make(tmp_path, {"train": 5, "val": 1, "test": 1}, seed=0, size=32)
+    settings = r2gen.complete({"data": str(data), "epochs": 30})
+    assert r2gen.training_samples(settings) == 150
+    next((data / "images").glob("train-*/0.png")).unlink()
+    assert r2gen.training_samples({**settings, "skip_bad_samples": True}) == 120
+    with pytest.raises(InputError, match="skip_bad_samples leaves them out"):
+        r2gen.training_samples(settings)
+    assert workloads.Workload("json:loads").training_samples({"epochs": 30}) is None
+
+
+def test_a_checkpoint_is_scored_by_the_trainers_own_command(tmp_path):
+    command = workloads.load("r2gen").evaluate_command(tmp_path, {"data": "d"}, tmp_path / "reports.jsonl")
+    given = vars(_parser().parse_args(command[3:]))
+    assert command[:3] == [sys.executable, "-m", "r2gen"]
+    assert (given["checkpoint"], given["data"]) == (tmp_path / "best.pt", Path("d"))
+    assert (given["split"], given["reports"]) == ("test", tmp_path / "reports.jsonl")
+    assert workloads.Workload("json:loads").evaluate_command(tmp_path, {}, tmp_path) is None
 
 
 def test_the_revision_is_that_of_the_code():

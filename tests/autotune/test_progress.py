@@ -77,7 +77,9 @@ def test_the_highest_memory_counts(progress):
 def test_the_phases_are_shares_of_a_step(progress):
     train(progress, 4, forward_s=0.03, backward_s=0.01)
     shares = progress.measurement().step_shares
-    assert shares == pytest.approx({"forward_s": 0.75, "backward_s": 0.25, "data_s": 0, "optimizer_s": 0})
+    assert shares == pytest.approx(
+        {"forward_s": 0.75, "backward_s": 0.25, "data_s": 0, "transfer_s": 0, "optimizer_s": 0}
+    )
 
 
 @pytest.mark.parametrize("quality", [math.nan, math.inf, "good", None, True])

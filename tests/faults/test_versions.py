@@ -210,6 +210,12 @@ def test_what_an_older_version_did_not_keep_is_not_asked_for(facts):
     assert provenance.require_same(place, {"hardware": "what", "seed": 1}, collect(), ()) == []
 
 
+def test_how_long_the_whole_training_is_does_not_change_what_is_measured(facts):
+    place, collect = facts
+    assert collect()["training_samples"] is None
+    assert provenance.require_same(place, {**collect(), "training_samples": 7}, collect(), ()) == []
+
+
 def test_only_what_a_new_session_can_learn_from_is_recommended_to_it(facts):
     place, collect = facts
     now = collect()

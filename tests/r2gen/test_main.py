@@ -16,6 +16,7 @@ import yaml
 
 from r2gen import checkpoint
 from r2gen.__main__ import main
+from r2gen.findings import asserted
 
 WITHOUT_THE_TUNER = """
 import runpy, sys
@@ -238,3 +239,31 @@ def test_a_checkpoint_is_scored_on_the_split_asked_for(
     found = json.loads(capsys.readouterr().out)
     assert (found["split"], found["studies"]) == ("test", 3)
     assert 0 <= found["full_bleu_4"] <= 1
+    assert found["reports_per_s"] == pytest.approx(3 / found["seconds"])
+    assert found["peak_memory_bytes"] > 2**20
+
+
+def test_the_reports_of_a_checkpoint_are_written_down_one_by_one(
+    write: Write, drawn: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], without_java: None
+) -> None:
+    assert main(_train(write(epochs=1), tmp_path / "run")) == 0
+    evaluate = ["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt"), "--split", "test", "--reports"]
+    capsys.readouterr()
+
+    assert main([*evaluate, str(tmp_path / "new" / "reports.jsonl")]) == 0
+
+    scores = json.loads(capsys.readouterr().out)
+    written = [json.loads(line) for line in (tmp_path / "new" / "reports.jsonl").read_text().splitlines()]
+    studies = json.loads((drawn / "annotation.json").read_text())["test"]
+    assert [w["id"] for w in written] == [study["id"] for study in studies]
+    for w, study in zip(written, studies, strict=True):
+        assert [Path(image) for image in w["images"]] == [drawn / "images" / p for p in study["image_path"]]
+        assert w["reference"].split() == study["report"].lower().replace(".", " .").split()
+        assert w["true"] == asserted(study["report"])
+        assert w["found"] == asserted(w["report"])
+        assert set(w["scores"]) == {"bleu_1", "bleu_4", "rouge_l"}
+        assert all(0 <= value <= 1 for value in w["scores"].values())
+    assert any(w["true"] for w in written)
+    assert scores["studies"] == len(written)
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["reports.jsonl"]
+    assert "/proc/x: cannot be written" in _refused(capsys, [*evaluate, "/proc/x/reports.jsonl"])

@@ -6,7 +6,7 @@ import sys
 import psutil
 import pytest
 
-from r2gen.metrics import Meteor, score
+from r2gen.metrics import Meteor, each, score
 
 from .golden import shared
 
@@ -72,8 +72,27 @@ def test_perfect_reports_have_the_highest_scores():
     assert scores["cider"] == pytest.approx(10)
 
 
+def test_every_report_has_scores_of_its_own(golden):
+    pairs = golden["pairs"][:10]
+    own = each(*written(pairs))
+    assert [scores["rouge_l"] for scores in own] == exactly(golden["per_pair"]["ROUGE_L"][:10])
+    for scores, pair in zip(own, pairs, strict=True):
+        alone = score([pair["res"]], [pair["gt"]])
+        assert scores == {name: exactly(alone[name]) for name in ("bleu_1", "bleu_4", "rouge_l")}
+
+
+def test_scores_of_each_of_a_known_pair():
+    """By hand: 7 of the second's 8 words are in its reference, which has 9."""
+    first, second = each(HYPOTHESES, REFERENCES)
+    assert (first["bleu_4"], first["rouge_l"]) == (pytest.approx(1, abs=1e-6), 1)
+    assert second["bleu_1"] == pytest.approx(7 / 8 * math.exp(1 - 9 / 8), abs=1e-6)
+    assert all(type(value) is float for value in second.values())
+    assert each([], []) == []
+
+
 def test_nothing_is_printed(capfd):
     score(HYPOTHESES, REFERENCES)
+    each(HYPOTHESES, REFERENCES)
     assert capfd.readouterr() == ("", "")
 
 

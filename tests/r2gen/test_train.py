@@ -14,13 +14,13 @@ from r2gen.train import fit
 
 STEP_KEYS = {
     *("samples", "epoch", "step", "train_loss", "learning_rate", "grad_norm", "skipped_samples"),
-    *("bad_steps", "data_s", "forward_s", "backward_s", "optimizer_s"),
+    *("bad_steps", "data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s"),
 }
 SCORES = {
     *("bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider"),
     *("full_bleu_1", "full_bleu_2", "full_bleu_3", "full_bleu_4"),
 }
-TIMES = {"data_s", "forward_s", "backward_s", "optimizer_s"}
+TIMES = {"data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s"}
 
 Records = list[dict[str, Any]]
 

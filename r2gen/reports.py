@@ -1,0 +1,44 @@
+"""Written reports one by one, for people to read: beside their references, each with its own scores."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from r2gen import findings, metrics
+from r2gen.errors import StorageError
+from r2gen.evaluate import Written
+
+
+def lines(written: Sequence[Written]) -> Iterator[dict[str, Any]]:
+    """What is to be said of every study.
+
+    References are whole: who reads them wants to know what is true. So are those of the scores here, which
+    `full_bleu_4` of the split goes with, and not `bleu_4`.
+    """
+    references = [w.full_reference for w in written]
+    for w, own in zip(written, metrics.each([w.report for w in written], references), strict=True):
+        yield {
+            "id": w.study.id,
+            "images": [str(image.absolute()) for image in w.study.images],
+            "reference": w.full_reference,
+            "report": w.report,
+            "scores": own,
+            "found": findings.asserted(w.report),
+            "true": findings.asserted(w.full_reference),
+        }
+
+
+def write(file: Path, written: Sequence[Written]) -> None:
+    """Writes a JSON object a line to `file`, which is whole or what it was before. Raises StorageError."""
+    temporary = file.with_name(f"{file.name}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            stream.writelines(json.dumps(line) + "\n" for line in lines(written))
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(file)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StorageError(f"reports {file}: cannot be written: {error.strerror}") from None
