@@ -329,7 +329,12 @@ def _is_whole(value: Setting, low: int, high: int) -> bool:
 def _with(values: tuple[Setting, ...], value: Setting) -> tuple[Setting, ...]:
     everything = (*values, value)
     numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in everything)
-    return tuple(sorted(everything, key=lambda v: float(v or 0))) if numeric else everything
+    return tuple(sorted(everything, key=_number)) if numeric else everything
+
+
+def _number(value: Setting) -> int | float:
+    """A number as it is: a whole one may be too large for a float, and is refused elsewhere."""
+    return value if isinstance(value, int | float) else 0
 
 
 def _unreachable(space: Space) -> list[str]:

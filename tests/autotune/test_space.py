@@ -103,6 +103,11 @@ def test_a_space_that_cannot_be_searched_is_refused(old, new, part):
             "micro_batch_size: x,",
             "micro_batch_size: whole numbers of 1 to 1073741824: got 'x'",
         ),
+        (
+            "micro_batch_size: 16,",
+            f"micro_batch_size: {10**310},",
+            "micro_batch_size: whole numbers of 1 to 1073741824: got",
+        ),
         ("learning_rate: 1e-4}", "learning_rate: fast}", "learning_rate: a number above 0"),
     ],
 )
