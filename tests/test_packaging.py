@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TOY = ROOT / "tests" / "autotune" / "toy_workload.py"
+TEMPLATES = ROOT / "autotune" / "report" / "templates"
 SPACE = """
 workload: toy_workload:fit
 baseline: {micro_batch_size: 4, learning_rate: 1e-3, step_s: 0.002}
@@ -52,6 +53,13 @@ def test_the_wheel_has_the_search_spaces_and_no_tests(wheel):
     assert {name.split("/")[0] for name in names} <= {"autotune", "r2gen"} | {
         name.split("/")[0] for name in names if ".dist-info" in name
     }
+
+
+def test_the_wheel_has_what_the_report_is_made_of(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {f"autotune/report/templates/{file.name}" for file in TEMPLATES.iterdir()}
+    assert {Path(name).suffix for name in wanted} == {".j2", ".css", ".js"}
+    assert wanted <= names
 
 
 def test_an_installed_wheel_searches_from_another_directory(python, tmp_path):

@@ -1,0 +1,156 @@
+"""The answer of a report as lines of text: baseline, recommended, and how many times as much. Pure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from autotune import units
+from autotune.report import marks, words
+from autotune.report.marks import Mark
+from autotune.report.model import Figure, Report, Side
+
+VERDICTS = {  # a symbol, so that colour is not all that tells them apart
+    "confirmed": ("✓", "Confirmed"),
+    "unconfirmed": ("≈", "Not confirmed"),
+    "baseline": ("=", "The baseline stays"),
+    "none": ("\N{EN DASH}", "No result"),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure as text, and what is said of it in small: its interval, or its share."""
+
+    text: str = words.NOTHING
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A kind of figure, over what it was taken, and its cells."""
+
+    name: str
+    over: str
+    baseline: Cell
+    best: Cell
+    factor: Cell
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of the baseline and of what is recommended."""
+
+    name: str
+    before: str
+    after: str
+
+    @property
+    def is_changed(self) -> bool:
+        return self.before != self.after
+
+
+@dataclass(frozen=True)
+class _Kind:
+    name: str
+    over: str
+    value: Callable[[Side], float | None]
+    cell: Callable[[Side], Cell]
+
+
+def is_better(report: Report) -> bool:
+    """Whether something other than the baseline is recommended."""
+    baseline, best = report.answer.baseline, report.answer.best
+    return best is not None and (baseline is None or best.trial != baseline.trial)
+
+
+def sides(report: Report) -> list[tuple[Mark, Side]]:
+    """What the answer is about: the baseline, and what is recommended where that is another."""
+    baseline, best = report.answer.baseline, report.answer.best if is_better(report) else None
+    return [(mark, side) for mark, side in ((marks.BASELINE, baseline), (marks.WINNER, best)) if side]
+
+
+def lines(report: Report) -> list[Line]:
+    """The figures that are known of either side."""
+    baseline, best = report.answer.baseline, report.answer.best
+    found = [_line(kind, baseline, best, report.answer.factor) for kind in _kinds(report)]
+    return [line for line in found if {line.baseline, line.best} != {Cell()}]
+
+
+def unknown(report: Report) -> list[str]:
+    """The figures that could be measured on neither side."""
+    known = {line.name for line in lines(report)}
+    return [kind.name for kind in _kinds(report) if kind.name not in known]
+
+
+def settings(report: Report) -> list[Setting]:
+    """Every setting on both sides, those that change first."""
+    baseline, best = report.answer.baseline, report.answer.best
+    before, after = baseline.config if baseline else {}, best.config if best else {}
+    found = [
+        Setting(
+            name,
+            words.setting(before[name]) if name in before else words.NOTHING,
+            words.setting(after[name]) if name in after else words.NOTHING,
+        )
+        for name in dict.fromkeys([*before, *after])
+    ]
+    return sorted(found, key=lambda setting: not setting.is_changed)
+
+
+def _kinds(report: Report) -> tuple[_Kind, ...]:
+    seeds = words.plural(max((side.seeds for _, side in sides(report)), default=0), "seed")
+    samples, limit = report.answer.full_training_samples, report.memory_limit_bytes
+    return (
+        _Kind(
+            "Throughput",
+            "samples per second",
+            lambda s: s.throughput.value if s.throughput else None,
+            lambda s: _measured(words.throughput(s.throughput)),
+        ),
+        _Kind(
+            words.metric(report.quality),
+            f"mean of {seeds}",
+            lambda s: s.quality.value if s.quality else None,
+            lambda s: _measured(words.quality(s.quality)),
+        ),
+        _Kind(
+            "Peak memory",
+            f"of {words.memory(limit)}" if limit else "",
+            lambda s: s.peak_memory_bytes,
+            lambda s: Cell(
+                words.memory(s.peak_memory_bytes), words.share(s.memory_share) if s.memory_share else ""
+            ),
+        ),
+        _Kind("GPU utilisation", "", lambda s: s.gpu_percent, lambda s: Cell(words.percent(s.gpu_percent))),
+        _Kind(
+            "CPU", "100% is one core", lambda s: s.cpu_percent, lambda s: Cell(words.percent(s.cpu_percent))
+        ),
+        _Kind(
+            "Energy",
+            "a sample",
+            lambda s: s.joules_per_sample,
+            lambda s: Cell(words.energy(s.joules_per_sample)),
+        ),
+        _Kind(
+            "Full training",
+            f"{words.count(samples)} samples" if samples else "",
+            lambda s: s.full_training_s,
+            lambda s: Cell(words.duration(s.full_training_s)),
+        ),
+    )
+
+
+def _measured(text: str) -> Cell:
+    """`61.2 ± 0.8`, the interval in small."""
+    value, sign, half = text.partition(" ± ")
+    return Cell(value, f"± {half}" if sign else "")
+
+
+def _line(kind: _Kind, baseline: Side | None, best: Side | None, gain: Figure | None) -> Line:
+    ours, theirs = (kind.cell(side) if side else Cell() for side in (best, baseline))
+    if kind.name == "Throughput" and gain is not None:
+        return Line(
+            kind.name, kind.over, theirs, ours, Cell(words.factor(gain.value), words.factor_interval(gain))
+        )
+    before, after = (units.number(kind.value(side)) if side else None for side in (baseline, best))
+    ratio = after / before if before and after is not None else None
+    return Line(kind.name, kind.over, theirs, ours, Cell(words.factor(ratio)))

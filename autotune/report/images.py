@@ -1,0 +1,52 @@
+"""The images of studies as small pictures that a page can carry in itself."""
+
+import base64
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+_SIDE_PX, _JPEG_QUALITY = 320, 78
+
+
+@dataclass(frozen=True)
+class Picture:
+    """`uri` has the picture itself; empty, with the reason in `missing`, where there is none to show.
+
+    `name` is the end of its path: the rest says where the user keeps things.
+    """
+
+    name: str
+    uri: str = ""
+    width: int = 0
+    height: int = 0
+    missing: str = ""
+
+
+def picture(file: str) -> Picture:
+    """The image in `file`, at most 320 pixels wide and high."""
+    path = Path(file)
+    name = "/".join(path.parts[-2:])
+    try:
+        if not path.is_file():
+            return Picture(name, missing="image not found")
+        with Image.open(path) as opened:
+            opened.draft(
+                "RGB", (_SIDE_PX, _SIDE_PX)
+            )  # a JPEG is decoded at that size, which saves most of the time
+            image = _in_eight_bits(opened)
+        image.thumbnail((_SIDE_PX, _SIDE_PX))
+        stream = io.BytesIO()
+        image.save(stream, "JPEG", quality=_JPEG_QUALITY, optimize=True)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return Picture(name, missing="image cannot be read")
+    encoded = base64.b64encode(stream.getvalue()).decode("ascii")
+    return Picture(name, f"data:image/jpeg;base64,{encoded}", image.width, image.height)
+
+
+def _in_eight_bits(image: Image.Image) -> Image.Image:
+    """Grey or in colour; converted directly, all of 16 bits that is not black would be white."""
+    if image.mode.startswith("I"):
+        return image.point(lambda value: value * (1 / 256)).convert("L")
+    return image.convert("L" if image.mode in {"1", "L"} else "RGB")
