@@ -1,8 +1,10 @@
 """Under which names the figures of a trial are charted: groups of metrics over samples and seconds. Pure."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from autotune.secrecy import hidden
 
 _NAMES = {
     "samples": "samples",
@@ -76,10 +78,28 @@ def summary(outcome: Mapping[str, Any], measurement: Mapping[str, Any]) -> dict[
         **measurement.get("telemetry", {}),
     }
     verdict = {key: outcome.get(key) or "" for key in ("status", "failure", "reason")}
-    return {**metrics(figures), **{key: without_home(str(value)) for key, value in verdict.items()}}
+    return {**metrics(figures), **{key: cleaned(str(value)) for key, value in verdict.items()}}
 
 
-def without_home(text: str) -> str:
-    """`text` without the user's name in paths."""
-    home = os.environ.get("HOME", "")
-    return text.replace(home, "~") if len(home) > 1 else text
+def thinned(rows: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:
+    """The evaluations among a result's rows, and of all the others one with the latest of each figure."""
+    evaluations: list[Mapping[str, float]] = []
+    rest: dict[str, float] = {}
+    for row in rows:
+        if any(name.startswith("val/") for name in row):
+            evaluations.append(row)
+        else:
+            rest |= row
+    return [*evaluations, rest]
+
+
+def cleaned(value: Any) -> Any:
+    """`value`, but that no text in it has a key, or the user's name in a path."""
+    if isinstance(value, Mapping):
+        return {key: cleaned(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [cleaned(item) for item in value]
+    if not isinstance(value, str):
+        return value
+    home, shown = os.environ.get("HOME", ""), hidden(value, os.environ)
+    return shown.replace(home, "~") if len(home) > 1 else shown

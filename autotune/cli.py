@@ -1,6 +1,7 @@
 """The command line: search, resume, status, report, export, doctor."""
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -38,6 +39,7 @@ from autotune.workloads import Workload
 
 if TYPE_CHECKING:
     from autotune.search import Search
+    from autotune.tracking import Tracker
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -223,15 +225,15 @@ def _run(
     time_s: float | None = None,
 ) -> int:
     """Runs a new or reopened session to its end and says what came out; the exit code."""
-    # Imported here because Ray and W&B take a second, which `status` and `--help` do not have to wait.
+    # Imported here because Ray takes a second, which `status` and `--help` do not have to wait.
     from autotune import engine  # noqa: PLC0415
     from autotune.console import Screen  # noqa: PLC0415
     from autotune.search import Search  # noqa: PLC0415
-    from autotune.tracking import Tracker  # noqa: PLC0415
+    from autotune.tensorboard import Board  # noqa: PLC0415
 
     console = Console(stderr=False)
-    with session.lock():
-        study = record.open_study(session.study_file)
+    with session.lock(), _wandb(session) as tracker:
+        study = record.open_study(session.study_file, space)
         _require_a_baseline(study, shown)
         plan = _extended(record.plan(study) or Plan(space.budget.trials, space.budget.time), more, time_s)
         record.set_plan(study, plan)
@@ -252,7 +254,7 @@ def _run(
                 publish=lambda bar: stopping.write(session.bar_file, bar),
             )
             screen.known(running.trials())
-            trackers = [] if options.wandb == "off" else [Tracker(session.root, session.name, options.wandb)]
+            trackers = [Board(session.tensorboard_dir, space), *([tracker] if tracker else [])]
 
             def after_a_loss(reason: str) -> None:
                 screen.close()
@@ -265,7 +267,20 @@ def _run(
             except SearchAborted as error:
                 raise SearchAborted(f"{error}; {revival.how_to_go_on(shown)}") from error
         session.remove_work(running.trials())
-    return _conclude(running, shown, workload)
+        code = _conclude(running, shown, workload)
+        if tracker:
+            tracker.summarise(running.trials(), space, session.report_file)
+    return code
+
+
+def _wandb(session: Session) -> AbstractContextManager["Tracker | None"]:
+    """What logs a session to W&B, None where it was told not to."""
+    mode = session.options().wandb
+    if mode == "off":
+        return nullcontext()
+    from autotune.tracking import Tracker  # noqa: PLC0415 - W&B takes a second
+
+    return Tracker(session.root, session.name, mode)
 
 
 def _conclude(search: "Search", shown: Path, workload: Workload) -> int:

@@ -166,7 +166,7 @@ def _quality_share(trial: Trial, trials: Sequence[Trial]) -> float | None:
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
     """What Optuna is to draw from: a parameter for every knob."""
-    return {_parameter(name, knob): _distribution(knob.drawn_from) for name, knob in space.knobs.items()}
+    return {_parameter(name, knob): distribution(knob.drawn_from) for name, knob in space.knobs.items()}
 
 
 def configuration(params: dict[str, CategoricalChoiceType], space: Space) -> dict[str, Setting]:
@@ -189,7 +189,8 @@ def parameters(config: Config, space: Space) -> dict[str, Setting]:
     return positions
 
 
-def _distribution(knob: Distribution) -> BaseDistribution:
+def distribution(knob: Distribution) -> BaseDistribution:
+    """What Optuna is to draw a knob from: of consecutive powers of two the exponent."""
     if knob.exponents:
         return IntDistribution(*knob.exponents)
     if knob.choice:

@@ -71,6 +71,14 @@ class Session:
         """Ray Tune's scratch space; nothing in it outlives a run."""
         return self.root / "ray"
 
+    @property
+    def tensorboard_dir(self) -> Path:
+        return self.root / "tensorboard"
+
+    @property
+    def report_file(self) -> Path:
+        return self.root / "report.html"
+
     def trial_dir(self, number: int) -> Path:
         return self.root / "trials" / f"{number:04d}"
 

@@ -14,22 +14,26 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autotune import failures, objective, sampler
+from autotune.knobs import Distribution, ScaledLearningRate
 from autotune.space import Space
 from autotune.trial import Config, Measurement, Outcome, Repeat, Status, Trial
 
 # User attributes of a trial.
 _CONFIG, _REPEAT, _WAY_TO, _PASSED_OVER, _SHARED = "config", "repeat", "way_to", "passed_over", "shared"
+_NAMELESS = "constraints"  # a system attribute of Optuna before 5, and all that optuna-dashboard 0.21 knows
 _NAME = "autotune"
+_ROUNDING = 1e-3  # of a learning rate, which has four digits, and more than its share can be
 _PATIENCE_S = 60.0  # with another program that writes the study: a dashboard
 _SKIPPED = "skipped"  # the status of what was passed over, which format 1 kept as a trial
 _WORST = (0.0, 0.0)  # throughput and quality of a trial that has neither
 
 
-def open_study(file: Path) -> optuna.Study:
-    """The study in the SQLite `file`, created where it is not there yet."""
+def open_study(file: Path, space: Space) -> optuna.Study:
+    """The study of a search of `space` in the SQLite `file`, created where it is not there yet."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = optuna.storages.RDBStorage(f"sqlite:///{file}", {"creator": partial(_writing, file)})
     study = optuna.create_study(
@@ -39,7 +43,7 @@ def open_study(file: Path) -> optuna.Study:
         load_if_exists=True,
     )
     with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
-        study.set_metric_names(["throughput", "quality"])  # what optuna-dashboard calls the axes
+        study.set_metric_names([space.objective.speed, space.objective.quality])
     return study
 
 
@@ -170,12 +174,47 @@ def begin(
     study.add_trial(
         create_trial(
             state=TrialState.RUNNING,
-            params=sampler.parameters(config, space),
-            distributions=sampler.distributions(space),
+            params=dict(config),
+            distributions=_distributions(space),
             user_attrs=attributes,
         )
     )
     return Trial(study.get_trials(deepcopy=False)[-1].number, config, repeat=repeat, way_to=way_to)
+
+
+def _distributions(space: Space) -> dict[str, BaseDistribution]:
+    """Where the knobs' values come from, as whoever opens the study sees them: the sampler has its own."""
+    return {name: _distribution(knob, space) for name, knob in space.knobs.items()}
+
+
+def _distribution(knob: Distribution | ScaledLearningRate, space: Space) -> BaseDistribution:
+    if isinstance(knob, ScaledLearningRate):
+        return FloatDistribution(*_learning_rates(knob, space), log=True)
+    if knob.exponents:
+        lowest, highest = knob.exponents
+        return IntDistribution(2**lowest, 2**highest, log=True)
+    return sampler.distribution(knob)
+
+
+def _learning_rates(knob: ScaledLearningRate, space: Space) -> tuple[float, float]:
+    """Between which learning rates every configuration lies, their rounding counted in."""
+    micro, accumulation = (_numbers(name, space) for name in ("micro_batch_size", "accumulation_steps"))
+    multipliers = [float(value or 0) for value in knob.multiplier.choice or knob.multiplier.bounds]
+    smallest = {"micro_batch_size": min(micro), "accumulation_steps": min(accumulation)}
+    largest = {"micro_batch_size": max(micro), "accumulation_steps": max(accumulation)}
+    lowest, highest = (
+        space.learning_rate(smallest, min(multipliers)),
+        space.learning_rate(largest, max(multipliers)),
+    )
+    return lowest * (1 - _ROUNDING), highest * (1 + _ROUNDING)
+
+
+def _numbers(name: str, space: Space) -> list[int]:
+    """The values of a setting of whole numbers, or only its lowest and highest."""
+    knob = space.knobs.get(name)
+    if isinstance(knob, Distribution):
+        return [int(value or 1) for value in knob.choice or knob.bounds]
+    return [int(space.baseline.get(name) or 1)]
 
 
 def share(study: optuna.Study, number: int) -> None:
@@ -206,13 +245,19 @@ def _tell(study: optuna.Study, handle: optuna.Trial, trial: Trial, memory_fracti
     values = (trial.samples_per_s, trial.quality)
     if trial.completed and all(v is not None and math.isfinite(v) for v in values):
         share = objective.memory_share(trial.measurement)
-        handle.set_constraint("memory", -1.0 if share is None else share - memory_fraction)
+        _constrain(handle, "memory", -1.0 if share is None else share - memory_fraction)
         study.tell(handle, [float(v or 0) for v in values])
     elif trial.outcome and trial.outcome.status is Status.STOPPED:
         study.tell(handle, state=TrialState.PRUNED)
     else:
-        handle.set_constraint(str(trial.outcome), 1.0)
+        _constrain(handle, str(trial.outcome), 1.0)
         study.tell(handle, list(_WORST))
+
+
+def _constrain(handle: optuna.Trial, name: str, violation: float) -> None:
+    """Says by how much a limit is exceeded: by its name, and without one, which is how dashboards read it."""
+    handle.set_constraint(name, violation)
+    handle.storage.set_trial_system_attr(handle._trial_id, _NAMELESS, [violation])
 
 
 def recover(study: optuna.Study, memory_fraction: float) -> list[Trial]:

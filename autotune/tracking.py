@@ -1,4 +1,4 @@
-"""Weights & Biases: one run for each trial, written in the driver, online or offline."""
+"""Weights & Biases: one run for each trial and one for the session, written in the driver."""
 
 import logging
 import os
@@ -9,16 +9,19 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import psutil
 import wandb
 from ray.air.integrations.wandb import WandbLoggerCallback
 
-from autotune.charts import AXES, rows, summary, without_home
+from autotune import objective, overview
+from autotune import space as spaces
+from autotune.charts import AXES, cleaned, rows, summary
 from autotune.errors import InputError, printable
-from autotune.secrecy import hidden
-from autotune.trial import Failure, Status
+from autotune.space import Space
+from autotune.trial import Failure, Status, Trial
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +33,7 @@ _MOST_WAITING = 1000
 
 _LOST = {"outcome": {"status": Status.FAILED, "failure": Failure.LOST, "reason": "its process was lost"}}
 _BROKEN_OFF = {"outcome": {"status": "interrupted", "reason": "the search was stopped"}}
+_SUMMARY = "summary"
 _EXIT_CODES = {Status.FAILED: 1, "interrupted": 255}  # 255 is W&B's own code for an interrupted run
 
 
@@ -50,7 +54,8 @@ class Tracker(WandbLoggerCallback):
     """Ray's W&B callback, but that its runs live in this process, in `directory`/wandb.
 
     A run is known by the session and the trial's number: going on with a trial goes on with its run. A thread
-    talks to W&B: when that is away, slow or broken, the search does not notice and the log says so once.
+    talks to W&B: when that is away, slow or broken, the search does not notice and the log says so once. What
+    was logged is with W&B, or on the disk, when the `with` is left.
     """
 
     def __init__(self, directory: Path, session: str, mode: str = "auto", project: str = "autotune") -> None:
@@ -83,7 +88,19 @@ class Tracker(WandbLoggerCallback):
     def log_trial_save(self, trial: Any) -> None:
         """Nothing: checkpoints stay in the session."""
 
-    def on_experiment_end(self, trials: Sequence[Any], **info: Any) -> None:  # noqa: ARG002
+    def on_experiment_end(self, trials: Sequence[Any], **info: Any) -> None:
+        """Nothing: Tune may be started again, and the session's own run is still to come."""
+
+    def summarise(self, trials: Sequence[Trial], space: Space, report: Path) -> None:
+        """Brings the session's own run up to date; with the `report`, if there is one."""
+        self._do("summarise", tuple(trials), space, report)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Waits for W&B to have everything, but not for ever; nothing of it is left."""
         worker, self._worker = self._worker, None
         if worker is not None and not worker.close(_DRAIN_TIMEOUT_S):
@@ -156,44 +173,48 @@ class _Worker:
 
 
 class _Runs:
-    """The W&B runs of the trials that are running, by number."""
+    """The W&B runs of the trials that are running, by number; and the session's own."""
 
     def __init__(self, directory: Path, session: str, project: str, online: bool) -> None:
         self._directory, self._session, self._project = directory, session, project
         self._online = online
         # Or else W&B's service calls home, even when every run is offline.
         os.environ["WANDB_ERROR_REPORTING"] = "false"
+        os.environ.setdefault("WANDB_DATA_DIR", str(directory / "wandb"))  # or else reports lie in the home
         self._open: dict[int, wandb.Run] = {}
         self._ends: dict[int, Mapping[str, Any]] = {}
 
     def start(self, number: int, config: Mapping[str, Any]) -> None:
-        if number in self._open:
-            return
+        if number not in self._open:
+            self._open[number] = self._begin(f"{number:04d}", {**config, "trial": number})
+
+    def _begin(self, which: str, config: Mapping[str, Any]) -> wandb.Run:
+        """A run that is new or gone on with; offline where W&B cannot be reached."""
         try:
-            self._open[number] = self._init(number, config)
+            return self._init(which, config)
         except Exception as error:
             if not self._online:
                 raise
             logger.warning("W&B cannot be reached, so runs are kept offline: %s", _line(error))
             self._online = False
             self.start_anew()
-            self._open[number] = self._init(number, config)
+            return self._init(which, config)
 
     def start_anew(self) -> None:
         """Starts W&B's service anew, and every open run: the service holds on to one that failed to start."""
         with suppress(OSError):  # it is gone
             wandb.teardown()
-        self._open = {number: self._init(number, dict(run.config)) for number, run in self._open.items()}
+        self._open = {n: self._init(f"{n:04d}", dict(run.config)) for n, run in self._open.items()}
 
-    def _init(self, number: int, config: Mapping[str, Any]) -> wandb.Run:
-        values = {key: without_home(v) if isinstance(v, str) else v for key, v in config.items()}
+    def _init(self, which: str, config: Mapping[str, Any]) -> wandb.Run:
         wandb.setup(settings=wandb.Settings(silent=True))  # or else the login speaks
         run = wandb.init(
-            id=f"{_session_key(self._directory)}-{number:04d}",
-            name=f"{self._session}-{number:04d}",
+            id=f"{_session_key(self._directory)}-{which}",
+            name=f"{self._session}-{which}",
             group=self._session,
+            job_type=_SUMMARY if which == _SUMMARY else "trial",
             project=self._project,
-            config={**values, "trial": number},
+            config=cleaned(config),
             dir=str(self._directory),
             mode="online" if self._online else "offline",
             reinit="create_new",
@@ -223,6 +244,19 @@ class _Runs:
         self._open.pop(number, None)
         self._ends.pop(number, None)
 
+    def summarise(self, trials: Sequence[Trial], space: Space, report: Path) -> None:
+        """Logs the winner beside the baseline, the trials, their front, and the `report` as an artifact."""
+        run = self._begin(_SUMMARY, spaces.to_values(space))
+        try:
+            run.summary.update(overview.figures(trials, space))
+            run.log(_tables(trials, space))
+            if report.is_file():
+                artifact = wandb.Artifact(f"report-{_session_key(self._directory)}", type="report")
+                artifact.add_file(str(report), skip_cache=True)
+                run.log_artifact(artifact)
+        finally:
+            run.finish()
+
     def close(self) -> None:
         """Finishes the runs of trials that have not ended, and W&B's service."""
         try:
@@ -230,6 +264,24 @@ class _Runs:
                 self.end(number, failed=False)
         finally:
             wandb.teardown()
+
+
+def _tables(trials: Sequence[Trial], space: Space) -> dict[str, Any]:
+    """The trials, their front, and a chart of the two objectives, under their names in the session's run."""
+    quality = space.objective.quality
+    points = _table([t for t in trials if t.samples_per_s is not None and t.quality is not None], space)
+    return {
+        "trials": _table(trials, space),
+        "front": _table(objective.pareto(trials), space),
+        "throughput_and_quality": wandb.plot.scatter(
+            points, "throughput", quality, f"throughput and {quality}"
+        ),
+    }
+
+
+def _table(trials: Sequence[Trial], space: Space) -> wandb.Table:
+    found = overview.table(trials, space)
+    return wandb.Table(columns=list(found.columns), data=[list(row) for row in found.rows])
 
 
 def _services() -> list[psutil.Process]:
@@ -269,5 +321,5 @@ def _session_key(directory: Path) -> str:
 
 
 def _line(error: Exception) -> str:
-    text = printable(hidden(str(error), os.environ))
+    text = printable(cleaned(str(error)))
     return " ".join(text.split())[:300] or type(error).__name__

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import psutil
@@ -27,6 +28,7 @@ from autotune.search import Search
 from autotune.space import Space
 from autotune.store import Options, Session
 from autotune.telemetry import hardware
+from autotune.tensorboard import Board
 from autotune.tracking import Tracker
 from autotune.trial import Trial
 
@@ -90,8 +92,11 @@ class Watch(Screen):
 
 
 def _named(name: str) -> psutil.Process | None:
-    children = psutil.Process().children(recursive=True)
-    return next((p for p in children if name in " ".join(p.cmdline()[:1])), None)
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has ended just now
+            if name in " ".join(child.cmdline()[:1]):
+                return child
+    return None
 
 
 def _line(process: psutil.Process | None) -> str:
@@ -110,13 +115,15 @@ def run(trials: int, every: int, wandb: str) -> None:
     print(_HEADING, flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         session = Session.create(Path(scratch, "s"), space, Options(wandb=wandb), {})
-        study = record.open_study(session.study_file)
+        study = record.open_study(session.study_file, space)
         record.set_plan(study, record.Plan(trials, None))
         with Watch(space, trials, every, session.root) as watch:
             watch.search = search = TimedSearch(space, study, watch)
-            trackers = [] if wandb == "off" else [Tracker(session.root, session.name, wandb)]
             job = engine.Job(session, workloads.load(space.workload), hardware())
-            engine.run(search, job, trackers)
+            tracking = nullcontext() if wandb == "off" else Tracker(session.root, session.name, wandb)
+            with tracking as tracker:
+                board = Board(session.tensorboard_dir, space)
+                engine.run(search, job, [board, *([tracker] if tracker else [])])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -45,7 +45,7 @@ def gaps(trials: int) -> tuple[list[float], float]:
     machine = hardware()
     with tempfile.TemporaryDirectory() as scratch:
         session = Session.create(Path(scratch, "s"), space, Options(wandb="off"), {})
-        study = record.open_study(session.study_file)
+        study = record.open_study(session.study_file, space)
         record.set_plan(study, record.Plan(trials, None))
         search = Search(space, study, Silent())
         engine.run(search, engine.Job(session, workloads.load(space.workload), machine))

@@ -144,4 +144,4 @@ def test_precisions_are_compared_by_the_reports_that_their_models_write(searched
 
 def test_every_trial_has_a_run_in_wandb_and_the_study_opens_in_the_dashboards_reader(searched):
     root, _ = searched
-    assert len(list(Path(root, "s", "wandb").glob("offline-run-*/*.wandb"))) == 4
+    assert len(list(Path(root, "s", "wandb").glob("offline-run-*/*.wandb"))) == 5, "and the session's own"

@@ -72,7 +72,7 @@ def searched(root, space, **options):
     machine, workload = replace(hardware(), gpus=()), Workload(space.workload)
     facts = provenance.collect("s", space, workload, machine, 0)
     session = Session.create(root, space, Options(**options), facts)
-    study = record.open_study(session.study_file)
+    study = record.open_study(session.study_file, space)
     for batch, speed in ((4, 100.0), (8, 200.0)):
         trial = record.begin(study, space, space.config({"micro_batch_size": batch, "learning_rate": 1.0}))
         shown = Measurement(Throughput(speed, 1.0, 50, 1.0), 0.2, 400, samples=400)

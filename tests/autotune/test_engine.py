@@ -135,7 +135,9 @@ def test_a_failed_trial_is_a_failure_everywhere_and_the_search_goes_on(tmp_path,
     assert failed[0].outcome.reason == "MemoryError: toy: the batch does not fit"
     assert f"trial {failed[0].number} failed (oom)" in done.stdout
     assert len(trials) == 4
-    assert len(list((tmp_path / "s" / "wandb").glob("offline-run-*"))) == 4
+    logged = {run.name.rpartition("-")[2] for run in (tmp_path / "s" / "wandb").glob("offline-run-*")}
+    assert logged == {*(f"{t.number:04d}" for t in trials), "summary"}
+    assert {run.name for run in (tmp_path / "s" / "tensorboard").iterdir()} == logged - {"summary"}
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_another_session_warms_only_its_like(tmp_path, space):
     earlier = Session.create(tmp_path / "earlier", space, Options(), facts)
     with pytest.raises(InputError, match="nothing was run"):
         prepare.warm_start(earlier, space, workload, "one GPU", "abc")
-    record.open_study(earlier.study_file)
+    record.open_study(earlier.study_file, space)
     assert prepare.warm_start(earlier, space, workload, "one GPU", "abc") == []
     with pytest.raises(InputError, match="hardware 'one GPU', now 'two GPUs'") as raised:
         prepare.warm_start(earlier, space, workload, "two GPUs", "def")

@@ -74,7 +74,7 @@ def begin(session, clock):
     """Begins a search, or goes on with it; without `repeats` it only tries configurations."""
 
     def open_search(trials=5, time_s=None, repeats=0, study=None, **rest):
-        study = study or record.open_study(session.study_file)
+        study = study or record.open_study(session.study_file, session.space())
         if record.plan(study) is None:
             record.set_plan(study, Plan(trials, time_s))
         heard, space = Heard(), session.space()
@@ -249,7 +249,7 @@ def test_a_step_that_fails_or_is_lost_is_not_run_again_and_changes_no_winner(exp
 
 
 def test_a_search_killed_on_the_way_goes_on_with_the_same_step(explained, begin, session):
-    killed = explained(record.open_study(session.study_file)).next()
+    killed = explained(record.open_study(session.study_file, session.space())).next()
     again, _ = begin(trials=2, repeats=3)
     first = again.next()
     assert first == killed
@@ -480,7 +480,7 @@ def test_a_disk_fault_is_no_trials_end(begin):
 def test_time_runs_out_across_runs(begin, session, clock):
     search, _ = begin(time_s=1000.0)
     assert not search.is_over()
-    study = record.open_study(session.study_file)
+    study = record.open_study(session.study_file, session.space())
     record.set_plan(study, replace(record.plan(study), spent_s=900.0))
     again, _ = begin()
     clock.now = 100.1

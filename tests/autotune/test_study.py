@@ -1,5 +1,8 @@
 """The record of a search: real Optuna, real SQLite, kills at the worst moment."""
 
+import itertools
+import random
+
 import pytest
 from optuna.trial import TrialState
 
@@ -33,8 +36,8 @@ def file(tmp_path):
 
 
 @pytest.fixture
-def study(file):
-    return record.open_study(file)
+def study(file, space):
+    return record.open_study(file, space)
 
 
 def baseline(study, space):
@@ -65,20 +68,37 @@ def test_a_step_of_the_way_is_read_back_and_recovered(study, file, space):
     baseline(study, space)
     step = record.begin(study, space, {**space.baseline_config, "precision": "bf16"}, way_to=0)
     assert (step.way_to, step.searched) == (0, False)
-    assert record.recover(record.open_study(file), FRACTION)[1] == step
+    assert record.recover(record.open_study(file, space), FRACTION)[1] == step
     record.end(study, ended(step), FRACTION)
     assert record.trials(study)[1] == ended(step)
 
 
-def test_a_trial_has_the_parameters_that_a_dashboard_shows(study, space):
+def test_whoever_opens_the_study_sees_knobs_and_objectives_under_their_names(study, space):
+    config = {**space.baseline_config, "micro_batch_size": 64, "learning_rate": 2.5e-4}
+    record.begin(study, space, config)
+    assert study.trials[0].params == config
+    assert study.metric_names == ["throughput", "bleu_4"]
+
+
+def test_every_configuration_lies_where_its_knobs_are_said_to_come_from(study, space):
     baseline(study, space)
-    assert study.trials[0].params["log2_micro_batch_size"] == 4
-    assert study.trials[0].params["learning_rate_multiplier"] == 1.0
+    come_from = study.trials[0].distributions
+    for config in itertools.islice(space.shuffled(random.Random(0)), 300):
+        for name, value in config.items():
+            assert come_from[name]._contains(come_from[name].to_internal_repr(value)), (name, value)
+
+
+def test_by_how_much_a_limit_is_exceeded_is_there_for_optuna_and_for_its_dashboard(study, space):
+    for outcome in (COMPLETED, Outcome(Status.FAILED, Failure.OOM, "x")):
+        record.end(study, ended(baseline(study, space), outcome), FRACTION)
+    completed, failed = study.trials
+    assert completed.constraints["memory"] == completed.system_attrs["constraints"][0] == 0.5 - FRACTION
+    assert failed.constraints["failed (oom)"] == failed.system_attrs["constraints"][0] == 1.0
 
 
 def test_a_kill_leaves_a_trial_whole_or_not_there(study, file, space):
     baseline(study, space)
-    again = record.open_study(file)  # as after a kill right now
+    again = record.open_study(file, space)  # as after a kill right now
     assert [(t.number, t.config) for t in record.recover(again, FRACTION)] == [(0, space.baseline_config)]
 
 
@@ -117,7 +137,7 @@ def test_numbers_that_are_none_never_reach_optuna(study, space, speed, quality):
 def test_a_reopened_study_hands_back_what_was_running(study, file, space):
     record.end(study, ended(baseline(study, space)), FRACTION)
     running = record.begin(study, space, {**space.baseline_config, "micro_batch_size": 8})
-    again = record.open_study(file)
+    again = record.open_study(file, space)
     assert record.recover(again, FRACTION) == [running]
     assert again.trials[1].state is TrialState.RUNNING
 
@@ -127,7 +147,7 @@ def test_a_reopened_study_finishes_a_trial_whose_outcome_was_written(study, file
     handle = study.trials[0]
     for name, value in (("measurement", trial.measurement.to_dict()), ("outcome", trial.outcome.to_dict())):
         study._storage.set_trial_user_attr(handle._trial_id, name, value)
-    again = record.open_study(file)
+    again = record.open_study(file, space)
     assert record.recover(again, FRACTION) == []
     assert again.trials[0].state is TrialState.COMPLETE
     assert again.trials[0].values == [trial.samples_per_s, trial.quality]

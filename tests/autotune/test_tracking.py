@@ -27,6 +27,7 @@ PROLOGUE = """
 import logging, sys, time
 from pathlib import Path
 from types import SimpleNamespace
+from autotune import space as spaces
 from autotune import tracking
 logging.basicConfig(filename=sys.argv[2], level="WARNING", format="%(message)s")
 directory = Path(sys.argv[1])
@@ -35,6 +36,11 @@ def trial(number):
 def result(samples, **more):
     records = [{"samples": samples, "train_loss": 1.5, "at_s": 0.0}]
     return {"samples": samples, "elapsed_s": 2.0, "records": records, **more}
+space = spaces.parse('''
+workload: some.module:fit
+baseline: {micro_batch_size: 4, precision: fp32, learning_rate: 1e-3}
+knobs: {micro_batch_size: {choice: [4, 8]}, precision: {choice: [fp32, null]}, learning_rate: {scale: sqrt}}
+''', "test")
 """
 
 TUNE = """
@@ -67,13 +73,13 @@ logging.getLogger("ray").setLevel(logging.CRITICAL)
 ray.init(num_cpus=3, log_to_driver=False, logging_level="CRITICAL", include_dashboard=False,
          object_store_memory=10**8, _node_ip_address="127.0.0.1")
 config = {"micro_batch_size": 4, "precision": "bf16", "data": os.environ["HOME"] + "/images"}
-tracker = tracking.Tracker(directory, "chest")
-assert not tracker.__getstate__()["_worker"]
-tune.Tuner(
-    trainable,
-    param_space={"number": tune.grid_search([0, 1, 2]), "config": config},
-    run_config=tune.RunConfig(storage_path=str(directory / "ray"), callbacks=[tracker], verbose=0),
-).fit()
+with tracking.Tracker(directory, "chest") as tracker:
+    assert not tracker.__getstate__()["_worker"]
+    tune.Tuner(
+        trainable,
+        param_space={"number": tune.grid_search([0, 1, 2]), "config": config},
+        run_config=tune.RunConfig(storage_path=str(directory / "ray"), callbacks=[tracker], verbose=0),
+    ).fit()
 ray.shutdown()
 """
 
@@ -90,16 +96,23 @@ class Run:
     history: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
     axes: dict[str, str] = field(default_factory=dict)
+    files: Path = Path()
+    artifacts: dict[str, dict[str, bytes]] = field(default_factory=dict)
     exit_code: int | None = None
 
     def column(self, name: str) -> list[Any]:
         return [row[name] for row in self.history if name in row]
 
+    def table(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a table, by the names of its columns."""
+        logged = json.loads((self.files / self.summary[f"{name}/path"]).read_text())
+        return [dict(zip(logged["columns"], row, strict=True)) for row in logged["data"]]
+
 
 def read_run(file: Path) -> Run:
     from wandb.proto.wandb_internal_pb2 import Record
 
-    run = Run()
+    run = Run(files=file.parent / "files")
     for data in log_records(file.read_bytes()):
         record = Record()
         record.ParseFromString(data)
@@ -112,6 +125,11 @@ def read_run(file: Path) -> Run:
             run.history.append(items(record.history.item))
         elif kind == "summary":
             run.summary |= items(record.summary.update)
+        elif kind == "config":
+            run.config |= items(record.config.update)
+        elif kind == "artifact":
+            contents = record.artifact.manifest.contents
+            run.artifacts[record.artifact.type] = {c.path: Path(c.local_path).read_bytes() for c in contents}
         elif kind == "metric" and record.metric.step_metric:
             run.axes[record.metric.glob_name] = record.metric.step_metric
         elif kind == "exit":
@@ -155,7 +173,7 @@ class Driver:
 
     directory: Path
 
-    def start(self, script: str, **environment: str) -> subprocess.Popen[str]:
+    def start(self, script: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         home = self.directory / "home" / USER
         home.mkdir(parents=True, exist_ok=True)
         self.session.mkdir(exist_ok=True)
@@ -163,16 +181,16 @@ class Driver:
         quiet = {"RAY_AIR_NEW_OUTPUT": "0", "RAY_AUTH_MODE": "disabled", "TUNE_PRINT_ALL_TRIAL_ERRORS": "0"}
         who = {"HOME": str(home), "USER": USER, "LOGNAME": USER}
         return subprocess.Popen(
-            [sys.executable, "-c", PROLOGUE + script, str(self.session), str(self.log)],
+            [sys.executable, "-c", PROLOGUE + script, str(self.session), str(self.log), *arguments],
             env=inherited | quiet | who | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
 
-    def run(self, script: str, **environment: str) -> str:
+    def run(self, script: str, *arguments: str, **environment: str) -> str:
         """What the script printed; it must succeed."""
-        with self.start(script, **environment) as process:
+        with self.start(script, *arguments, **environment) as process:
             output, _ = process.communicate(timeout=120)
         assert process.returncode == 0, output
         return output
@@ -239,7 +257,7 @@ tracker.log_trial_result(1, trial(7), result({samples}))
             assert time.monotonic() < deadline, "nothing was written before the kill"
             time.sleep(0.1)
         process.send_signal(signal.SIGKILL)
-    end = "tracker.log_trial_end(trial(7))\ntracker.on_experiment_end([])\n"
+    end = "with tracker:\n    tracker.log_trial_end(trial(7))\n"
     outcome = 'outcome={"status": "stopped"}, measurement={}'
     driver.run(log.format(samples=f"16, {outcome}") + end)
 
@@ -256,6 +274,69 @@ tracker.log_trial_result(1, trial(7), result({samples}))
     (stranger,) = read_runs(other.session)
     assert stranger.id != first.id  # of the same name, but of another search
     assert (stranger.exit_code, stranger.summary["status"]) == (255, "interrupted")
+
+
+SUMMARY = """
+import os
+from autotune.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
+def ended(number, speed, quality, **config):
+    figures = Measurement(throughput=Throughput(speed, 1.0, 9, 9.0), quality=quality, peak_memory_bytes=2**30)
+    return Trial(number, space.baseline_config | config, Outcome(Status.COMPLETED), figures)
+why = Outcome(Status.FAILED, Failure.ERROR, f"{os.environ['HOME']}/images: {os.environ['SOME_API_KEY']}")
+trials = [
+    ended(0, 10.0, 0.2),
+    ended(1, 25.0, 0.199, micro_batch_size=8, precision=None),
+    ended(2, 20.0, 0.1, precision=None),
+    Trial(3, space.baseline_config, why),
+]
+report = directory / "report.html"
+report.write_text("<p>what came out</p>")
+with tracking.Tracker(directory, "chest") as tracker:
+    tracker.summarise(trials[:int(sys.argv[3])], space, report)
+"""
+
+
+def test_the_sessions_own_run_has_its_trials_front_gain_and_report(driver: Driver) -> None:
+    assert driver.run(SUMMARY, "4", SOME_API_KEY=KEY) == ""
+    (run,) = read_runs(driver.session)
+    assert (run.group, run.name, run.exit_code) == ("chest", "chest-summary", 0)
+    assert run.config["objective"]["quality"] == "bleu_4"
+
+    rows = run.table("trials")
+    assert [row["trial"] for row in rows] == [0, 1, 2, 3]
+    assert [row["micro_batch_size"] for row in rows] == [4, 8, 4, 4]
+    assert [row["precision"] for row in rows] == ["fp32", None, None, "fp32"]
+    assert [row["throughput"] for row in rows] == [10.0, 25.0, 20.0, None]
+    assert [row["bleu_4"] for row in rows] == [0.2, 0.199, 0.1, None]
+    assert rows[1]["configuration"] == "8 None lr 0.001"
+    assert rows[1]["peak_memory_bytes"] == 2**30
+    assert (rows[3]["outcome"], rows[3]["reason"]) == ("failed (error)", "~/images: (hidden)")
+    assert [row["trial"] for row in run.table("front")] == [1, 0]
+    chart = run.config["_wandb/visualize/throughput_and_quality"]["panel_config"]
+    assert chart["fieldSettings"] == {"x": "throughput", "y": "bleu_4"}
+    assert [row["trial"] for row in run.table("throughput_and_quality_table")] == [0, 1, 2]
+
+    assert run.summary["outcomes"] == "4 trials: 3 completed, 1 failed otherwise"
+    assert (run.summary["baseline/trial"], run.summary["winner/trial"]) == (0, 1)
+    assert (run.summary["baseline/throughput"], run.summary["winner/throughput"]) == (10.0, 25.0)
+    assert (run.summary["baseline/bleu_4"], run.summary["winner/bleu_4"]) == (0.2, 0.199)
+    assert (run.summary["gain/factor"], run.summary["gain/is_confirmed"]) == (2.5, False)
+    assert run.summary["gain/low"] < 2.5 < run.summary["gain/high"]
+    assert run.artifacts["report"] == {"report.html": b"<p>what came out</p>"}
+
+    assert driver.files_with(KEY) == []
+    assert all(f.is_relative_to(driver.session) for f in driver.files_with("what came out"))
+    assert [f for f in driver.files_with(USER) if f.is_relative_to(driver.session / "wandb")] == []
+    assert driver.log.read_text() == ""
+
+
+def test_a_session_gone_on_with_has_one_run_of_its_own(driver: Driver) -> None:
+    driver.run(SUMMARY, "1", SOME_API_KEY=KEY)
+    driver.run(SUMMARY, "2", SOME_API_KEY=KEY)
+    first, second = read_runs(driver.session)
+    assert first.id == second.id
+    assert (len(first.table("trials")), len(second.table("trials"))) == (1, 2)
+    assert (first.summary["winner/trial"], second.summary["winner/trial"]) == (0, 1)
 
 
 @pytest.fixture(params=["refuses", "never answers"])
@@ -276,15 +357,17 @@ for number in (0, 1):
     tracker.log_trial_start(trial(number))
     tracker.log_trial_result(1, trial(number), result(8, outcome={"status": "completed"}, measurement={}))
     tracker.log_trial_end(trial(number))
+tracker.summarise([], space, directory / "report.html")
 assert time.monotonic() - started < 1.0, "the search waited for W&B"
-tracker.on_experiment_end([])
+with tracker:
+    pass
 """
 
 
 def test_when_wandb_is_away_runs_are_kept_offline_and_nobody_waits(driver: Driver, server: str) -> None:
     assert driver.run(AWAY, WANDB_API_KEY=KEY, WANDB_BASE_URL=server) == ""
     runs = [run for run in read_runs(driver.session) if run.history]
-    assert [run.name for run in runs] == ["chest-0000", "chest-0001"]
+    assert [run.name for run in runs] == ["chest-0000", "chest-0001", "chest-summary"]
     assert {run.exit_code for run in runs} == {0}
     (line,) = driver.log.read_text().splitlines()
     assert line.startswith("W&B cannot be reached, so runs are kept offline: ")
@@ -328,7 +411,8 @@ tracker.log_trial_start(trial(0))
 again = pickle.loads(cloudpickle.dumps(tracker))
 again.log_trial_start(trial(1))
 for each in (tracker, again):
-    each.on_experiment_end([])
+    with each:
+        pass
 """
     driver.run(script)
     # The first to end takes W&B's service, which is the process's, with it: the other's run is gone on with.

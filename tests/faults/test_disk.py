@@ -6,18 +6,23 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from autotune import child as children
 from autotune import files
+from autotune import space as spaces
 from autotune import study as record
 from autotune.child import Child, ForkServer, Job
 from autotune.store import Session
+from autotune.tensorboard import Board
 from autotune.trial import Status
 
 from .sessions import (
     KEPT,
+    SPACE,
     as_if_here,
     call,
     fill,
@@ -36,7 +41,8 @@ FULL = "No space left on device", "database or disk is full", "disk I/O error"
 
 
 def test_every_connection_to_the_study_is_synced_fully(tmp_path):
-    engine = record.open_study(tmp_path / "study.db")._storage._backend.engine
+    space = spaces.parse(SPACE, "test")
+    engine = record.open_study(tmp_path / "study.db", space)._storage._backend.engine
     with engine.connect() as one, engine.connect() as another:
         for connection in (one, another):
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
@@ -61,6 +67,27 @@ def test_a_disk_that_fills_up_in_the_middle_stops_the_search_and_loses_nothing(t
         assert after[: len(before)] == before
         assert len(after) == 3
         assert all(t.outcome is not None for t in after)
+
+
+def test_charts_that_find_no_room_are_left_out_until_there_is_some(tmp_path, caplog):
+    with small_disk(tmp_path / "s", "256k") as place:
+        board, space = Board(place, spaces.parse(SPACE, "test")), spaces.parse(SPACE, "test")
+        trials = [SimpleNamespace(config={"number": n, "config": space.baseline}) for n in (0, 1, 2)]
+        report = {"samples": 4, "elapsed_s": 1.0, "throughput": 4.0}
+        board.log_trial_start(trials[0])
+        ballast = fill(place)
+        for trial in trials[:2]:
+            board.log_trial_start(trial)
+            for _ in range(1000):
+                board.log_trial_result(1, trial, report)
+            board.log_trial_end(trial)
+        ballast.unlink()
+        board.log_trial_start(trials[2])
+        board.log_trial_result(1, trials[2], report)
+        board.on_experiment_end([])
+        events = EventAccumulator(str(place / "0002")).Reload()
+        assert [(e.step, e.value) for e in events.Scalars("perf/throughput")] == [(4, 4.0)]
+    assert caplog.messages == [], "the search itself stops, and says why"
 
 
 def test_resuming_on_a_full_disk_is_one_line_until_there_is_room(tmp_path):
@@ -118,8 +145,9 @@ def test_what_a_killed_search_has_written_ahead_is_seen_on_a_read_only_disk(tmp_
     place = kept("format-2", tmp_path / "s")
     script = (
         "import os, pathlib; from autotune import study as record; from autotune.store import Session;"
-        "session = Session(pathlib.Path('s')); study = record.open_study(session.study_file);"
-        "record.begin(study, session.space(), session.space().baseline_config); os._exit(9)"
+        "session = Session(pathlib.Path('s')); space = session.space();"
+        "study = record.open_study(session.study_file, space);"
+        "record.begin(study, space, space.baseline_config); os._exit(9)"
     )
     before = len(trials_of(place))
     assert subprocess.run([sys.executable, "-c", script], check=False, cwd=tmp_path).returncode == 9

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ..autotune.test_tracking import read_runs  # noqa: TID252 - the root need not be on the path
 from .searches import Place, end, wait_for
@@ -46,7 +47,7 @@ def test_when_its_service_is_killed_the_search_goes_on_and_so_do_the_runs(place)
     assert all(t.completed for t in place.trials())
     runs = read_runs(place.session)
     assert whole(runs) == {0, 1, 2}
-    assert len({r.id for r in runs}) == 3
+    assert len({r.id for r in runs}) == 4, "the trials' and the session's own"
     wait_for(lambda: not place.left())
 
 
@@ -103,11 +104,14 @@ def test_a_search_that_was_killed_and_resumed_has_one_run_for_a_trial_and_it_can
     _, errors = end(again)
     assert again.returncode == 0, errors
 
-    first, second = read_runs(place.session)
+    first, second, summary = read_runs(place.session)
     assert first.id == second.id
     assert first.exit_code is None
     assert first.column("train/loss"), "what a killed driver had written can be read"
     assert second.column("seconds")[0] > first.column("seconds")[-1] - 1.0, "its clock goes on"
+    charted = EventAccumulator(str(place.session / "tensorboard" / "0000")).Reload().Scalars("train/loss")
+    assert [e.step for e in charted] == sorted({e.step for e in charted}), "one curve"
+    assert charted[-1].step == 400
 
     with serving() as server:
         where = {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": server.address, "HOME": str(place.directory)}
@@ -121,8 +125,9 @@ def test_a_search_that_was_killed_and_resumed_has_one_run_for_a_trial_and_it_can
             check=False,
         )
     assert done.returncode == 0, done.stderr
-    assert set(server.history) == {first.id}
-    assert server.exit_codes == {first.id: 0}
+    assert set(server.history) == {first.id, summary.id}
+    assert server.exit_codes == {first.id: 0, summary.id: 0}
+    assert f"run-{summary.id}-trials" in server.artifacts
 
 
 def test_a_server_that_is_slow_holds_up_nobody(place):
@@ -131,7 +136,7 @@ def test_a_server_that_is_slow_holds_up_nobody(place):
         process = place.search(SPACE, "--wandb", "online", **where)
         _, errors = end(process)
         assert (process.returncode, errors) == (0, "")
-        assert len(server.history) == 3
+        assert len(server.history) == 4
     first = {t.number: place.records(t.number)[0]["attempt"] for t in place.trials()}
     assert max(first.values()) - min(first.values()) < 60
     wait_for(lambda: not place.left())

@@ -14,7 +14,7 @@ _STREAM = re.compile(r"/files/[^/]+/[^/]+/(?P<run>[^/]+)/file_stream")
 
 
 class WandbServer(ThreadingHTTPServer):
-    """Answers on loopback after `delay_s`; `history` is every run's, by its id."""
+    """Answers on loopback after `delay_s`; `history` is every run's, by its id, `artifacts` are names."""
 
     daemon_threads = True
 
@@ -24,6 +24,7 @@ class WandbServer(ThreadingHTTPServer):
         self.asked: list[str] = []
         self.history: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
         self.exit_codes: dict[str, int] = {}
+        self.artifacts: set[str] = set()
 
     @property
     def address(self) -> str:
@@ -54,8 +55,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.stream(stream["run"], body)
             self._answer({})
         else:
-            self.server.asked.append(body.get("query", ""))
-            self._answer({"data": _graph(body.get("query", ""), body.get("variables") or {})})
+            query, variables = body.get("query", ""), body.get("variables") or {}
+            self.server.asked.append(query)
+            if "createArtifact(" in query:
+                self.server.artifacts.add(variables["input"]["artifactCollectionName"])
+            self._answer({"data": _graph(query, variables)})
 
     def _body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -81,6 +85,8 @@ def _graph(query: str, variables: dict[str, Any]) -> dict[str, Any]:
         return {"upsertBucket": {"bucket": bucket, "inserted": True}}
     if "createRunFiles" in query:
         return {"createRunFiles": {"runID": variables.get("run"), "uploadHeaders": [], "files": []}}
+    if "createArtifact(" in query:  # as if it had the very same already: nothing is uploaded
+        return {"createArtifact": {"artifact": {"id": "a", "state": "COMMITTED", "artifactSequence": None}}}
     if "viewer" in query:
         viewer = {
             "id": "v",
@@ -90,7 +96,7 @@ def _graph(query: str, variables: dict[str, Any]) -> dict[str, Any]:
             "teams": {"edges": []},
         }
         return {"viewer": viewer}
-    return {"model": None, "serverInfo": None}
+    return {"model": None, "serverInfo": None, "project": {"artifact": None}}
 
 
 @contextmanager
