@@ -3,13 +3,14 @@
 #   make search ARGS="--data data/iu_xray --time 2h"
 #   make test ARGS="-k space"
 #   make lint
+#   make docs
 
 PYTHON ?= python3
 PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ARGS ?=
 
 .DELETE_ON_ERROR:
-.PHONY: search doctor test soak lint clean
+.PHONY: search doctor test soak lint docs clean
 
 search: .venv/installed
 	.venv/bin/python -m autotune search $(ARGS)
@@ -31,6 +32,10 @@ lint: .venv/installed-test
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
+
+# The site, in build/site; a link that leads nowhere is an error. It needs no network.
+docs: .venv/installed-test
+	.venv/bin/python -m mkdocs build --strict
 
 clean:
 	rm -rf .venv build dist

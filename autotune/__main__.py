@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from autotune import failures, secrecy, units
 from autotune.errors import InputError, SearchAborted, printable
 
+_NAME = "autotune"  # however it was called: the shell completes it by that
 EXIT_ABORTED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -26,7 +27,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     from autotune.cli import app  # noqa: PLC0415 - importing it takes a while, and may be interrupted
 
     try:
-        return int(app(args=arguments, standalone_mode=False) or 0)
+        return int(app(args=arguments, prog_name=_NAME, standalone_mode=False) or 0)
     except SearchAborted as error:
         return _say(error, EXIT_ABORTED)
     except InputError as error:

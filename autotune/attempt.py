@@ -7,15 +7,16 @@ count, and the workload goes on from its own checkpoint.
 import json
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TextIO
 
-from autotune import failures, files, stopping, telemetry, units
+from autotune import failures, files, stopping, telemetry
 from autotune.child import Child, Event, ForkServer, Job
-from autotune.progress import Progress, is_mark
+from autotune.progress import Progress
+from autotune.records import RECORDS, read_records, seconds_of
 from autotune.telemetry import Telemetry
 from autotune.trial import Failure, Measurement, Outcome, Setting, Status
 
@@ -72,6 +73,7 @@ class Attempt:
         self._directory = Path(order.directory)
         self._progress = Progress(order.quality, order.settings)
         self._started, self._earlier_s = time.monotonic(), 0.0
+        self._heard_s = self._started
         self._device = telemetry.device()
         self._outcome: Outcome | None = None
         self._records: TextIO | None = None
@@ -120,10 +122,11 @@ class Attempt:
             "samples": shown.samples,
             "evaluated_samples": shown.quality_samples,
             "elapsed_s": self._earlier_s + time.monotonic() - self._started,
-            "phase": "training" if shown.samples else "start",
+            "phase": self._progress.phase(time.monotonic() - self._heard_s),
             "records": _thin(records, self._order.quality),
             "telemetry": self._telemetry.latest() if self._telemetry else {},
             "throughput": shown.throughput.samples_per_s if shown.throughput else None,
+            "half_width_per_s": shown.throughput.half_width_per_s if shown.throughput else None,
             "quality": shown.quality,
             "peak_memory_bytes": shown.peak_memory_bytes,
         }
@@ -182,6 +185,7 @@ class Attempt:
         self._write(records)
         for record in records:
             self._progress.count(record)
+            self._heard_s = record["at_s"]
         return records
 
     def _is_enough(self) -> bool:
@@ -240,42 +244,9 @@ def _thin(records: list[dict[str, Any]], quality: str) -> list[dict[str, Any]]:
     return [r for i, r in enumerate(records) if quality in r or (last - i) % stride == 0]
 
 
-def read_records(directory: Path) -> Iterator[dict[str, Any]]:
-    """The records written in a trial's directory; a line cut short by a kill, or spoilt, is left out."""
-    file = directory / "records.jsonl"
-    if not file.exists():
-        return
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            with suppress(ValueError, RecursionError):
-                record = json.loads(line)
-                if _is_record(record):
-                    yield record
-
-
-def _is_record(record: object) -> bool:
-    """Whether it is one of ours: the mark of an attempt, or has the figures that all others count with."""
-    if not isinstance(record, dict):
-        return False
-    names = ("clock_s",) if is_mark(record) else ("samples", "at_s")
-    return all(units.number(record.get(name)) is not None for name in names)
-
-
-def seconds_of(records: Iterable[Mapping[str, Any]]) -> float:
-    """How long the attempts took that wrote `records`, each by its own clock, and to its last one."""
-    total_s = begun_s = last_s = 0.0
-    for record in records:
-        if "attempt" in record:
-            total_s += last_s - begun_s
-            begun_s = last_s = record["clock_s"]
-        else:
-            last_s = record["at_s"]
-    return total_s + last_s - begun_s
-
-
 def _open_records(directory: Path) -> TextIO:
     """The records file, to append to; what a kill cut short gets a line of its own."""
-    file = directory / "records.jsonl"
+    file = directory / RECORDS
     is_cut = file.exists() and not file.read_bytes().endswith(b"\n")
     stream = file.open("a", encoding="utf-8")
     if is_cut:

@@ -2,9 +2,12 @@
 
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autotune.errors import InputError
-from autotune.telemetry import Hardware
+
+if TYPE_CHECKING:  # or else completing a name would ask for the GPUs
+    from autotune.telemetry import Hardware
 
 _LAPTOP_BYTES = 12 * 2**30
 
@@ -15,7 +18,12 @@ def spaces_dir() -> Path:
     return here / "search_spaces" if (here / "search_spaces").is_dir() else here.parent / "search_spaces"
 
 
-def space_for(hardware: Hardware) -> Path:
+def names() -> list[str]:
+    """The search spaces that come with the tuner."""
+    return sorted(file.stem for file in spaces_dir().glob("*.yaml"))
+
+
+def space_for(hardware: "Hardware") -> Path:
     """The search space for this machine: by its smallest GPU, or for the CPU."""
     if not hardware.gpus:
         return spaces_dir() / "cpu.yaml"
@@ -28,7 +36,6 @@ def space_file(name: str) -> Path:
     with suppress(OSError):  # a name that is too long for a file
         if Path(name).is_file():
             return Path(name)
-    known = sorted(file.stem for file in spaces_dir().glob("*.yaml"))
-    if name in known:
+    if name in names():
         return spaces_dir() / f"{name}.yaml"
-    raise InputError(f"--space {name}: neither a file nor one of {', '.join(known)}")
+    raise InputError(f"--space {name}: neither a file nor one of {', '.join(names())}")

@@ -6,39 +6,28 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from autotune import compare as comparing
-from autotune import comparison, prepare, provenance, units, view, workloads
-from autotune import study as record
+from autotune import comparison, prepare, provenance, study_file, units, view, workloads
 from autotune.compare import PRECISION, Comparison, Contender, Terms
 from autotune.comparison import Model
 from autotune.errors import InputError, printable
 from autotune.machine import PRECISIONS, Machine, why_not
 from autotune.space import Space
-from autotune.store import Session, going_on
+from autotune.store import Session
 from autotune.telemetry import Hardware, hardware
-from autotune.trial import Status, Trial
+from autotune.trial import Status
 from autotune.workloads import Workload
 
 _SHOWN_SCORES = ("bleu_1", "bleu_4", "meteor", "rouge_l", "cider")
 
 
-def compare(
-    session: Annotated[Path, typer.Argument(help="the session's directory")],
-    precisions: Annotated[
-        str | None, typer.Option(help="such as fp32,bf16; none: all that this machine can run")
-    ] = None,
-    samples_per_model: Annotated[
-        int | None, typer.Option(min=1, help="training samples of each; none: as many as a trial had")
-    ] = None,
-) -> int:
-    """Train and score a model per precision. Example: autotune compare runs/iu --precisions fp32,bf16"""
+def compare(session: Path, precisions: str | None, samples_per_model: int | None) -> int:
+    """Trains and scores a model per precision, and says what came of it; the exit code."""
     opened = Session.open(session)
     opened.require_current(session)
     space = opened.space()
@@ -46,7 +35,7 @@ def compare(
     with opened.lock():
         here = _use(hardware(), opened.options().gpus_per_trial)
         wanted, notes = _precisions(precisions, space, prepare.machine(here))
-        trials = _trials(opened, session)
+        trials = study_file.trials(opened.study())
         asked = comparing.contenders(trials, space, wanted)
         terms, more = _terms(opened, space, workload, here, samples_per_model)
         for note in [*notes, *_equal(wanted, asked), *more]:
@@ -112,13 +101,6 @@ def _precisions(text: str | None, space: Space, here: Machine) -> tuple[list[str
         raise InputError(f"--precisions: {'; '.join(f'{name} {why}' for name, why in lacking.items())}")
     notes = [f"{PRECISION} {name}: left out, {why}" for name, why in lacking.items()]
     return [name for name in dict.fromkeys(asked) if name not in lacking], notes
-
-
-def _trials(opened: Session, shown: Path) -> list[Trial]:
-    try:
-        return record.trials(record.load_study(opened.study_file))
-    except KeyError:
-        raise InputError(f"session {shown}: nothing was run yet; start it with: {going_on(shown)}") from None
 
 
 def _say(line: str) -> None:

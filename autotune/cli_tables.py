@@ -3,22 +3,28 @@
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune import builtin, prepare, recording, table, units, workloads
+from autotune import builtin, completion, units, workloads
 from autotune.errors import InputError, printable
 from autotune.store import locked
-from autotune.table import Header, Table
-from autotune.telemetry import hardware
+
+if TYPE_CHECKING:
+    from autotune.table import Table
 
 
 def record(  # noqa: PLR0917 - typer makes an option of every argument
     file: Annotated[
         Path, typer.Argument(metavar="TABLE", help="file to write; an existing one is gone on with")
     ],
-    space: Annotated[str, typer.Option(help="search space: a YAML file whose knobs are all choices")],
+    space: Annotated[
+        str,
+        typer.Option(
+            help="search space: a YAML file whose knobs are all choices", autocompletion=completion.spaces
+        ),
+    ],
     data: Annotated[Path | None, typer.Option(help="data set in R2Gen's layout; none: drawn X-rays")] = None,
     baseline: Annotated[Path | None, typer.Option(help="YAML file with the settings you run today")] = None,
     model: Annotated[str | None, typer.Option(help="size of the R2Gen model: full or small")] = None,
@@ -28,8 +34,12 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     only: Annotated[str, typer.Option(help="all, timed (leave the machine alone) or untimed")] = "all",
 ) -> int:
     """Record a grid of runs, to replay searches over. Example: autotune record lab.jsonl --space grid.yaml"""
+    # Imported here because what runs a trial takes a while, which `status` does not wait for.
+    from autotune import prepare, recording, table, telemetry  # noqa: PLC0415
+    from autotune.table import Header, Table  # noqa: PLC0415
+
     prepare.one_of("--only", only, recording.PARTS)
-    machine = hardware()
+    machine = telemetry.hardware()
     source = builtin.space_file(space)
     asked = prepare.read_space(source, {})
     workload = workloads.load(asked.workload)
@@ -82,7 +92,8 @@ def replay(
     trials: Annotated[int, typer.Option(min=1, help="configurations that each may try")] = 40,
 ) -> int:
     """Replay searches over recorded runs, in simulated time. Example: autotune replay lab.jsonl --seeds 20"""
-    from autotune import scoring  # noqa: PLC0415 - it imports the sampler, which takes a second
+    from autotune import prepare, scoring  # noqa: PLC0415 - it imports the sampler, which takes a second
+    from autotune.table import Table  # noqa: PLC0415
 
     prepare.one_of("--strategy", strategy, tuple(scoring.STRATEGIES))
     known = Table.read(file)
@@ -94,8 +105,10 @@ def replay(
     return 0
 
 
-def require_whole(known: Table, file: Path) -> None:
+def require_whole(known: "Table", file: Path) -> None:
     """Raises InputError where `known` lacks a run that a search may ask for."""
+    from autotune import recording  # noqa: PLC0415 - as above
+
     lacking = sum(not known.covers(config) for config in recording.grid(known.space))
     if lacking:
         raise InputError(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune import curves, objective
-from autotune.measure import student_t
+from autotune.measure import half_interval
 from autotune.space import Space
 from autotune.speeds import Speeds
 from autotune.trial import SAME_SPEED, Repeat, Status, Trial, settings_key
@@ -50,6 +50,11 @@ def noise_repeat() -> Repeat:
 def is_alone(trial: Trial) -> bool:
     """Whether nothing else may run beside `trial`."""
     return trial.way_to is not None or (trial.repeat is not None and trial.repeat.round > 0)
+
+
+def seed_of(trial: Trial) -> int:
+    """Which seed a trial runs with, 0 for the settings' own: every round of repeats has the next one."""
+    return 0 if trial.repeat is None else trial.repeat.round + 1
 
 
 def next_repeat(trials: Sequence[Trial], space: Space) -> Repeat | None:
@@ -159,7 +164,7 @@ def claim(finalist: Trial, trials: Sequence[Trial], space: Space) -> Claim:
         for r in sorted(ours.keys() & theirs.keys())
         if ours[r].completed and ours[r].measurement.origin == theirs[r].measurement.origin
     ]
-    logs = [math.log(a / b) for x, y in pairs if (a := _merit(x, space)) and (b := _merit(y, space))]
+    logs = [math.log(a / b) for x, y in pairs if (a := merit(x, space)) and (b := merit(y, space))]
     factor, low, high = _interval(logs, space.budget.finalists)
     quality = objective.mean([t.quality for t in ours.values() if t.completed and t.quality is not None])
     found = Claim(
@@ -176,7 +181,7 @@ def claim(finalist: Trial, trials: Sequence[Trial], space: Space) -> Claim:
     return Claim(**{**vars(found), "why_not": why_not, "is_done": is_done or why_not is not None})
 
 
-def _merit(trial: Trial, space: Space) -> float | None:
+def merit(trial: Trial, space: Space) -> float | None:
     """What is compared: samples per second, or the inverse of the time to the target.
 
     A run that never reached the target counts with all the time that it had.
@@ -202,7 +207,7 @@ def _interval(logs: Sequence[float], tests: int) -> tuple[float, float, float]:
     if len(logs) < 2:
         return math.exp(middle), 0.0, math.inf
     level = 1 - (1 - _LEVEL) / tests
-    half = student_t(level, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    half = half_interval(logs, level)
     return math.exp(middle), math.exp(middle - half), math.exp(min(700.0, middle + half))
 
 

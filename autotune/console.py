@@ -1,38 +1,40 @@
-"""What the user sees while a search runs: a live table on a terminal, one line per event elsewhere."""
+"""What the user sees while a search runs: a live picture on a terminal, else one line per event, or JSON."""
 
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console, Group
+from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from autotune import confirm, objective, units, view
-from autotune.errors import printable
-from autotune.space import Space
+from autotune import confirm, draw, estimate, events, objective, units, view
+from autotune.estimate import Remaining
+from autotune.progress import Phase
+from autotune.snapshot import Running, Snapshot
 from autotune.trial import Measurement, Status, Throughput, Trial
 
-_ENDED_SHOWN = 8
+_REFRESH_S = 0.5
+_ESTIMATE_S = 10.0  # with a thousand trials it takes a tenth of a second
+_PROGRESS_S = 5.0  # between two events of a trial that still does the same
 
 
 class Screen:
-    """Listens to a search and shows it. On a terminal it redraws one table; else it prints lines."""
+    """Listens to a search and keeps what is shown of it. `begun` is the search before its first trial."""
 
-    def __init__(self, console: Console, space: Space, planned: int, time_s: float | None) -> None:
-        self._console, self._space, self._planned = console, space, planned
-        self._begun = time.monotonic()
-        self._time_s = time_s
-        self._running: dict[int, tuple[Trial, Mapping[str, Any]]] = {}
-        self._ended: list[Trial] = []
-        self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=2, transient=True)
+    def __init__(self, begun: Snapshot) -> None:
+        self._begun, self._begun_s = begun, time.monotonic()
+        self._trials: dict[int, Trial] = {}
+        self._running: dict[int, Running] = {}
+        self._best = begun.best
+        self._slots = 1
+        self._estimate: tuple[float, Remaining | None] | None = None  # by when, and what
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._live.start()
         return self
 
     def __exit__(
@@ -42,89 +44,203 @@ class Screen:
 
     def close(self) -> None:
         """Leaves the terminal as it was."""
-        if self._live.is_started:
-            self._live.stop()
-
-    def known(self, trials: list[Trial]) -> None:
-        """The trials of an earlier run of this session."""
-        self._ended += [t for t in trials if t.outcome is not None]
 
     def note(self, text: str) -> None:
-        """A line that stays above the table."""
-        self._console.print(Text(printable(text)), soft_wrap=True)
+        """Says something that is about the search as a whole."""
+
+    def conclude(self, lines: Sequence[str], facts: Mapping[str, Any]) -> None:
+        """Says what came out, as text or as figures."""
+
+    def known(self, trials: Sequence[Trial]) -> None:
+        """The trials of an earlier run of this session."""
+        self._trials |= {t.number: t for t in trials if t.outcome is not None}
+        self._found()
 
     def started(self, trial: Trial) -> None:
-        self._running[trial.number] = (trial, {})
-        if not self._console.is_terminal:
-            what = " (baseline)" if trial.number == 0 else ""
-            if trial.repeat is not None:
-                what = f" (repeat of trial {trial.repeat.of})"
-            elif trial.way_to is not None:
-                what = f" (step of the way to trial {trial.way_to})"
-            self.note(f"{self._clock()} trial {trial.number} started: {view.knobs(trial.config)}{what}")
+        self._running[trial.number] = Running(trial, Phase.START, 0.0)
+        self._slots = max(self._slots, len(self._running))
+        self._estimate = None
 
     def progress(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        self._running[trial.number] = (trial, report)
+        self._running[trial.number] = _so_far(trial, report)
 
     def ended(self, trial: Trial) -> None:
         self._running.pop(trial.number, None)
         if trial.outcome is not None and trial.outcome.status is not Status.INTERRUPTED:
-            self._ended.append(trial)
+            self._trials[trial.number] = trial
+        self._found()
+
+    def _found(self) -> None:
+        """The best so far, which takes a while with many trials: it changes when one has ended."""
+        self._best = confirm.recommended(self._all(), self._begun.space)
+        self._estimate = None
+
+    def _all(self) -> list[Trial]:
+        known = {r.trial.number: r.trial for r in list(self._running.values())} | self._trials
+        return [known[number] for number in sorted(known)]
+
+    def snapshot(self) -> Snapshot:
+        """The search as it is now."""
+        plan, passed_s = self._begun.plan, time.monotonic() - self._begun_s
+        return replace(
+            self._begun,
+            plan=replace(plan, spent_s=plan.spent_s + passed_s),
+            trials=tuple(self._trials.values()),
+            running=tuple(self._running.values()),
+            best=self._best,
+            remaining=self._left(plan.spent_s + passed_s),
+        )
+
+    def _left(self, spent_s: float) -> Remaining | None:
+        """The estimate of the end: made anew after every change, and now and then; else counted down."""
+        made = self._estimate
+        if made is None or spent_s - made[0] > _ESTIMATE_S:
+            running_s = {r.trial.number: r.seconds for r in list(self._running.values())}
+            plan = replace(self._begun.plan, spent_s=spent_s)
+            left = estimate.remaining(self._all(), running_s, self._begun.space, plan, self._slots)
+            self._estimate = made = (spent_s, left)
+        return made[1] and made[1].after(spent_s - made[0])
+
+
+def _so_far(trial: Trial, report: Mapping[str, Any]) -> Running:
+    """A running trial with what its last report said."""
+    rate = report.get("throughput")
+    measurement = Measurement(
+        throughput=Throughput(rate, report.get("half_width_per_s"), 0, 0.0) if rate else None,
+        quality=report.get("quality"),
+        samples=report.get("samples", 0),
+        peak_memory_bytes=report.get("peak_memory_bytes"),
+    )
+    phase, seconds = str(report.get("phase", Phase.START)), float(report.get("elapsed_s", 0.0))
+    return Running(replace(trial, measurement=measurement), phase, seconds)
+
+
+class Lines(Screen):
+    """Says what happens, one line an event."""
+
+    def __init__(self, console: Console, begun: Snapshot) -> None:
+        super().__init__(begun)
+        self._console = console
+
+    def note(self, text: str) -> None:
+        draw.say(self._console, text)
+
+    def conclude(self, lines: Sequence[str], facts: Mapping[str, Any]) -> None:
+        del facts
+        for line in lines:
+            self.note(line)
+
+    def started(self, trial: Trial) -> None:
+        super().started(trial)
+        what = " (baseline)" if trial.number == 0 else ""
+        if trial.repeat is not None:
+            what = f" (repeat of trial {trial.repeat.of})"
+        elif trial.way_to is not None:
+            what = f" (step of the way to trial {trial.way_to})"
+        self.note(f"{self._clock()} trial {trial.number} started: {view.knobs(trial.config)}{what}")
+
+    def ended(self, trial: Trial) -> None:
+        super().ended(trial)
         self.note(f"{self._clock()} trial {trial.number} {trial.outcome}: {self._figures(trial)}")
 
     def _clock(self) -> str:
-        return f"[{units.format_seconds(time.monotonic() - self._begun):>7}]"
+        return f"[{units.format_seconds(time.monotonic() - self._begun_s):>7}]"
 
     def _figures(self, trial: Trial) -> str:
         if trial.outcome is not None and trial.outcome.status is not Status.COMPLETED:
             return f"{view.knobs(trial.config)}: {trial.outcome.reason}"
-        m, name = trial.measurement, self._space.objective.quality
+        m, name = trial.measurement, self._begun.space.objective.quality
         figures = f"{view.speed(m)} samples/s, {name} {view.quality(m.quality)}, {view.memory(m)}"
-        baseline = objective.baseline_of(self._ended)
+        baseline = objective.baseline_of(list(self._trials.values()))
         factor = objective.factor(trial, baseline) if baseline else None
         return figures + (f", {factor:.2f}x the baseline" if factor and trial.number else "")
 
-    def _draw(self) -> Group:
-        elapsed = units.format_seconds(time.monotonic() - self._begun)
-        searched = sum(t.searched for t in self._ended)
-        header = f"{searched} of {self._planned} trials ended, {elapsed} elapsed, {self._left()} left"
-        header += f", {others}" if (others := view.besides(self._ended)) else ""
-        return Group(Text(header, style="bold"), self._table(), Text(printable(self._best())))
 
-    def _left(self) -> str:
-        left = view.remaining_time(self._ended, self._planned, max(1, len(self._running)))
-        limit = None if self._time_s is None else self._begun + self._time_s - time.monotonic()
-        known = [max(0.0, value) for value in (left, limit) if value is not None]
-        return units.format_seconds(min(known)) if known else "unknown time"
+class Picture(Lines):
+    """Redraws the search in place, on a terminal. What ends stays above it as a line.
 
-    def _table(self) -> Table:
-        table = view.table(self._ended[-_ENDED_SHOWN:], self._space)
-        for trial, report in self._running.values():
-            table.add_row(*view.row(_so_far(trial, report), self._state(report)))
-        return table
+    Rich draws from a thread of its own, too, but takes no lock from where it measures what is on the screen
+    to where it overwrites it: a line printed in between would leave half a picture behind.
+    """
 
-    def _state(self, report: Mapping[str, Any]) -> str:
-        samples, budget = report.get("samples", 0), self._space.budget.samples_per_trial
-        return f"{min(1.0, samples / budget):.0%} of {budget} samples" if samples else "starting"
+    def __init__(self, console: Console, begun: Snapshot) -> None:
+        super().__init__(console, begun)
+        self._lock, self._closed = threading.Lock(), threading.Event()
+        self._live = Live(get_renderable=self._draw, console=console, auto_refresh=False, transient=True)
+        self._thread = threading.Thread(target=self._refresh, name="picture", daemon=True)
 
-    def _best(self) -> str:
-        space = self._space
-        baseline = objective.baseline_of(self._ended)
-        found = confirm.recommended(self._ended, space)
-        if baseline is None or found is None:
-            return "best so far: the baseline is not measured yet"
-        best = found[0]
-        if best.number == baseline.number:
-            return "best so far: the baseline"
-        return f"best so far: trial {best.number}, {view.measured(best, self._ended, space)}"
+    def __enter__(self) -> Self:
+        self._live.start(refresh=True)
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        if not self._closed.is_set():
+            self._closed.set()
+            with self._lock:
+                self._live.stop()
+
+    def _refresh(self) -> None:
+        while not self._closed.wait(_REFRESH_S):
+            with self._lock:
+                if not self._closed.is_set():
+                    self._live.refresh()
+
+    def _draw(self) -> RenderableType:
+        if self._closed.is_set():
+            return Text()  # Rich draws once more when it stops, and crops nothing then
+        return draw.fitted(self.snapshot(), self._console.height)
+
+    def note(self, text: str) -> None:
+        with self._lock:
+            super().note(text)
+
+    def started(self, trial: Trial) -> None:
+        Screen.started(self, trial)  # the picture shows it
 
 
-def _so_far(trial: Trial, report: Mapping[str, Any]) -> Trial:
-    """A running trial with what its last report said, to be shown in the same columns."""
-    rate = report.get("throughput")
-    measurement = Measurement(
-        throughput=Throughput(rate, None, 0, 0.0) if rate else None,
-        quality=report.get("quality"),
-        peak_memory_bytes=report.get("peak_memory_bytes"),
-    )
-    return replace(trial, measurement=measurement)
+class Events(Screen):
+    """Writes every event as a line of JSON."""
+
+    def __init__(self, console: Console, begun: Snapshot) -> None:
+        super().__init__(begun)
+        self._console = console
+        self._told: dict[int, tuple[float, str]] = {}  # when a trial's progress was last told, and its phase
+
+    def _write(self, event: str, **values: Any) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = events.line({"event": event, "time": now, "session": self._begun.session, **values})
+        self._console.out(line, highlight=False)
+
+    def note(self, text: str) -> None:
+        self._write("note", text=text)
+
+    def conclude(self, lines: Sequence[str], facts: Mapping[str, Any]) -> None:
+        del lines
+        self._write("result", **facts)
+
+    def started(self, trial: Trial) -> None:
+        super().started(trial)
+        self._write("started", **events.started(trial))
+
+    def progress(self, trial: Trial, report: Mapping[str, Any]) -> None:
+        super().progress(trial, report)
+        running, now_s = self._running[trial.number], time.monotonic()
+        told_s, phase = self._told.get(trial.number, (-_PROGRESS_S, ""))
+        if running.phase != phase or now_s - told_s >= _PROGRESS_S:
+            self._told[trial.number] = now_s, running.phase
+            shown = self.snapshot()
+            samples = self._begun.space.budget.samples_per_trial
+            self._write("progress", **events.progress(running, samples, shown.remaining))
+
+    def ended(self, trial: Trial) -> None:
+        super().ended(trial)
+        self._told.pop(trial.number, None)
+        self._write("ended", **events.ended(trial, list(self._trials.values())))
+
+
+def screen(console: Console, begun: Snapshot, *, as_json: bool = False) -> Screen:
+    """What shows a search on `console`."""
+    if as_json:
+        return Events(console, begun)
+    return Picture(console, begun) if console.is_terminal else Lines(console, begun)

@@ -24,78 +24,21 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from autotune import confirm, engine_cluster, orders
-from autotune.attempt import Attempt, Order
-from autotune.child import ForkServer
+from autotune.attempt import Order
 from autotune.errors import SearchAborted
 from autotune.search import Search
 from autotune.space import Space
 from autotune.store import Options, Session
+from autotune.supervisor import REPORT_S, Supervisor
 from autotune.telemetry import Hardware
-from autotune.trial import Outcome, Status, Trial
+from autotune.trial import Trial
 from autotune.workloads import Workload
 
-_REPORT_S = 1.0
 _SILENT_S = 600.0  # of a supervisor, which reports every second but while a workload starts or closes
 _LOW_ON_MEMORY = re.compile(r"running low on memory|OutOfMemoryError")
 _KILLED_BY_RAY = "Ray's memory monitor killed it: the machine was running out of memory"
 MOST_ABORTS = 3  # without a trial ending in between
 _FORWARDED = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
-
-
-class TrialFailed(Exception):  # noqa: N818 - what Ray shows as the trial's error
-    """Makes Ray's status of a failed trial ERROR; the outcome was reported before it."""
-
-
-class Supervisor(tune.Trainable):
-    """Runs one order at a time in a child process of its own."""
-
-    def setup(self, config: dict[str, Any]) -> None:
-        if not config["gpu"]:
-            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray hides GPUs only from who has asked for some
-        self._server = ForkServer(config["preload"])
-        self._begin(config)
-
-    def _begin(self, config: dict[str, Any]) -> None:
-        self._attempt: Attempt | None = Attempt(Order.from_dict(config["order"]), self._server)
-        self._failure: str | None = None
-
-    def step(self) -> dict[str, Any]:
-        if self._failure is not None:
-            raise TrialFailed(self._failure)
-        if self._attempt is None:
-            raise RuntimeError("the trial has ended already")
-        report = self._attempt.step(_REPORT_S)
-        if "outcome" in report:
-            outcome = Outcome.from_dict(report["outcome"])
-            self._attempt = None
-            if outcome.status is Status.FAILED:
-                self._failure = f"{outcome}: {outcome.reason}"  # raised by the next step, after this report
-            else:
-                report["done"] = True
-        return report
-
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
-        self._stop()
-        self._begin(new_config)
-        return True
-
-    def cleanup(self) -> None:
-        self._stop()
-
-    def _stop(self) -> None:
-        if self._attempt is not None:
-            self._attempt.stop()
-            self._attempt = None
-
-    def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Nothing: the workload keeps its own checkpoint."""
-
-    def load_checkpoint(self, checkpoint: Any) -> None:
-        """Nothing: the workload keeps its own checkpoint."""
-
-    @classmethod
-    def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
-        return tune.PlacementGroupFactory([{"CPU": config["cpu"], "GPU": config["gpu"]}])
 
 
 @dataclass(frozen=True)
@@ -196,7 +139,7 @@ class _Recorder(tune.Callback):
         A driver that was suspended has listened to nobody in that time: a look counts a second at most.
         """
         now_s = time.monotonic()
-        passed_s, self._looked_s = min(now_s - self._looked_s, _REPORT_S), now_s
+        passed_s, self._looked_s = min(now_s - self._looked_s, REPORT_S), now_s
         for trial in trials:
             if (supervisor := trial.temporary_state.ray_actor) is None:
                 continue

@@ -30,7 +30,7 @@ class Judge:
         self._memory = MemoryModel(
             [*earlier, *trials], fraction=space.limits.memory_fraction, limit_bytes=memory_limit_bytes
         )
-        self._sizes = _sizes(space)
+        self._sizes = space.micro_batch_sizes
         self._tried = {settings_key(t.config, ()) for t in trials if t.searched}
         self._speeds = Speeds(trials)
         # Where speed alone decides, it is known of every configuration that differs from a measured one in
@@ -69,9 +69,3 @@ class Judge:
             if known and reason
             else None
         )
-
-
-def _sizes(space: Space) -> list[int]:
-    knob = space.knobs.get(_BATCH)
-    choice = knob.drawn_from.choice if knob else None
-    return sorted(size for size in choice or () if isinstance(size, int))

@@ -18,15 +18,30 @@ _LARGEST = 1e30
 _MULTIPLIERS = (1e-6, 1e6)
 
 
+def _one_of_the_fields(schema: dict[str, Any]) -> None:
+    """In JSON Schema, what the validators below say: one field, and it is there, so that it is not null."""
+    schema |= {"minProperties": 1, "maxProperties": 1}
+    for field in schema["properties"].values():
+        field.update(next(form for form in field.pop("anyOf") if form != {"type": "null"}))
+
+
 class Distribution(BaseModel):
     """Where a knob's values come from, in Ray Tune's words: exactly one of the fields."""
 
-    model_config = STRICT
+    model_config = STRICT | ConfigDict(json_schema_extra=_one_of_the_fields)
 
-    choice: tuple[Setting, ...] | None = Field(None, min_length=1)
-    uniform: tuple[float, float] | None = None
-    loguniform: tuple[float, float] | None = None
-    randint: tuple[int, int] | None = Field(None, description="both ends included")
+    choice: tuple[Setting, ...] | None = Field(
+        None, min_length=1, description="one of these values; the baseline's own is added where it is missing"
+    )
+    uniform: tuple[float, float] | None = Field(
+        None, description="a number from [lowest, highest], every one as likely"
+    )
+    loguniform: tuple[float, float] | None = Field(
+        None, description="a number above 0 from [lowest, highest], every order of magnitude as likely"
+    )
+    randint: tuple[int, int] | None = Field(
+        None, description="a whole number from [lowest, highest], both included"
+    )
 
     @field_validator("choice", mode="before")
     @classmethod
@@ -114,8 +129,13 @@ class ScaledLearningRate(BaseModel):
 
     model_config = STRICT
 
-    scale: Literal["sqrt"]
-    multiplier: Distribution = Distribution(loguniform=(0.5, 2.0))
+    scale: Literal["sqrt"] = Field(
+        description="the baseline's learning rate grows with the square root of the effective batch"
+    )
+    multiplier: Distribution = Field(
+        Distribution(loguniform=(0.5, 2.0)),
+        description="what is searched: the factor on the scaled rate; it must be able to be 1",
+    )
 
     @field_validator("multiplier")
     @classmethod

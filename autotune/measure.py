@@ -13,6 +13,8 @@ _MOST_BATCHES = 20
 _FEWEST_BATCHES = 4
 _STEPS_TO_START = 3  # lazy initialisation, allocator growth, autotuned kernels
 _STEPS_TO_GO_ON = 1  # after an evaluation: its first step comes with a checkpoint
+_RECENT_STEPS = 20
+_BISECTIONS = 60  # to the last bit
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,11 @@ class Meter:
             self.training_s += at_s - self._last_s
         self._last_s, self._last_samples = at_s, samples
 
+    def recent_step_s(self) -> float | None:
+        """How long a step takes at present, the median of the last ones; None before there is one."""
+        steps = [step for _, segment in self._segments for step in segment[-_RECENT_STEPS:]]
+        return statistics.median(s.seconds for s in steps[-_RECENT_STEPS:]) if steps else None
+
     def throughput(self) -> Throughput | None:
         """The steady-state figure so far; None before the first step after the warm-up."""
         steady: list[Step] = []
@@ -92,12 +99,34 @@ def _half_width(steps: Sequence[Step]) -> float | None:
         sum(s.samples for s in steps[a:b]) / max(sum(s.seconds for s in steps[a:b]), 1e-9)
         for a, b in itertools.pairwise(edges)
     ]
-    return student_t(0.95, batches - 1) * statistics.stdev(rates) / math.sqrt(batches)
+    return half_interval(rates)
+
+
+def half_interval(values: Sequence[float], level: float = 0.95) -> float:
+    """Half the two-sided interval of the mean of independent `values`, two at least: Student's t."""
+    return student_t(level, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
 
 
 @lru_cache
 def student_t(level: float, degrees: int) -> float:
-    """How many standard errors to either side make a two-sided interval of `level`, by degrees of freedom."""
-    from scipy.special import stdtrit  # noqa: PLC0415 - `status` shows figures that are there, and is quick
+    """How many standard errors to either side make a two-sided interval of `level`, by degrees of freedom.
 
-    return float(stdtrit(degrees, (1 + level) / 2))
+    The distribution is a finite sum in the angle of t over the root of `degrees` (Abramowitz & Stegun, 26.7.3
+    and 26.7.4). scipy has it, too, and takes half of the second in which `status` is to answer.
+    """
+    low, high = 0.0, math.pi / 2
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, degrees) < level else (low, middle)
+    return math.sqrt(degrees) * math.tan(low)
+
+
+def _within(angle: float, degrees: int) -> float:
+    """The share of Student's t that lies within that angle to either side."""
+    is_odd = degrees % 2
+    term = math.cos(angle) if is_odd else 1.0
+    total = term if degrees > 1 else 0.0
+    for i in range(2 + is_odd, degrees, 2):
+        term *= math.cos(angle) ** 2 * (i - 1) / i
+        total += term
+    return (angle + math.sin(angle) * total) * 2 / math.pi if is_odd else math.sin(angle) * total

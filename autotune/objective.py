@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from autotune import curves
-from autotune.space import Objective
+from autotune.sections import Objective
 from autotune.speeds import Speeds
 from autotune.trial import Evaluation, Measurement, Trial
 

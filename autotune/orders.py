@@ -22,7 +22,7 @@ def order(
     """
     options, budget, goal = session.options(), space.budget, space.objective
     fraction = None if confirm.is_alone(trial) else gpu_memory_fraction(options.gpus_per_trial, device_bytes)
-    settings = workload.with_seed(space.settings(trial.config), seed_of(trial))
+    settings = workload.with_seed(space.settings(trial.config), confirm.seed_of(trial))
     can_be_beaten = trial.number > 0 and trial.repeat is None
     return Order(
         number=trial.number,
@@ -42,11 +42,6 @@ def order(
         revision=workload.revision(),
         keep_work=options.keep_checkpoints,
     )
-
-
-def seed_of(trial: Trial) -> int:
-    """Which seed a trial runs with, 0 for the settings' own: every round of repeats has the next one."""
-    return 0 if trial.repeat is None else trial.repeat.round + 1
 
 
 def memory_limit(options: Options, hardware: Hardware) -> int:

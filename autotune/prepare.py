@@ -6,9 +6,8 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from autotune import secrecy
+from autotune import secrecy, study_file
 from autotune import space as spaces
-from autotune import study as record
 from autotune.errors import InputError
 from autotune.knobs import Distribution, ScaledLearningRate
 from autotune.machine import Machine, fit_to
@@ -143,9 +142,11 @@ def warm_start(
     if differ:
         rule = "must be of the same workload, settings and hardware"
         raise InputError(f"--warm-start {earlier.root}: {rule}: {'; '.join(differ)}")
-    if not earlier.study_file.exists():
-        raise InputError(f"--warm-start {earlier.root}: nothing was run there")
-    return [t for t in record.trials(record.load_study(earlier.study_file)) if t.searched]
+    try:
+        known = study_file.trials(study_file.load_study(earlier.study_file))
+    except KeyError:
+        raise InputError(f"--warm-start {earlier.root}: nothing was run there") from None
+    return [t for t in known if t.searched]
 
 
 def gpus_per_trial(asked: float | None, hardware: Hardware) -> float:

@@ -1,6 +1,7 @@
 """A trial's records, counted as they come: what they show so far. Pure: the clock is in the records."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
 from autotune import failures, units
@@ -10,6 +11,18 @@ from autotune.trial import Config, Evaluation, Failure, Measurement, Outcome, St
 _PHASES = ("data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s")
 _LARGEST = 1e30  # of a quality: its squares, sums and ratios are numbers, too
 _OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # steps, too: a large batch is beyond the end with its first one
+_SURE_SHARE = 0.02  # of a throughput: an interval as narrow as that is one to rely on
+_SILENT_STEPS, _SILENT_S = 10, 2.0  # seconds, too: a step of milliseconds is late for any reason
+
+
+class Phase(StrEnum):
+    """What a running trial does."""
+
+    START = "start"
+    WARM_UP = "warm-up"
+    MEASURING = "measuring"
+    TRAINING = "training"
+    EVALUATING = "evaluating"
 
 
 class Progress:
@@ -19,6 +32,7 @@ class Progress:
         self._quality = quality
         self._meter = Meter(prefetched_steps(settings))
         self._samples = self._evaluated_samples = self._steps_since_evaluation = 0
+        self._has_begun = False
         self._found: object = None  # what the last evaluation yielded for a quality
         self._scores: dict[str, float] = {}
         self._curve: list[Evaluation] = []
@@ -43,8 +57,27 @@ class Progress:
             and self._steps_since_evaluation >= _OVERDUE_STEPS
         )
 
+    def phase(self, silent_s: float) -> Phase:
+        """What a trial does that has yielded nothing for `silent_s`.
+
+        No record says that an evaluation has begun: silence far longer than a step is taken for one. A
+        checkpoint that is written slowly, a machine that was suspended, or a hang looks the same, and an
+        evaluation as short as a few steps is not seen.
+        """
+        throughput, step_s = self._meter.throughput(), self._meter.recent_step_s()
+        if not self._has_begun:
+            return Phase.START
+        if step_s is not None and silent_s > max(_SILENT_STEPS * step_s, _SILENT_S):
+            return Phase.EVALUATING
+        if throughput is None:
+            return Phase.WARM_UP
+        half = throughput.half_width_per_s
+        is_sure = half is not None and half <= _SURE_SHARE * throughput.samples_per_s
+        return Phase.TRAINING if is_sure else Phase.MEASURING
+
     def restart(self) -> None:
         """A new process begins, or goes on with, the trial."""
+        self._has_begun = False
         self._meter.restart()
 
     def count(self, record: Mapping[str, Any]) -> None:
@@ -53,6 +86,7 @@ class Progress:
             self.restart()
             return
         is_evaluation = self._quality in record
+        self._has_begun = True
         self._samples = record["samples"]
         self._meter.add(record["at_s"], self._samples, evaluation=is_evaluation)
         self._peak_bytes = max(self._peak_bytes, int(_amount(record, "memory_peak_bytes")))

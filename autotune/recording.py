@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune import alone, table, units
-from autotune.attempt import Order, read_records
+from autotune.attempt import Order
 from autotune.child import ForkServer
 from autotune.errors import InputError
 from autotune.progress import is_mark
+from autotune.records import read_records
 from autotune.space import Space
 from autotune.table import Run, Table
 from autotune.trial import SAME_QUALITY, SAME_SPEED, Config, Key, Setting, Status, settings_key

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,15 +24,19 @@ def losses(known: str | None, remaining: int) -> int:
     return int(times) + 1 if left == str(remaining) else 1
 
 
-def begin_anew(session: Path, remaining: int, reason: str) -> NoReturn:
+def begin_anew(
+    session: Path, options: Sequence[str], remaining: int, reason: str, say: Callable[[str], None]
+) -> NoReturn:
     """Replaces this process, whose threads may wait for Ray for ever, by one that resumes `session`."""
     times = losses(os.environ.get(_LOSSES), remaining)
     if times >= MOST_LOSSES:
         give_up(f"{reason}, {times} times in a row; {how_to_go_on(session)}", 1)
     guardian.end_descendants(_END_S)  # W&B's service, for one: it would take this for the process it serves
     os.environ[_LOSSES] = f"{times} {remaining}"
-    print(f"{reason}: it is started again, and the search goes on from its study", flush=True)
-    os.execv(sys.executable, [sys.executable, "-m", "autotune", "resume", str(session)])  # noqa: S606
+    say(f"{reason}: it is started again, and the search goes on from its study")
+    os.execv(  # noqa: S606
+        sys.executable, [sys.executable, "-m", "autotune", "resume", str(session), *options]
+    )
 
 
 def give_up(message: str, code: int) -> NoReturn:

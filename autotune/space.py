@@ -4,10 +4,10 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from autotune import units
 from autotune.errors import InputError
@@ -20,95 +20,12 @@ from autotune.knobs import (
     mistakes,
     read_knob,
 )
+from autotune.sections import LARGEST_BATCH, MOST_ACCUMULATED, MOST_COUNTED, Budget, Limits, Objective
 from autotune.trial import Config, Setting
 
-# What the sampler and the arithmetic carry.
-_LARGEST_BATCH, _MOST_ACCUMULATED = 2**30, 2**20
-_RATES = (1e-20, 1e20)
-_MOST_COUNTED = 10**6
-
-
-class Limits(BaseModel):
-    model_config = STRICT
-
-    effective_batch_size: tuple[int, int] = (1, 1 << 30)
-    memory_fraction: float = Field(0.85, gt=0, le=1)
-
-    @field_validator("effective_batch_size")
-    @classmethod
-    def _ordered(cls, value: tuple[int, int]) -> tuple[int, int]:
-        if not 1 <= value[0] <= value[1] <= _LARGEST_BATCH * _MOST_ACCUMULATED:
-            raise ValueError(
-                f"[smallest, largest] with 1 <= smallest <= largest: got {units.shown(list(value))}"
-            )
-        return value
-
-
+_RATES = (1e-20, 1e20)  # what the sampler and the arithmetic carry
 _MOST_LISTED = 20_000
 _DRAWS = 500
-Select = Literal["fastest", "pareto", "time-to-quality"]
-
-
-class Objective(BaseModel):
-    """What wins: the fastest that keeps the quality, or who reaches the quality `target` first.
-
-    `pareto` looks for the whole front of speed and quality; of it, the fastest that keeps the quality wins.
-    """
-
-    model_config = STRICT
-
-    speed: Literal["throughput"] = "throughput"
-    quality: str = "bleu_4"
-    keep: float = Field(0.95, ge=0, le=1)
-    select: Select = "fastest"
-    target: float | None = Field(None, description="the quality to reach, for time-to-quality")
-
-    @model_validator(mode="after")
-    def _target_where_needed(self) -> Self:
-        if (self.select == "time-to-quality") != (self.target is not None):
-            raise ValueError(
-                f"a target goes with select: time-to-quality, and only with it: got select {self.select!r} "
-                f"and target {self.target!r}"
-            )
-        return self
-
-
-_FEWEST_REPEATS = 3
-
-
-class Budget(BaseModel):
-    model_config = STRICT
-
-    trials: int = Field(40, ge=1, le=_MOST_COUNTED)
-    samples_per_trial: int = Field(20000, ge=1, le=LARGEST_INT)
-    evaluations_per_trial: int = Field(
-        4, ge=1, le=_MOST_COUNTED, description="quality is seen so often, evenly"
-    )
-    finalists: int = Field(
-        3, ge=1, le=_MOST_COUNTED, description="trials that may be repeated against the baseline"
-    )
-    repeats: int = Field(
-        3,
-        ge=0,
-        le=_MOST_COUNTED,
-        description="of each finalist and the baseline; 0: nothing is confirmed",
-    )
-    time: float | None = Field(None, description="seconds; none: no limit")
-
-    @field_validator("repeats")
-    @classmethod
-    def _enough_or_none(cls, value: int) -> int:
-        if 0 < value < _FEWEST_REPEATS:
-            raise ValueError(f"repeats: 0, or at least {_FEWEST_REPEATS}, for an interval: got {value}")
-        return value
-
-    @field_validator("time", mode="before")
-    @classmethod
-    def _duration(cls, value: Any) -> float | None:
-        try:
-            return None if value is None else units.seconds(value)
-        except InputError as error:
-            raise ValueError(str(error)) from None
 
 
 class Space(BaseModel):
@@ -116,12 +33,16 @@ class Space(BaseModel):
 
     model_config = STRICT
 
-    workload: str
-    baseline: dict[str, Setting]
-    knobs: dict[str, Distribution | ScaledLearningRate] = Field(min_length=1)
-    limits: Limits = Limits()
-    objective: Objective = Objective()
-    budget: Budget = Budget()
+    workload: str = Field(description="what is trained: r2gen, or a function as package.module:function")
+    baseline: dict[str, Setting] = Field(
+        description="the settings that are run today; every result is stated against them"
+    )
+    knobs: dict[str, Distribution | ScaledLearningRate] = Field(
+        min_length=1, description="the settings that may be changed, and the values that each may have"
+    )
+    limits: Limits = Field(Limits(), description="what no trial but the baseline may be outside of")
+    objective: Objective = Field(Objective(), description="what wins")
+    budget: Budget = Field(Budget(), description="what the search may spend")
 
     @field_validator("baseline", mode="before")
     @classmethod
@@ -144,6 +65,13 @@ class Space(BaseModel):
     def settings(self, config: Config) -> dict[str, Setting]:
         """Every setting of a run: the baseline's, overridden by `config`."""
         return {**self.baseline, **config}
+
+    @property
+    def micro_batch_sizes(self) -> list[int]:
+        """The micro-batches to choose from, ascending; empty where they are no choice."""
+        knob = self.knobs.get("micro_batch_size")
+        choice = knob.drawn_from.choice if knob else None
+        return sorted(size for size in choice or () if isinstance(size, int))
 
     @property
     def baseline_config(self) -> dict[str, Setting]:
@@ -269,10 +197,10 @@ def to_values(space: Space) -> dict[str, Any]:
 
 
 _WHOLE = {
-    "micro_batch_size": (1, _LARGEST_BATCH),
-    "accumulation_steps": (1, _MOST_ACCUMULATED),
-    "num_workers": (0, _MOST_COUNTED),
-    "prefetch_factor": (0, _MOST_COUNTED),
+    "micro_batch_size": (1, LARGEST_BATCH),
+    "accumulation_steps": (1, MOST_ACCUMULATED),
+    "num_workers": (0, MOST_COUNTED),
+    "prefetch_factor": (0, MOST_COUNTED),
     "seed": (0, LARGEST_INT),
 }
 

@@ -13,13 +13,15 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self, TextIO
 
-from autotune import files
+from autotune import files, study_file
 from autotune import space as spaces
 from autotune.errors import InputError, SessionBusyError
 from autotune.space import Space
+from autotune.study_file import StudyFile
 from autotune.trial import Trial
 
 FORMAT = 2  # code that takes steps of the way for trials of a search was never released
+WANDB_MODES = ("auto", "online", "offline", "off")
 _READABLE = (1, FORMAT)
 _TRIES, _BETWEEN_S = 5, 0.1  # who only asks whether a session is in use holds its lock for a moment
 
@@ -152,8 +154,8 @@ class Session:
         if self.format != FORMAT:
             raise InputError(
                 f"session {shown}: is of format {self.format}, which did not keep on what device and with "
-                "what code its trials were measured: new ones cannot be compared with them; status and "
-                f"export read it; search its space anew with: {anew(shown)}"
+                "what code its trials were measured: new ones cannot be compared with them; status, report "
+                f"and export read it; search its space anew with: {anew(shown)}"
             )
 
     def info(self) -> dict[str, Any]:
@@ -174,6 +176,15 @@ class Session:
             return spaces.parse(self.space_file.read_text(encoding="utf-8"), str(self.space_file))
         except OSError as error:
             raise InputError(f"{self.space_file}: cannot be read: {error.strerror}") from None
+
+    def study(self) -> StudyFile:
+        """What the study says now; raises InputError where nothing was run yet."""
+        try:
+            return study_file.load_study(self.study_file)
+        except KeyError:
+            raise InputError(
+                f"session {self.root}: nothing was run yet; start it with: {going_on(self.root)}"
+            ) from None
 
     def lock(self) -> AbstractContextManager[None]:
         """Holds the session for this process alone; raises SessionBusyError naming who has it."""

@@ -7,28 +7,38 @@ changes: whatever moment the process is killed at, `recover` can finish what was
 import math
 import sqlite3
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import TrialState, create_trial
 
-from autotune import failures, objective, sampler
+from autotune import objective, sampler, study_file
 from autotune.knobs import Distribution, ScaledLearningRate
 from autotune.space import Space
-from autotune.trial import Config, Measurement, Outcome, Repeat, Status, Trial
+from autotune.study_file import Plan, load_study, passed_over, plan, trials  # reading takes no Optuna
+from autotune.trial import Config, Repeat, Status, Trial
 
-# User attributes of a trial.
-_CONFIG, _REPEAT, _WAY_TO, _PASSED_OVER, _SHARED = "config", "repeat", "way_to", "passed_over", "shared"
+__all__ = [
+    "Plan",
+    "begin",
+    "end",
+    "load_study",
+    "open_study",
+    "passed_over",
+    "plan",
+    "recover",
+    "set_plan",
+    "share",
+    "trials",
+]
+
 _NAMELESS = "constraints"  # a system attribute of Optuna before 5, and all that optuna-dashboard 0.21 knows
-_NAME = "autotune"
 _ROUNDING = 1e-3  # of a learning rate, which has four digits, and more than its share can be
-_PATIENCE_S = 60.0  # with another program that writes the study: a dashboard
-_SKIPPED = "skipped"  # the status of what was passed over, which format 1 kept as a trial
 _WORST = (0.0, 0.0)  # throughput and quality of a trial that has neither
 
 
@@ -37,7 +47,7 @@ def open_study(file: Path, space: Space) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = optuna.storages.RDBStorage(f"sqlite:///{file}", {"creator": partial(_writing, file)})
     study = optuna.create_study(
-        study_name=_NAME,
+        study_name=study_file.NAME,
         storage=storage,
         directions=["maximize", "maximize"],
         load_if_exists=True,
@@ -47,111 +57,16 @@ def open_study(file: Path, space: Space) -> optuna.Study:
     return study
 
 
-def load_study(file: Path) -> optuna.Study:
-    """The study in `file`, to be read only: nothing is written, a running search is not disturbed.
-
-    Raises KeyError as long as it is still to be made.
-    """
-    if not file.exists():
-        raise KeyError(f"there is no study in {file} yet")
-    try:
-        storage = optuna.storages.RDBStorage(
-            f"sqlite:///{file}", {"creator": partial(_reading, file)}, skip_table_creation=True
-        )
-        return optuna.load_study(study_name=_NAME, storage=storage)
-    except Exception as error:
-        if any(map(_is_half_made, failures.chain(error))):
-            raise KeyError(f"there is no study in {file} yet") from None
-        raise
-
-
-def _is_half_made(error: BaseException) -> bool:
-    """Whether a study lacks what Optuna would have to write first."""
-    is_refused = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
-    return isinstance(error, sqlite3.Error) and (is_refused or "no such table" in str(error))
-
-
-def _connect(file: Path, how: str) -> sqlite3.Connection:
-    uri = f"{file.resolve().as_uri()}?{how}"
-    return sqlite3.connect(uri, _PATIENCE_S, check_same_thread=False, uri=True)
-
-
 def _writing(file: Path) -> sqlite3.Connection:
     """Written ahead and synced fully: a power cut keeps every trial that had ended."""
-    connection = _connect(file, "mode=rwc")
+    connection = study_file.connect(file, "mode=rwc")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     return connection
 
 
-def _reading(file: Path) -> sqlite3.Connection:
-    """Reads what is written ahead, too, which takes a file that writers and readers share.
-
-    Where that cannot be made - the disk is read-only, or full - and nothing is written ahead, there is nobody
-    to share it with.
-    """
-    connection = _connect(file, "mode=ro")
-    try:
-        connection.execute("PRAGMA schema_version")
-    except sqlite3.OperationalError:
-        ahead = file.with_name(f"{file.name}-wal")
-        if ahead.exists() and ahead.stat().st_size:
-            raise
-        connection.close()
-        return _connect(file, "mode=ro&immutable=1")
-    return connection
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How many trials a search is to have, the seconds it may take, and those that it has taken."""
-
-    trials: int
-    time_s: float | None
-    spent_s: float = 0.0
-
-
-def plan(study: optuna.Study) -> Plan | None:
-    """The plan of a search, None before it has one."""
-    return Plan(**study.user_attrs["plan"]) if "plan" in study.user_attrs else None
-
-
 def set_plan(study: optuna.Study, plan: Plan) -> None:
-    study.set_user_attr("plan", asdict(plan))
-
-
-def trials(study: optuna.Study) -> list[Trial]:
-    """Every trial that was started, in order, repeats and steps of the way included."""
-    known = [_read(t) for t in study.get_trials(deepcopy=False)]
-    return [t for t in known if t is not None]
-
-
-def passed_over(study: optuna.Study) -> list[tuple[Config, str]]:
-    """The suggestions that were not worth starting, with the reason of each."""
-    known = [t.user_attrs for t in study.get_trials(deepcopy=False)]
-    skipped = [(values[_CONFIG], values["outcome"]["reason"]) for values in known if _is_skipped(values)]
-    return skipped + [(config, reason) for values in known for config, reason in values.get(_PASSED_OVER, ())]
-
-
-def _is_skipped(values: Mapping[str, Any]) -> bool:
-    return bool(values.get("outcome", {}).get("status") == _SKIPPED)
-
-
-def _read(frozen: FrozenTrial) -> Trial | None:
-    """The trial in an Optuna trial; None where it never ran, or has no configuration: somebody else's."""
-    values = frozen.user_attrs
-    if _CONFIG not in values or _is_skipped(values):
-        return None
-    outcome, repeat = values.get("outcome"), values.get(_REPEAT)
-    return Trial(
-        number=frozen.number,
-        config=values[_CONFIG],
-        outcome=Outcome.from_dict(outcome) if outcome else None,
-        measurement=Measurement.from_dict(values.get("measurement", {"shared": values.get(_SHARED, False)})),
-        seconds=values.get("seconds", 0.0),
-        repeat=Repeat.from_dict(repeat) if repeat else None,
-        way_to=values.get(_WAY_TO),
-    )
+    study.set_user_attr(study_file.PLAN, plan.to_dict())
 
 
 def begin(
@@ -167,10 +82,10 @@ def begin(
 
     One write makes it, so that a kill leaves the whole trial or none.
     """
-    attributes: dict[str, Any] = {_CONFIG: dict(config)}
-    attributes |= {_REPEAT: asdict(repeat)} if repeat else {}
-    attributes |= {} if way_to is None else {_WAY_TO: way_to}
-    attributes |= {_PASSED_OVER: [[dict(c), reason] for c, reason in passed]} if passed else {}
+    attributes: dict[str, Any] = {study_file.CONFIG: dict(config)}
+    attributes |= {study_file.REPEAT: asdict(repeat)} if repeat else {}
+    attributes |= {} if way_to is None else {study_file.WAY_TO: way_to}
+    attributes |= {study_file.PASSED_OVER: [[dict(c), reason] for c, reason in passed]} if passed else {}
     study.add_trial(
         create_trial(
             state=TrialState.RUNNING,
@@ -220,7 +135,9 @@ def _numbers(name: str, space: Space) -> list[int]:
 def share(study: optuna.Study, number: int) -> None:
     """Records that others run beside a trial: a kill must not make its figures look measured alone."""
     frozen = study.get_trials(deepcopy=False)[number]
-    optuna.Trial(study, frozen._trial_id).set_user_attr(_SHARED, True)  # the only way to an added trial
+    optuna.Trial(study, frozen._trial_id).set_user_attr(
+        study_file.SHARED, True
+    )  # the only way to an added trial
 
 
 def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
@@ -267,11 +184,11 @@ def recover(study: optuna.Study, memory_fraction: float) -> list[Trial]:
     """
     interrupted = []
     for frozen in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        trial = _read(frozen)
-        if trial is None:
+        known = study_file.trial(frozen)
+        if known is None:
             continue
-        if trial.outcome is None:
-            interrupted.append(trial)
+        if known.outcome is None:
+            interrupted.append(known)
         else:
-            end(study, trial, memory_fraction)
+            end(study, known, memory_fraction)
     return interrupted

@@ -13,6 +13,7 @@ _BYTES = {"": 1, "B": 1} | {
     for suffix, base in (("", 1024), ("iB", 1024), ("B", 1000))
 }
 
+DURATION_PATTERN = rf"^\s*\d+(\.\d+)?\s*({'|'.join(_SECONDS)})\s*$"
 _LONGEST_S = 3650 * 86400.0
 _MOST_BYTES = 2**50
 _MOST_SHOWN = 200  # characters of a value that was given

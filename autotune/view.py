@@ -1,11 +1,8 @@
 """Trials as text: the same words and columns for the live table, the log, `status` and the summary."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-from rich.table import Table
-from rich.text import Text
 
 from autotune import confirm, objective, units
 from autotune.confirm import Claim
@@ -15,7 +12,13 @@ from autotune.speeds import Speeds
 from autotune.trial import Config, Failure, Measurement, Setting, Status, Trial
 from autotune.workloads import Workload
 
-_STYLES = {Status.COMPLETED: "green", Status.STOPPED: "yellow", Status.FAILED: "red", None: "cyan"}
+_STYLES = {
+    Status.COMPLETED: "green",
+    Status.STOPPED: "yellow",
+    Status.FAILED: "red",
+    Status.INTERRUPTED: "cyan",
+}
+NO_RESULT = "No result: the baseline has not completed, or shows no throughput or quality."
 _SHORT = {"num_workers": "workers", "learning_rate": "lr", "activation_checkpointing": "checkpointing"}
 
 
@@ -59,30 +62,17 @@ def quality(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def table(
-    trials: Iterable[Trial], space: Space, title: str | None = None, state: str = "interrupted"
-) -> Table:
-    """One row a trial; `state` is what those without an outcome are doing."""
-    caption = None if title is None else Text(printable(title))  # in a plain str "[red]" would be markup
-    grid = Table(title=caption, title_justify="left", box=None, pad_edge=False, padding=(0, 1))
-    name = space.objective.quality
-    for heading in ("#", "configuration", "samples/s", name, "memory", "outcome"):
-        numeric = heading in {"#", "samples/s", name}
-        grid.add_column(Text(printable(heading)), justify="right" if numeric else "left", overflow="fold")
-    for trial in trials:
-        grid.add_row(*row(trial, state))
-    return grid
+def name(trial: Trial) -> str:
+    """What a trial runs: its configuration in short, or what it repeats."""
+    config = knobs(trial.config) or "no settings"
+    if trial.repeat is not None:
+        return f"repeat of {trial.repeat.of}: {config}"
+    return config if trial.way_to is None else f"way to {trial.way_to}: {config}"
 
 
-def row(trial: Trial, state: str) -> tuple[Text, ...]:
-    """A trial's cells; `state` is what one without an outcome is doing."""
-    m = trial.measurement
-    style = _STYLES.get(trial.outcome.status if trial.outcome else None, "")
-    outcome = str(trial.outcome) if trial.outcome else state
-    what = knobs(trial.config) if trial.repeat is None else f"repeat of {trial.repeat.of}"
-    what = what if trial.way_to is None else f"way to {trial.way_to}: {what}"
-    cells = (str(trial.number), what, speed(m), quality(m.quality), memory(m))
-    return (*(Text(c) for c in cells), Text(printable(outcome), style=style))
+def style(trial: Trial) -> str:
+    """The colour of a trial's outcome."""
+    return _STYLES[trial.outcome.status if trial.outcome else Status.INTERRUPTED]
 
 
 def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
@@ -129,28 +119,41 @@ def summary(trials: Sequence[Trial], space: Space, workload: Workload, session: 
     baseline = objective.baseline_of(trials)
     best = confirm.recommended(trials, space)
     if baseline is None or best is None:
-        return ["No result: the baseline has not completed, or shows no throughput or quality."]
+        return [NO_RESULT]
     lines = _front(trials, space, baseline) if space.objective.select == "pareto" else []
-    lines += [
-        f"Trial {t.number} did not hold when it was repeated: {reason}."
-        for t, reason in confirm.refuted(trials, space)
-    ]
-    lines += _cautions(trials)
+    lines += [*refuted(trials, space), *cautions(trials)]
     trial, claim = best
     if trial.number == 0:
-        kept = f"{space.objective.keep:.0%} of its {space.objective.quality}"
-        figures = f"{speed(trial.measurement)} samples/s, {space.objective.quality} {quality(trial.quality)}"
-        return [*lines, f"The baseline is the best so far ({figures}): nothing faster has kept {kept}."]
+        return [*lines, nothing_better(trial, space)]
     lines.append(f"Best: trial {trial.number}: {knobs(trial.config)}")
     if claim is not None:
         lines += [confirmed(claim, space)]
     else:
-        shared = " Measured beside other trials." if trial.measurement.shared else ""
-        lines += [gain(trial, baseline, space)]
-        lines += [
-            f"Not confirmed: each was measured once, over {space.budget.samples_per_trial} samples.{shared}"
-        ]
-    return [*lines, *next_commands(session, workload)]
+        lines += [gain(trial, baseline, space), unconfirmed(trial, space)]
+    return [*lines, "Run next:", *(f"  {command}" for command in next_commands(session, workload))]
+
+
+def nothing_better(baseline: Trial, space: Space) -> str:
+    """What a search says that has found nothing to recommend but the baseline."""
+    kept = f"{space.objective.keep:.0%} of its {space.objective.quality}"
+    figures = (
+        f"{speed(baseline.measurement)} samples/s, {space.objective.quality} {quality(baseline.quality)}"
+    )
+    return f"The baseline is the best so far ({figures}): nothing faster has kept {kept}."
+
+
+def unconfirmed(trial: Trial, space: Space) -> str:
+    """What the gain of a trial that was not repeated rests on."""
+    shared = " Measured beside other trials." if trial.measurement.shared else ""
+    return f"Not confirmed: each was measured once, over {space.budget.samples_per_trial} samples.{shared}"
+
+
+def refuted(trials: Sequence[Trial], space: Space) -> list[str]:
+    """The finalists that did not hold, and why, a sentence each."""
+    return [
+        f"Trial {t.number} did not hold when it was repeated: {reason}."
+        for t, reason in confirm.refuted(trials, space)
+    ]
 
 
 def confirmed(claim: Claim, space: Space) -> str:
@@ -182,7 +185,7 @@ def _front(trials: Sequence[Trial], space: Space, baseline: Trial) -> list[str]:
     ]
 
 
-def _cautions(trials: Sequence[Trial]) -> list[str]:
+def cautions(trials: Sequence[Trial]) -> list[str]:
     """What makes the figures less than they seem."""
     lines = []
     if apart := Speeds(trials).disagreements():
@@ -201,16 +204,7 @@ def next_commands(session: Path, workload: Workload) -> list[str]:
     """The two commands that turn a search into a training run."""
     config = Path("best.yaml")
     train = workload.train_command(config)
-    commands = [
+    return [
         f"python -m autotune export {shlex.quote(str(session))} -o {config}",
         *([train] if train else []),
     ]
-    return ["Run next:", *(f"  {command}" for command in commands)]
-
-
-def remaining_time(trials: Sequence[Trial], planned: int, slots: int) -> float | None:
-    """Seconds that the trials still to run should take, None before the first one has ended."""
-    ended = [t.seconds for t in trials if t.outcome is not None and t.searched and t.seconds > 0]
-    if not ended:
-        return None
-    return sum(ended) / len(ended) * max(0, planned - len(ended)) / slots

@@ -22,7 +22,7 @@ import optuna
 from autotune import builtin, engine, prepare, workloads
 from autotune import space as spaces
 from autotune import study as record
-from autotune.attempt import read_records
+from autotune.records import read_records
 from autotune.search import Search, Silent
 from autotune.store import Options, Session
 from autotune.telemetry import Gpu, Hardware, hardware

@@ -31,68 +31,81 @@ class Config(BaseModel):
 
     # data
     data: Path = Field(description="directory that holds annotation.json and images/")
-    dataset: Literal["iu_xray", "mimic_cxr"] = "iu_xray"
-    image_size: int = Field(224, ge=64, multiple_of=32)
+    dataset: Literal["iu_xray", "mimic_cxr"] = Field(
+        "iu_xray", description="how reports are cleaned, and images a study: 2 of IU X-Ray, 1 of MIMIC-CXR"
+    )
+    image_size: int = Field(224, ge=64, multiple_of=32, description="pixels of an image's side")
     max_seq_length: int = Field(60, ge=4, le=512, description="tokens of a report, begin and end included")
     min_word_count: int = Field(3, ge=1, description="rarer words become <unk>")
-    skip_bad_samples: bool = False
+    skip_bad_samples: bool = Field(
+        False, description="studies that cannot be used are left out and counted; else they end the run"
+    )
     cut_reports: Literal["end", "run_on"] = Field(
         "end", description="of a longer report, in training: its end is kept, or cut off as in the original"
     )
 
     # model
-    visual_extractor: Literal["resnet101", "small"] = "resnet101"
+    visual_extractor: Literal["resnet101", "small"] = Field(
+        "resnet101", description="the network that reads the images; small: for CPUs and first tries"
+    )
     visual_weights: Path | None = Field(None, description="ImageNet weights under torchvision's names")
-    d_model: int = Field(512, ge=8)
-    d_ff: int = Field(512, ge=8)
-    num_heads: int = Field(8, ge=1)
-    num_layers: int = Field(3, ge=1)
-    dropout: float = Field(0.1, ge=0, lt=1)
+    d_model: int = Field(512, ge=8, description="width of the transformer; both numbers of heads divide it")
+    d_ff: int = Field(512, ge=8, description="width inside its feed-forward layers")
+    num_heads: int = Field(8, ge=1, description="heads of its attention")
+    num_layers: int = Field(3, ge=1, description="layers of the encoder, and of the decoder")
+    dropout: float = Field(0.1, ge=0, lt=1, description="share dropped of words and in every sublayer")
     drop_prob_lm: float = Field(0.5, ge=0, lt=1, description="dropout of the embedded image patches")
-    rm_num_slots: int = Field(3, ge=1)
-    rm_num_heads: int = Field(8, ge=1)
+    rm_num_slots: int = Field(3, ge=1, description="slots of the relational memory")
+    rm_num_heads: int = Field(8, ge=1, description="heads of the relational memory's attention")
 
     # optimisation
-    micro_batch_size: int = Field(16, ge=1)
-    accumulation_steps: int = Field(1, ge=1)
+    micro_batch_size: int = Field(16, ge=1, description="studies that are computed at once")
+    accumulation_steps: int = Field(1, ge=1, description="micro-batches of an optimizer step")
     learning_rate: float = Field(1e-4, gt=0, description="of everything but the visual extractor")
     visual_learning_rate_ratio: float = Field(0.5, gt=0, description="the visual extractor's, as a share")
-    weight_decay: float = Field(5e-5, ge=0)
-    amsgrad: bool = True
-    grad_clip_value: float = Field(0.1, gt=0)
-    lr_step_epochs: int = Field(50, ge=1)
-    lr_gamma: float = Field(0.1, gt=0, le=1)
-    epochs: int = Field(100, ge=1)
+    weight_decay: float = Field(5e-5, ge=0, description="Adam's L2 penalty on every parameter")
+    amsgrad: bool = Field(True, description="the AMSGrad variant of Adam")
+    grad_clip_value: float = Field(0.1, gt=0, description="every element of a gradient is clipped to this")
+    lr_step_epochs: int = Field(50, ge=1, description="epochs until the learning rate is lowered, every time")
+    lr_gamma: float = Field(0.1, gt=0, le=1, description="what it is then multiplied by")
+    epochs: int = Field(100, ge=1, description="passes over the training split")
     max_bad_steps: int = Field(3, ge=0, description="in a row that are left out, their loss being no number")
-    seed: int = Field(9223, ge=0)
+    seed: int = Field(9223, ge=0, description="of weights, the order of studies, dropout and augmentation")
 
     # speed
-    precision: Precision = "fp32"
-    compile: CompileMode = "off"
-    activation_checkpointing: bool = False
-    channels_last: bool = True
+    precision: Precision = Field(
+        "fp32",
+        description="number format of the computation; tf32, fp16 and fp8 need a GPU: `autotune doctor`",
+    )
+    compile: CompileMode = Field("off", description="mode of torch.compile; off: none")
+    activation_checkpointing: bool = Field(
+        False, description="activations are computed again in the backward pass: less memory, more time"
+    )
+    channels_last: bool = Field(True, description="memory layout of the visual extractor")
     freeze_visual: bool = Field(
         False, description="the visual extractor is not trained; what it makes of whole images is kept"
     )
     views_together: bool = Field(
         False, description="one call of the visual extractor for all views, which then share statistics"
     )
-    num_workers: int = Field(2, ge=0)
-    prefetch_factor: int = Field(2, ge=1)
-    pin_memory: bool = True
+    num_workers: int = Field(2, ge=0, description="processes that load batches; 0: the training process does")
+    prefetch_factor: int = Field(2, ge=1, description="batches that each of them has ready")
+    pin_memory: bool = Field(
+        True, description="batches lie in page-locked memory, from where a GPU copies faster"
+    )
     image_cache_gib: float = Field(
-        32.0, ge=0, le=2**20, description="disk space for decoded images; 0: none are kept"
+        32.0, ge=0, le=2**20, description="disk space in GiB for decoded images; 0: none are kept"
     )
 
     # evaluation and checkpoints
-    beam_size: int = Field(3, ge=1)
+    beam_size: int = Field(3, ge=1, description="beams of the search for a report's words; 1: no search")
     block_trigrams: Literal["off", "on", "greedy_only"] = Field(
         "off", description="repeated trigrams are made less likely; greedy_only: with one beam, the original"
     )
     single_beam: Literal["greedy", "sample"] = Field(
         "greedy", description="beam_size 1: the likeliest word, or one drawn at random as in the original"
     )
-    eval_batch_size: int = Field(32, ge=1)
+    eval_batch_size: int = Field(32, ge=1, description="studies whose reports are written at once")
     eval_every_samples: int | None = Field(None, ge=1, description="none: once an epoch")
     eval_studies: int | None = Field(None, ge=1, description="validation studies scored; none: all")
     meteor: bool = Field(True, description="scored where there is Java, which takes seconds to start")

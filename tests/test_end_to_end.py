@@ -14,6 +14,7 @@ from autotune import study as record
 from autotune.trial import Status
 from r2gen import config as trainer
 from r2gen import synthetic
+from tests.endings import ENDED
 
 SPACE = """
 workload: r2gen
@@ -55,7 +56,7 @@ def searched(tmp_path_factory):
         *("-m", "autotune", "search", "--space", "space.yaml", "--data", data, "--session", "s"),
         *("--memory-limit", "400MiB"),
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode in ENDED, done.stdout + done.stderr
     return root, done.stdout
 
 
@@ -91,6 +92,18 @@ def test_a_completed_trial_has_every_figure(searched):
     assert sum(baseline.step_shares.values()) == pytest.approx(1)
     assert 0 < baseline.peak_memory_bytes < baseline.memory_limit_bytes == 400 * 2**20
     assert baseline.telemetry["host_rss_bytes"] > 0
+
+
+def test_a_search_leaves_a_report_of_a_search_that_has_ended(searched):
+    root, said = searched
+    assert "Report: s/report.html\n" in said
+    left = (root / "s" / "report.html").read_text()
+    done = command(root, "-m", "autotune", "report", "s", "-o", "-")
+    assert (done.stdout, done.stderr) == (left, ""), "a session that nobody has in use reads the same"
+    found = json.loads(command(root, "-m", "autotune", "report", "s", "--format", "json", "-o", "-").stdout)
+    assert found["state"] == "ended"
+    assert found["answer"]["full_training_samples"] == 50 * 256
+    assert sum(row["failure"] == "oom" for row in found["trials"]) >= 1
 
 
 def test_the_export_is_the_trials_own_configuration(searched):

@@ -10,6 +10,9 @@ from typing import Any
 from autotune.comparison import Written
 from autotune.trial import Config, Evaluation
 
+FORMATS = ("html", "json", "md")
+SAMPLES = 5  # test studies that are shown where nothing else is asked for
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -25,8 +28,9 @@ class Side:
     """What is known of the baseline or of the recommended configuration, over all its runs.
 
     `quality` has its interval over the `seeds` that it was run with, `throughput` over its `runs`, those
-    alone on the device where there are any. `full_training_s` is the whole training at that throughput,
-    evaluations left out; None where the workload does not say how long that is.
+    alone on the device where there are any. `joules_per_sample` are all that the GPU used while it ran, its
+    start and evaluations included. `full_training_s` is the whole training at that throughput, evaluations
+    left out; None where the workload does not say how long that is.
     """
 
     trial: int
@@ -50,8 +54,9 @@ class Side:
 class Answer:
     """What to run. `verdict` is confirmed, unconfirmed, baseline (nothing better) or none (no baseline).
 
-    `factor` is the gain over the baseline, by `pairs` of runs where it is confirmed. `cautions` are what
-    makes figures less than they seem, `commands` what to run next.
+    Where nothing is better, `best` is the baseline itself. `factor` is the gain over the baseline, by `pairs`
+    of runs where it is confirmed. `cautions` are what makes figures less than they seem, `commands` what to
+    run next.
     """
 
     verdict: str
@@ -174,7 +179,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Suggestions that were not started, for one reason: how often, and the time that saved, about."""
+    """Suggestions that were not started, for one reason: how often, and the time that saved, about.
+
+    `reason` has its figures taken out, `example` is one as it was said.
+    """
 
     reason: str
     count: int
@@ -184,7 +192,10 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Report:
-    """All of a session. `importance` is by objective and knob, each objective's shares sum to 1."""
+    """All of a session.
+
+    `importance` is by objective - throughput, and the quality by its name - and knob: shares that sum to 1.
+    """
 
     session: str
     created: str

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from pydantic import BaseModel
 
 from autotune.trial import Setting
 
@@ -68,6 +69,10 @@ class Workload:
         """What the user should know before a run with `settings`; raises InputError where it cannot start."""
         del settings
         return []
+
+    def settings_model(self) -> type[BaseModel] | None:
+        """The settings that it takes, with their types; None where they are not known."""
+        return None
 
     def require_gpus(self, count: float) -> None:
         """Raises InputError where the workload cannot make use of `count` GPUs a trial."""

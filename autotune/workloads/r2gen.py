@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from autotune.errors import InputError
 from autotune.trial import Setting
 from autotune.workloads.base import Workload
@@ -80,6 +82,9 @@ class R2GenWorkload(Workload):
             return config.epochs * len(load_annotation(config).splits["train"])
         except errors.InputError as error:
             raise InputError(str(error)) from None
+
+    def settings_model(self) -> type[BaseModel]:
+        return trainer.Config
 
     def require_gpus(self, count: float) -> None:
         if count > 1:

@@ -13,6 +13,7 @@ import pytest
 from autotune import attempt, stopping
 from autotune.attempt import Attempt, Order
 from autotune.child import ForkServer
+from autotune.records import read_records
 from autotune.stopping import Bar, Rival
 from autotune.trial import Failure, Status
 
@@ -79,7 +80,7 @@ def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, 
     )
     assert figures.memory_limit_bytes == 2**30
     assert not (tmp_path / "work").exists()
-    records = list(attempt.read_records(tmp_path))
+    records = list(read_records(tmp_path))
     assert [r["samples"] for r in records if "train_loss" in r][:20] == list(range(4, 84, 4))
 
 
@@ -128,11 +129,11 @@ def test_a_stopped_attempt_is_gone_on_with(order, server, tmp_path):
     first.stop()
     assert (tmp_path / "work").exists()
     assert attempt.read_verdict(tmp_path) is None
-    before = [r for r in attempt.read_records(tmp_path) if "train_loss" in r]
+    before = [r for r in read_records(tmp_path) if "train_loss" in r]
     with (tmp_path / "records.jsonl").open("a") as file:
         file.write('{"at_s": 1.0, "samp')  # a kill cut the last line short
     finish(Attempt(order(samples=10**4 if len(before) > 10**3 else 80), server))
-    records = list(attempt.read_records(tmp_path))
+    records = list(read_records(tmp_path))
     assert sum("attempt" in r for r in records) >= 1
     assert [r for r in records if "train_loss" in r][: len(before)] == before
 
@@ -151,14 +152,6 @@ def test_a_disk_that_is_full_interrupts_the_attempt_and_keeps_it(order, server, 
         assert finish(Attempt(order(directory=place), server))["outcome"]["status"] == Status.COMPLETED
     finally:
         subprocess.run(["umount", "--lazy", place], check=True)
-
-
-def test_the_seconds_of_earlier_attempts_count_each_by_its_own_clock():
-    first = [{"attempt": 1.0, "clock_s": 100.0}, {"at_s": 101.0, "samples": 4}, {"at_s": 102.5, "samples": 8}]
-    killed_at_once = [{"attempt": 2.0, "clock_s": 500.0}]
-    after_a_reboot = [{"attempt": 3.0, "clock_s": 7.0}, {"at_s": 8.0, "samples": 12}]
-    assert attempt.seconds_of([*first, *killed_at_once, *after_a_reboot]) == 3.5
-    assert attempt.seconds_of([]) == 0
 
 
 def test_records_that_reach_the_samples_complete_the_trial_without_a_child(order, server, tmp_path):

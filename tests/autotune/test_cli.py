@@ -8,12 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from autotune import __main__ as cli
 from autotune import table
+from autotune.cli import app
+from autotune.store import Session
 from autotune.table import Header
 from r2gen import synthetic
 
+KEPT = Path(__file__).parents[1] / "fixtures" / "sessions"
 SPACE = """
 workload: r2gen
 baseline: {micro_batch_size: 4, learning_rate: 1e-3}
@@ -191,14 +195,99 @@ def test_a_full_disk_is_one_line(run, data):
     is_one_line(*run("search", "--data", data, "--session", "/proc/s"), "cannot be written")
 
 
-def test_every_command_explains_itself_and_imports_neither_torch_nor_ray():
+COMMANDS = typer.main.get_command(app)
+
+
+def test_every_command_has_a_line_and_an_example(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    shown = " ".join(word for word in out.split() if word != "│")
+    for name, command in COMMANDS.commands.items():
+        line, example = command.help.split("\n\n")
+        assert line.endswith("."), name
+        assert f"{name} {line} {example}" in shown, "the list of commands has both"
+        _, said, _ = run(name, "--help")
+        assert said.split("\n")[3].strip() == line
+        assert said.split("\n")[5].strip() == example, "on a line of its own, to be copied"
+
+
+@pytest.mark.parametrize("name", list(COMMANDS.commands))
+def test_the_example_of_every_command_is_one(name):
+    label, *words = COMMANDS.commands[name].help.split("\n\n")[1].split()
+    assert (label, words[:2]) == ("Example:", ["autotune", name])
+    COMMANDS.commands[name].make_context(name, words[2:])  # parses all of it, or raises
+
+
+@pytest.mark.parametrize("name", ["--help", *(f"{name} --help" for name in COMMANDS.commands)])
+def test_help_is_quick_and_fits_a_terminal(name):
     code = (
-        "import sys; from autotune.__main__ import main; code = main(['{}', '--help']);"
-        "print(sorted({{'torch', 'ray', 'wandb'}} & set(sys.modules)), code)"
+        "import sys; from autotune.__main__ import main; code = main(sys.argv[1:]);"
+        "print(sorted({'torch', 'ray', 'wandb', 'optuna', 'numpy'} & set(sys.modules)), code)"
     )
-    for command in ("search", "resume", "status", "export", "record", "replay", "doctor"):
+    done = subprocess.run(
+        [sys.executable, "-c", code, *name.split()],
+        env={**os.environ, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *said, last = done.stdout.splitlines()
+    assert last == "[] 0"
+    assert max(map(len, said)) <= 80
+
+
+def test_status_imports_neither_optuna_nor_torch_nor_ray(tmp_path):
+    """It answers in under a second, half of which is Python's own start and the reading of YAML."""
+    shutil.copytree(KEPT / "format-2", tmp_path / "s")
+    code = (
+        "import sys; from autotune.__main__ import main; code = main(['status', 's', *sys.argv[1:]]);"
+        "print(sorted({'torch', 'ray', 'wandb', 'optuna', 'numpy', 'psutil'} & set(sys.modules)), code)"
+    )
+    path = os.pathsep.join([str(KEPT), os.environ.get("PYTHONPATH", "")])
+    for options in ((), ("--json",)):
         done = subprocess.run(
-            [sys.executable, "-c", code.format(command)], capture_output=True, text=True, check=True
+            [sys.executable, "-c", code, *options],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=True,
         )
-        assert "Example: " in done.stdout
-        assert done.stdout.rstrip().endswith("[] 0"), done.stdout[-200:]
+        assert done.stdout.splitlines()[-1] == "[] 0"
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(KEPT))
+    shutil.copytree(KEPT / "format-2", tmp_path / "s")
+    return Session.open(tmp_path / "s")
+
+
+def test_status_shows_what_runs_what_is_best_and_how_everything_ended(run, kept, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = run("status", "s")
+    assert (code, err) == (0, "")
+    assert "4 of 7 trials ended, 1 interrupted" in out
+    assert "351.7 ± 7.8" in out
+    assert "82%" in out
+    assert "failed (oom): MemoryError" in out
+    assert "5 trials: 2 completed, 2 out of memory, 1 interrupted; " in out
+    assert "python -m autotune export s -o best.yaml" in out
+    with kept.lock():
+        assert "4 of 7 trials ended, 1 running" in run("status", "s")[1]
+
+
+def test_status_as_json_is_one_object_with_all_of_it(run, kept):
+    code, out, err = run("status", "s", "--json")
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    shown = json.loads(out, parse_constant=pytest.fail)
+    assert (shown["session"], shown["state"], shown["planned"]) == ("s", "interrupted", 7)
+    assert [t["trial"] for t in shown["trials"]] == [0, 1, 2, 3]
+    assert [t["status"] for t in shown["trials"]] == ["completed", "failed", "completed", "failed"]
+    (running,) = shown["running"]
+    assert (running["trial"], running["phase"], running["share"]) == (4, "interrupted", 0.82)
+    assert (shown["verdict"], shown["best"]["trial"], shown["pairs"]) == ("unconfirmed", 2, 0)
+    assert shown["factor"]["low"] < shown["factor"]["value"] < shown["factor"]["high"]
+    documented = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
+    for key in shown:
+        assert f"`{key}`" in documented, key

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from autotune import confirm
-from autotune.space import Budget, Objective
+from autotune.sections import Budget, Objective
 from autotune.trial import Repeat
 
 

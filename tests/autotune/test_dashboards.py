@@ -17,6 +17,7 @@ import pytest
 
 from autotune import study as record
 from autotune.trial import Trial
+from tests.endings import ENDED
 
 from .test_tracking import read_runs
 
@@ -103,7 +104,8 @@ def has_trials(study: Path) -> bool:
 
 
 def test_a_search_does_not_notice_a_dashboard_that_shows_it(searched):
-    assert (searched.code, searched.errors) == (0, "")
+    assert searched.errors == ""
+    assert searched.code in ENDED
     assert any(t["state"] == "Running" for study in searched.shown for t in study["trials"])
 
 

@@ -14,6 +14,7 @@ import pytest
 from autotune import study as record
 from autotune.store import Session
 from autotune.trial import Failure, Status
+from tests.endings import ENDED
 
 HERE = Path(__file__).parent
 SPACE = """
@@ -115,7 +116,8 @@ def test_a_search_from_beginning_to_a_confirmed_export(tmp_path, autotune):
     assert shown.returncode == 0
     assert "4 trials: " in shown.stdout
     assert "; 6 repeats" in shown.stdout
-    assert "0 of 4 trials left" in shown.stdout
+    assert "4 of 4 trials ended, 6 repeats" in shown.stdout
+    assert "s so far, ended" in shown.stdout
 
     exported = autotune("export", "s", "-o", "best.yaml")
     assert exported.returncode == 0
@@ -128,7 +130,7 @@ def test_a_search_from_beginning_to_a_confirmed_export(tmp_path, autotune):
 def test_a_failed_trial_is_a_failure_everywhere_and_the_search_goes_on(tmp_path, autotune):
     write_space(tmp_path, "choice: [4, 8, 16, 32, 64]", "choice: [4, 64]")
     done = autotune("search", "--space", "space.yaml", "--session", "s", "--trials", 4)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in ENDED, done.stderr
     trials = trials_of(tmp_path)
     failed = [t for t in trials if t.out_of_memory]
     assert len(failed) == 1, "one out-of-memory is enough to know that it does not fit"
@@ -138,6 +140,29 @@ def test_a_failed_trial_is_a_failure_everywhere_and_the_search_goes_on(tmp_path,
     logged = {run.name.rpartition("-")[2] for run in (tmp_path / "s" / "wandb").glob("offline-run-*")}
     assert logged == {*(f"{t.number:04d}" for t in trials), "summary"}
     assert {run.name for run in (tmp_path / "s" / "tensorboard").iterdir()} == logged - {"summary"}
+
+
+def test_a_search_without_a_winner_says_why_and_what_to_try_and_as_json_nothing_else(tmp_path, autotune):
+    write_space(tmp_path, "choice: [4, 8, 16, 32, 64]", "choice: [4, 64]")
+    done = autotune(
+        *("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--json"),
+        *("--trials", 2, "--select", "fastest"),
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {e["event"] for e in events} == {"note", "started", "progress", "ended", "result"}
+    started = [e["trial"] for e in events if e["event"] == "started"]
+    assert started == [e["trial"] for e in events if e["event"] == "ended"] == [0, 1]
+    result = events[-1]
+    assert (result["event"], result["exit_code"], result["verdict"]) == ("result", 1, "baseline")
+    assert result["why"] == "No winner: 1 trial besides the baseline: 1 ran out of memory"
+    assert result["try"][-1] == {"what": "more trials", "command": "python -m autotune resume s --trials 20"}
+    assert autotune("status", "s", "--json").stdout.count('"state": "ended"') == 1
+
+    again = autotune("resume", "s")
+    assert (again.returncode, again.stderr) == (1, "")
+    assert f"{result['why']}. What may help:\n" in again.stdout
+    assert "- more trials:\n  python -m autotune resume s --trials 20\n" in again.stdout
 
 
 @pytest.mark.parametrize(
@@ -150,6 +175,8 @@ def test_a_baseline_that_fails_ends_the_search_with_its_reason(tmp_path, autotun
     assert done.returncode == 1
     assert "the baseline itself failed" in done.stdout
     assert "Go on with" not in done.stdout
+    assert "No winner: the baseline failed" in done.stdout
+    assert "the trial's own words are in s/trials/0000/log" in done.stdout
     assert trials_of(tmp_path)[0].outcome.failure is kind
     again = autotune("resume", "s")
     assert again.returncode == 2
@@ -175,7 +202,7 @@ def test_an_interrupted_search_keeps_its_checkpoint_and_says_how_to_go_on(tmp_pa
     assert kept > 0
 
     done = autotune("resume", "s")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in ENDED, done.stderr
     samples = [json.loads(line) for line in records.read_text().splitlines()]
     trained = [r["samples"] for r in samples if "train_loss" in r]
     assert trained == sorted(set(trained)), "no step was done twice"
@@ -184,9 +211,9 @@ def test_an_interrupted_search_keeps_its_checkpoint_and_says_how_to_go_on(tmp_pa
 
 def test_more_trials_can_be_added_to_a_finished_search(tmp_path, autotune):
     write_space(tmp_path)
-    assert autotune("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--trials", 2)
+    autotune("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--trials", 2)
     before = trials_of(tmp_path)
-    assert autotune("resume", "s", "--trials", 2).returncode == 0
+    assert autotune("resume", "s", "--trials", 2).returncode in ENDED
     after = trials_of(tmp_path)
     assert after[:2] == before
     assert len(after) == 4
@@ -207,7 +234,7 @@ def test_when_the_time_is_up_the_search_ends_with_what_it_has(tmp_path, autotune
         "--time",
         "15s",
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in ENDED, done.stderr
     assert "Stopped: the time is up" in done.stdout
     trials = trials_of(tmp_path)
     assert 1 < len(trials) < 500

@@ -126,7 +126,20 @@ def test_the_time_of_training_leaves_out_evaluations_and_restarts():
 
 @pytest.mark.parametrize(
     ("level", "degrees", "expected"),
-    [(0.95, 3, 3.182), (0.95, 19, 2.093), (0.99, 2, 9.925)],
+    [
+        *((0.95, 1, 12.706), (0.95, 2, 4.303), (0.95, 3, 3.182), (0.95, 19, 2.093), (0.95, 120, 1.980)),
+        *((0.99, 1, 63.657), (0.99, 2, 9.925), (0.99, 9, 3.250), (0.8, 4, 1.533), (0.5, 30, 0.683)),
+    ],
 )
 def test_students_t_is_that_of_the_tables(level, degrees, expected):
     assert student_t(level, degrees) == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_recent_step_is_the_median_of_the_last_ones():
+    meter = Meter(prefetched=0)
+    assert meter.recent_step_s() is None
+    at_s, samples = feed(meter, [5.0] * 30)
+    assert meter.recent_step_s() == pytest.approx(5.0)
+    meter.add(at_s + 100, samples, evaluation=True)
+    feed(meter, [0.1] * 21, start_s=at_s + 100, first=samples)
+    assert meter.recent_step_s() == pytest.approx(0.1)

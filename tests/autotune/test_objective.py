@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from autotune import objective
-from autotune.space import Objective
+from autotune.sections import Objective
 from autotune.trial import Repeat
 
 KEEP = Objective(keep=0.95)

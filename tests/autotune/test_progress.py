@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from autotune.progress import Progress
+from autotune.progress import Phase, Progress
 from autotune.trial import Failure, Outcome, Status
 
 COMPLETED = Outcome(Status.COMPLETED)
@@ -102,3 +102,39 @@ def test_a_verdict_stands_where_there_is_a_quality_or_it_failed_anyway(progress)
     train(progress, 20)
     evaluate(progress, 2.0, 80, 0.1)
     assert progress.judge(COMPLETED) == COMPLETED
+
+
+def test_the_phases_of_a_trial_follow_from_what_it_has_shown(progress):
+    assert progress.phase(silent_s=1000.0) is Phase.START, "before its first record there is nothing to miss"
+    train(progress, 1)
+    assert progress.phase(0.0) is Phase.WARM_UP
+    at_s, samples = train(progress, 3, start_s=0.1, samples=4)
+    assert progress.phase(0.0) is Phase.MEASURING
+    for i in range(12):
+        at_s, samples = at_s + 0.05 * (1 + i), samples + 4
+        progress.count({"at_s": at_s, "samples": samples, "train_loss": 1.0})
+    assert progress.phase(0.0) is Phase.MEASURING, "its interval is still wide"
+    train(progress, 4000, start_s=at_s, samples=samples)
+    assert progress.phase(0.0) is Phase.TRAINING
+
+
+def test_silence_of_many_steps_is_taken_for_an_evaluation(progress):
+    at_s, samples = train(progress, 40)
+    assert progress.phase(1.9) is Phase.TRAINING, "a step of milliseconds is late for any reason"
+    assert progress.phase(2.1) is Phase.EVALUATING
+    evaluate(progress, at_s + 5, samples, 0.1)
+    assert progress.phase(0.0) is Phase.TRAINING
+
+
+def test_silence_counts_in_steps_where_they_are_long():
+    slow = Progress("bleu_4", {})
+    for i in range(10):
+        slow.count({"at_s": 30.0 * i, "samples": 4 * i, "train_loss": 1.0})
+    assert slow.phase(200.0) is Phase.TRAINING
+    assert slow.phase(301.0) is Phase.EVALUATING
+
+
+def test_a_new_attempt_starts_anew(progress):
+    train(progress, 40)
+    progress.restart()
+    assert progress.phase(0.0) is Phase.START

@@ -9,7 +9,7 @@ import pytest
 from autotune import sampler
 from autotune import space as spaces
 from autotune.sampler import Refusal, Sampler, Told
-from autotune.space import Objective
+from autotune.sections import Objective
 from autotune.trial import settings_key
 
 TRIED = Refusal("was tried already")

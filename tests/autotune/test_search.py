@@ -13,7 +13,7 @@ from autotune.attempt import read_verdict
 from autotune.feasibility import dominating
 from autotune.machine import Machine, fit_to
 from autotune.search import Search
-from autotune.space import Budget
+from autotune.sections import Budget
 from autotune.store import Options, Session
 from autotune.study import Plan
 from autotune.trial import (

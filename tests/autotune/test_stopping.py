@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from autotune import stopping
-from autotune.space import Objective
+from autotune.sections import Objective
 from autotune.stopping import Bar, Rival, why_stop
 from autotune.trial import Measurement, Repeat, Throughput
 

@@ -174,12 +174,12 @@ WITHOUT_WANDB = """
 import sys
 from pathlib import Path
 import autotune.engine, autotune.tensorboard
-from autotune import cli
+from autotune import cli_run
 from autotune import space as spaces
 from autotune.store import Options, Session
 from tests.autotune.conftest import SPACE
 session = Session.create(Path(sys.argv[1]), spaces.parse(SPACE, "test"), Options(wandb="off"), {})
-with cli._wandb(session) as tracker:
+with cli_run._wandb(session) as tracker:
     print(tracker, *sys.modules)
 """
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from autotune import confirm, view
-from autotune.space import Objective
+from autotune.sections import Objective
 from autotune.trial import Repeat
 from autotune.workloads import Workload
 
@@ -72,16 +72,6 @@ def test_the_front_lists_every_trial_that_none_beats(make_trial, space, workload
     assert [f"trial {n}:" in text.partition("Best:")[0] for n in range(4)] == [True, True, True, False]
 
 
-def test_the_time_left_is_the_mean_of_the_trials_so_far(make_trial):
-    assert view.remaining_time([], 4, 1) is None
-    assert view.remaining_time([make_trial(0, 1, 1), make_trial(1, 1, 1)], 6, 2) == 20
-
-
-def test_repeats_take_no_part_in_the_time_left(make_trial):
-    trials = [make_trial(0, 1, 1), replace(make_trial(1, 1, 1, repeat=Repeat(0, 0, (0,))), seconds=90.0)]
-    assert view.remaining_time(trials, 3, 1) == 20
-
-
 @pytest.fixture
 def confirmed(make_trial):
     """A baseline, a trial that is faster, and three rounds of repeats; `read` is what that trial repeats."""
@@ -136,10 +126,8 @@ def test_figures_that_move_and_a_throttled_gpu_are_pointed_out(make_trial, space
     assert "Thermally throttled, and slower for it: trials 2." in text
 
 
-def test_a_step_of_the_way_is_shown_with_its_configuration(make_trial):
-    assert view.row(make_trial(4, 10, way_to=3), "running")[1].plain == "way to 3: 16 fp32"
-
-
-def test_a_repeat_is_shown_as_one(make_trial):
-    cells = view.row(make_trial(4, 10, 0.2, repeat=confirm.noise_repeat()), "running")
-    assert str(cells[1]) == "repeat of 0"
+def test_what_a_trial_runs(make_trial):
+    repeat = make_trial(4, 10, 0.2, micro_batch_size=8, repeat=confirm.noise_repeat())
+    assert view.name(repeat) == "repeat of 0: 8 fp32"
+    assert view.name(make_trial(4, 10, way_to=3)) == "way to 3: 16 fp32"
+    assert view.name(make_trial(4, 10, 0.2)) == "16 fp32"

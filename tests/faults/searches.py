@@ -11,7 +11,7 @@ from typing import Any, Self
 import psutil
 
 from autotune import study as record
-from autotune.attempt import read_records
+from autotune.records import read_records
 from autotune.trial import Trial
 
 HERE = Path(__file__).parent

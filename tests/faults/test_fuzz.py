@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from autotune import __main__ as tuner
-from autotune import cli, cli_tables, prepare, recording, scoring
+from autotune import cli_run, cli_start, prepare, recording, scoring, telemetry
 from autotune.telemetry import Hardware
 from r2gen import __main__ as trainer
 from r2gen import synthetic
@@ -83,9 +83,11 @@ def place(tmp_path, monkeypatch):
     place.mkdir(parents=True)
     monkeypatch.chdir(place)
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    monkeypatch.setattr(cli, "_run", lambda *_, **__: 0)
-    monkeypatch.setattr(cli, "_machine", lambda _, gpus: (HARDWARE, prepare.gpus_per_trial(gpus, HARDWARE)))
-    monkeypatch.setattr(cli_tables, "hardware", lambda: HARDWARE)
+    monkeypatch.setattr(cli_run, "run", lambda *_, **__: 0)
+    monkeypatch.setattr(
+        cli_start, "machine", lambda _, gpus: (HARDWARE, prepare.gpus_per_trial(gpus, HARDWARE))
+    )
+    monkeypatch.setattr(telemetry, "hardware", lambda: HARDWARE)
     monkeypatch.setattr(recording, "record", lambda *_, **__: None)
     monkeypatch.setattr(scoring, "scores", lambda *_: [])
     monkeypatch.setattr("r2gen.train.fit", lambda *_: iter(()))

@@ -13,6 +13,7 @@ from autotune import attempt, confirm, objective
 from autotune import study as record
 from autotune.attempt import Attempt, Order
 from autotune.child import ForkServer
+from autotune.records import read_records
 from autotune.store import Session
 from autotune.trial import Failure, Status
 from tests.faults.garbage_workload import KINDS
@@ -116,7 +117,7 @@ def test_spoilt_lines_of_a_trials_records_are_left_out(tmp_path):
         '{"a": 1}',
     ]
     (tmp_path / "records.jsonl").write_text("\n".join([*lines, json.dumps(good)]), encoding="utf-8")
-    assert list(attempt.read_records(tmp_path)) == [good]
+    assert list(read_records(tmp_path)) == [good]
 
 
 SPACE = """

@@ -22,10 +22,12 @@ from rich.console import Console
 import autotune
 import r2gen
 from autotune import __main__ as cli
-from autotune import export, secrecy, view
+from autotune import draw, export, secrecy
 from autotune import space as spaces
-from autotune.console import Screen
+from autotune.console import Events, Lines
 from autotune.errors import InputError, printable
+from autotune.snapshot import Snapshot
+from autotune.study_file import Plan
 from autotune.trial import Failure, Measurement, Outcome, Status, Trial
 from autotune.workloads import Workload
 from r2gen import __main__ as trainer
@@ -263,13 +265,15 @@ def test_tables_and_the_live_screen_show_hostile_text_as_it_is(capsys):
         outcome=Outcome(Status.FAILED, Failure.ERROR, HOSTILE),
         measurement=Measurement(),
     )
+    begun = Snapshot(HOSTILE, HOSTILE, "running", space, Plan(1, None), (), (), 0, None, None)
     console = Console(width=500)
-    console.print(view.table([trial], space, f"session {HOSTILE}"))
-    screen = Screen(console, space, 1, None)
-    screen.started(trial)
-    screen.ended(trial)
-    screen.note(HOSTILE)
-    console.print(screen._draw())
+    for screen in (Lines(console, begun), Events(console, begun)):
+        screen.started(trial)
+        console.print(draw.whole(screen.snapshot()))
+        screen.ended(trial)
+        screen.note(HOSTILE)
+        screen.conclude([HOSTILE], {"why": HOSTILE})
+        console.print(draw.whole(screen.snapshot()))
     said = capsys.readouterr().out
     assert is_harmless(said)
 
@@ -446,7 +450,7 @@ def test_a_search_writes_no_key_down_and_listens_on_loopback_alone(tmp_path, mon
                 process.kill()
                 process.wait()
     said = (tmp_path / "output").read_text()
-    assert process.returncode == 0, said
+    assert process.returncode == 1, said
     assert "RuntimeError: 401: ['(hidden)', '(hidden)'] are not valid" in said
     monkeypatch.syspath_prepend(HERE)
     assert cli.main(["export", str(tmp_path / "s"), "-o", str(tmp_path / "best.yaml")]) == 0

@@ -14,6 +14,7 @@ from autotune.errors import InputError
 from autotune.store import FORMAT, Session
 from autotune.telemetry import hardware
 from r2gen import synthetic
+from tests.endings import ENDED
 
 from .sessions import KEPT, as_if_here, call, is_one_line, kept, trials_of
 
@@ -82,7 +83,7 @@ def test_a_kept_session_of_this_format_is_gone_on_with(tmp_path):
     before = {t.number: t for t in trials_of(place) if t.outcome is not None}
     (interrupted,) = [t.number for t in trials_of(place) if t.outcome is None]
     done = call(tmp_path, "resume", "s")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in ENDED, done.stderr
     assert f"trial {interrupted} started" in done.stdout
     after = {t.number: t for t in trials_of(place)}
     assert {n: after[n] for n in before} == before
@@ -104,7 +105,7 @@ def test_what_format_1_kept_as_skipped_trials_is_what_was_passed_over(tmp_path):
     study = record.load_study(kept("format-1", tmp_path / "s") / "study.db")
     passed = record.passed_over(study)
     assert passed
-    assert len(record.trials(study)) + len(passed) == len(study.trials)
+    assert len(record.trials(study)) + len(passed) == len(study.get_trials())
 
 
 def test_the_space_of_a_session_of_format_1_can_be_searched_anew(tmp_path):
@@ -112,7 +113,7 @@ def test_the_space_of_a_session_of_format_1_can_be_searched_anew(tmp_path):
     done = call(
         tmp_path, "search", "--space", "s/space.yaml", "--session", "s-2", "--wandb", "off", "--trials", 1
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in ENDED, done.stderr
 
 
 @pytest.mark.parametrize("command", ["status", "export", "resume"])

@@ -8,6 +8,8 @@ import sys
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from tests.endings import ENDED
+
 from ..autotune.test_tracking import read_runs  # noqa: TID252 - the root need not be on the path
 from .searches import Place, end, wait_for
 from .wandb_server import serving
@@ -40,7 +42,7 @@ def test_when_its_service_is_killed_the_search_goes_on_and_so_do_the_runs(place)
     [service] = place.left("wandb-core")
     service.kill()
     _, errors = end(process)
-    assert process.returncode == 0, errors
+    assert process.returncode in ENDED, errors
     assert errors.startswith("W&B: ")
     assert errors.endswith("; the search goes on\n")
     assert errors.count("\n") == 1
@@ -57,7 +59,7 @@ def test_when_its_service_hangs_the_search_ends_all_the_same(place):
     [service] = place.left("wandb-core")
     service.send_signal(signal.SIGSTOP)
     _, errors = end(process)
-    assert process.returncode == 0, errors
+    assert process.returncode in ENDED, errors
     assert "W&B has not taken everything" in errors
     assert "Traceback" not in errors
     assert all(t.completed for t in place.trials())
@@ -88,7 +90,7 @@ def test_a_disk_that_fills_up_stops_the_search_with_wandb_as_without(place, smal
     ballast.unlink()
     again = place.start("resume", "s")
     _, errors = end(again)
-    assert again.returncode == 0, errors
+    assert again.returncode in ENDED, errors
     assert all(t.completed for t in place.trials())
     assert whole(read_runs(place.session)) == {0, 1}
 
@@ -102,7 +104,7 @@ def test_a_search_that_was_killed_and_resumed_has_one_run_for_a_trial_and_it_can
     wait_for(lambda: not place.left("wandb-core"))
     again = place.start("resume", "s")
     _, errors = end(again)
-    assert again.returncode == 0, errors
+    assert again.returncode in ENDED, errors
 
     first, second, summary = read_runs(place.session)
     assert first.id == second.id
@@ -135,7 +137,8 @@ def test_a_server_that_is_slow_holds_up_nobody(place):
         where = {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": server.address, "HOME": str(place.directory)}
         process = place.search(SPACE, "--wandb", "online", **where)
         _, errors = end(process)
-        assert (process.returncode, errors) == (0, "")
+        assert errors == ""
+        assert process.returncode in ENDED
         assert len(server.history) == 4
     first = {t.number: place.records(t.number)[0]["attempt"] for t in place.trials()}
     assert max(first.values()) - min(first.values()) < 60

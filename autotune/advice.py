@@ -1,0 +1,155 @@
+"""Whether a search has found a winner; where it has not, why, and what to try. Pure functions of trials."""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from autotune import confirm, curves, objective
+from autotune.confirm import Claim
+from autotune.space import Space
+from autotune.store import Session, anew, going_on
+from autotune.trial import Failure, Status, Trial
+
+
+class Verdict(StrEnum):
+    """What is known of the best configuration of a search."""
+
+    CONFIRMED = "confirmed"  # its repeats hold
+    UNCONFIRMED = "unconfirmed"  # measured once
+    BASELINE = "baseline"  # nothing better
+    NONE = "none"  # without a baseline there is nothing to compare with
+
+
+def verdict(best: tuple[Trial, Claim | None] | None) -> Verdict:
+    """What is known of the `best`, as `confirm.recommended` has it."""
+    if best is None:
+        return Verdict.NONE
+    trial, claim = best
+    if trial.number == 0:
+        return Verdict.BASELINE
+    return Verdict.CONFIRMED if claim else Verdict.UNCONFIRMED
+
+
+def has_winner(trials: Sequence[Trial], space: Space) -> bool:
+    """Whether a search found what it was for: a configuration that beats the baseline, by repeats where they
+    were asked for; under `pareto` a front of more than the baseline.
+    """
+    found = verdict(confirm.recommended(trials, space))
+    if space.objective.select == "pareto" and found is not Verdict.NONE:
+        return any(t.number for t in objective.pareto(trials))
+    return found is Verdict.CONFIRMED or (found is Verdict.UNCONFIRMED and not space.budget.repeats)
+
+
+class Fate(StrEnum):
+    """What kept a trial from winning."""
+
+    SLOWER = "not fast enough"
+    QUALITY = "lost quality"
+    LATE = "did not reach the target"
+    MEMORY = "took more memory than is allowed"
+    OOM = "ran out of memory"
+    DIVERGED = "diverged"
+    SILENT = "fell silent"
+    FAILED = "failed"
+    REFUTED = "did not hold when repeated"
+    UNCONFIRMED = "faster but not confirmed"
+    UNMEASURED = "too short to be measured"
+    OPEN = "not ended"
+
+
+_FAILURES = {Failure.OOM: Fate.OOM, Failure.DIVERGED: Fate.DIVERGED, Failure.TIMEOUT: Fate.SILENT}
+
+
+def fates(trials: Sequence[Trial], space: Space) -> Counter[Fate]:
+    """How many trials besides the baseline were kept from winning by what."""
+    ranked = objective.ranked(trials, space.objective, space.limits.memory_fraction)
+    better = itertools.takewhile(lambda t: t.number, ranked)
+    repeated = {t.number: Fate.UNCONFIRMED for t in better}
+    repeated |= {t.number: Fate.REFUTED for t, _ in confirm.refuted(trials, space)}
+    others = [t for t in trials if t.searched and t.number]
+    return Counter(repeated.get(t.number) or _fate(t, trials, space) for t in others)
+
+
+def _fate(trial: Trial, trials: Sequence[Trial], space: Space) -> Fate:
+    """That of a trial which is no better than the baseline by its own run."""
+    outcome = trial.outcome
+    if outcome is None or outcome.status is Status.INTERRUPTED:
+        return Fate.OPEN
+    if outcome.status is Status.FAILED:
+        return _FAILURES.get(outcome.failure or Failure.ERROR, Fate.FAILED)
+    if outcome.status is Status.STOPPED:
+        reference, noise = objective.baseline_curve(trials), objective.noise(trials)
+        keep, samples = space.objective.keep, space.budget.samples_per_trial
+        is_poor = curves.is_out_of_reach(trial.measurement.curve, reference, keep, noise, samples)
+        return Fate.QUALITY if is_poor else Fate.SLOWER
+    return _fate_of_completed(trial, trials, space)
+
+
+def _fate_of_completed(trial: Trial, trials: Sequence[Trial], space: Space) -> Fate:
+    goal, fraction = space.objective, space.limits.memory_fraction
+    baseline, quality = objective.baseline_of(trials), objective.baseline_quality(trials)
+    if baseline is None or quality is None or trial.quality is None:
+        return Fate.UNMEASURED
+    if objective.over_memory(trial.measurement, fraction):
+        return Fate.MEMORY
+    if goal.target is not None and objective.seconds_to(trial, goal.target) is None:
+        return Fate.LATE
+    if goal.target is None and trial.quality < curves.least(goal.keep, quality):
+        return Fate.QUALITY
+    is_measured = objective.why_not_eligible(trial, baseline, quality, goal, fraction) is None
+    return Fate.SLOWER if is_measured else Fate.UNMEASURED
+
+
+def why_none(trials: Sequence[Trial], space: Space) -> str:
+    """`No winner: 12 trials besides the baseline: 5 lost quality, 4 ran out of memory, ...`."""
+    if (failed := objective.failed_baseline(trials)) and failed.outcome:
+        return f"No winner: the baseline {failed.outcome}: {failed.outcome.reason}"
+    if objective.baseline_of(trials) is None:
+        return "No winner: the baseline has not ended"
+    found = fates(trials, space)
+    if not found:
+        return "No winner: nothing but the baseline was tried"
+    told = ", ".join(f"{n} {what}" for what, n in found.most_common())
+    count = found.total()
+    return f"No winner: {count} trial{'s' * (count > 1)} besides the baseline: {told}"
+
+
+@dataclass(frozen=True)
+class Try:
+    """Something that may bring a winner, and the command that goes on with it once that is done."""
+
+    what: str
+    command: str = ""
+
+
+def what_to_try(trials: Sequence[Trial], space: Space, session: Path, *, exhausted: bool) -> list[Try]:
+    """What may bring a winner, the likeliest first; `exhausted`: every configuration was tried."""
+    file, resume = Session(session).space_file, going_on(session)
+    if failed := objective.failed_baseline(trials):
+        return [_for_baseline(failed, session)]
+    if objective.baseline_of(trials) is None:
+        return [Try("more time", f"{resume} --time 1h")]
+    found, goal = fates(trials, space), space.objective
+    repeats = f"budget.repeats {2 * space.budget.repeats} in {file}"
+    told = {
+        Fate.UNCONFIRMED: Try("time to confirm what is faster", f"{resume} --time 1h"),
+        Fate.REFUTED: Try(f"{repeats}: more repeats tell smaller gains, on a machine left alone", resume),
+        Fate.QUALITY: Try(f"an objective.keep below {goal.keep:g} in {file}", resume),
+        Fate.LATE: Try(f"an objective.target below {goal.target} in {file}", resume),
+        Fate.OOM: Try(f"smaller batches, or a checkpointing knob, in a new search over {file}"),
+    }
+    tries = [what for kind, what in told.items() if found[kind]]
+    if exhausted:
+        return [*tries, Try(f"more knobs and values in {file}, all of which were tried", anew(session))]
+    return [*tries, Try("more trials", f"{resume} --trials 20")]
+
+
+def _for_baseline(failed: Trial, session: Path) -> Try:
+    """What to do about a baseline that has failed."""
+    if failed.out_of_memory:
+        return Try("settings that fit as the --baseline, with a smaller batch; or a higher --memory-limit")
+    log = Session(session).trial_dir(failed.number) / "log"
+    return Try(f"mend that, or give other settings as the --baseline; the trial's own words are in {log}")

@@ -1,0 +1,225 @@
+"""A session run to its end: what runs it, who is shown it, and what came out. It takes Ray and Optuna."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from rich.console import Console
+
+from autotune import (
+    advice,
+    cli_report,
+    confirm,
+    engine,
+    events,
+    objective,
+    orders,
+    prepare,
+    revival,
+    stopping,
+    view,
+)
+from autotune import study as record
+from autotune.advice import Try
+from autotune.attempt import read_verdict
+from autotune.console import Screen, screen
+from autotune.errors import InputError, SearchAborted
+from autotune.search import Search
+from autotune.snapshot import RUNNING, Snapshot
+from autotune.space import Space
+from autotune.store import Options, Session, going_on, is_session
+from autotune.study import Plan
+from autotune.telemetry import Hardware
+from autotune.tensorboard import Board
+from autotune.trial import Trial
+from autotune.workloads import Workload
+
+if TYPE_CHECKING:
+    from autotune.tracking import Tracker
+
+EXIT_NO_WINNER, EXIT_INTERRUPTED = 1, 130
+_INTERRUPTED = "interrupted"
+
+
+def run(
+    session: Session,
+    shown: Path,
+    space: Space,
+    workload: Workload,
+    machine: Hardware,
+    *,
+    notes: list[str],
+    more: int = 0,
+    time_s: float | None = None,
+    as_json: bool = False,
+) -> int:
+    """Runs a new or reopened session to its end and says what came out; the exit code."""
+    with session.lock(), _wandb(session) as tracker:
+        study = record.open_study(session.study_file, space)
+        _require_a_baseline(study, shown)
+        plan = _extended(record.plan(study) or Plan(space.budget.trials, space.budget.time), more, time_s)
+        record.set_plan(study, plan)
+        session.remove_work(record.trials(study))
+        begun = _begun(shown, machine, space, plan)
+        with screen(Console(), begun, as_json=as_json) as shows:
+            shows.note(f"session {shown}: {plan.trials} trials on {machine.description}")
+            for line in notes:
+                shows.note(line)
+            running = _search(session, space, workload, machine, study=study, shows=shows)
+            trackers: list[Board | Tracker] = [Board(session.tensorboard_dir, space)]
+            trackers += [tracker] if tracker else []
+            job = engine.Job(session, workload, machine)
+            _execute(running, job, trackers, shown=shown, shows=shows, as_json=as_json)
+        session.remove_work(running.trials())
+        if running.stopping != _INTERRUPTED and not running.fault:
+            record.set_plan(study, replace(record.plan(study) or plan, ended=True))
+        code = _conclude(running, shown, workload, shows)
+        if tracker:
+            tracker.summarise(running.trials(), space, session.report_file)
+    return code
+
+
+def _wandb(session: Session) -> AbstractContextManager["Tracker | None"]:
+    """What logs a session to W&B, None where it was told not to."""
+    mode = session.options().wandb
+    if mode == "off":
+        return nullcontext()
+    from autotune.tracking import Tracker  # noqa: PLC0415 - W&B takes a while, and may not be asked for
+
+    return Tracker(session.root, session.name, mode)
+
+
+def _begun(shown: Path, machine: Hardware, space: Space, plan: Plan) -> Snapshot:
+    return Snapshot(
+        session=str(shown),
+        device=machine.description,
+        state=RUNNING,
+        space=space,
+        plan=plan,
+        trials=(),
+        running=(),
+        passed_over=0,
+        best=None,
+        remaining=None,
+    )
+
+
+def _search(
+    session: Session,
+    space: Space,
+    workload: Workload,
+    machine: Hardware,
+    *,
+    study: optuna.Study,
+    shows: Screen,
+) -> Search:
+    options = session.options()
+    running = Search(
+        space,
+        study,
+        shows,
+        seed=options.seed,
+        memory_limit_bytes=orders.memory_limit(options, machine),
+        earlier=_earlier(options, space, workload, machine),
+        verdict_of=lambda number: read_verdict(session.trial_dir(number)),
+        publish=lambda bar: stopping.write(session.bar_file, bar),
+    )
+    shows.known(running.trials())
+    return running
+
+
+def _earlier(options: Options, space: Space, workload: Workload, machine: Hardware) -> list[Trial]:
+    """What a session was told to learn from; nothing where that is gone since, or is of another machine."""
+    if options.warm_start is None or not is_session(Path(options.warm_start)):
+        return []
+    known = Session.open(Path(options.warm_start))
+    return prepare.warm_start(known, space, workload, machine.description, workload.revision())
+
+
+def _execute(
+    running: Search,
+    job: engine.Job,
+    trackers: Sequence["Board | Tracker"],
+    *,
+    shown: Path,
+    shows: Screen,
+    as_json: bool,
+) -> None:
+    """Runs the trials of a search; what happens where its Ray dies meanwhile."""
+
+    def after_a_loss(reason: str) -> None:
+        shows.close()
+        if running.stopping == _INTERRUPTED:
+            revival.give_up(f"{_INTERRUPTED}; {revival.how_to_go_on(shown)}", EXIT_INTERRUPTED)
+        given = ["--json"] if as_json else []
+        revival.begin_anew(shown, given, running.remaining, reason, shows.note)
+
+    try:
+        engine.run(running, job, trackers, after_a_loss)
+    except SearchAborted as error:
+        raise SearchAborted(f"{error}; {revival.how_to_go_on(shown)}") from error
+
+
+def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) -> int:
+    """Says what came out of a search that has ended, and how to go on; the exit code."""
+    if search.fault:
+        raise InputError(f"{search.fault}; nothing is lost: mend that, then: {going_on(shown)}")
+    space, trials = search.space, search.trials()
+    best = confirm.recommended(trials, space)
+    is_interrupted = search.stopping == _INTERRUPTED
+    has_winner = advice.has_winner(trials, space)
+    why, tries = "", []
+    if not has_winner and not is_interrupted:
+        why = advice.why_none(trials, space)
+        tries = advice.what_to_try(trials, space, shown, exhausted=search.is_exhausted)
+    code = EXIT_INTERRUPTED if is_interrupted else 0 if has_winner else EXIT_NO_WINNER
+    lines = [*_ending(search), view.counts(trials)]
+    lines += view.summary(trials, space, workload, shown) if best or not why else []
+    if why:
+        lines += [f"{why}. What may help:", *_told(tries)]
+    lines += cli_report.conclude(shown, trials)
+    if not why and search.remaining:
+        lines.append(f"Go on with: {going_on(shown)}")
+    facts: dict[str, Any] = {
+        "exit_code": code,
+        "stopped": search.stopping,
+        "why": why,
+        "try": [asdict(one) for one in tries],
+        **events.result(trials, best),
+    }
+    shows.conclude(lines, facts)
+    return code
+
+
+def _told(tries: Sequence[Try]) -> Iterator[str]:
+    for one in tries:
+        yield f"- {one.what}{':' if one.command else ''}"
+        if one.command:
+            yield f"  {one.command}"
+
+
+def _ending(search: Search) -> list[str]:
+    """Why no further trial was started, where that was not for their number."""
+    told = [f"Stopped: {search.stopping}"] if search.stopping else []
+    if search.kept_time:
+        told.append("Fewer trials than planned: the time that was left went into confirming the winner.")
+    if search.is_exhausted:
+        told.append("Every configuration was tried, or is known not to fit or not to win.")
+    return told
+
+
+def _require_a_baseline(study: optuna.Study, shown: Path) -> None:
+    if failed := objective.failed_baseline(record.trials(study)):
+        raise InputError(
+            f"session {shown}: its baseline {failed.outcome}, and without it nothing can be compared: "
+            f"{failed.outcome.reason if failed.outcome else ''}; mend that and start a new session"
+        )
+
+
+def _extended(plan: Plan, more: int, time_s: float | None) -> Plan:
+    """The plan of a search that goes on."""
+    limit = plan.time_s if time_s is None else plan.spent_s + time_s
+    return replace(plan, trials=plan.trials + more, time_s=limit, ended=False)

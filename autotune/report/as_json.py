@@ -1,0 +1,23 @@
+"""A report as JSON, for scripts: the fields of its dataclasses, under their names."""
+
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+from autotune.report.model import Report
+
+FORMAT = 1
+
+
+def render(report: Report) -> str:
+    """`report` as strict JSON: what is no finite number is null."""
+    return json.dumps(_plain({"format": FORMAT, **asdict(report)}), indent=2, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,38 @@
+"""A session on its disk as a report. It may be running, broken off, or of an older version."""
+
+from pathlib import Path
+
+from autotune import comparison, snapshot, study_file, workloads
+from autotune.report import figures
+from autotune.report.figures import Known
+from autotune.report.model import Report
+from autotune.store import FORMAT, Session
+from autotune.study_file import Plan
+
+
+def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
+    """The report of the session in `root`; raises InputError where there is none, or nothing was run yet.
+
+    Nothing is written, and a search that runs is not disturbed; one that `is_over` may still hold its session.
+    """
+    session = Session.open(root)
+    info, space, study = session.info(), session.space(), session.study()
+    trials = study_file.trials(study)
+    plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
+    models = comparison.models(session.comparison_dir)
+    known = Known(
+        name=session.name,
+        shown=root,
+        state=snapshot.state_of(session, plan, is_over=is_over),
+        space=space,
+        workload=workloads.load(space.workload),
+        options=session.options(),
+        provenance=info.get("provenance", {}),
+        plan=plan,
+        trials=trials,
+        can_go_on=session.format == FORMAT,
+        passed_over=study_file.passed_over(study),
+        models=models,
+        written={label: tuple(comparison.written(session.comparison_dir / label)) for label in models},
+    )
+    return figures.report(known, samples)

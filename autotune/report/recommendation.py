@@ -1,0 +1,166 @@
+"""What to run, beside the baseline, and what it rests on. Pure functions of the trials."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from autotune import confirm, objective, store, view
+from autotune.confirm import Claim
+from autotune.report import estimates
+from autotune.report.model import Answer, Figure, Side
+from autotune.space import Space
+from autotune.trial import Measurement, Trial
+from autotune.workloads import Workload
+
+_FEWEST_SEEDS = 3
+_FEWEST_STUDIES = 100
+_STUDIES = "val_studies"  # what r2gen calls the size of its validation split
+_NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_allocated_bytes"})
+
+
+def answer(
+    trials: Sequence[Trial],
+    space: Space,
+    workload: Workload,
+    session: Path,
+    *,
+    can_go_on: bool = False,
+    training_samples: int | None = None,
+) -> Answer:
+    """What the trials so far say to run. `session` is where it lies, as its user would name it.
+
+    As long as a gain is not confirmed it is that of single runs, and so is what is said of the two sides.
+    """
+    going_on = (store.going_on(session),) if can_go_on else ()
+    baseline, found = objective.baseline_of(trials), confirm.recommended(trials, space)
+    if baseline is None or found is None:
+        return _none(trials, session, going_on)
+    trial, claim = found
+    is_better = trial.number != baseline.number
+    verdict = ("confirmed" if claim else "unconfirmed") if is_better else "baseline"
+    known = trials if claim or not is_better else [t for t in trials if not confirm.is_alone(t)]
+    theirs = _side(baseline, known, space, training_samples)
+    ours = _side(trial, known, space, training_samples) if is_better else theirs
+    return Answer(
+        verdict=verdict,
+        sentence=_sentence(trial, baseline, claim, space),
+        baseline=theirs,
+        best=ours,
+        factor=_factor(trial, baseline, claim, space) if is_better else None,
+        pairs=claim.pairs if claim else 0,
+        full_training_samples=training_samples,
+        cautions=(*view.refuted(trials, space), *view.cautions(trials), *_few(theirs, ours, space)),
+        commands=(*(view.next_commands(session, workload) if is_better else ()), *going_on),
+    )
+
+
+def _none(trials: Sequence[Trial], session: Path, going_on: tuple[str, ...]) -> Answer:
+    """The answer where nothing can be compared: without a baseline there is nothing to go on with either."""
+    failed = objective.failed_baseline(trials)
+    if failed is None or failed.outcome is None:
+        return Answer("none", view.NO_RESULT, commands=going_on)
+    sentence = f"{view.NO_RESULT} It {failed.outcome}: {failed.outcome.reason}"
+    return Answer("none", sentence, cautions=tuple(view.cautions(trials)), commands=(store.anew(session),))
+
+
+def _sentence(trial: Trial, baseline: Trial, claim: Claim | None, space: Space) -> str:
+    if trial.number == baseline.number:
+        return view.nothing_better(trial, space)
+    which = f"trial {trial.number}, {view.knobs(trial.config)}."
+    if claim is not None:
+        return f"{view.confirmed(claim, space)}: {which}"
+    return f"{view.gain(trial, baseline, space)}: {which} {view.unconfirmed(trial, space)}"
+
+
+def _factor(trial: Trial, baseline: Trial, claim: Claim | None, space: Space) -> Figure | None:
+    """The gain over the baseline; of single runs to a target, the ratio of the times that they took."""
+    if claim is not None:
+        return estimates.within(claim.factor, claim.low, claim.high)
+    if space.objective.target is None:
+        ends = objective.factor_interval(trial, baseline) or (None, None)
+        ratio = objective.factor(trial, baseline)
+        return None if ratio is None else estimates.within(ratio, *ends)
+    ours, theirs = confirm.merit(trial, space), confirm.merit(baseline, space)
+    return Figure(ours / theirs) if ours and theirs else None
+
+
+def _few(baseline: Side, best: Side, space: Space) -> list[str]:
+    """What quality rests on, where that is little."""
+    name, lines = space.objective.quality, []
+    if min(baseline.seeds, best.seeds) < _FEWEST_SEEDS:
+        theirs = f", trial {best.trial} with {best.seeds}" if best.trial != baseline.trial else ""
+        lines.append(f"Few seeds: {name} of the baseline was measured with {baseline.seeds}{theirs}.")
+    studies = baseline.scores.get(_STUDIES)
+    if studies is not None and studies < _FEWEST_STUDIES:
+        lines.append(f"Small validation split: {name} is that of {studies:.0f} studies.")
+    return lines
+
+
+def _side(trial: Trial, trials: Sequence[Trial], space: Space, training_samples: int | None) -> Side:
+    """What is known of `trial`. Speed is that of the runs that confirm it, else of its own.
+
+    So is quality, because a winner's own run was chosen for being good; the baseline's is over all its runs.
+    """
+    every = [trial, *(t for t in objective.runs_of(trials, trial.number) if t.repeat)]
+    runs = [t for t in every if _confirms(t, trial)] or [trial]
+    seen = [t for t in (runs if trial.number else every) if t.quality is not None]
+    measurements = [t.measurement for t in runs]
+    throughput = estimates.speed([m.throughput for m in measurements if m.throughput])
+    return Side(
+        trial=trial.number,
+        config=trial.config,
+        knobs=view.knobs(trial.config),
+        throughput=throughput,
+        runs=sum(m.throughput is not None for m in measurements),
+        quality=estimates.mean([t.quality for t in seen if t.quality is not None]),
+        seeds=len({confirm.seed_of(t) for t in seen}),
+        scores=_means([_scores(t.measurement) for t in seen]),
+        peak_memory_bytes=max(
+            (t.measurement.peak_memory_bytes for t in every if t.measurement.peak_memory_bytes), default=None
+        ),
+        memory_share=max(
+            (share for t in every if (share := objective.memory_share(t.measurement))), default=None
+        ),
+        gpu_percent=_mean_of("gpu_utilisation_percent", measurements),
+        cpu_percent=_mean_of("cpu_percent", measurements),
+        joules_per_sample=_joules_per_sample(measurements),
+        full_training_s=training_samples / throughput.value if training_samples and throughput else None,
+        step_s=_step_s(trial, measurements, throughput, space),
+    )
+
+
+def _confirms(run: Trial, trial: Trial) -> bool:
+    """Whether `run` is a repeat of `trial` that may be held against it: alone, and measured on the same."""
+    return bool(run.repeat) and confirm.is_alone(run) and run.measurement.origin == trial.measurement.origin
+
+
+def _scores(measurement: Measurement) -> dict[str, float]:
+    return {name: value for name, value in measurement.scores.items() if name not in _NO_SCORES}
+
+
+def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of what all have, by name."""
+    common = [name for name in found[0] if all(name in other for other in found)] if found else []
+    return {name: math.fsum(values[name] for values in found) / len(found) for name in common}
+
+
+def _mean_of(name: str, measurements: Sequence[Measurement]) -> float | None:
+    return objective.mean([m.telemetry[name] for m in measurements if name in m.telemetry])
+
+
+def _joules_per_sample(measurements: Sequence[Measurement]) -> float | None:
+    """What the GPU used for each sample. Its counter does not tell trials that share it apart."""
+    told = [m for m in measurements if not m.shared and m.samples and "gpu_energy_j" in m.telemetry]
+    samples = sum(m.samples for m in told)
+    return math.fsum(m.telemetry["gpu_energy_j"] for m in told) / samples if samples else None
+
+
+def _step_s(
+    trial: Trial, measurements: Sequence[Measurement], throughput: Figure | None, space: Space
+) -> dict[str, float]:
+    """Seconds of each phase of an optimizer step: its share of the steps, times what one takes."""
+    if throughput is None or throughput.value <= 0 or "micro_batch_size" not in space.settings(trial.config):
+        return {}
+    whole_s = space.effective_batch_size(trial.config) / throughput.value
+    shares = _means([m.step_shares for m in measurements])
+    return {phase.removesuffix("_s"): share * whole_s for phase, share in shares.items()}

@@ -1,0 +1,115 @@
+"""What pages say of commands and settings, made from the code whenever the site is built."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from autotune import schema
+
+_MARK = re.compile(r"^<!-- made from the code: (.+) -->$", re.MULTILINE)
+_R2GEN = ("train", "evaluate", "generate")
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """MkDocs' hook: a page's text, with what is made from the code in place of the marks for it."""
+    return _MARK.sub(lambda mark: MADE[mark[1]](), markdown)
+
+
+def _said(*arguments: str) -> str:
+    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
+    done = subprocess.run(  # noqa: S603 - constants of this module
+        [sys.executable, "-m", *arguments], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def commands() -> str:
+    """Every command of the tuner, as typer documents it, without what it says of the whole."""
+    text = _said("typer", "autotune.cli", "utils", "docs", "--name", "python -m autotune")
+    return text[text.index("\n## ") :].replace("```console\n$ ", "```text\n")
+
+
+def trainer_commands() -> str:
+    """Every command of the trainer, in the words of its own help."""
+    parts = [
+        f"## `python -m r2gen {name}`\n\n```text\n{_said('r2gen', name, '--help')}```" for name in _R2GEN
+    ]
+    return "\n\n".join(parts)
+
+
+def table(name: str) -> str:
+    """The fields of one of the schema's objects; of the whole search space under the name "space"."""
+    whole = schema.of_spaces()
+    found = whole if name == "space" else whole["$defs"][name]
+    heading = "| key | what it may be | default | what it is |\n| --- | --- | --- | --- |"
+    rows = (_row(key, field, key in found.get("required", ())) for key, field in found["properties"].items())
+    return "\n".join([heading, *rows])
+
+
+def _row(key: str, field: Mapping[str, Any], required: bool) -> str:
+    default = f"`{_value(field['default'])}`" if "default" in field else "required" if required else ""
+    if isinstance(field.get("default"), dict):
+        default = ""  # its own fields say it
+    text = field["description"].replace("|", "\\|").replace("<", "&lt;")
+    return f"| `{key}` | {_allowed(field)} | {default} | {text} |"
+
+
+def _allowed(field: Mapping[str, Any]) -> str:
+    if "enum" in field:
+        return ", ".join(f"`{_value(value)}`" for value in field["enum"])
+    if "const" in field:
+        return f"`{_value(field['const'])}`"
+    if "anyOf" in field:
+        return " or ".join(dict.fromkeys(_allowed(form) for form in field["anyOf"]))
+    if "$ref" in field:
+        return field["$ref"].rpartition("/")[2]
+    if field["type"] == "array":
+        size = f"{field['maxItems']} of " if "maxItems" in field else "list of "
+        return size + _allowed(field["items"])
+    if field["type"] == "object":
+        values = field["additionalProperties"]
+        return f"name to {_allowed(values)}"
+    return _NAMES[field["type"]] + _bounds(field)
+
+
+_NAMES = {
+    "string": "text",
+    "boolean": "`true`, `false`",
+    "integer": "whole number",
+    "number": "number",
+    "null": "`null`",
+}
+_BOUNDS = {
+    "minimum": "from {}",
+    "exclusiveMinimum": "above {}",
+    "maximum": "to {}",
+    "exclusiveMaximum": "below {}",
+    "multipleOf": "a multiple of {}",
+}
+
+
+def _bounds(field: Mapping[str, Any]) -> str:
+    found = [text.format(_value(field[name])) for name, text in _BOUNDS.items() if name in field]
+    return f" {', '.join(found)}" if found else ""
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value).lower().replace("none", "null")
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+MADE: Mapping[str, Callable[[], str]] = {
+    "commands of autotune": commands,
+    "commands of r2gen": trainer_commands,
+    "search space": lambda: table("space"),
+    "a knob": lambda: table("Distribution"),
+    "a scaled learning rate": lambda: table("ScaledLearningRate"),
+    "limits": lambda: table("Limits"),
+    "objective": lambda: table("Objective"),
+    "budget": lambda: table("Budget"),
+    "settings of r2gen": lambda: table("Settings"),
+}

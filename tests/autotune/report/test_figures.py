@@ -1,0 +1,74 @@
+"""A session as one report: what it is put together from, and whether its search has ended."""
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.comparison import Model, Written
+from autotune.report import figures
+from autotune.study import Plan
+from autotune.trial import Measurement, Outcome, Status
+
+from . import searched
+from .searched import GIB, trial
+
+
+@pytest.fixture
+def known(space):
+    return searched.known(space)
+
+
+def test_a_report_says_what_was_searched_for_and_how(known):
+    report = figures.report(known, samples=5)
+    assert (report.session, report.created, report.state) == ("runs/s", "2026-11-21", "ended")
+    assert (report.quality, report.keep, report.select, report.target) == ("bleu_4", 0.95, "fastest", None)
+    assert (report.samples_per_trial, report.planned, report.seconds) == (20_000, 40, 900.0)
+    assert (report.memory_fraction, report.memory_limit_bytes) == (0.85, 8 * GIB)
+    assert report.answer.verdict == "confirmed"
+    assert report.answer.best.full_training_s == pytest.approx(2000)
+    assert report.least_quality == pytest.approx(0.95 * report.answer.baseline.quality.value)
+    assert [row.kind for row in report.trials[:3]] == ["baseline", "winner", "repeat"]
+    assert [p.precision for p in report.predicted] == ["fp32", "tf32", "bf16", "fp16", "fp8"]
+    assert [step.knob for step in report.way] == ["micro_batch_size", "precision"]
+
+
+def test_what_is_not_known_is_left_out_and_a_limit_that_was_asked_for_stands_in(known):
+    running = replace(trial(known.space, 0, None, None), outcome=None, measurement=Measurement(), seconds=7.0)
+    begun = replace(known, state="running", trials=[running], plan=Plan(40, None), provenance={})
+    report = figures.report(begun, samples=5)
+    assert (report.answer.verdict, report.answer.commands, report.created) == ("none", (), "")
+    assert (report.memory_limit_bytes, report.seconds, report.least_quality) == (GIB, 7.0, None)
+    assert (report.predicted, report.way, report.compared, report.samples) == ((), (), (), ())
+    assert (report.skipped, report.importance) == ((), {})
+
+
+def test_provenance_is_all_but_the_space_and_says_how_was_measured(known):
+    trials = [*known.trials, trial(known.space, 9, 20, 0.2, shared=True), trial(known.space, 10, None, None)]
+    found = figures.report(replace(known, trials=trials), samples=5).provenance
+    assert "space" not in found
+    assert (found["seed"], found["seeds"]) == (0, [0, 1, 2, 3, 4])
+    assert (found["measured_alone"], found["measured_beside_others"]) == (9, 1)
+    assert (found["options"]["wandb"], found["options"]["memory_limit_bytes"]) == ("off", GIB)
+
+
+def test_compared_models_and_their_reports_are_in_it(known):
+    models = {n: Model(n, {}, Outcome(Status.COMPLETED), Measurement(), 100) for n in ("baseline", "bf16")}
+    written = {n: tuple(Written(str(i), (), "true", "told") for i in range(9)) for n in models}
+    report = figures.report(replace(known, models=models, written=written), samples=3)
+    assert [model.label for model in report.compared] == ["baseline", "bf16"]
+    assert [sample.id for sample in report.samples] == ["1", "4", "7"]
+
+
+def test_what_was_passed_over_is_in_it(known):
+    passed = [
+        (known.space.baseline_config | {"num_workers": 0}, "is as fast as trial 1, which keeps the quality")
+    ]
+    (found,) = figures.report(replace(known, passed_over=passed), samples=5).skipped
+    assert found.count == 1
+
+
+def test_only_what_this_version_began_is_gone_on_with(known):
+    broken = replace(known, state="interrupted")
+    assert "resume" in figures.report(broken, 5).answer.commands[-1]
+    old = figures.report(replace(broken, can_go_on=False), 5).answer.commands
+    assert [c for c in old if "resume" in c] == []

@@ -1,0 +1,184 @@
+"""What to run beside the baseline: every figure from the runs that it should come from."""
+
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autotune import confirm, view
+from autotune.report.recommendation import answer
+from autotune.space import Objective
+from autotune.trial import Failure, Outcome, Status
+from autotune.workloads import Workload
+
+from .searched import GIB, confirmed, trial
+
+T_2 = 4.302653  # Student's t of 95% with 2 degrees of freedom
+HERE = Path("runs/s")
+
+
+@pytest.fixture
+def workload():
+    return Workload("some.module:fit")
+
+
+def test_a_confirmed_winner_is_described_by_the_runs_that_confirm_it(space, workload):
+    found = answer(confirmed(space), space, workload, HERE)
+    assert (found.verdict, found.pairs, found.best.trial, found.baseline.trial) == ("confirmed", 3, 1, 0)
+    assert (found.best.throughput.value, found.best.runs) == (pytest.approx(30), 3), (
+        "not the 35 it was chosen for"
+    )
+    half = T_2 * statistics.stdev([29, 30, 31]) / 3**0.5
+    assert found.best.throughput.low == pytest.approx(30 - half, rel=1e-5)
+    assert found.best.throughput.high == pytest.approx(30 + half, rel=1e-5)
+    assert (found.best.quality.value, found.best.seeds) == (pytest.approx(0.22), 3)
+    assert found.best.quality.high - 0.22 == pytest.approx(T_2 * 0.01 / 3**0.5, rel=1e-5)
+    assert (found.baseline.throughput.value, found.baseline.runs) == (pytest.approx(10.2), 3)
+    assert (found.baseline.quality.value, found.baseline.seeds) == (pytest.approx(0.21), 5)
+    assert found.best.scores == {"bleu_4": pytest.approx(0.22)}
+
+
+def test_the_factor_and_the_sentence_are_those_of_the_claim(space, workload):
+    trials = confirmed(space)
+    found, claim = answer(trials, space, workload, HERE), confirm.claim(trials[1], trials, space)
+    assert (found.factor.value, found.factor.low, found.factor.high) == (claim.factor, claim.low, claim.high)
+    assert found.sentence == f"{view.confirmed(claim, space)}: trial 1, 64x1 bf16 workers 2 lr 0.0001."
+    assert found.commands == ("python -m autotune export runs/s -o best.yaml",)
+
+
+def test_what_was_measured_once_has_the_interval_of_its_own_steps_and_says_so(space, workload):
+    trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.2, micro_batch_size=64, shared=True)]
+    found = answer(trials, space, workload, HERE)
+    assert (found.verdict, found.pairs, found.best.runs, found.best.seeds) == ("unconfirmed", 0, 1, 1)
+    assert (found.best.throughput.low, found.best.throughput.high) == (29.9, 30.1)
+    assert found.best.quality.low is None
+    assert (found.factor.low, found.factor.value, found.factor.high) == (29.9 / 10.1, 3.0, 30.1 / 9.9)
+    assert "Not confirmed: each was measured once, over 20000 samples. Measured beside" in found.sentence
+    assert "Few seeds: bleu_4 of the baseline was measured with 1, trial 1 with 1." in found.cautions
+
+
+def test_while_the_repeats_are_not_done_single_runs_are_held_against_each_other(space, workload):
+    found = answer(confirmed(space)[:-1], space, workload, HERE)
+    assert (found.verdict, found.best.runs, found.best.throughput.value) == ("unconfirmed", 1, 35.0)
+    assert found.factor.value == found.best.throughput.value / found.baseline.throughput.value
+    assert (found.baseline.seeds, found.best.seeds) == (2, 1), "the baseline's noise is known"
+
+
+def test_a_figure_of_too_few_steps_has_no_interval(space, workload):
+    trials = [trial(space, 0, 10, 0.2, half_width=None), trial(space, 1, 30, 0.2, half_width=None)]
+    found = answer(trials, space, workload, HERE)
+    assert (found.best.throughput.low, found.factor.value, found.factor.low) == (None, 3.0, None)
+
+
+def test_where_nothing_is_better_the_baseline_is_the_answer(space, workload):
+    trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.1, micro_batch_size=64)]
+    found = answer(trials, space, workload, HERE)
+    assert (found.verdict, found.best, found.factor, found.commands) == ("baseline", found.baseline, None, ())
+    assert found.sentence.startswith("The baseline is the best so far (10.0 ± 0.1 samples/s, bleu_4 0.2000)")
+
+
+@pytest.mark.parametrize("can_go_on", [True, False])
+def test_what_was_broken_off_can_be_gone_on_with(space, workload, can_go_on):
+    trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.2, micro_batch_size=64)]
+    commands = answer(trials, space, workload, HERE, can_go_on=can_go_on).commands
+    assert ("python -m autotune resume runs/s" in commands) == can_go_on
+    assert commands[0] == "python -m autotune export runs/s -o best.yaml"
+
+
+def test_without_a_baseline_there_is_no_answer(space, workload):
+    running = replace(trial(space, 0, None, None), outcome=None)
+    found = answer([running], space, workload, HERE, can_go_on=True)
+    assert (found.verdict, found.sentence, found.baseline) == ("none", view.NO_RESULT, None)
+    assert found.commands == ("python -m autotune resume runs/s",)
+
+
+def test_a_baseline_that_failed_says_why_and_is_not_gone_on_with(space, workload):
+    failed = replace(trial(space, 0, None, None), outcome=Outcome(Status.FAILED, Failure.OOM, "no memory"))
+    found = answer([failed], space, workload, HERE, can_go_on=True)
+    assert found.sentence == f"{view.NO_RESULT} It failed (oom): no memory"
+    assert found.commands == ("python -m autotune search --space runs/s/space.yaml --session runs/s-2",)
+
+
+def test_the_way_to_a_target_is_a_matter_of_time(space, workload):
+    goal = space.model_copy(update={"objective": Objective(select="time-to-quality", target=0.2)})
+    slow, fast = trial(space, 0, 10, 0.2), trial(space, 1, 12, 0.2, micro_batch_size=64)
+    sooner = tuple(replace(point, seconds=point.seconds / 3) for point in fast.measurement.curve)
+    fast = replace(fast, measurement=replace(fast.measurement, curve=sooner))
+    found = answer([slow, fast], goal, workload, HERE)
+    assert (found.best.trial, found.factor.value, found.factor.low) == (1, pytest.approx(3.0), None)
+
+
+def test_memory_is_the_most_that_any_run_took(space, workload):
+    trials = confirmed(space)
+    trials[6] = replace(trials[6], measurement=replace(trials[6].measurement, peak_memory_bytes=3 * GIB))
+    best = answer(trials, space, workload, HERE).best
+    assert (best.peak_memory_bytes, best.memory_share) == (3 * GIB, 3 / 8)
+
+
+def test_energy_is_that_of_every_sample_and_never_of_a_shared_gpu(space, workload):
+    telemetry = {"gpu_energy_j": 40_000.0, "gpu_utilisation_percent": 80.0, "cpu_percent": 150.0}
+    trials = [
+        trial(space, 0, 10, 0.2, telemetry=telemetry),
+        trial(space, 1, 30, 0.2, telemetry=telemetry, shared=True),
+    ]
+    found = answer(trials, space, workload, HERE)
+    assert (found.baseline.joules_per_sample, found.best.joules_per_sample) == (2.0, None)
+    assert (found.baseline.gpu_percent, found.baseline.cpu_percent) == (80.0, 150.0)
+    assert answer(confirmed(space), space, workload, HERE).best.joules_per_sample is None
+
+
+def test_energy_is_weighted_by_what_the_runs_trained(space, workload):
+    trials = confirmed(space)
+    for number, (joules, samples) in {
+        4: (10_000.0, 20_000),
+        6: (60_000.0, 20_000),
+        8: (5_000.0, 10_000),
+    }.items():
+        changed = replace(trials[number].measurement, telemetry={"gpu_energy_j": joules}, samples=samples)
+        trials[number] = replace(trials[number], measurement=changed)
+    assert answer(trials, space, workload, HERE).best.joules_per_sample == pytest.approx(75 / 50)
+
+
+def test_a_step_is_divided_by_the_shares_of_its_phases(space, workload):
+    shares = {"data_s": 0.5, "forward_s": 0.3, "backward_s": 0.2}
+    trials = [
+        trial(space, 0, 8, 0.2, step_shares=shares),
+        trial(space, 1, 32, 0.2, accumulation_steps=4, step_shares=shares),
+    ]
+    found = answer(trials, space, workload, HERE)
+    assert found.baseline.step_s == pytest.approx({"data": 1.0, "forward": 0.6, "backward": 0.4}), (
+        "16 samples at 8/s"
+    )
+    assert sum(found.best.step_s.values()) == pytest.approx(64 / 32)
+    assert answer(confirmed(space), space, workload, HERE).best.step_s == {}
+
+
+def test_the_whole_training_takes_its_samples_over_the_throughput(space, workload):
+    found = answer(confirmed(space), space, workload, HERE, training_samples=60_000)
+    assert found.full_training_samples == 60_000
+    assert found.best.full_training_s == pytest.approx(2000)
+    assert answer(confirmed(space), space, workload, HERE).best.full_training_s is None
+
+
+def test_a_small_validation_split_and_a_throttled_gpu_are_pointed_out(space, workload):
+    def told(studies):
+        scores = {"bleu_4": 0.2, "val_studies": studies}
+        hot = {"telemetry": {"gpu_throttled": 0.5}}
+        return answer([trial(space, 0, 10, 0.2, scores=scores, **hot)], space, workload, HERE).cautions
+
+    assert "Small validation split: bleu_4 is that of 60 studies." in told(60.0)
+    assert not [line for line in told(296.0) if "validation" in line]
+    assert "Thermally throttled, and slower for it: trials 0." in told(60.0)
+
+
+def test_enough_seeds_are_no_matter_for_caution(space, workload):
+    cautions = answer(confirmed(space), space, workload, HERE).cautions
+    assert not [line for line in cautions if "seeds" in line]
+
+
+def test_who_was_refuted_is_said(space, workload):
+    trials = confirmed(space, speeds=(9.0, 9.1, 9.2))
+    found = answer(trials, space, workload, HERE)
+    assert found.verdict == "baseline"
+    assert any("Trial 1 did not hold when it was repeated" in line for line in found.cautions)

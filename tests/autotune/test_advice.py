@@ -1,0 +1,163 @@
+"""A search without a winner says why, and what to try."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autotune import advice, confirm
+from autotune.advice import Fate, Verdict
+from autotune.space import Objective
+from autotune.trial import Outcome, Repeat, Status
+
+SESSION = Path("runs/s")
+CURVE = [0.1, 0.15, 0.2]
+
+
+def goal(space, **changes):
+    return space.model_copy(update={"objective": space.objective.model_copy(update=changes)})
+
+
+def budget(space, **changes):
+    return space.model_copy(update={"budget": space.budget.model_copy(update=changes)})
+
+
+def repeated(make_trial, of=1, **read):
+    """Three rounds of the baseline and trial 1; `read` is what its repeats show."""
+    trials = []
+    for number in range(10, 16):
+        repeat = Repeat(of if number % 2 else 0, number // 2 - 4, (0, of))
+        shown = {"speed": 30 if repeat.of else 10, "quality": 0.2, "half_width": 0.1}
+        shown |= read if repeat.of else {"curve": CURVE}
+        trials.append(make_trial(number, **shown, x=repeat.of, repeat=repeat))
+    return trials
+
+
+@pytest.fixture
+def baseline(make_trial):
+    return make_trial(0, 10, 0.2, half_width=0.1, x=0)
+
+
+def verdict(trials, space):
+    return advice.verdict(confirm.recommended(trials, space))
+
+
+def test_a_winner_is_one_whose_repeats_hold(make_trial, baseline, space):
+    faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
+    assert verdict([baseline, faster], space) is Verdict.UNCONFIRMED
+    assert not advice.has_winner([baseline, faster], space)
+    trials = [baseline, faster, *repeated(make_trial)]
+    assert verdict(trials, space) is Verdict.CONFIRMED
+    assert advice.has_winner(trials, space)
+    refuted = [baseline, faster, *repeated(make_trial, speed=9)]
+    assert verdict(refuted, space) is Verdict.BASELINE
+    assert not advice.has_winner(refuted, space)
+
+
+def test_without_repeats_one_run_is_all_that_was_asked_for(make_trial, baseline, space):
+    trials = [baseline, make_trial(1, 30, 0.2, half_width=0.1, x=1)]
+    assert advice.has_winner(trials, budget(space, repeats=0))
+    assert not advice.has_winner([baseline], budget(space, repeats=0))
+
+
+def test_under_pareto_the_front_is_what_was_searched_for(make_trial, baseline, space):
+    front = space.model_copy(update={"objective": Objective(select="pareto")})
+    assert advice.has_winner([baseline, make_trial(1, 30, 0.1, half_width=0.1, x=1)], front)
+    assert not advice.has_winner([baseline, make_trial(1, 9, 0.1, half_width=0.1, x=1)], front)
+    assert not advice.has_winner([make_trial(0, failure="oom"), make_trial(1, 9, 0.1)], front)
+
+
+def test_without_a_baseline_there_is_no_winner(make_trial, space):
+    assert verdict([make_trial(0, failure="oom")], space) is Verdict.NONE
+    assert not advice.has_winner([make_trial(0, failure="oom"), make_trial(1, 30, 0.2)], space)
+
+
+def test_every_trial_has_a_fate(make_trial, baseline, space):
+    half = {"half_width": 0.1}
+    trials = [
+        replace(baseline, measurement=make_trial(0, 10, None, curve=CURVE, **half).measurement),
+        make_trial(1, 30, 0.2, x=1, **half),
+        make_trial(2, 9, 0.2, x=2, **half),
+        make_trial(3, 9, 0.2, x=3, **half),
+        make_trial(4, 40, 0.1, x=4, **half),
+        make_trial(5, 40, 0.2, x=5, peak=99, limit=100, **half),
+        make_trial(6, failure="oom"),
+        make_trial(7, failure="diverged"),
+        make_trial(8, failure="timeout"),
+        make_trial(9, failure="lost"),
+        *repeated(make_trial, quality=0.1),
+        make_trial(16, 5, x=16, stopped=True),
+        make_trial(17, 40, curve=[0.01, 0.01], x=17, stopped=True, **half),
+        make_trial(18, 40, 0.2, x=18),
+        replace(make_trial(19), outcome=None),
+        replace(make_trial(20), outcome=Outcome(Status.INTERRUPTED)),
+        make_trial(21, 20, 0.2, x=21, **half),
+        make_trial(22, 10, None, repeat=Repeat(0, 0, (0,)), curve=CURVE, x=0, **half),
+    ]
+    assert advice.fates(trials, space) == {
+        Fate.REFUTED: 1,
+        Fate.SLOWER: 3,
+        Fate.QUALITY: 2,
+        Fate.MEMORY: 1,
+        Fate.OOM: 1,
+        Fate.DIVERGED: 1,
+        Fate.SILENT: 1,
+        Fate.FAILED: 1,
+        Fate.UNMEASURED: 1,
+        Fate.OPEN: 2,
+        Fate.UNCONFIRMED: 1,
+    }
+
+
+def test_a_target_that_was_not_reached_is_why(make_trial, space):
+    to_target = goal(space, select="time-to-quality", target=0.3)
+    trials = [make_trial(0, 10, curve=[0.1, 0.3]), make_trial(1, 10, curve=[0.1, 0.2], x=1)]
+    assert advice.fates(trials, to_target) == {Fate.LATE: 1}
+    (hint, _) = advice.what_to_try(trials, to_target, SESSION, exhausted=False)
+    assert "objective.target below 0.3" in hint.what
+
+
+def test_the_reasons_are_counted_the_most_frequent_first(make_trial, baseline, space):
+    trials = [baseline, *(make_trial(n, 40, 0.1, half_width=0.1, x=n) for n in range(1, 4))]
+    trials += [make_trial(4, failure="oom"), make_trial(5, 9, 0.2, half_width=0.1, x=5)]
+    assert advice.why_none(trials, space) == (
+        "No winner: 5 trials besides the baseline: 3 lost quality, 1 ran out of memory, 1 not fast enough"
+    )
+    assert advice.why_none([baseline], space) == "No winner: nothing but the baseline was tried"
+    assert advice.why_none([], space) == "No winner: the baseline has not ended"
+    assert (
+        advice.why_none([make_trial(0, failure="oom")], space)
+        == "No winner: the baseline failed (oom): as made"
+    )
+
+
+def tries(trials, space, exhausted=False):
+    return [(t.what, t.command) for t in advice.what_to_try(trials, space, SESSION, exhausted=exhausted)]
+
+
+def test_what_to_try_follows_from_the_reasons(make_trial, baseline, space):
+    poor, large = make_trial(1, 40, 0.1, half_width=0.1, x=1), make_trial(2, failure="oom")
+    assert tries([baseline, poor, large], space) == [
+        ("an objective.keep below 0.95 in runs/s/space.yaml", "python -m autotune resume runs/s"),
+        ("smaller batches, or a checkpointing knob, in a new search over runs/s/space.yaml", ""),
+        ("more trials", "python -m autotune resume runs/s --trials 20"),
+    ]
+    faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
+    assert tries([baseline, faster], space)[0] == (
+        "time to confirm what is faster",
+        "python -m autotune resume runs/s --time 1h",
+    )
+    ((what, _), *_) = tries([baseline, faster, *repeated(make_trial, speed=10)], space)
+    assert what.startswith("budget.repeats 6 in runs/s/space.yaml: more repeats tell smaller gains")
+
+
+def test_of_a_space_that_was_tried_out_a_larger_one_is_recommended(make_trial, baseline, space):
+    ((what, command),) = tries([baseline], space, exhausted=True)
+    assert what == "more knobs and values in runs/s/space.yaml, all of which were tried"
+    assert command == "python -m autotune search --space runs/s/space.yaml --session runs/s-2"
+
+
+def test_what_to_do_about_a_baseline(make_trial, space):
+    assert tries([], space) == [("more time", "python -m autotune resume runs/s --time 1h")]
+    assert "settings that fit as the --baseline" in tries([make_trial(0, failure="oom")], space)[0][0]
+    assert "runs/s/trials/0000/log" in tries([make_trial(0, failure="error")], space)[0][0]

@@ -1,0 +1,124 @@
+"""What stands in the documents is right: every block, every command, every link."""
+
+import json
+import re
+import shlex
+
+import jsonschema
+import pytest
+import typer
+import yaml
+
+from autotune import builtin, schema
+from autotune import space as spaces
+from autotune.cli import app
+from r2gen import config as trainer
+
+from . import pages, shell
+
+LANGUAGES = {"bash", "python", "yaml", "json", "text"}
+SECTIONS = {"limits", "objective", "budget"}
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.name)
+def test_every_block_says_what_it_is(page):
+    assert [str(block) for block in pages.blocks(page) if block.language not in LANGUAGES] == []
+
+
+COMMANDS = [(block, line) for block in pages.of_language("bash") for line in shell.lines(block.text)]
+NAMED = re.compile(r"python -m autotune \w+")  # a command that is spoken of, and not given
+INLINE = [
+    (pages.name(page), f"{code} --help" if NAMED.fullmatch(code) else code)
+    for page in pages.PAGES
+    for code in pages.inline_code(page)
+    if re.match(r"python (-m \w+ |benchmarks/)|make ", code)
+]
+EXAMPLES = [
+    (name, example[1])
+    for name, command in typer.main.get_command(app).commands.items()
+    if (example := re.search(r"Example: (autotune .*)", command.help or ""))
+]
+
+
+@pytest.mark.parametrize(
+    ("where", "line"), [*COMMANDS, *INLINE, *EXAMPLES], ids=lambda value: str(value).replace("/", ".")
+)
+def test_every_command_can_be_given(where, line):
+    shell.check(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python -m autotune serach",
+        "python -m autotune search --dta data/iu_xray",
+        "python -m autotune resume",
+        "python -m autotune search --trials many",
+        "python -m r2gen train",
+        "python -m r2gen evaluate --checkpoint best.pt --split tset",
+        "python benchmarks/bench_step.py --models full",
+        "make serach",
+        'make search ARGS="--dta x"',
+        "ray start --haed",
+        "frobnicate --all",
+    ],
+)
+def test_a_command_that_cannot_be_given_is_found(line):
+    assert shell.refused(line)
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.name)
+def test_every_option_that_is_spoken_of_exists(page):
+    spoken = {code.split()[0].partition("=")[0] for code in pages.inline_code(page) if code.startswith("-")}
+    assert spoken - shell.options() == set()
+
+
+@pytest.mark.parametrize("block", pages.of_language("yaml"), ids=str)
+def test_yaml_is_a_search_space_or_settings_of_the_trainer(block):
+    values = yaml.safe_load(block.text)
+    if values.keys() <= SECTIONS:
+        values = yaml.safe_load(builtin.space_file("gpu").read_text(encoding="utf-8")) | values
+    if "knobs" in values:
+        spaces.complete(spaces.from_values(values, str(block)), str(block))
+        jsonschema.validate(values, schema.of_spaces(), jsonschema.Draft7Validator)
+    else:
+        trainer.parse({"data": "data", **values})
+
+
+@pytest.mark.parametrize("block", pages.of_language("json"), ids=str)
+def test_json_is_json(block):
+    assert json.loads(block.text)
+
+
+@pytest.mark.parametrize("page", [p for p in pages.PAGES if p not in pages.SITE], ids=pages.name)
+def test_links_of_what_is_no_page_of_the_site_lead_somewhere(page):
+    for link in pages.links(page):
+        if re.match(r"https?://", link):
+            continue
+        place, _, anchor = link.partition("#")
+        target = (page.parent / place).resolve() if place else page
+        assert target.exists(), link
+        assert not anchor or anchor in pages.anchors(target), link
+
+
+def test_the_readme_begins_with_its_two_commands():
+    first = next(block for block in pages.blocks(pages.PAGES[0]) if block.language == "bash")
+    assert [shlex.split(line, comments=True) for line in first.text.splitlines()] == [
+        ["make", "search"],
+        ["make", "test"],
+    ]
+
+
+def test_every_module_has_its_line_in_the_readme():
+    text = pages.PAGES[0].read_text(encoding="utf-8")
+    files = [
+        file
+        for package in ("autotune", "r2gen")
+        for file in sorted((pages.ROOT / package).glob("*.py"))
+        if not file.name.startswith("__")
+    ]
+    assert [
+        str(file.relative_to(pages.ROOT))
+        for file in files
+        if f"`{file.name}`" not in text and f"/{file.name}`" not in text
+    ] == []

@@ -1,0 +1,76 @@
+"""The site, built as CI builds it: strict, whole, and with nothing that a browser would fetch elsewhere."""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pytest
+import typer
+
+from autotune import schema
+from autotune.cli import app
+
+from . import pages
+
+LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    target = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", target],
+        cwd=pages.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return target
+
+
+class Loads(HTMLParser):
+    """What a page has a browser load."""
+
+    def __init__(self):
+        super().__init__()
+        self.places = []
+
+    def handle_starttag(self, tag, attrs):
+        place = dict(attrs).get(LOADED.get(tag))
+        self.places += [place] if place else []
+
+
+def loaded(html):
+    parser = Loads()
+    parser.feed(html)
+    return parser.places
+
+
+def test_what_is_loaded_is_found():
+    assert loaded('<a href="https://a"><script src="//b"></script><link href="c.css">') == ["//b", "c.css"]
+
+
+def test_it_has_every_page_and_loads_nothing_from_elsewhere(site):
+    html = {file: file.read_text(encoding="utf-8") for file in site.rglob("*.html")}
+    assert len(html) > len(pages.SITE)  # and the one that says "not found"
+    outside = re.compile(r"(https?:)?//")
+    for file, text in html.items():
+        assert loaded(text), file
+        assert [place for place in loaded(text) if outside.match(place)] == [], file
+        assert 'class="mermaid"' not in text, f"{file}: diagrams are drawn by a script from elsewhere"
+    for file in site.rglob("*.css"):
+        assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", file.read_text(encoding="utf-8")), file
+
+
+def test_everything_that_is_made_from_the_code_is_there(site):
+    text = "".join(file.read_text(encoding="utf-8") for file in (site / "reference").rglob("*.html"))
+    assert "made from the code:" not in text
+    for name, command in typer.main.get_command(app).commands.items():
+        assert f"python -m autotune {name}" in text
+        for parameter in command.params:
+            assert max(parameter.opts, key=len) in text, f"{name} {parameter.opts}"
+    whole = schema.of_spaces()
+    for fields in (whole, *whole["$defs"].values()):
+        assert [field for field in fields["properties"] if f"<code>{field}</code>" not in text] == []
