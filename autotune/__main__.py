@@ -15,7 +15,7 @@ EXIT_ABORTED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 _LONGEST_LINE = 2000
-_UNWRITABLE = failures.DISK_ERRNOS | {errno.EACCES, errno.EPERM}
+_UNWRITABLE = failures.OUR_DISK_ERRNOS | {errno.EACCES, errno.EPERM}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -88,7 +88,7 @@ class Attempt:
         try:
             yield
         except OSError as error:
-            fault = failures.disk_fault(error, failures.DISK_ERRNOS)
+            fault = failures.disk_fault(error, failures.OUR_DISK_ERRNOS)
             if fault is None:
                 raise
             self._outcome = Outcome(Status.INTERRUPTED, reason=fault)

@@ -38,6 +38,8 @@ _WHOLE_MACHINE = re.compile(r"DataLoader worker|shared memory|killed by |memory 
 _KILLED_WORKER = re.compile(r"DataLoader worker \(pid[^)]*\) is killed by signal: Killed")
 # The disk cannot be written, whatever a trial does: full, over a quota or a limit, read-only.
 DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+# Of what we write ourselves: a sync that comes upon a disk just turned read-only fails like that.
+OUR_DISK_ERRNOS = DISK_ERRNOS | {errno.EIO}
 _SQLITE_FAULTS = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR,  # over a quota, among others

@@ -93,7 +93,7 @@ class Board(LoggerCallback):
             if run := self._runs.pop(number, None):
                 with suppress(OSError):
                     run.close()
-            if not self._complained and not failures.disk_fault(error, failures.DISK_ERRNOS):
+            if not self._complained and not failures.disk_fault(error, failures.OUR_DISK_ERRNOS):
                 logger.warning("TensorBoard: %s; the search goes on", printable(str(error)))
                 self._complained = True
 

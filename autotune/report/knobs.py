@@ -100,6 +100,7 @@ def _shares(found: Sequence[tuple[Config, float]], space: Space) -> dict[str, fl
     evaluator = PedAnovaImportanceEvaluator(
         target_quantile=min(high, max(low, _FEWEST_AT_THE_TOP / len(found)))
     )
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings(action="ignore"):  # that the result may say little, and is experimental
         study = optuna.create_study(direction="maximize")
         study.add_trials(

@@ -13,7 +13,7 @@ from autotune.study_file import Plan
 def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
     """The report of the session in `root`; raises InputError where there is none, or nothing was run yet.
 
-    Nothing is written, and a search that runs is not disturbed; one that `is_over` may still hold its session.
+    Nothing is written, and a search that runs is not disturbed; one that `is_over` may still be in use.
     """
     session = Session.open(root)
     info, space, study = session.info(), session.space(), session.study()

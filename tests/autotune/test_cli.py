@@ -288,6 +288,6 @@ def test_status_as_json_is_one_object_with_all_of_it(run, kept):
     assert (running["trial"], running["phase"], running["share"]) == (4, "interrupted", 0.82)
     assert (shown["verdict"], shown["best"]["trial"], shown["pairs"]) == ("unconfirmed", 2, 0)
     assert shown["factor"]["low"] < shown["factor"]["value"] < shown["factor"]["high"]
-    documented = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
+    documented = (Path(__file__).parents[2] / "docs" / "reference" / "events.md").read_text()
     for key in shown:
         assert f"`{key}`" in documented, key

@@ -141,7 +141,7 @@ def test_json_is_one_object_an_event_with_the_keys_that_are_documented(begun, co
     assert (failed["failure"], failed["repeats"], failed["throughput"]) == ("oom", 0, None)
     assert (result["event"], result["exit_code"]) == ("result", 1)
     assert {e["session"] for e in (note, started, progress, ended, failed, result)} == {"runs/s"}
-    documented = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
+    documented = (Path(__file__).parents[2] / "docs" / "reference" / "events.md").read_text()
     for key in COMMON | STARTED | FIGURES | progress.keys() | ended.keys():
         assert f"`{key}`" in documented, key
 
