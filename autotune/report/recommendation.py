@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from autotune import confirm, objective, store, view
+from autotune import advice, confirm, objective, store, view
+from autotune.advice import Verdict
 from autotune.confirm import Claim
 from autotune.report import estimates
 from autotune.report.model import Answer, Figure, Side
@@ -37,12 +38,11 @@ def answer(
         return _none(trials, session, going_on)
     trial, claim = found
     is_better = trial.number != baseline.number
-    verdict = ("confirmed" if claim else "unconfirmed") if is_better else "baseline"
     known = trials if claim or not is_better else [t for t in trials if not confirm.is_alone(t)]
     theirs = _side(baseline, known, space, training_samples)
     ours = _side(trial, known, space, training_samples) if is_better else theirs
     return Answer(
-        verdict=verdict,
+        verdict=advice.verdict(found),
         sentence=_sentence(trial, baseline, claim, space),
         baseline=theirs,
         best=ours,
@@ -58,9 +58,11 @@ def _none(trials: Sequence[Trial], session: Path, going_on: tuple[str, ...]) -> 
     """The answer where nothing can be compared: without a baseline there is nothing to go on with either."""
     failed = objective.failed_baseline(trials)
     if failed is None or failed.outcome is None:
-        return Answer("none", view.NO_RESULT, commands=going_on)
+        return Answer(Verdict.NONE, view.NO_RESULT, commands=going_on)
     sentence = f"{view.NO_RESULT} It {failed.outcome}: {failed.outcome.reason}"
-    return Answer("none", sentence, cautions=tuple(view.cautions(trials)), commands=(store.anew(session),))
+    return Answer(
+        Verdict.NONE, sentence, cautions=tuple(view.cautions(trials)), commands=(store.anew(session),)
+    )
 
 
 def _sentence(trial: Trial, baseline: Trial, claim: Claim | None, space: Space) -> str:
