@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autotune import confirm, curves, objective
 from autotune.confirm import Claim
+from autotune.quality import Answer
 from autotune.space import Space
 from autotune.store import Session, anew, going_on
 from autotune.trial import Failure, Status, Trial
@@ -48,6 +49,8 @@ class Fate(StrEnum):
 
     SLOWER = "not fast enough"
     QUALITY = "lost quality"
+    CHANCE = "quality no better than chance"
+    ANOTHER = "trained something else"
     LATE = "did not reach the target"
     MEMORY = "took more memory than is allowed"
     OOM = "ran out of memory"
@@ -55,6 +58,7 @@ class Fate(StrEnum):
     SILENT = "fell silent"
     FAILED = "failed"
     REFUTED = "did not hold when repeated"
+    UNDECIDED = "not decided when repeated"
     UNCONFIRMED = "faster but not confirmed"
     UNMEASURED = "too short to be measured"
     OPEN = "not ended"
@@ -68,9 +72,14 @@ def fates(trials: Sequence[Trial], space: Space) -> Counter[Fate]:
     ranked = objective.ranked(trials, space.objective, space.limits.memory_fraction)
     better = itertools.takewhile(lambda t: t.number, ranked)
     repeated = {t.number: Fate.UNCONFIRMED for t in better}
-    repeated |= {t.number: Fate.REFUTED for t, _ in confirm.refuted(trials, space)}
+    repeated |= {t.number: _of_refuted(t, trials, space) for t, _ in confirm.refuted(trials, space)}
     others = [t for t in trials if t.searched and t.number]
     return Counter(repeated.get(t.number) or _fate(t, trials, space) for t in others)
+
+
+def _of_refuted(trial: Trial, trials: Sequence[Trial], space: Space) -> Fate:
+    is_open = confirm.claim(trial, trials, space).answer is Answer.UNDECIDED
+    return Fate.UNDECIDED if is_open else Fate.REFUTED
 
 
 def _fate(trial: Trial, trials: Sequence[Trial], space: Space) -> Fate:
@@ -95,9 +104,14 @@ def _fate_of_completed(trial: Trial, trials: Sequence[Trial], space: Space) -> F
         return Fate.UNMEASURED
     if objective.over_memory(trial.measurement, fraction):
         return Fate.MEMORY
-    if goal.target is not None and objective.seconds_to(trial, goal.target) is None:
+    if goal.select == "same-training":
+        if not objective.trains_alike(trial.config, baseline.config):
+            return Fate.ANOTHER
+    elif goal.keep and objective.no_quality(trial.measurement):
+        return Fate.CHANCE
+    elif goal.target is not None and objective.seconds_to(trial, goal.target) is None:
         return Fate.LATE
-    if goal.target is None and trial.quality < curves.least(goal.keep, quality):
+    elif goal.target is None and trial.quality < curves.least(goal.keep, quality):
         return Fate.QUALITY
     is_measured = objective.why_not_eligible(trial, baseline, quality, goal, fraction) is None
     return Fate.SLOWER if is_measured else Fate.UNMEASURED
@@ -125,8 +139,13 @@ class Try:
     command: str = ""
 
 
-def what_to_try(trials: Sequence[Trial], space: Space, session: Path, *, exhausted: bool) -> list[Try]:
-    """What may bring a winner, the likeliest first; `exhausted`: every configuration was tried."""
+def what_to_try(
+    trials: Sequence[Trial], space: Space, session: Path, *, exhausted: bool, fell_back: str | None = None
+) -> list[Try]:
+    """What may bring a winner, the likeliest first; `exhausted`: every configuration was tried.
+
+    `fell_back` says why qualities could not be compared, where that was asked for.
+    """
     file, resume = Session(session).space_file, going_on(session)
     if failed := objective.failed_baseline(trials):
         return [_for_baseline(failed, session)]
@@ -134,14 +153,17 @@ def what_to_try(trials: Sequence[Trial], space: Space, session: Path, *, exhaust
         return [Try("more time", f"{resume} --time 1h")]
     found, goal = fates(trials, space), space.objective
     repeats = f"budget.repeats {2 * space.budget.repeats} in {file}"
+    longer = [Try(f"longer trials: {fell_back}", f"{anew(session)} --samples auto")] if fell_back else []
     told = {
         Fate.UNCONFIRMED: Try("time to confirm what is faster", f"{resume} --time 1h"),
         Fate.REFUTED: Try(f"{repeats}: more repeats tell smaller gains, on a machine left alone", resume),
+        Fate.UNDECIDED: Try(f"{repeats}: more seeds tell whether the quality is kept", resume),
+        Fate.CHANCE: Try("longer trials, that learn more", f"{anew(session)} --samples auto"),
         Fate.QUALITY: Try(f"an objective.keep below {goal.keep:g} in {file}", resume),
         Fate.LATE: Try(f"an objective.target below {goal.target} in {file}", resume),
         Fate.OOM: Try(f"smaller batches, or a checkpointing knob, in a new search over {file}"),
     }
-    tries = [what for kind, what in told.items() if found[kind]]
+    tries = longer + [what for kind, what in told.items() if found[kind]]
     if exhausted:
         return [*tries, Try(f"more knobs and values in {file}, all of which were tried", anew(session))]
     return [*tries, Try("more trials", f"{resume} --trials 20")]

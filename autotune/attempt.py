@@ -7,16 +7,16 @@ count, and the workload goes on from its own checkpoint.
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TextIO
 
-from autotune import failures, files, stopping, telemetry
+from autotune import curves, failures, files, others, stopping, telemetry
 from autotune.child import Child, Event, ForkServer, Job
 from autotune.progress import Progress
-from autotune.records import RECORDS, read_records, seconds_of
+from autotune.records import RECORDS, open_lines, read_records, seconds_of
 from autotune.telemetry import Telemetry
 from autotune.trial import Failure, Measurement, Outcome, Setting, Status
 
@@ -40,6 +40,7 @@ class Order:
     device_memory_bytes: int | None = None
     stall_timeout_s: float | None = None
     target: float | None = None
+    until_learnt: int = 0  # evaluations at least; 0: the trial has all its samples
     bar_file: str | None = None
     revision: str = ""
     keep_work: bool = False
@@ -79,19 +80,11 @@ class Attempt:
         self._records: TextIO | None = None
         self._child: Child | None = None
         self._telemetry: Telemetry | None = None
-        with self._interrupted_by_the_disk():
+        with interrupted_by_the_disk(self._end):
             self._start(server)
 
-    @contextmanager
-    def _interrupted_by_the_disk(self) -> Iterator[None]:
-        """What cannot be written down must not go on, and is no fault of the trial's."""
-        try:
-            yield
-        except OSError as error:
-            fault = failures.disk_fault(error, failures.OUR_DISK_ERRNOS)
-            if fault is None:
-                raise
-            self._outcome = Outcome(Status.INTERRUPTED, reason=fault)
+    def _end(self, outcome: Outcome) -> None:
+        self._outcome = outcome
 
     def _start(self, server: ForkServer) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -99,20 +92,20 @@ class Attempt:
         for record in known:
             self._progress.count(record)
         self._earlier_s = seconds_of(known)
-        self._records = _open_records(self._directory)
+        self._records = open_lines(self._directory / RECORDS)
         if self._is_enough():
             self._outcome = self._progress.judge(Outcome(Status.COMPLETED))
             return
         self._progress.restart()
         self._write([{"attempt": time.time(), "clock_s": time.monotonic()}])
         self._child = Child(self._order.job(), server)
-        self._telemetry = Telemetry(self._child.pid)
+        self._telemetry = Telemetry(self._child.pid, search=others.top())
         self._telemetry.__enter__()
 
     def step(self, timeout_s: float) -> dict[str, Any]:
         """What happened within `timeout_s`: records, figures so far, and in the end the outcome."""
         records: list[dict[str, Any]] = []
-        with self._interrupted_by_the_disk():
+        with interrupted_by_the_disk(self._end):
             self._poll(timeout_s, records)
         shown = self._progress.measurement()
         if self._outcome is None:
@@ -131,7 +124,7 @@ class Attempt:
             "peak_memory_bytes": shown.peak_memory_bytes,
         }
         if self._outcome is not None:
-            with self._interrupted_by_the_disk():
+            with interrupted_by_the_disk(self._end):
                 write_verdict(self._directory, self._outcome, self.measurement())
             report |= {"outcome": self._outcome.to_dict(), "measurement": self.measurement().to_dict()}
             self._close()
@@ -181,19 +174,27 @@ class Attempt:
 
     def _take(self, events: Sequence[Event]) -> list[dict[str, Any]]:
         """Counts and writes what the child has yielded."""
-        records = [{**event.record, "at_s": event.at_s} for event in events]  # the clock is ours
+        beside = self._held_by_children()
+        records = [{**event.record, **beside, "at_s": event.at_s} for event in events]  # the clock is ours
         self._write(records)
         for record in records:
             self._progress.count(record)
             self._heard_s = record["at_s"]
         return records
 
-    def _is_enough(self) -> bool:
-        return self._progress.evaluated_samples >= self._order.samples or self._has_reached_target()
+    def _held_by_children(self) -> dict[str, int]:
+        """What the workload's own subprocesses were seen to hold at most, where it has any."""
+        seen = self._telemetry.summary() if self._telemetry else {}
+        held = seen.get("children_uss_bytes")
+        return {} if held is None else {"memory_children_bytes": int(held)}
 
-    def _has_reached_target(self) -> bool:
-        target, quality = self._order.target, self._progress.quality
-        return target is not None and quality is not None and quality >= target
+    def _is_enough(self) -> bool:
+        curve, fewest = self._progress.curve, self._order.until_learnt
+        return (
+            self._progress.evaluated_samples >= self._order.samples
+            or (self._order.target is not None and curves.reached(curve, self._order.target) is not None)
+            or (fewest > 0 and curves.has_learnt(curve, fewest))
+        )
 
     def measurement(self) -> Measurement:
         """What the trial showed so far."""
@@ -210,7 +211,7 @@ class Attempt:
         """Lets the workload write its checkpoint and leaves the trial to be gone on with."""
         if self._child is not None and self._outcome is None:
             self._child.stop(_GRACE_S)
-            with self._interrupted_by_the_disk():
+            with interrupted_by_the_disk(self._end):
                 self._take(self._child.poll(0))  # what it yielded before it closed
         self._close()
 
@@ -244,14 +245,16 @@ def _thin(records: list[dict[str, Any]], quality: str) -> list[dict[str, Any]]:
     return [r for i, r in enumerate(records) if quality in r or (last - i) % stride == 0]
 
 
-def _open_records(directory: Path) -> TextIO:
-    """The records file, to append to; what a kill cut short gets a line of its own."""
-    file = directory / RECORDS
-    is_cut = file.exists() and not file.read_bytes().endswith(b"\n")
-    stream = file.open("a", encoding="utf-8")
-    if is_cut:
-        stream.write("\n")
-    return stream
+@contextmanager
+def interrupted_by_the_disk(end: Callable[[Outcome], None]) -> Iterator[None]:
+    """What cannot be written down must not go on, and is no fault of the trial's: `end` gets its outcome."""
+    try:
+        yield
+    except OSError as error:
+        fault = failures.disk_fault(error, failures.OUR_DISK_ERRNOS)
+        if fault is None:
+            raise
+        end(Outcome(Status.INTERRUPTED, reason=fault))
 
 
 def write_verdict(directory: Path, outcome: Outcome, measurement: Measurement) -> None:

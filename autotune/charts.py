@@ -15,7 +15,11 @@ _NAMES = {
     "peak_memory_bytes": "memory/peak_bytes",
     "cpu_percent": "system/cpu_percent",
     "host_rss_bytes": "system/host_rss_bytes",
+    "children_uss_bytes": "system/children_uss_bytes",
     "host_memory_percent": "system/host_memory_percent",
+    "others_cpu_percent": "system/others_cpu_percent",
+    "others_gpu_percent": "gpu/others_percent",
+    "allowed_cpus": "system/allowed_cpus",
 }
 _GROUPS = {"train_": "train/", "val_": "val/", "memory_": "memory/", "gpu_": "gpu/"}
 AXES = {"samples": ("train/*", "val/*", "perf/*"), "seconds": ("memory/*", "gpu/*", "system/*")}
@@ -78,7 +82,11 @@ def summary(outcome: Mapping[str, Any], measurement: Mapping[str, Any]) -> dict[
         **measurement.get("telemetry", {}),
     }
     verdict = {key: outcome.get(key) or "" for key in ("status", "failure", "reason")}
-    return {**metrics(figures), **{key: cleaned(str(value)) for key, value in verdict.items()}}
+    return {
+        **metrics(figures),
+        **({"memory/is_rising": bool(measurement.get("memory_is_rising"))} if peak else {}),
+        **{key: cleaned(str(value)) for key, value in verdict.items()},
+    }
 
 
 def thinned(rows: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:

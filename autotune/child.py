@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from autotune import cgroup, failures, runner
+from autotune import cgroup, failures, family, runner
 from autotune.runner import Job
 from autotune.trial import Failure, Outcome, Status
 
@@ -36,7 +36,6 @@ _STALL_STEPS = 10
 _STALL_GAPS = 3
 _STEPS_REMEMBERED = 100
 _STACK_S, _STACK_WAIT_S = 0.1, 1.0
-_REAP_S = 10.0  # a process that a driver or a file system holds cannot be killed, nor waited for
 _LOOK_AT_MEMORY_S = 1.0
 _LAST_WORDS_BYTES = 65536
 _PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold
@@ -134,7 +133,7 @@ class Child:
         self._cap_share = 0.0
         self._process, pipe = server.start(job)
         self._inbox = _Inbox(pipe)
-        self._end = Finalize(self, _end, (self._process,), exitpriority=0)
+        self._end = Finalize(self, family.end, (self._process,), exitpriority=0)
         self._events: list[Event] = []
         self._still_s = 0.0
         self._samples, self._is_evaluated = -1, False
@@ -142,7 +141,7 @@ class Child:
         self._gaps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
         self._longest_gap_s = 0.0
         self._has_evaluated = False
-        self._stopping = False
+        self._stopping = self._is_paused = False
 
     @property
     def pid(self) -> int:
@@ -162,7 +161,8 @@ class Child:
         heard, begun_s = [] if self._inbox.ended else [self._inbox.pipe], time.monotonic()
         wait([*heard, self._process.sentinel], timeout_s)
         # Only time that was listened to counts: this process may have been suspended, and all others with it.
-        self._still_s += min(time.monotonic() - begun_s, timeout_s)
+        if not self._is_paused:
+            self._still_s += min(time.monotonic() - begun_s, timeout_s)
         has_died = not self._process.is_alive()  # asked first: what it had to say is then all in the pipe
         self._take(self._inbox.read())
         if has_died and self.verdict is None:
@@ -232,7 +232,7 @@ class Child:
         """Ends what has not got on for too long; where the workload hangs is then in its log."""
         if self.verdict is not None or self._still_s <= self._stall_limit_s() or self._is_held_by_disk():
             return
-        for member in _family(self.pid):  # one after the other: all write into one log
+        for member in family.members(self.pid):  # one after the other: all write into one log
             with suppress(psutil.Error):
                 member.send_signal(runner.STACK_SIGNAL)
                 member.send_signal(signal.SIGCONT)  # a process that was stopped writes nothing
@@ -258,7 +258,20 @@ class Child:
         Not for ever, because a driver that hangs looks the same.
         """
         is_timed_here = self._job.stall_timeout_s is None
-        return is_timed_here and self._still_s <= _UNTIMED_S and _waits_for_disk(self.pid)
+        return is_timed_here and self._still_s <= _UNTIMED_S and family.waits_for_disk(self.pid)
+
+    def pause(self) -> None:
+        """Suspends the process and all that it has started; what they hold they keep.
+
+        The guard of its group runs on: it ends the others when this process dies.
+        """
+        self._is_paused = True
+        family.suspend(self.pid)
+
+    def resume(self) -> None:
+        """Lets what was paused go on; the time in between counts neither as a step nor as silence."""
+        family.go_on(self.pid)
+        self._is_paused, self._yielded_s = False, None
 
     def stop(self, grace_s: float) -> None:
         """Lets the workload close after its next record, and kills what is left after `grace_s`."""
@@ -266,6 +279,8 @@ class Child:
         if self.verdict is None and self._process.is_alive():
             self._stopping = True
             os.kill(self.pid, signal.SIGTERM)
+            if self._is_paused:
+                self.resume()
         while self.verdict is None and (left_s := deadline - time.monotonic()) > 0:
             self._listen(left_s)
         self.verdict = self.verdict or Outcome(
@@ -278,16 +293,6 @@ class Child:
         self.verdict = self.verdict or Outcome(Status.STOPPED, reason="killed")
         self._end()
         self._inbox.pipe.close()
-
-
-def _end(process: BaseProcess) -> None:
-    """Kills a process, which has no group of its own in its first moments, and then what it started."""
-    if process.is_alive():
-        process.kill()
-        process.join(_REAP_S)
-    if process.pid:  # 0 would mean the group of this very process
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 class _Inbox:
@@ -308,22 +313,6 @@ class _Inbox:
         self.ended = not chunk
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         return [json.loads(line) for line in lines]
-
-
-def _waits_for_disk(pid: int) -> bool:
-    """Whether a process, or one that it has started, is in a wait that no signal ends."""
-    with suppress(psutil.Error):
-        return any(member.status() == psutil.STATUS_DISK_SLEEP for member in _family(pid))
-    return False
-
-
-def _family(pid: int) -> list[psutil.Process]:
-    """A process and all that it has started; nobody where it is gone."""
-    try:
-        process = psutil.Process(pid)
-        return [process, *process.children(recursive=True)]
-    except psutil.Error:
-        return []
 
 
 def _memory_share() -> float:

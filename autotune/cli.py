@@ -10,7 +10,7 @@ import typer
 from autotune import cli_session, cli_tables, completion, units
 from autotune.cli_session import SessionArgument
 from autotune.report.model import FORMATS, SAMPLES
-from autotune.sections import Select
+from autotune.sections import PROMISES, Select
 from autotune.store import WANDB_MODES, Options
 
 app = typer.Typer(
@@ -45,11 +45,23 @@ def search(  # noqa: PLR0917 - typer makes an option of every argument
     ] = None,
     trials: Annotated[int | None, _budget(min=1, help="configurations to try")] = None,
     time: Annotated[str | None, _budget(help="time limit, such as 90m or 2h")] = None,
-    samples: Annotated[int | None, _budget(min=1, help="training samples per trial")] = None,
+    samples: Annotated[
+        str | None, _budget(help="training samples per trial; auto: until the baseline has learnt")
+    ] = None,
     keep: Annotated[float | None, _goal(min=0, max=1, help="share of the quality to keep")] = None,
+    promise: Annotated[
+        str | None,
+        _goal(
+            help="same-quality (sooner) or same-training (only faster): what a winner means",
+            autocompletion=completion.one_of(tuple(PROMISES)),
+        ),
+    ] = None,
     select: Annotated[
         str | None,
-        _goal(help="fastest, pareto or time-to-quality", autocompletion=completion.one_of(get_args(Select))),
+        _goal(
+            help="the rule itself: time-to-quality, same-training, fastest or pareto",
+            autocompletion=completion.one_of(get_args(Select)),
+        ),
     ] = None,
     target: Annotated[float | None, _goal(help="quality to reach, for time-to-quality")] = None,
     finalists: Annotated[int | None, _goal(min=1, help="trials to repeat in the end")] = None,
@@ -95,10 +107,10 @@ def search(  # noqa: PLR0917 - typer makes an option of every argument
         warm_start=str(warm_start.resolve()) if warm_start else None,
         keep_checkpoints=keep_checkpoints,
     )
-    budget = {"trials": trials, "time": time, "samples_per_trial": samples}
+    budget = {"trials": trials, "time": time, **prepare.samples(samples)}
     overrides: dict[str, dict[str, Any]] = {
         "budget": {**budget, "finalists": finalists, "repeats": repeats},
-        "objective": {"keep": keep, "select": select, "target": target},
+        "objective": {"keep": keep, "select": prepare.select(promise, select), "target": target},
         "limits": {"memory_fraction": memory_fraction},
     }
     given = cli_start.Given(space, overrides, model, baseline, data, skip_bad_samples)

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autotune import compare as comparing
-from autotune import comparison, prepare, provenance, study_file, units, view, workloads
+from autotune import comparison, pilot, prepare, provenance, study_file, view, workloads
 from autotune.compare import PRECISION, Comparison, Contender, Terms
 from autotune.comparison import Model
 from autotune.errors import InputError, printable
@@ -30,14 +30,17 @@ def compare(session: Path, precisions: str | None, samples_per_model: int | None
     """Trains and scores a model per precision, and says what came of it; the exit code."""
     opened = Session.open(session)
     opened.require_current(session)
-    space = opened.space()
-    workload = workloads.load(space.workload)
+    given = opened.space()
+    workload = workloads.load(given.workload)
     with opened.lock():
         here = _use(hardware(), opened.options().gpus_per_trial)
-        wanted, notes = _precisions(precisions, space, prepare.machine(here))
+        wanted, notes = _precisions(precisions, given, prepare.machine(here))
         trials = study_file.trials(opened.study())
+        space = pilot.settled(given, trials)
         asked = comparing.contenders(trials, space, wanted)
-        terms, more = _terms(opened, space, workload, here, samples_per_model)
+        terms, more = _terms(
+            opened, given, workload, here, samples_per_model or space.budget.samples_per_trial
+        )
         for note in [*notes, *_equal(wanted, asked), *more]:
             _say(note)
         for contender in asked:
@@ -52,7 +55,7 @@ def compare(session: Path, precisions: str | None, samples_per_model: int | None
 
 
 def _terms(
-    opened: Session, space: Space, workload: Workload, here: Hardware, samples: int | None
+    opened: Session, space: Space, workload: Workload, here: Hardware, samples: int
 ) -> tuple[Terms, list[str]]:
     """On what terms models are compared, and what the user should know of them."""
     notes = workload.check(space.baseline)
@@ -62,7 +65,7 @@ def _terms(
     if changed:
         notes.append(f"since the search, {'; '.join(changed)}: every model is trained anew")
     terms = Terms(
-        samples=samples or space.budget.samples_per_trial,
+        samples=samples,
         device_bytes=min((gpu.memory_bytes for gpu in here.gpus), default=None),
         data=now["data"],
         may_take=not changed,
@@ -121,13 +124,13 @@ def _table(models: Mapping[str, Model], quality: str) -> Table:
 
 
 def _row(model: Model, scores: list[str]) -> tuple[str, ...]:
-    trained, peak = model.training.throughput, model.training.peak_memory_bytes
+    trained = model.training.throughput
     is_trained = model.outcome.status is Status.COMPLETED
     qualities = [model.scores.get(name) for name in scores] or [model.training.quality]
     return (
         model.label if is_trained else f"{model.label} {model.outcome}",
         "-" if trained is None else f"{trained.samples_per_s:.1f}",
-        "-" if peak is None else units.format_bytes(peak),
+        view.peak(model.training),
         *map(view.quality, qualities),
         "-" if model.reports_per_s is None else f"{model.reports_per_s:.1f}",
     )

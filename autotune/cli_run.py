@@ -17,6 +17,7 @@ from autotune import (
     events,
     objective,
     orders,
+    pilot,
     prepare,
     revival,
     stopping,
@@ -78,7 +79,7 @@ def run(
             record.set_plan(study, replace(record.plan(study) or plan, ended=True))
         code = _conclude(running, shown, workload, shows)
         if tracker:
-            tracker.summarise(running.trials(), space, session.report_file)
+            tracker.summarise(running.trials(), running.space, session.report_file)
     return code
 
 
@@ -174,7 +175,13 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
     why, tries = "", []
     if not has_winner and not is_interrupted:
         why = advice.why_none(trials, space)
-        tries = advice.what_to_try(trials, space, shown, exhausted=search.is_exhausted)
+        tries = advice.what_to_try(
+            trials,
+            space,
+            shown,
+            exhausted=search.is_exhausted,
+            fell_back=pilot.fell_back(trials, search.asked),
+        )
     code = EXIT_INTERRUPTED if is_interrupted else 0 if has_winner else EXIT_NO_WINNER
     lines = [*_ending(search), view.counts(trials)]
     lines += view.summary(trials, space, workload, shown) if best or not why else []
@@ -188,7 +195,7 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
         "stopped": search.stopping,
         "why": why,
         "try": [asdict(one) for one in tries],
-        **events.result(trials, best),
+        **events.result(trials, best, space.objective.target),
     }
     shows.conclude(lines, facts)
     return code

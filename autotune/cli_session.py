@@ -31,14 +31,14 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="all of it as one JSON object")] = False,
 ) -> int:
     """Show what a session has found so far, running or not. Example: autotune status runs/iu"""
-    known, space, workload = opened(session)
+    known, _, workload = opened(session)
     shown = snapshot.take(known, session)
     if as_json:
         print(events.line(events.status(shown)))
         return 0
     console = Console()
     console.print(draw.whole(shown))
-    for line in ["", _counts(shown, known), *view.summary(shown.everything, space, workload, session)]:
+    for line in ["", _counts(shown, known), *view.summary(shown.everything, shown.space, workload, session)]:
         draw.say(console, line)
     return 0
 
@@ -57,8 +57,9 @@ def export(
     trial: Annotated[int | None, typer.Option(min=0, help="this trial; none: the winner")] = None,
 ) -> int:
     """Write the winner as the trainer's config. Example: autotune export runs/iu -o best.yaml"""
-    known, space, workload = opened(session)
-    trials = snapshot.take(known, session).everything
+    known, _, workload = opened(session)
+    shown = snapshot.take(known, session)
+    trials, space = shown.everything, shown.space
     baseline = objective.baseline_of(trials)
     if baseline is None:
         raise InputError(f"session {session}: nothing to export: the baseline has not completed")

@@ -32,6 +32,10 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     timings: Annotated[int, typer.Option(min=1, help="timed runs of everything that moves speed")] = 2,
     memory_limit: Annotated[str | None, typer.Option(help="host memory of a run, such as 3GiB")] = None,
     only: Annotated[str, typer.Option(help="all, timed (leave the machine alone) or untimed")] = "all",
+    drift: Annotated[
+        str | None,
+        typer.Option(help="train the baseline for so long instead, for how the machine's speed moves: 10m"),
+    ] = None,
 ) -> int:
     """Record a grid of runs, to replay searches over. Example: autotune record lab.jsonl --space grid.yaml"""
     # Imported here because what runs a trial takes a while, which `status` does not wait for.
@@ -47,6 +51,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     chosen, notes = prepare.complete(asked, given, workload, machine, str(source))
     recording.grid(chosen)  # says what is wrong with it before anything is written
     limit = units.size_bytes(memory_limit) if memory_limit else None
+    drift_s = units.seconds(drift) if drift else None
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         is_directory = file.is_dir()
@@ -72,6 +77,10 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
             raise InputError(f"table {file}: is of another grid; name a new file")
         for line in notes:
             print(printable(line))
+        if drift_s is not None:
+            found = recording.record_drift(file, chosen, workload, drift_s, memory_limit_bytes=limit)
+            print(f"the speed of {len(found.speeds)} seconds moved by {found.deviation:.0%} (one deviation)")
+            return 0
         recording.record(
             file,
             known,

@@ -199,7 +199,7 @@ class Comparison:
         is_done = outcome.status is Status.COMPLETED
         self._say(
             f"{job.label}: training {outcome}: "
-            + (f"{figures}, {view.memory(shown)}" if is_done else outcome.reason)
+            + (f"{figures}, memory {view.memory(shown)}" if is_done else outcome.reason)
         )
         return Model(job.label, job.contender.config, outcome, shown, order.samples), job.work
 

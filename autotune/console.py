@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from autotune import confirm, draw, estimate, events, objective, units, view
+from autotune import confirm, draw, estimate, events, objective, pilot, units, view
 from autotune.estimate import Remaining
 from autotune.progress import Phase
 from autotune.snapshot import Running, Snapshot
@@ -30,7 +30,7 @@ class Screen:
         self._begun, self._begun_s = begun, time.monotonic()
         self._trials: dict[int, Trial] = {}
         self._running: dict[int, Running] = {}
-        self._best = begun.best
+        self._best, self.space = begun.best, begun.space
         self._slots = 1
         self._estimate: tuple[float, Remaining | None] | None = None  # by when, and what
 
@@ -72,7 +72,8 @@ class Screen:
 
     def _found(self) -> None:
         """The best so far, which takes a while with many trials: it changes when one has ended."""
-        self._best = confirm.recommended(self._all(), self._begun.space)
+        self.space = pilot.settled(self._begun.space, self._all())
+        self._best = confirm.recommended(self._all(), self.space)
         self._estimate = None
 
     def _all(self) -> list[Trial]:
@@ -84,6 +85,7 @@ class Screen:
         plan, passed_s = self._begun.plan, time.monotonic() - self._begun_s
         return replace(
             self._begun,
+            space=self.space,
             plan=replace(plan, spent_s=plan.spent_s + passed_s),
             trials=tuple(self._trials.values()),
             running=tuple(self._running.values()),
@@ -97,7 +99,7 @@ class Screen:
         if made is None or spent_s - made[0] > _ESTIMATE_S:
             running_s = {r.trial.number: r.seconds for r in list(self._running.values())}
             plan = replace(self._begun.plan, spent_s=spent_s)
-            left = estimate.remaining(self._all(), running_s, self._begun.space, plan, self._slots)
+            left = estimate.remaining(self._all(), running_s, self.space, plan, self._slots)
             self._estimate = made = (spent_s, left)
         return made[1] and made[1].after(spent_s - made[0])
 
@@ -135,6 +137,8 @@ class Lines(Screen):
         what = " (baseline)" if trial.number == 0 else ""
         if trial.repeat is not None:
             what = f" (repeat of trial {trial.repeat.of})"
+        elif trial.race:
+            what = f" (race of trials {', '.join(map(str, trial.race))})"
         elif trial.way_to is not None:
             what = f" (step of the way to trial {trial.way_to})"
         self.note(f"{self._clock()} trial {trial.number} started: {view.knobs(trial.config)}{what}")
@@ -149,11 +153,14 @@ class Lines(Screen):
     def _figures(self, trial: Trial) -> str:
         if trial.outcome is not None and trial.outcome.status is not Status.COMPLETED:
             return f"{view.knobs(trial.config)}: {trial.outcome.reason}"
-        m, name = trial.measurement, self._begun.space.objective.quality
-        figures = f"{view.speed(m)} samples/s, {name} {view.quality(m.quality)}, {view.memory(m)}"
+        if trial.race:
+            return view.raced(trial)
+        m, name = trial.measurement, self.space.objective.quality
+        figures = f"{view.speed(m)} samples/s, {name} {view.quality(m.quality)}, memory {view.memory(m)}"
         baseline = objective.baseline_of(list(self._trials.values()))
-        factor = objective.factor(trial, baseline) if baseline else None
-        return figures + (f", {factor:.2f}x the baseline" if factor and trial.number else "")
+        factor = objective.factor(trial, baseline, self.space.objective.target) if baseline else None
+        beside = "the baseline" if self.space.objective.target is None else "as soon as the baseline"
+        return figures + (f", {factor:.2f}x {beside}" if factor and trial.number else "")
 
 
 class Picture(Lines):
@@ -230,7 +237,7 @@ class Events(Screen):
         if running.phase != phase or now_s - told_s >= _PROGRESS_S:
             self._told[trial.number] = now_s, running.phase
             shown = self.snapshot()
-            samples = self._begun.space.budget.samples_per_trial
+            samples = self.space.budget.samples_per_trial
             self._write("progress", **events.progress(running, samples, shown.remaining))
 
     def ended(self, trial: Trial) -> None:

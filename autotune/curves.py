@@ -4,11 +4,12 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from autotune.trial import Evaluation
+from autotune.trial import Evaluation, Measurement
 
 SURE = 2.0  # standard deviations
 _EVALUATIONS_IN_A_ROW = 2
-_LEAST_NOISE = 0.02
+LEAST_NOISE = 0.02
+_CLEARLY = 1.15  # times chance
 
 Curve = Sequence[Evaluation]
 
@@ -89,4 +90,35 @@ def relative_noise(curves: Sequence[Curve]) -> float | None:
             apart = [q / point.quality - 1 for q in found]
             squares += sum(d * d for d in apart)
             degrees += len(found) - 1
-    return max(_LEAST_NOISE, math.sqrt(squares / degrees)) if degrees else None
+    return max(LEAST_NOISE, math.sqrt(squares / degrees)) if degrees else None
+
+
+def ended_with(measurement: Measurement) -> float | None:
+    """The quality at a trial's end: the mean of the last quarter of its evaluations, one at least."""
+    curve = measurement.curve
+    last = [p.quality for p in curve[-max(1, len(curve) // 4) :]]
+    return math.fsum(last) / len(last) if last else measurement.quality
+
+
+def reached(curve: Curve, target: float) -> float | None:
+    """After how many samples `curve` was at `target`, None where it never was.
+
+    The mean of two evaluations in a row has to be there, because one alone may be luck, and neither may have
+    collapsed. In between those means lie on a line.
+    """
+    before = curve[0].quality if curve else 0.0
+    for first, second in itertools.pairwise(curve):
+        mean = (first.quality + second.quality) / 2
+        if mean >= target and not (first.collapsed or second.collapsed):
+            share = (target - before) / (mean - before) if mean > before else 1.0
+            return first.samples + max(0.0, share) * (second.samples - first.samples)
+        before = mean
+    return None
+
+
+def has_learnt(curve: Curve, fewest: int) -> bool:
+    """Whether the last two of at least so many evaluations are clearly above chance."""
+    return len(curve) >= max(fewest, _EVALUATIONS_IN_A_ROW) and all(
+        not p.collapsed and (not p.chance or share(p.quality, p.chance) >= _CLEARLY)
+        for p in curve[-_EVALUATIONS_IN_A_ROW:]
+    )

@@ -92,8 +92,7 @@ def _columns(speed: str, quality: str, memory: str, last: str) -> str:
 
 def _figures(trial: Trial, last: str = "") -> Text:
     m = trial.measurement
-    memory = "-" if m.peak_memory_bytes is None else units.format_bytes(m.peak_memory_bytes)
-    return Text(_columns(view.speed(m), view.quality(m.quality), memory, last))
+    return Text(_columns(view.speed(m), view.quality(m.quality), view.peak(m), last))
 
 
 def _running(shown: Snapshot, most: int | None) -> Table:
@@ -114,11 +113,12 @@ def _bar(running: Running, space: Space) -> Table:
     grid.add_column(ratio=1)
     grid.add_column(width=4, justify="right")
     grid.add_column(width=7, justify="right")
-    share = min(1.0, samples / budget)
+    # A race ends when it is decided: nobody knows how far it is.
+    share = 0.0 if running.trial.race else min(1.0, samples / budget)
     grid.add_row(
         Text(running.phase, style="cyan"),
         ProgressBar(total=1.0, completed=share),
-        f"{share:.0%}",
+        "" if running.trial.race else f"{share:.0%}",
         units.format_seconds(running.seconds),
     )
     return grid
@@ -132,7 +132,7 @@ def _best(shown: Snapshot) -> Table:
         return grid
     trial, claim = shown.best
     if trial.number != baseline.number:
-        factor = claim.factor if claim else objective.factor(trial, baseline)
+        factor = claim.factor if claim else objective.factor(trial, baseline, shown.space.objective.target)
         figures = _figures(trial, f"{factor:.2f}x" if factor else "")
         surety = Text(_surety(claim, shown), style=_HINT, justify="right")
         grid.add_row(str(trial.number), Text(view.name(trial)), Group(figures, surety))
@@ -143,7 +143,7 @@ def _best(shown: Snapshot) -> Table:
 
 def _surety(claim: Claim | None, shown: Snapshot) -> str:
     if claim is not None:
-        return f"confirmed: {claim.low:.2f}x to {claim.high:.2f}x at 95%"
+        return f"confirmed: {claim.low:.2f}x to {claim.high:.2f}x"
     return "measured once" if shown.space.budget.repeats else "measured once, no repeats asked for"
 
 
@@ -159,7 +159,7 @@ def _outcome(trial: Trial, shown: Snapshot) -> Text:
     """A completed trial's figures, or what became of the others and why."""
     baseline = objective.baseline_of(shown.trials)
     if trial.completed:
-        factor = objective.factor(trial, baseline) if baseline else None
+        factor = objective.factor(trial, baseline, shown.space.objective.target) if baseline else None
         return _figures(trial, f"{factor:.2f}x" if factor else "")
     reason = printable(trial.outcome.reason if trial.outcome else "")
     if len(reason) > _LONGEST_REASON:

@@ -23,9 +23,10 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
-from autotune import confirm, engine_cluster, orders
+from autotune import confirm, engine_cluster, orders, racing
 from autotune.attempt import Order
 from autotune.errors import SearchAborted
+from autotune.race import RaceOrder
 from autotune.search import Search
 from autotune.space import Space
 from autotune.store import Options, Session
@@ -53,9 +54,26 @@ class Job:
     def options(self) -> Options:
         return self.session.options()
 
+    @cached_property
+    def _device_bytes(self) -> int | None:
+        return min((gpu.memory_bytes for gpu in self.hardware.gpus), default=None)
+
     def order(self, trial: Trial, space: Space) -> Order:
-        device_bytes = min((gpu.memory_bytes for gpu in self.hardware.gpus), default=None)
-        return orders.order(trial, self.session, space, self.workload, device_bytes)
+        return orders.order(trial, self.session, space, self.workload, self._device_bytes)
+
+    def race_order(self, trial: Trial, members: Sequence[Trial], space: Space) -> RaceOrder:
+        """The order of the race `trial`: all members are alive at once where there is room for that."""
+        together = orders.fit_together(members, orders.race_room(self.hardware, len(members)))
+        return orders.race_order(
+            trial,
+            members,
+            self.session,
+            space,
+            self.workload,
+            device_bytes=self._device_bytes,
+            together=together,
+            most_s=racing.most_s(t.seconds for t in members) if together else orders.RACE_APART_S,
+        )
 
 
 class _Bridge:
@@ -87,11 +105,12 @@ class _Bridge:
         trial = self.search.next()
         if trial is None:
             return None if self.search.running() else Searcher.FINISHED
-        order = self._job.order(trial, self.search.space)
+        order = self._order(trial)
         gpu = self._job.options.gpus_per_trial
         if confirm.is_alone(trial):
             gpu = float(math.ceil(gpu))  # a part of a GPU could get a neighbour
-        workers = int(order.settings.get("num_workers") or 0)
+        runs = order.members if isinstance(order, RaceOrder) else (order,)
+        workers = max(int(run.settings.get("num_workers") or 0) for run in runs)
         return {
             "number": trial.number,
             "config": order.settings,
@@ -100,6 +119,13 @@ class _Bridge:
             "cpu": min(1 + workers, self.cpus) if gpu else self.cpus,
             "gpu": gpu,
         }
+
+    def _order(self, trial: Trial) -> Order | RaceOrder:
+        space = self.search.space
+        if not trial.race:
+            return self._job.order(trial, space)
+        known = {one.number: one for one in self.search.trials()}
+        return self._job.race_order(trial, [known[number] for number in trial.race], space)
 
 
 class _StudySearcher(Searcher):

@@ -13,6 +13,7 @@ from autotune.trial import SAME_SPEED, Trial
 
 _FEWEST_TRIALS = 3  # whose time says something about the next one's
 _SURE = 2.0  # standard deviations
+_FEWEST_RACE_S, _RACE_S = 10.0, 120.0
 _SAME = 1.15  # a range as narrow as that is told as one figure
 _ROUNDED = ((120, 10), (600, 30), (3600, 60), (math.inf, 300))  # below so many seconds, to so many
 
@@ -113,7 +114,7 @@ def _left_s(seconds: float, took: Sequence[float]) -> float:
 def _confirming(
     trials: Sequence[Trial], running_s: Mapping[int, float], space: Space, *, is_searched: bool
 ) -> tuple[float, float] | None:
-    """The time that repeats and the way to the winner will take, all of which run by themselves.
+    """The time that races, repeats and the way to the winner will take, all of which run by themselves.
 
     If the best holds and its way is known; and if every finalist is tried after the other, and every step.
     """
@@ -125,29 +126,27 @@ def _confirming(
     if baseline is None or best is None:
         return None
     each_s = (baseline.seconds + best.seconds) / 2  # the one is run as often as the others
-    repeats = [t for t in trials if t.repeat and t.repeat.round > 0]
-    fewest = _fewest(best, trials, repeats, space)
-    is_decided = is_searched and confirm.next_repeat(trials, space) is None
-    ended = sum(t.outcome is not None for t in repeats)
-    most = fewest if is_decided else max(fewest, 2 * budget.repeats * budget.finalists - ended)
     steps = [t for t in trials if t.way_to is not None]
-    fewest += sum(t.outcome is None for t in steps)
-    most += max(0, _most_steps(best, space) - sum(t.outcome is not None for t in steps))
-    begun_s = sum(running_s.get(t.number, 0.0) for t in (*repeats, *steps) if t.outcome is None)
-    return max(0.0, fewest * each_s - begun_s), max(0.0, max(fewest, most) * each_s - begun_s)
+    going_on = [t for t in trials if t.outcome is None and confirm.is_alone(t)]
+    begun_s = sum(running_s.get(t.number, 0.0) for t in going_on)
+    is_decided = is_searched and confirm.next_step(trials, space) is None
+    left_steps = max(0, _most_steps(best, space) - sum(t.outcome is not None for t in steps))
+    fewest_s = _fewest_s(best, trials, each_s, is_decided=is_decided)
+    most_s = (
+        fewest_s if is_decided else max(fewest_s, budget.finalists * (_RACE_S + 2 * budget.repeats * each_s))
+    )
+    low_s = fewest_s + len([t for t in steps if t.outcome is None]) * each_s
+    return max(0.0, low_s - begun_s), max(0.0, max(low_s, most_s + left_steps * each_s) - begun_s)
 
 
-def _fewest(best: Trial, trials: Sequence[Trial], repeats: Sequence[Trial], space: Space) -> int:
-    """How many repeats are to come if those that are repeated now, or the best so far, hold."""
-    if not repeats:
-        return 2 * space.budget.repeats if best.number else 0
-    going_on = sum(t.outcome is None for t in repeats)
-    if confirm.next_repeat(trials, space) is None:
-        return going_on
-    last = max(t.repeat.round for t in repeats if t.repeat)
-    this = [t.repeat for t in repeats if t.repeat and t.repeat.round == last]
-    members = len(this[0].members)
-    return going_on + members - len(this) + members * max(0, space.budget.repeats - last)
+def _fewest_s(best: Trial, trials: Sequence[Trial], each_s: float, *, is_decided: bool) -> float:
+    """What is to come if the best so far holds: a race, unless there was one, and a seed of its own."""
+    going_on = sum(t.outcome is None and t.repeat is not None and t.repeat.round > 0 for t in trials)
+    if is_decided or not best.number:
+        return going_on * each_s
+    races = [t for t in trials if t.race]
+    race_s = _FEWEST_RACE_S if not races or races[-1].outcome is None else 0.0
+    return race_s + max(best.seconds, going_on * each_s)
 
 
 def _most_steps(best: Trial, space: Space) -> int:

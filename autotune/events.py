@@ -71,6 +71,7 @@ def _figures(trial: Trial) -> dict[str, Any]:
         "throughput": _figure(m.throughput),
         "quality": m.quality,
         "peak_memory_bytes": m.peak_memory_bytes,
+        "memory_is_rising": m.memory_is_rising,
         "memory_share": objective.memory_share(m),
     }
 
@@ -87,25 +88,31 @@ def _range(remaining: Remaining | None) -> dict[str, float] | None:
     return None if remaining is None else {"low": remaining.low_s, "high": remaining.high_s}
 
 
-def result(trials: Sequence[Trial], best: tuple[Trial, Claim | None] | None) -> dict[str, Any]:
+def result(
+    trials: Sequence[Trial], best: tuple[Trial, Claim | None] | None, target: float | None
+) -> dict[str, Any]:
     """What was found: the `best`, with its factor over the baseline, and how sure that is."""
     baseline = objective.baseline_of(trials)
     return {
         "verdict": str(advice.verdict(best)),
         "best": ended(best[0], trials) if best else None,
         "baseline": ended(baseline, trials) if baseline else None,
-        "factor": _factor(best, baseline) if best and baseline else None,
-        "pairs": best[1].pairs if best and best[1] else 0,
+        "factor": _factor(best, baseline, target) if best and baseline else None,
+        "rounds": best[1].rounds if best and best[1] else 0,
+        "seeds": best[1].seeds if best and best[1] else 0,
     }
 
 
-def _factor(best: tuple[Trial, Claim | None], baseline: Trial) -> dict[str, float | None]:
+def _factor(
+    best: tuple[Trial, Claim | None], baseline: Trial, target: float | None
+) -> dict[str, float | None]:
     """By the repeats, or else by the two single runs."""
     trial, claim = best
     if claim is not None:
         return {"value": claim.factor, "low": claim.low, "high": claim.high}
-    low, high = objective.factor_interval(trial, baseline) or (None, None)
-    return {"value": objective.factor(trial, baseline), "low": low, "high": high}
+    ends = None if target is not None else objective.factor_interval(trial, baseline)
+    low, high = ends or (None, None)
+    return {"value": objective.factor(trial, baseline, target), "low": low, "high": high}
 
 
 def status(shown: Snapshot) -> dict[str, Any]:
@@ -124,5 +131,5 @@ def status(shown: Snapshot) -> dict[str, Any]:
         "samples_per_trial": space.budget.samples_per_trial,
         "running": [progress(r, space.budget.samples_per_trial, None) for r in shown.running],
         "trials": [ended(t, shown.trials) for t in shown.trials],
-        **result(shown.trials, shown.best),
+        **result(shown.trials, shown.best, space.objective.target),
     }

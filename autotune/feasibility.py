@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 from autotune import failures, memory_needs, units
 from autotune.memory_border import Border
 from autotune.memory_needs import Label, Need
-from autotune.memory_peaks import Peaks, Prediction
+from autotune.memory_peaks import Peak, Peaks, Prediction
 from autotune.trial import Config, Measurement, Status, Trial
 
 __all__ = ["MemoryModel", "Prediction", "dominating", "is_why_unfit", "peak_bytes"]
@@ -66,7 +66,11 @@ class MemoryModel:
         for found in failed:
             self._failed.setdefault(found.need.group, []).append(found)
         ran = [(memory_needs.of(t.config), t) for t in trials if _ran(t)]
-        peaks = [(need, peak) for need, t in ran if (peak := peak_bytes(t.measurement))]
+        peaks = [
+            Peak(need, peak, t.measurement.memory_is_rising)
+            for need, t in ran
+            if (peak := peak_bytes(t.measurement))
+        ]
         self._peaks = Peaks(peaks) if peaks else None
         fitted = [need for need, t in ran if self._has_fitted(t)]
         self._fitted = _largest(((n.group, n.recomputes, n.accumulates), n.micro_batch_size) for n in fitted)

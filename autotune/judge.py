@@ -35,7 +35,8 @@ class Judge:
         self._speeds = Speeds(trials)
         # Where speed alone decides, it is known of every configuration that differs from a measured one in
         # nothing that changes speed.
-        self._rival = bar.rivals[0] if space.objective.select == "fastest" and bar.rivals else None
+        counts = space.objective.select in {"fastest", "same-training"} and bool(bar.rivals)
+        self._rival = bar.rivals[0] if counts else None
         number = self._rival.number if self._rival else None
         self._fastest = next((t for t in trials if t.number == number), None)
 

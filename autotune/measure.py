@@ -32,6 +32,34 @@ def prefetched_steps(settings: Config) -> int:
     return math.ceil(batches / int(settings.get("accumulation_steps") or 1))
 
 
+def steps_to_start(settings: Config) -> int:
+    """Steps of a new process that are not yet as fast as those that follow, or faster."""
+    return prefetched_steps(settings) + _STEPS_TO_START
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """A record as a clock sees it: when it came, after how many samples in all, and whether of a step."""
+
+    at_s: float
+    samples: int
+    is_step: bool
+
+
+def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready: int) -> list[Step]:
+    """The steps that lay as a whole within that time, but for the first ones, whose batches were `ready`.
+
+    Of these never more than half of all are left out. What began with an evaluation is no step.
+    """
+    within = [stamp for stamp in stamps if begun_s <= stamp.at_s <= ended_s]
+    steps = [
+        Step(b.at_s - a.at_s, b.samples - a.samples)
+        for a, b in itertools.pairwise(within)
+        if a.is_step and b.is_step and b.samples > a.samples
+    ]
+    return steps[min(ready, len(steps) // 2) :]
+
+
 class Meter:
     """Collects the times of a trial's records; an evaluation's own time never counts as training.
 

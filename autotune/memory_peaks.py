@@ -6,7 +6,7 @@ Bayesian linear regression with conjugate priors (Gelman et al., "Bayesian Data 
 group without a trial is predicted from the others, with the doubt that is due.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ Array = NDArray[np.floating]
 
 _NOISE = 0.02  # of a peak: what differs from run to run, and how far a peak is off a straight line
 _NOISE_BYTES = 16 * 2**20
+_RISING_NOISE = 0.15  # of a peak that was still rising: it says no more than about where the peak will be
 _WIDTH = 3.0  # half an interval, in standard deviations: 99.7% of a normal, 99% of a t with 8 degrees
 _CENTRE, _COMMON_SD = 0.5, 0.5  # of a and b, in units of the smallest and of the largest peak
 _OWN_SD = np.array([0.03, 0.06])  # of what is a group's own
@@ -37,6 +38,14 @@ class Prediction:
     high_bytes: float
 
 
+class Peak(NamedTuple):
+    """The peak of a trial in bytes; `is_rising` says that it was still growing when the trial ended."""
+
+    need: Need
+    peak_bytes: float
+    is_rising: bool = False
+
+
 class _Affine(NamedTuple):
     """Mean and covariance of (a, b), of one group or of each of several."""
 
@@ -50,17 +59,17 @@ class Peaks:
     Runs of the same size repeat their deviation from the line too: their mean counts as one peak.
     """
 
-    def __init__(self, peaks: Iterable[tuple[Need, float]]) -> None:
-        """`peaks` in bytes, at least one."""
-        cells: dict[tuple[frozenset[Label], float], list[float]] = {}
+    def __init__(self, peaks: Iterable[Peak]) -> None:
+        """`peaks`, at least one. One that was still rising says little, and nothing beside a settled one."""
+        cells: dict[tuple[frozenset[Label], float], list[Peak]] = {}
         needs: dict[frozenset[Label], Need] = {}
-        for need, peak in peaks:
-            labels = need.labels
-            needs.setdefault(labels, need)
-            cells.setdefault((labels, need.micro_batch_size), []).append(peak)
+        for peak in peaks:
+            labels = peak.need.labels
+            needs.setdefault(labels, peak.need)
+            cells.setdefault((labels, peak.need.micro_batch_size), []).append(peak)
         self._index = {labels: i for i, labels in enumerate(needs)}
         ratios = {labels: per_sample(need) for labels, need in needs.items()}
-        y = np.array([sum(found) / len(found) for found in cells.values()])
+        y, noise = (np.array(each) for each in zip(*map(_cell, cells.values()), strict=True))
         x = np.array([ratios[labels] * size for labels, size in cells])
         self._x_scale = x.max()
         self._units = np.array([y.min(), y.max()])
@@ -70,12 +79,11 @@ class Peaks:
         self._columns = {label: i for i, label in enumerate(telling, start=1)}
         prior_sd = np.array([np.full(2, _COMMON_SD), *(_sd(label) for label in telling)])
         group = np.array([self._index[labels] for labels, _ in cells])
-        self._fit(self._line(x), y, group, prior_sd)
+        self._fit(self._line(x), y, 1 / _noise_variance(y, noise), group, prior_sd)
 
-    def _fit(self, lines: Array, y: Array, group: NDArray[np.int64], prior_sd: Array) -> None:
+    def _fit(self, lines: Array, y: Array, weight: Array, group: NDArray[np.int64], prior_sd: Array) -> None:
         """The posterior of what is common and of what settings add, and with it of every group's (a, b)."""
         residual = y - lines @ np.full(2, _CENTRE)
-        weight = 1 / _noise_variance(y)
         information = np.zeros((len(self._index), 2, 2))
         np.add.at(information, group, np.einsum("n,ni,nj->nij", weight, lines, lines))
         pull = np.zeros((len(self._index), 2))
@@ -150,8 +158,15 @@ class Peaks:
         )
 
 
-def _noise_variance(peak: Array | float) -> Array:
-    return np.asarray((_NOISE * peak) ** 2 + _NOISE_BYTES**2)
+def _cell(peaks: Sequence[Peak]) -> tuple[float, float]:
+    """The mean of the peaks of one size, and how uncertain each is; what has settled counts alone."""
+    settled = [peak for peak in peaks if not peak.is_rising]
+    found = settled or peaks
+    return sum(p.peak_bytes for p in found) / len(found), _NOISE if settled else _RISING_NOISE
+
+
+def _noise_variance(peak: Array | float, share: Array | float = _NOISE) -> Array:
+    return np.asarray((share * peak) ** 2 + _NOISE_BYTES**2)
 
 
 def _values(groups: Iterable[frozenset[Label]]) -> dict[str, set[Label]]:

@@ -1,6 +1,7 @@
 """What NVML says of this machine's GPUs. Without an NVIDIA driver there are none, and nothing raises."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -116,6 +117,33 @@ def read(handle: Any) -> dict[str, float]:
     return values
 
 
+def others(handle: Any, own: Collection[int], seconds: float) -> dict[str, float]:
+    """`others_gpu_percent`: how busy others than the processes `own` kept a device in the last `seconds`.
+
+    Nothing where the driver does not tell processes apart, or names none of `own` as running there: then it
+    may know them by other numbers than this process does, as it does of a container's.
+    """
+    try:
+        running = {process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)}
+        if running.isdisjoint(own):
+            return {}
+        samples = _process_samples(handle, round((time.time() - seconds) * 1e6))
+    except pynvml.NVMLError:
+        return {}
+    busiest: dict[int, float] = {}
+    for sample in samples:
+        busiest[sample.pid] = max(float(sample.smUtil), busiest.get(sample.pid, 0.0))
+    return {"others_gpu_percent": min(100.0, sum(v for pid, v in busiest.items() if pid not in own))}
+
+
+def _process_samples(handle: Any, since_us: int) -> Sequence[Any]:
+    try:
+        found: Sequence[Any] = pynvml.nvmlDeviceGetProcessUtilization(handle, since_us)
+    except pynvml.NVMLError_NotFound:  # nobody was busy
+        return ()
+    return found
+
+
 def energy_j(before: Reading, after: Reading, seconds: float) -> float | None:
     """What a device used between two readings: its counter's difference, else power times time."""
     if "energy_counter_j" in before and "energy_counter_j" in after:
@@ -126,9 +154,12 @@ def energy_j(before: Reading, after: Reading, seconds: float) -> float | None:
 
 
 def combine(readings: Sequence[Reading]) -> dict[str, float]:
-    """Several devices as one: power is their sum, memory the fullest's, throttled when any is; else means."""
+    """Several devices as one: power is their sum, memory the fullest's, throttled when any is; else means.
+
+    Of what others do it is the device that they use most: the slowest holds all of them up.
+    """
     combined = {}
-    for name in _QUERIES.keys() - {"energy_counter_j"}:
+    for name in {*_QUERIES, "others_gpu_percent"} - {"energy_counter_j"}:
         if values := [reading[name] for reading in readings if name in reading]:
             combined[name] = _COMBINED.get(name, _mean)(values)
     return combined
@@ -142,6 +173,7 @@ _COMBINED: dict[str, Callable[[Sequence[float]], float]] = {
     "gpu_power_w": sum,
     "gpu_memory_used_bytes": max,
     "gpu_throttled": max,
+    "others_gpu_percent": max,
 }
 
 

@@ -7,9 +7,12 @@ import math
 from collections.abc import Iterable, Sequence
 
 from autotune import curves
-from autotune.sections import Objective
+from autotune.sections import Objective, comparison
 from autotune.speeds import Speeds
-from autotune.trial import Evaluation, Measurement, Trial
+from autotune.trial import SAME_TRAINING, Config, Evaluation, Measurement, Setting, Trial
+
+_BATCH, _STEPS = "micro_batch_size", "accumulation_steps"
+_ROUNDING = 1e-3  # of a learning rate, which has four digits
 
 
 def baseline_of(trials: Sequence[Trial]) -> Trial | None:
@@ -39,7 +42,7 @@ def noise(trials: Iterable[Trial]) -> float | None:
 
 def baseline_quality(trials: Iterable[Trial]) -> float | None:
     """The baseline's quality in the end, the mean of all its runs."""
-    return mean([t.quality for t in runs_of(trials, 0) if t.quality is not None])
+    return mean([q for t in runs_of(trials, 0) if (q := curves.ended_with(t.measurement)) is not None])
 
 
 def mean(values: Sequence[float]) -> float | None:
@@ -61,11 +64,43 @@ def over_memory(measurement: Measurement, memory_fraction: float) -> str | None:
     return f"it takes {share:.0%} of the memory, over {memory_fraction:.0%}"
 
 
-def seconds_to(trial: Trial, target: float | None) -> float | None:
-    """Seconds of training, evaluation excluded, until `trial` was first seen at `target`; None if never."""
-    if target is None:
+def samples_to(trial: Trial, target: float) -> float | None:
+    """Training samples until `trial` was at the quality `target`; None where it never was."""
+    return curves.reached(trial.measurement.curve, target)
+
+
+def seconds_to(trial: Trial, target: float, speeds: Speeds | None = None) -> float | None:
+    """Seconds of training, evaluation excluded, until `trial` was at the quality `target`; None if never.
+
+    At the throughput that is known of its settings, where `speeds` are given, else at its own.
+    """
+    samples = samples_to(trial, target)
+    throughput = speeds.of(trial) if speeds else trial.measurement.throughput
+    return samples / throughput.samples_per_s if samples and throughput else None
+
+
+def no_quality(measurement: Measurement) -> str | None:
+    """Why what a trial ended with is no quality at all, None where it is one."""
+    last = measurement.curve[-1] if measurement.curve else None
+    if last is None:
         return None
-    return next((p.seconds for p in trial.measurement.curve if p.quality >= target), None)
+    if last.collapsed:
+        return "it does the same whatever it sees"
+    if last.chance is not None and last.quality <= last.chance:
+        return f"its quality {last.quality:.4f} is not above chance, {last.chance:.4f}"
+    return None
+
+
+def broken_constraint(measurement: Measurement, goal: Objective) -> str | None:
+    """Which of the user's own constraints a trial breaks, None where it keeps them all."""
+    for name, text in goal.constraints.items():
+        sign, bound = comparison(text) or ("", 0.0)
+        found = measurement.scores.get(name)
+        if found is None:
+            return f"no evaluation has {name}, which must be {text}"
+        if (found < bound) if sign == ">=" else (found > bound):
+            return f"{name} is {found:g}, and must be {text}"
+    return None
 
 
 def ranked(trials: Sequence[Trial], objective: Objective, memory_fraction: float) -> list[Trial]:
@@ -101,14 +136,43 @@ def why_not_eligible(
         return None
     if trial.measurement.origin != baseline.measurement.origin:
         return "it was measured on another device, or with other code, than the baseline"
+    if objective.select == "same-training" and not trains_alike(trial.config, baseline.config):
+        return "it trains something else than the baseline"
     if too_much := over_memory(trial.measurement, memory_fraction):
         return too_much
+    if broken := broken_constraint(trial.measurement, objective):
+        return broken
     if objective.target is not None:
-        reached = seconds_to(trial, objective.target)
+        reached = samples_to(trial, objective.target)
         return None if reached else f"it has not reached {objective.quality} {objective.target:g}"
     if _half_width(trial) is None and _half_width(baseline) is not None:
         return "it took too few steps to tell its throughput"
-    found, least = trial.quality or 0.0, curves.least(objective.keep, quality or 0.0)
+    return None if objective.select == "same-training" else _lost(trial, quality or 0.0, objective)
+
+
+def trains_alike(config: Config, other: Config) -> bool:
+    """Whether two configurations are the same training: all is equal that a training's result depends on.
+
+    Of the batch that is the effective one, and numbers are equal to the digits that are kept of a rate.
+    """
+    names = (config.keys() | other.keys()) - SAME_TRAINING
+    batches = [int(c.get(_BATCH) or 1) * int(c.get(_STEPS) or 1) for c in (config, other)]
+    return batches[0] == batches[1] and all(_is_equal(config.get(n), other.get(n)) for n in names)
+
+
+def _is_equal(value: Setting, other: Setting) -> bool:
+    if isinstance(value, float) and isinstance(other, float):
+        return math.isclose(value, other, rel_tol=_ROUNDING)
+    return repr(value) == repr(other)
+
+
+def _lost(trial: Trial, quality: float, objective: Objective) -> str | None:
+    """How far a trial's quality is from what is to be kept of `quality`, None where it is not."""
+    if not objective.keep:
+        return None
+    if none := no_quality(trial.measurement):
+        return none
+    found, least = curves.ended_with(trial.measurement) or 0.0, curves.least(objective.keep, quality)
     return f"{objective.quality} {found:.4f} is below {least:.4f}" if found < least else None
 
 
@@ -119,8 +183,8 @@ def winner(trials: Sequence[Trial], objective: Objective, memory_fraction: float
 
 def _rank(trial: Trial, speeds: Speeds, objective: Objective) -> tuple[float, float]:
     if objective.target is not None:
-        reached = seconds_to(trial, objective.target)
-        return (1 / reached if reached else 0.0, surely_per_s(trial, speeds))
+        seconds = seconds_to(trial, objective.target, speeds)
+        return (1 / seconds if seconds else 0.0, surely_per_s(trial, speeds))
     return (surely_per_s(trial, speeds), trial.quality or 0.0)
 
 
@@ -135,8 +199,11 @@ def _half_width(trial: Trial) -> float | None:
     return throughput.half_width_per_s if throughput else None
 
 
-def factor(trial: Trial, baseline: Trial) -> float | None:
-    """How many times the baseline's throughput `trial` reached."""
+def factor(trial: Trial, baseline: Trial, target: float | None = None) -> float | None:
+    """How many times the baseline's throughput `trial` reached; with a `target`, how much sooner."""
+    if target is not None:
+        ours, theirs = seconds_to(trial, target), seconds_to(baseline, target)
+        return theirs / ours if ours and theirs else None
     if not trial.samples_per_s or not baseline.samples_per_s:
         return None
     return trial.samples_per_s / baseline.samples_per_s

@@ -23,7 +23,8 @@ def table(trials: Sequence[Trial], space: Space) -> Rows:
     """Every one of `trials`; a column has values of one kind, or None."""
     columns = (
         *("trial", "repeat_of", "way_to", "configuration", *space.knobs),
-        *("throughput", space.objective.quality, "peak_memory_bytes", "memory_share", "outcome", "reason"),
+        *("throughput", space.objective.quality, "peak_memory_bytes", "memory_is_rising", "memory_share"),
+        *("outcome", "reason"),
     )
     mixed = {name for name in space.knobs if _is_mixed([t.config.get(name) for t in trials])}
     return Rows(columns, tuple(_row(trial, space, mixed) for trial in trials))
@@ -36,7 +37,8 @@ def _row(trial: Trial, space: Space, mixed: set[str]) -> tuple[Value, ...]:
         *(trial.number, trial.repeat.of if trial.repeat else None, trial.way_to),
         *(cleaned(view.knobs(trial.config)), *knobs),
         *(trial.samples_per_s, trial.quality),
-        *(trial.measurement.peak_memory_bytes, objective.memory_share(trial.measurement)),
+        *(trial.measurement.peak_memory_bytes, trial.measurement.memory_is_rising),
+        objective.memory_share(trial.measurement),
         *(outcome, cleaned(reason)),
     )
 
@@ -60,10 +62,12 @@ def figures(trials: Sequence[Trial], space: Space) -> dict[str, Value]:
     winner, claim = best
     found |= _side("baseline", baseline, objective.baseline_quality(trials), space)
     found |= _side("winner", winner, claim.quality if claim else winner.quality, space)
-    interval = (claim.low, claim.high) if claim else objective.factor_interval(winner, baseline)
+    target = space.objective.target
+    single = None if target is not None else objective.factor_interval(winner, baseline)
+    interval = (claim.low, claim.high) if claim else single
     low, high = (interval if winner.number else None) or (None, None)
     return found | {
-        "gain/factor": claim.factor if claim else objective.factor(winner, baseline),
+        "gain/factor": claim.factor if claim else objective.factor(winner, baseline, target),
         "gain/low": low,
         "gain/high": high,
         "gain/is_confirmed": claim is not None,
@@ -77,5 +81,6 @@ def _side(who: str, trial: Trial, quality: float | None, space: Space) -> dict[s
         f"{who}/throughput": trial.samples_per_s,
         f"{who}/{space.objective.quality}": quality,
         f"{who}/peak_memory_bytes": trial.measurement.peak_memory_bytes,
+        f"{who}/memory_is_rising": trial.measurement.memory_is_rising,
         f"{who}/memory_share": objective.memory_share(trial.measurement),
     }

@@ -8,7 +8,8 @@ from dataclasses import replace
 import optuna
 from optuna.trial import TrialState
 
-from autotune import confirm, objective, sampler
+from autotune import confirm, objective, pilot, sampler
+from autotune.confirm import Race
 from autotune.replay import Machine, Moment, Result, Simulated
 from autotune.table import Table
 from autotune.trial import Evaluation, Measurement, Outcome, Repeat, Status, Trial
@@ -80,7 +81,7 @@ def _search(
             study.tell(asked, [0.0] * directions)  # outside the limits: told so, and for nothing
             continue
         trial = Trial(len(known), config)
-        simulated = machine.run(trial, None)
+        simulated = machine.run(trial, None, at_s=seconds)
         if cut and known and (at := cut(simulated.measurement, known[0].measurement)):
             simulated = _cut_off(simulated, at)
         seconds += simulated.seconds
@@ -129,13 +130,16 @@ def _confirmed(
 ) -> Result:
     """The same confirming as this project's, which the others lack: so their winner is as sure as ours."""
     space, trials = table.space, list(known)
-    noise: Repeat | None = confirm.noise_repeat()
-    while (repeat := noise or confirm.next_repeat(trials, space)) is not None:
-        noise = None
-        again = Trial(len(trials), trials[repeat.of].config, repeat=repeat)
-        simulated = machine.run(again, None)
+    step: Repeat | Race | None = confirm.noise_repeat()
+    while step is not None:
+        of, race = (0, step.members) if isinstance(step, Race) else (step.of, ())
+        repeat = None if isinstance(step, Race) else step
+        again = Trial(len(trials), trials[of].config, repeat=repeat, race=race)
+        simulated = machine.run(again, None, members=[trials[n] for n in race], at_s=seconds)
         seconds += simulated.seconds
         trials.append(_ended(again, simulated))
+        space = pilot.settled(table.space, trials)
+        step = confirm.next_step(trials, space)
     found = confirm.confirmed(trials, space)
     winner = found[0].config if found else space.baseline_config
     return Result(tuple(moments), tuple(trials), winner, found is not None, seconds)

@@ -6,16 +6,20 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from autotune import secrecy, study_file
+from autotune import secrecy, study_file, units
 from autotune import space as spaces
 from autotune.errors import InputError
-from autotune.knobs import Distribution, ScaledLearningRate
+from autotune.knobs import LARGEST_INT, Distribution, ScaledLearningRate
 from autotune.machine import Machine, fit_to
+from autotune.sections import PROMISES, Budget
 from autotune.space import Space
 from autotune.store import Session
 from autotune.telemetry import Hardware
 from autotune.trial import Setting, Trial
 from autotune.workloads import Workload
+
+AUTO = "auto"
+_LOOKS = 4  # times the samples of a trial, at most, where the length of the training is not known
 
 
 def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
@@ -53,6 +57,28 @@ def settings(
     return given | ({"skip_bad_samples": True} if skip_bad_samples else {})
 
 
+def select(promise: str | None, rule: str | None) -> str | None:
+    """The rule that decides who wins, by either of the options that name it; None where neither is given."""
+    if promise is None:
+        return rule
+    one_of("--promise", promise, tuple(PROMISES))
+    meant = PROMISES[promise]
+    if rule not in {None, meant}:
+        raise InputError(f"--promise {promise}: is --select {meant}: got --select {rule}")
+    return meant
+
+
+def samples(given: str | None) -> dict[str, Any]:
+    """The samples of a trial as values of the budget: a number, or `auto`."""
+    if given == AUTO:
+        return {"until_learnt": True}
+    if given is None:
+        return {}
+    if not given.isdecimal() or not 1 <= int(given) <= LARGEST_INT:
+        raise InputError(f"--samples: a whole number above 0, or {AUTO}: got {units.shown(given)}")
+    return {"samples_per_trial": int(given)}
+
+
 def one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
     """Raises InputError where an option has a value that is not `allowed`."""
     if value not in allowed:
@@ -85,9 +111,24 @@ def complete(
     workload.require_comparable(space.knobs, space.objective.quality)
     notes = workload.check(baseline)
     knobs = _as_taken(space, baseline, workload, source)
-    whole = spaces.complete(space.model_copy(update={"baseline": baseline, "knobs": knobs}), source)
+    budget = _open_ended(space.budget, workload.training_samples(baseline))
+    changes = {"baseline": baseline, "knobs": knobs, "budget": budget}
+    whole = spaces.complete(space.model_copy(update=changes), source)
     fitted, dropped = fit_to(whole, machine(hardware))
     return fitted, notes + dropped
+
+
+def _open_ended(budget: Budget, training_samples: int | None) -> Budget:
+    """`budget`, where a trial ends when the baseline has learnt, with the most that it may take.
+
+    That is the whole training, where its length is known.
+    """
+    if not budget.until_learnt:
+        return budget
+    most = max(budget.samples_per_trial, training_samples or _LOOKS * budget.samples_per_trial)
+    every = max(1, budget.samples_per_trial // budget.evaluations_per_trial)
+    changes = {"samples_per_trial": most, "evaluations_per_trial": max(1, most // every)}
+    return budget.model_copy(update=changes)
 
 
 def _as_taken(

@@ -1,5 +1,6 @@
 """A trial's records, counted as they come: what they show so far. Pure: the clock is in the records."""
 
+import statistics
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -9,10 +10,15 @@ from autotune.measure import Meter, prefetched_steps
 from autotune.trial import Config, Evaluation, Failure, Measurement, Outcome, Status
 
 _PHASES = ("data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s")
+_MOST_ITEMS = 100_000  # whose scores are kept
 _LARGEST = 1e30  # of a quality: its squares, sums and ratios are numbers, too
 _OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # steps, too: a large batch is beyond the end with its first one
 _SURE_SHARE = 0.02  # of a throughput: an interval as narrow as that is one to rely on
 _SILENT_STEPS, _SILENT_S = 10, 2.0  # seconds, too: a step of milliseconds is late for any reason
+_LEAST_BYTES = 2**20  # no training takes less: where the host shows less, the work was done out of sight
+_RISING_SHARE, _RISING_PART = 0.02, 1 / 3  # of the peak, and of a trial's samples
+_RISING_STEPS = 12  # with fewer, the last third may still be of the first steps, which allocate what all need
+_FINE_SHARE = 0.0025  # what a peak grows by before it is noted: a leak shall not make a note with every step
 
 
 class Phase(StrEnum):
@@ -23,6 +29,7 @@ class Phase(StrEnum):
     MEASURING = "measuring"
     TRAINING = "training"
     EVALUATING = "evaluating"
+    RACING = "racing"
 
 
 class Progress:
@@ -36,13 +43,19 @@ class Progress:
         self._found: object = None  # what the last evaluation yielded for a quality
         self._scores: dict[str, float] = {}
         self._curve: list[Evaluation] = []
-        self._peak_bytes = self._allocated_bytes = 0
+        self._items: list[tuple[float, ...]] = []
+        self._own_bytes = self._children_bytes = self._allocated_bytes = 0
+        self._peak = _Peak()
         self._phase_s = dict.fromkeys(_PHASES, 0.0)
 
     @property
     def evaluated_samples(self) -> int:
         """How far the trial had come at its last evaluation."""
         return self._evaluated_samples
+
+    @property
+    def curve(self) -> tuple[Evaluation, ...]:
+        return tuple(self._curve)
 
     @property
     def quality(self) -> float | None:
@@ -89,15 +102,27 @@ class Progress:
         self._has_begun = True
         self._samples = record["samples"]
         self._meter.add(record["at_s"], self._samples, evaluation=is_evaluation)
-        self._peak_bytes = max(self._peak_bytes, int(_amount(record, "memory_peak_bytes")))
-        self._allocated_bytes = max(
-            self._allocated_bytes, int(_amount(record, "memory_peak_allocated_bytes"))
-        )
+        # A checkpoint comes with the step after an evaluation, and both come again.
+        self._hold(record, is_step=not is_evaluation and self._steps_since_evaluation > 0)
         self._steps_since_evaluation += 1
         if is_evaluation:
             self._evaluated(record)
         for phase in _PHASES:
             self._phase_s[phase] += _amount(record, phase)
+
+    def _hold(self, record: Mapping[str, Any], *, is_step: bool) -> None:
+        """Adds up the peaks of the process and of its descendants; on a GPU its allocator's alone counts."""
+        self._own_bytes = max(self._own_bytes, int(_amount(record, "memory_peak_bytes")))
+        self._children_bytes = max(self._children_bytes, int(_amount(record, "memory_children_bytes")))
+        allocated = int(_amount(record, "memory_peak_allocated_bytes"))
+        self._allocated_bytes = max(self._allocated_bytes, allocated)
+        beside = 0 if self._allocated_bytes else self._children_bytes
+        self._peak.count(self._samples, self._own_bytes + beside, is_step=is_step)
+
+    def _peak_bytes(self) -> int | None:
+        """What it has held at most; None where that is too little to be all that there was."""
+        found = self._peak.held_bytes
+        return found if found and (self._allocated_bytes or found >= _LEAST_BYTES) else None
 
     def _evaluated(self, record: Mapping[str, Any]) -> None:
         """Takes the scores that are numbers, and a point of the curve where the quality is one."""
@@ -107,8 +132,19 @@ class Progress:
         self._steps_since_evaluation = 0
         if self._curve and self._curve[-1].samples == self._samples:
             self._curve.pop()  # a trial that goes on from its checkpoint yields its last evaluation again
+            self._items.pop()
         if self.quality is not None:
-            self._curve.append(Evaluation(self._samples, self._meter.training_s, self.quality))
+            chance, collapsed = self._scores.get(f"{self._quality}_chance"), record.get("collapsed") is True
+            self._curve.append(
+                Evaluation(self._samples, self._meter.training_s, self.quality, chance, collapsed)
+            )
+            self._items.append(_numbers(record.get(f"{self._quality}_items")))
+
+    def _mean_items(self) -> tuple[float, ...]:
+        """What each item was scored, on average over the evaluations that the trial's end is made of."""
+        last = [items for items in self._items if items][-max(1, len(self._curve) // 4) :]
+        is_even = last and len({len(items) for items in last}) == 1
+        return tuple(statistics.fmean(values) for values in zip(*last, strict=True)) if is_even else ()
 
     def judge(self, verdict: Outcome) -> Outcome:
         """`verdict`, but that a trial cannot be complete whose quality or speed is missing, or no number."""
@@ -139,17 +175,53 @@ class Progress:
             quality=self.quality,
             quality_samples=self.evaluated_samples,
             curve=tuple(self._curve),
+            items=self._mean_items(),
             samples=self._samples,
-            peak_memory_bytes=self._peak_bytes or None,
+            peak_memory_bytes=(peak_bytes := self._peak_bytes()),
             peak_allocated_bytes=self._allocated_bytes or None,
+            memory_is_rising=peak_bytes is not None and self._peak.is_rising(self._samples),
             scores=self._scores,
             step_shares={p: s / total_s for p, s in self._phase_s.items()} if total_s else {},
         )
 
 
+class _Peak:
+    """The most that a trial has held, and where in it steps have raised that."""
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+        self._steps = self._growth_bytes = 0
+        self._noted = [(0, 0)]  # samples, and what all steps up to there had added to the peak
+
+    def count(self, samples: int, held_bytes: int, *, is_step: bool) -> None:
+        """`is_step` says that it has to be expected again and again, should it add to the peak."""
+        added, self.held_bytes = max(0, held_bytes - self.held_bytes), max(held_bytes, self.held_bytes)
+        if not is_step:
+            return
+        self._steps += 1
+        self._growth_bytes += added
+        if self._growth_bytes - self._noted[-1][1] > _FINE_SHARE * self.held_bytes:
+            self._noted.append((samples, self._growth_bytes))
+
+    def is_rising(self, samples: int) -> bool:
+        """Whether steps have raised it by more than 2% in the last third of a trial of so many `samples`."""
+        if self._steps < _RISING_STEPS:
+            return False
+        early = (1 - _RISING_PART) * samples
+        late_bytes = self._growth_bytes - max(grown for at, grown in self._noted if at <= early)
+        return late_bytes > _RISING_SHARE * (self.held_bytes - late_bytes)
+
+
 def is_mark(record: Mapping[str, Any]) -> bool:
     """Whether it says that a new attempt begins: a workload's own records have samples, all of them."""
     return "samples" not in record
+
+
+def _numbers(values: object) -> tuple[float, ...]:
+    """The numbers of a list, nothing where one of them is none."""
+    found = [units.number(value) for value in values] if isinstance(values, list) else []
+    numbers = tuple(value for value in found if value is not None)
+    return numbers if len(numbers) == len(found) <= _MOST_ITEMS else ()
 
 
 def _amount(record: Mapping[str, Any], name: str) -> float:

@@ -30,7 +30,7 @@ _DECISIVE = {
 # Of the search space, what says how trials are judged and how many there are, and not what they do.
 _FREE = (
     *("limits.effective_batch_size", "limits.memory_fraction"),
-    *("objective.keep", "objective.select", "objective.target"),
+    *("objective.keep", "objective.select", "objective.target", "objective.constraints"),
     *("budget.trials", "budget.time", "budget.finalists", "budget.repeats"),
 )
 
@@ -91,10 +91,18 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[
 
 def _edited(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What differs between the search spaces of then and of now, by name."""
-    before, after = _flat(then.get("space", now["space"])), _flat(now["space"])
+    before, after = _flat(_with_defaults(then.get("space", now["space"]))), _flat(now["space"])
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
             yield name, _told(f"{name} of space.yaml", before.get(name), after.get(name))
+
+
+def _with_defaults(space: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A search space as it was written, with what has come to be said since at its default."""
+    try:
+        return spaces.to_values(spaces.from_values(space, "provenance"))
+    except InputError:
+        return space
 
 
 def _flat(space: Mapping[str, Any]) -> dict[str, Any]:

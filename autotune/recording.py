@@ -1,23 +1,31 @@
 """Recording a table: a grid of settings, run one by one and alone, whatever device there is."""
 
+import math
 import shutil
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from autotune import alone, table, units
-from autotune.attempt import Order
+from autotune import alone, drift, table, units
+from autotune.attempt import Attempt, Order
 from autotune.child import ForkServer
+from autotune.drift import Drift
 from autotune.errors import InputError
+from autotune.knobs import LARGEST_INT
 from autotune.progress import is_mark
 from autotune.records import read_records
+from autotune.sections import Budget
 from autotune.space import Space
-from autotune.table import Run, Table
+from autotune.table import Point, Run, Table
 from autotune.trial import SAME_QUALITY, SAME_SPEED, Config, Key, Setting, Status, settings_key
 from autotune.workloads import Workload
 
 PARTS = ("all", "timed", "untimed")
 _BASELINE_TIMES = 4
+_POLL_S = 1.0
+_ENDLESS = Budget(samples_per_trial=LARGEST_INT, evaluations_per_trial=1)
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,41 @@ def record(
     shutil.rmtree(scratch, ignore_errors=True)
 
 
+def record_drift(
+    file: Path, space: Space, workload: Workload, seconds: float, *, memory_limit_bytes: int | None
+) -> Drift:
+    """Trains the baseline for `seconds`, and adds to `file` how fast it was from second to second.
+
+    Raises InputError where it ends before there is anything to show.
+    """
+    scratch = file.with_name(file.name + ".work")
+    shutil.rmtree(scratch, ignore_errors=True)
+    order = _order(
+        Planned(space.baseline_config, 0, timed=True),
+        space.model_copy(update={"budget": _ENDLESS}),
+        workload,
+        scratch,
+        memory_limit_bytes=memory_limit_bytes,
+        device_memory_bytes=None,
+    )
+    attempt, deadline = Attempt(order, ForkServer(workload.preload)), math.inf
+    try:
+        while time.monotonic() < deadline and "outcome" not in (report := attempt.step(_POLL_S)):
+            if report["samples"] and deadline == math.inf:
+                deadline = time.monotonic() + seconds
+    finally:
+        attempt.stop()
+    _, steps, _ = _clocked(order)
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        found = drift.of_steps(steps)
+    except ValueError:
+        reason = report.get("outcome", {}).get("reason") or "it was given too little time"
+        raise InputError(f"--drift: the baseline did not train for a second: {reason}") from None
+    table.append_drift(file, found)
+    return found
+
+
 def _order(
     planned: Planned,
     space: Space,
@@ -139,20 +182,18 @@ def _run(planned: Planned, order: Order, server: ForkServer) -> Run:
         timed=planned.timed,
         start_s=start_s,
         step_samples=tuple(n for n, _ in steps) if planned.timed else (),
-        step_s=tuple(float(f"{s:.4g}") for _, s in steps) if planned.timed else (),
-        evaluations=tuple(
-            (n, float(f"{s:.4g}") if planned.timed else 0.0, quality) for n, s, quality in evaluations
-        ),
+        step_s=tuple(_short(s) for _, s in steps) if planned.timed else (),
+        evaluations=tuple(evaluations if planned.timed else (p._replace(seconds=0.0) for p in evaluations)),
         peak_memory_bytes=shown.peak_memory_bytes,
         peak_allocated_bytes=shown.peak_allocated_bytes,
         memory_limit_bytes=shown.memory_limit_bytes,
     )
 
 
-def _clocked(order: Order) -> tuple[float, list[tuple[int, float]], list[tuple[int, float, float]]]:
+def _clocked(order: Order) -> tuple[float, list[tuple[int, float]], list[Point]]:
     """Seconds to the first step's end, the later steps, and the evaluations, from a run's own records."""
     steps: list[tuple[int, float]] = []
-    evaluations: list[tuple[int, float, float]] = []
+    evaluations: list[Point] = []
     start_s, before_s, before = 0.0, None, 0
     for record in read_records(Path(order.directory)):
         if is_mark(record):
@@ -162,12 +203,27 @@ def _clocked(order: Order) -> tuple[float, list[tuple[int, float]], list[tuple[i
         if before_s is None:
             start_s = at_s - begun_s
         elif order.quality in record:
-            quality = units.number(record[order.quality])
-            evaluations += [] if quality is None else [(samples, at_s - before_s, quality)]
+            point = _point(record, order.quality, at_s - before_s)
+            evaluations += [] if point is None else [point]
         else:
             steps.append((samples - before, at_s - before_s))
         before_s, before = at_s, samples
     return start_s, steps, evaluations
+
+
+def _point(record: Mapping[str, Any], quality: str, seconds: float) -> Point | None:
+    """What an evaluation's record says; None where its quality is no number."""
+    found = units.number(record[quality])
+    if found is None:
+        return None
+    loss, chance = units.number(record.get("val_loss")), units.number(record.get(f"{quality}_chance"))
+    collapsed = record.get("collapsed") is True
+    return Point(record["samples"], _short(seconds), found, loss, chance, collapsed)
+
+
+def _short(seconds: float) -> float:
+    """A time as it is written down: four digits are more than any clock is good for."""
+    return float(f"{seconds:.4g}")
 
 
 def _shown(planned: Planned) -> str:
@@ -179,4 +235,4 @@ def _figures(run: Run) -> str:
     if not run.evaluations:
         return f": {run.outcome.reason}" if run.outcome.reason else ""
     speed = f", {sum(run.step_samples) / sum(run.step_s):.1f} samples/s" if run.step_s else ""
-    return f"{speed}, quality {run.evaluations[-1][2]:.4f}"
+    return f"{speed}, quality {run.evaluations[-1].quality:.4f}"

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from autotune import units
 from autotune.progress import is_mark
@@ -43,3 +43,12 @@ def seconds_of(records: Iterable[Mapping[str, Any]]) -> float:
         else:
             last_s = record["at_s"]
     return total_s + last_s - begun_s
+
+
+def open_lines(file: Path) -> TextIO:
+    """A file of lines, to append to; what a kill cut short gets a line of its own."""
+    is_cut = file.exists() and not file.read_bytes().endswith(b"\n")
+    stream = file.open("a", encoding="utf-8")
+    if is_cut:
+        stream.write("\n")
+    return stream

@@ -1,7 +1,8 @@
 """A whole search over recorded runs, in simulated time: the search's own code, with a table for a machine.
 
 What is simulated is the machine alone. A trial's step times are those of a recorded run of the same settings,
-taken from a random place on, its quality that of a recorded run with a seed of its own.
+taken from a random place on, its quality that of a recorded run with a seed of its own. Where the table has a
+drift, all runs of the same settings are equally fast but for that, which goes on from trial to trial.
 """
 
 import itertools
@@ -12,12 +13,11 @@ from typing import Any
 
 import optuna
 
-from autotune import confirm, objective, stopping
+from autotune import confirm, curves, objective, racing, stopping
 from autotune.progress import Progress
 from autotune.search import Search, Silent
-from autotune.space import Space
-from autotune.table import Run, Table
-from autotune.trial import Config, Measurement, Outcome, Status, Trial
+from autotune.table import Point, Run, Table
+from autotune.trial import Config, Measurement, Outcome, Slice, Status, Trial
 
 _ASKED_EVERY_S = 1.0  # how often a running trial is held against the bar: as often as it reports
 
@@ -58,33 +58,107 @@ class Machine:
         """With `everything_is`, every configuration runs as that one does: an A/A search."""
         self._table, self._rng = table, random.Random(seed)
         self._everything_is = everything_is
+        self._offset_s = self._rng.random() * table.drift.length_s if table.drift else 0.0
 
-    def run(self, trial: Trial, bar: stopping.Bar | None) -> Simulated:
-        """`trial` from its start to its end, or to where `bar` stops it; raises KeyError if not recorded."""
+    def run(
+        self,
+        trial: Trial,
+        bar: stopping.Bar | None,
+        *,
+        members: Sequence[Trial] = (),
+        at_s: float = 0.0,
+        target: float | None = None,
+    ) -> Simulated:
+        """`trial` from its start at `at_s` to its end, at a `target`, or to where `bar` stops it.
+
+        `members` are the trials whose numbers a race has. Raises KeyError for what was not recorded.
+        """
+        if trial.race:
+            return self.race(members, at_s)
         space = self._table.space
-        config = self._everything_is or trial.config
-        timed, curves = self._table.timed(config), self._table.qualities(config)
-        if not timed:
-            raise KeyError(f"no timed run of {dict(config)}")
-        run = self._rng.choice(timed)
+        config = self._config(trial)
+        run, known = self._rng.choice(self._timed(config)), self._table.qualities(config)
         if run.outcome.status is not Status.COMPLETED:
             shown = Measurement(memory_limit_bytes=run.memory_limit_bytes)
-            return Simulated(run.outcome, shown, run.start_s + sum(run.step_s))
-        if not curves:
+            return Simulated(run.outcome, shown, self._takes(run.start_s + sum(run.step_s), at_s))
+        if not known:
             raise KeyError(f"no quality of {dict(config)}")
-        curve = self._rng.choice(curves)
-        progress, asked_s, at_s = Progress(space.objective.quality, space.settings(config)), 0.0, 0.0
-        for record in self._records(run, curve, space):
+        curve = self._rng.choice(known)
+        progress, asked_s, seconds = Progress(space.objective.quality, space.settings(config)), 0.0, 0.0
+        for record in self._records(run, curve, at_s):
             progress.count(record)
-            at_s = record["at_s"]
-            if bar is not None and at_s - asked_s >= _ASKED_EVERY_S:
-                asked_s = at_s
+            seconds = record["at_s"] - at_s
+            if bar is not None and seconds - asked_s >= _ASKED_EVERY_S:
+                asked_s = seconds
                 if reason := stopping.why_stop(progress.measurement(), bar):
-                    return Simulated(Outcome(Status.STOPPED, reason=reason), self._shown(progress, run), at_s)
-            target = space.objective.target
-            if target is not None and progress.quality is not None and progress.quality >= target:
+                    return Simulated(
+                        Outcome(Status.STOPPED, reason=reason), self._shown(progress, run), seconds
+                    )
+            if target is not None and curves.reached(progress.curve, target) is not None:
                 break
-        return Simulated(Outcome(Status.COMPLETED), self._shown(progress, run), at_s)
+        return Simulated(Outcome(Status.COMPLETED), self._shown(progress, run), seconds)
+
+    def race(self, members: Sequence[Trial], at_s: float) -> Simulated:
+        """A race of the settings of `members` from `at_s` on, the first of which all others are held against.
+
+        Each is started once; then they take turns, until `racing` has seen enough.
+        """
+        runs = {member.number: self._fit(self._config(member)) for member in members}
+        steps = {number: self._steps(run) for number, run in runs.items()}
+        now_s = at_s
+        for run in runs.values():
+            now_s += self._takes(run.start_s, now_s)
+        slices: list[Slice] = []
+        end_s = now_s + racing.most_s(member.seconds for member in members)
+        for count in itertools.count(1):
+            order = racing.runs_on(slices, tuple(runs)) if now_s < end_s else ()
+            if not order:
+                break
+            for number in order:
+                slices.append(self._turn(number, count, steps[number], now_s))
+                now_s += slices[-1].seconds
+        return Simulated(Outcome(Status.COMPLETED), Measurement(slices=tuple(slices)), now_s - at_s)
+
+    def _turn(self, number: int, count: int, steps: Iterator[tuple[int, float]], at_s: float) -> Slice:
+        samples, seconds, done = 0, 0.0, 0
+        while seconds < racing.TURN_S:
+            more, work_s = next(steps)
+            samples, seconds, done = samples + more, seconds + self._takes(work_s, at_s + seconds), done + 1
+        return Slice(number, count, samples, seconds, done)
+
+    def _config(self, trial: Trial) -> Config:
+        return self._everything_is or trial.config
+
+    def _timed(self, config: Config) -> list[Run]:
+        timed = self._table.timed(config)
+        if not timed:
+            raise KeyError(f"no timed run of {dict(config)}")
+        return timed
+
+    def _fit(self, config: Config) -> Run:
+        """A recorded run of `config` that did not fail: what has failed is in no race."""
+        fit = [run for run in self._timed(config) if run.outcome.status is Status.COMPLETED]
+        if not fit:
+            raise KeyError(f"no completed run of {dict(config)}")
+        return self._rng.choice(fit)
+
+    def _steps(self, run: Run) -> Iterator[tuple[int, float]]:
+        """Samples and seconds of steps without end, from a random one on; with a drift, at the mean speed.
+
+        That is the mean of all runs of the same settings.
+        """
+        scale = 1.0
+        if self._table.drift is not None:
+            fit = [one for one in self._table.timed(run.config) if one.outcome.status is Status.COMPLETED]
+            scale = _per_s([run]) / _per_s(fit)
+        steps = [
+            (samples, seconds * scale) for samples, seconds in zip(run.step_samples, run.step_s, strict=True)
+        ]
+        return itertools.islice(itertools.cycle(steps), self._rng.randrange(len(steps)), None)
+
+    def _takes(self, work_s: float, at_s: float) -> float:
+        drift = self._table.drift
+        return drift.seconds(work_s, self._offset_s + at_s) if drift else work_s
 
     @staticmethod
     def _shown(progress: Progress, run: Run) -> Measurement:
@@ -95,22 +169,32 @@ class Machine:
             memory_limit_bytes=run.memory_limit_bytes,
         )
 
-    def _records(self, run: Run, curve: Run, space: Space) -> Iterator[Mapping[str, Any]]:
-        """What the workload would yield, and when."""
-        steps = list(zip(run.step_samples, run.step_s, strict=True))
-        place = self._rng.randrange(len(steps))
-        endless = itertools.islice(itertools.cycle(steps), place, None)
-        pauses = [seconds for _, seconds, _ in run.evaluations]
+    def _records(self, run: Run, curve: Run, at_s: float) -> Iterator[Mapping[str, Any]]:
+        """What the workload would yield, and when, started at `at_s`."""
+        space = self._table.space
+        steps = self._steps(run)
         samples = space.effective_batch_size(run.config)
-        at_s = run.start_s
+        at_s += self._takes(run.start_s, at_s)
         yield {"samples": samples, "at_s": at_s}
-        for (due, _, quality), pause_s in zip(curve.evaluations, pauses, strict=False):
-            while samples < due:
-                count, seconds = next(endless)
-                samples, at_s = samples + count, at_s + seconds
+        for point, pause in zip(curve.evaluations, run.evaluations, strict=False):
+            while samples < point.samples:
+                count, work_s = next(steps)
+                samples, at_s = samples + count, at_s + self._takes(work_s, at_s)
                 yield {"samples": samples, "at_s": at_s}
-            at_s += pause_s
-            yield {"samples": samples, "at_s": at_s, space.objective.quality: quality}
+            at_s += self._takes(pause.seconds, at_s)
+            yield {"samples": samples, "at_s": at_s} | _scores(point, space.objective.quality)
+
+
+def _scores(point: Point, quality: str) -> dict[str, Any]:
+    """What an evaluation's record says beside the samples, as far as it was recorded."""
+    known = {"val_loss": point.loss, f"{quality}_chance": point.chance}
+    return {quality: point.quality, "collapsed": point.collapsed} | {
+        name: value for name, value in known.items() if value is not None
+    }
+
+
+def _per_s(runs: Sequence[Run]) -> float:
+    return sum(sum(run.step_samples) for run in runs) / sum(sum(run.step_s) for run in runs)
 
 
 def ours(
@@ -144,13 +228,18 @@ def ours(
     moments: list[Moment] = []
     while (trial := search.next()) is not None:
         is_searched = trial.number > 0 and trial.searched
-        simulated = machine.run(trial, search.bar if is_searched else None)
+        members = [known for number in trial.race for known in search.trials() if known.number == number]
+        bar = search.bar if is_searched else None
+        is_pilot = trial.number == 0 or trial.repeat == confirm.noise_repeat()
+        target = None if is_pilot else search.space.objective.target
+        simulated = machine.run(trial, bar, members=members, at_s=clock.seconds, target=target)
         clock.seconds += simulated.seconds
         search.end(trial.number, simulated.outcome, simulated.measurement)
         if not confirm.is_alone(trial):
-            best = objective.winner(search.trials(), space.objective, space.limits.memory_fraction)
+            goal, fraction = search.space.objective, search.space.limits.memory_fraction
+            best = objective.winner(search.trials(), goal, fraction)
             moments.append(Moment(clock.seconds, len(search.trials()), best.config if best else None))
-    found = confirm.confirmed(search.trials(), space)
+    found = confirm.confirmed(search.trials(), search.space)
     winner = found[0].config if found else space.baseline_config
     return Result(tuple(moments), tuple(search.trials()), winner, found is not None, clock.seconds)
 

@@ -63,7 +63,12 @@ class Sampler:
             self.ended(known, told(trial, earlier, self._space))
 
     def started(self, trial: Trial) -> None:
-        """Until its end, `trial` counts as a poor one: the next suggestion goes elsewhere."""
+        """Until its end, `trial` counts as a poor one: the next suggestion goes elsewhere.
+
+        What lies outside of the space is not learnt from: it was begun before the space was settled.
+        """
+        if not self._space.contains(trial.config):
+            return
         self._study.add_trial(
             create_trial(
                 state=TrialState.RUNNING,
@@ -75,7 +80,8 @@ class Sampler:
 
     def ended(self, trial: Trial, told: Told) -> None:
         """Learns what came of a trial that was started."""
-        self._tell(self._running.pop(trial.number), told)
+        if (number := self._running.pop(trial.number, None)) is not None:
+            self._tell(number, told)
 
     def _tell(self, number: int, told: Told) -> None:
         frozen = self._study.get_trials(deepcopy=False)[number]
@@ -140,16 +146,30 @@ def told(trial: Trial, trials: Sequence[Trial], space: Space) -> Told:
         return worst(space)
     share = objective.memory_share(trial.measurement)
     over = 0.0 if share is None else max(0.0, share - space.limits.memory_fraction)
+    if objective.broken_constraint(trial.measurement, goal) and trial.completed:
+        return worst(space)
     if goal.target is not None:
-        seconds = objective.seconds_to(trial, goal.target)
-        return Told((1 / seconds,), over) if seconds else worst(space)
+        return _told_of_target(trial, goal.target, over)
     speed, quality = trial.samples_per_s, _quality_share(trial, trials)
     if speed is None or (quality is not None and not math.isfinite(quality)):
         return worst(space)
     if goal.select == "pareto":
         return Told((speed, quality or 0.0), over)
-    poor = 0.0 if quality is None else max(0.0, goal.keep - quality)
+    is_free = quality is None or goal.select == "same-training"
+    poor = 0.0 if is_free else max(0.0, goal.keep - (quality or 0.0))
     return Told((speed,), over + poor)
+
+
+def _told_of_target(trial: Trial, target: float, over: float) -> Told:
+    """The inverse of the time to the target; of who was not there by its end, what was lacking by then."""
+    seconds = objective.seconds_to(trial, target)
+    if seconds:
+        return Told((1 / seconds,), over)
+    speed, samples = trial.samples_per_s, trial.measurement.samples
+    lacking = (
+        max(0.0, 1 - curves.share(trial.quality, target)) if trial.quality is not None and target else 1.0
+    )
+    return Told((speed / samples if speed and samples else 0.0,), over + lacking)
 
 
 def _quality_share(trial: Trial, trials: Sequence[Trial]) -> float | None:

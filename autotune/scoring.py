@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-from autotune import peers, replay
+from autotune import curves, peers, replay
 from autotune.replay import Result
 from autotune.table import Table
-from autotune.trial import Config, Key, Status, Trial, settings_key
+from autotune.trial import Config, Evaluation, Key, Measurement, Status, Trial, settings_key
 
 _OTHER_SEEDS = 10_000
 
@@ -47,26 +47,50 @@ class Truth:
 
     def quality(self, config: Config) -> float:
         runs = self._table.qualities(config)
-        return statistics.fmean(run.evaluations[-1][2] for run in runs) if runs else 0.0
+        return statistics.fmean(run.evaluations[-1].quality for run in runs) if runs else 0.0
 
     def keeps_quality(self, config: Config) -> bool:
         space = self._table.space
         return self.quality(config) >= space.objective.keep * self.quality(space.baseline_config)
 
+    def merit(self, config: Config) -> float:
+        """What a search maximises: throughput, or the inverse of the time to quality; 0 of who cannot win."""
+        speed = self.speed(config)
+        if self._table.space.objective.select != "time-to-quality":
+            return speed if self.keeps_quality(config) else 0.0
+        needed = [curves.reached(curve, self._target) for curve in self._curves(config)]
+        reached = [samples for samples in needed if samples is not None]
+        return speed / statistics.fmean(reached) if reached and len(reached) == len(needed) else 0.0
+
+    @cached_property
+    def _target(self) -> float:
+        """What is to be kept of the quality that the baseline has on average at a trial's end."""
+        space = self._table.space
+        ends = []
+        for curve in self._curves(space.baseline_config):
+            trial = tuple(p for p in curve if p.samples <= space.budget.samples_per_trial)
+            ends.append(curves.ended_with(Measurement(curve=trial)) or 0.0)
+        return curves.least(space.objective.keep, statistics.fmean(ends))
+
+    def _curves(self, config: Config) -> list[tuple[Evaluation, ...]]:
+        return [
+            tuple(Evaluation(p.samples, p.seconds, p.quality, p.chance, p.collapsed) for p in run.evaluations)
+            for run in self._table.qualities(config)
+        ]
+
     @cached_property
     def best(self) -> float:
-        """The highest throughput that keeps the quality, in samples per second."""
-        return max(speed for speed, keeps in self._known.values() if keeps)
+        """The highest merit."""
+        return max(self._known.values())
 
     @cached_property
-    def _known(self) -> dict[Key, tuple[float, bool]]:
+    def _known(self) -> dict[Key, float]:
         configs = [self._table.space.baseline_config, *(self._table.space.every() or [])]
-        return {settings_key(c, ()): (self.speed(c), self.keeps_quality(c)) for c in configs}
+        return {settings_key(c, ()): self.merit(c) for c in configs}
 
     def is_right(self, config: Config, share: float) -> bool:
-        """Whether `config` keeps the quality and reaches `share` of the best throughput."""
-        speed, keeps = self._known[settings_key(config, ())]
-        return keeps and speed >= share * self.best
+        """Whether `config` may win, and reaches `share` of the best merit."""
+        return self._known[settings_key(config, ())] >= share * self.best
 
 
 @dataclass(frozen=True)

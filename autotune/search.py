@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 import optuna
 
-from autotune import confirm, failures, leads, objective, stopping, way
+from autotune import confirm, failures, leads, objective, pilot, stopping, way
 from autotune import sampler as samplers
 from autotune import study as record
 from autotune.judge import Judge
+from autotune.losses import Losses
 from autotune.sampler import Sampler
 from autotune.space import Space
 from autotune.stopping import Bar
@@ -23,13 +24,13 @@ from autotune.trial import Config, Failure, Measurement, Outcome, Repeat, Status
 Verdict = tuple[Outcome, Measurement]
 
 _BEST_BEFORE = 2  # configurations of an earlier session that are tried first
-_MOST_LOSSES = 3
 _MOST_FOR_CONFIRMING = 0.5  # of a time limit
 
 
 class Listener(Protocol):
     """Who is told what happens: the terminal."""
 
+    def note(self, text: str) -> None: ...
     def started(self, trial: Trial) -> None: ...
     def progress(self, trial: Trial, report: Mapping[str, Any]) -> None: ...
     def ended(self, trial: Trial) -> None: ...
@@ -38,6 +39,7 @@ class Listener(Protocol):
 class Silent:
     """Listens to a search and says nothing."""
 
+    def note(self, text: str) -> None: ...
     def started(self, trial: Trial) -> None: ...
     def progress(self, trial: Trial, report: Mapping[str, Any]) -> None: ...
     def ended(self, trial: Trial) -> None: ...
@@ -67,7 +69,7 @@ class Search:
         publish: Callable[[Bar], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.space = space
+        self.space = self.asked = space
         self.stopping: str | None = None  # why no further trial is started
         self.fault: str | None = None  # of the machine, and not of a trial: mend it before going on
         self._listener, self._study = listener, study
@@ -79,19 +81,19 @@ class Search:
         self._running: dict[int, Trial] = {}
         self._shared: set[int] = set()
         self._reports: dict[int, Mapping[str, Any]] = {}
-        self._losses: dict[int, tuple[int, int]] = {}  # how far a trial had come, and how often it got there
-        self._is_exhausted = False
+        self._losses = Losses()
+        self._is_exhausted = self._has_said = False
         self._turn, self._rng = 0, random.Random(seed)
         known = len(study.get_trials(deepcopy=False))
-        self._sampler = Sampler(space, seed + known)  # the same seed would suggest the same again
+        self._seed = seed + known  # the same seed would suggest the same again
         self._trials: dict[int, Trial] = {}
         self._waiting = deque(self._recover())
         self._trials = {t.number: t for t in record.trials(study)}
-        self._sampler.learn(earlier)
-        ranked = objective.ranked(earlier, space.objective, space.limits.memory_fraction)
-        self._best_before = [t.config for t in ranked if space.contains(t.config)][:_BEST_BEFORE]
-        self._learn_again()
-        self.bar = stopping.bar(self.trials(), space)
+        self.space = pilot.settled(space, self.trials())
+        self._sampler = self._informed()
+        ranked = objective.ranked(earlier, self.space.objective, space.limits.memory_fraction)
+        self._best_before = [t.config for t in ranked if self.space.contains(t.config)][:_BEST_BEFORE]
+        self.bar = stopping.bar(self.trials(), self.space)
         publish(self.bar)
 
     def _recover(self) -> list[Trial]:
@@ -107,13 +109,25 @@ class Search:
                 self._record(replace(trial, outcome=verdict[0], measurement=measurement))
         return interrupted
 
-    def _learn_again(self) -> None:
-        """Tells the sampler what an earlier process has found."""
-        trials = self.trials()
-        for trial in trials:
-            self._sampler.started(trial)
+    def _informed(self) -> Sampler:
+        """A sampler of the space as it is settled, which knows what was found so far, and before."""
+        sampler, trials = Sampler(self.space, self._seed), self.trials()
+        sampler.learn(self._earlier)
+        for trial in (t for t in trials if not t.race):
+            sampler.started(trial)
             if trial.outcome is not None:
-                self._sampler.ended(trial, samplers.told(trial, trials, self.space))
+                sampler.ended(trial, samplers.told(trial, trials, self.space))
+        return sampler
+
+    def _settle(self) -> None:
+        """Takes in what the pilot has found, once it is done."""
+        settled = pilot.settled(self.asked, self.trials())
+        if settled != self.space:
+            self.space = settled
+            self._sampler = self._informed()
+        if (said := pilot.said(self.trials(), self.asked)) and not self._has_said:
+            self._has_said = True
+            self._listener.note(said)
 
     def trials(self) -> list[Trial]:
         """Every trial so far, running ones, repeats and steps of the way included."""
@@ -125,9 +139,7 @@ class Search:
         if self._running or self._waiting or not self._is_searched():
             left = 0 if self._is_searched() else self._plan.trials - self._searched()
             return left + len(self._running) + len(self._waiting)
-        return int(
-            confirm.next_repeat(self.trials(), self.space) is not None or self._next_step() is not None
-        )
+        return int(confirm.next_step(self.trials(), self.space) is not None or self._explained() is not None)
 
     def _searched(self) -> int:
         return sum(t.searched for t in self.trials())
@@ -141,21 +153,11 @@ class Search:
         )
 
     def _confirming_s(self) -> float:
-        """The time to keep for confirming: every finalist and the baseline, as long as a trial takes.
-
-        Half of all time at most: what was not searched for need not be confirmed.
+        """The time to keep for confirming, half of all at most: what was not searched for need not be
+        confirmed.
         """
-        budget = self.space.budget
-        whole = self._trial_s() * budget.repeats * (1 + budget.finalists)
-        return min(whole, (self._plan.time_s or math.inf) * _MOST_FOR_CONFIRMING)
-
-    def _trial_s(self) -> float:
-        """The time that a trial takes to its end, 0 while it is not known.
-
-        Steps of the way do not count: what they take must not open a search again that is done.
-        """
-        seconds = [t.seconds for t in self.trials() if t.completed and t.seconds and t.way_to is None]
-        return objective.mean(seconds) or 0.0
+        most_s = (self._plan.time_s or math.inf) * _MOST_FOR_CONFIRMING
+        return min(confirm.most_s(self.trials(), self.space), most_s)
 
     def is_over(self) -> bool:
         """Whether running trials, too, are to be stopped."""
@@ -218,27 +220,32 @@ class Search:
         if self._running:
             return None  # what it finds may open other configurations, or change who is to be confirmed
         self._is_exhausted = self._is_exhausted or not self._is_searched()
-        repeat = confirm.next_repeat(trials, self.space)
-        if repeat is not None:
-            return self._begin(self._trials[repeat.of].config, repeat)
-        if (step := self._next_step()) is not None:
-            config, winner = step
+        return self._begin_confirming(trials)
+
+    def _begin_confirming(self, trials: Sequence[Trial]) -> Trial | None:
+        """What a claim still needs, and then what explains it."""
+        step = confirm.next_step(trials, self.space)
+        if isinstance(step, confirm.Race):
+            return self._begin(self._trials[step.members[0]].config, race=step.members)
+        if step is not None:
+            return self._begin(self._trials[step.of].config, step)
+        if (explained := self._explained()) is not None:
+            config, winner = explained
             return self._begin(config, way_to=winner)
         return None
 
-    def _next_step(self) -> tuple[Config, int] | None:
+    def _explained(self) -> tuple[Config, int] | None:
         """What is to be measured next on the way to the winner, and its number; None where time is short."""
-        if not self._explain or self._spent_s() + self._trial_s() > (self._plan.time_s or math.inf):
+        if not self._explain or self._spent_s() + confirm.trial_s(self.trials()) > (
+            self._plan.time_s or math.inf
+        ):
             return None
         return way.next_step(self.trials(), self.space)
 
     def _needs_noise(self, trials: Sequence[Trial]) -> bool:
-        """Whether the baseline is to be repeated: once a trial has lacked what the baseline has."""
-        wanted = self.space.budget.repeats > 0 and self.space.budget.trials > 1
-        if not wanted or objective.baseline_of(trials) is None or any(t.repeat for t in trials):
-            return False
-        eligible = objective.ranked(trials, self.space.objective, self.space.limits.memory_fraction)
-        return any(t.completed and t not in eligible for t in trials)
+        """Whether the pilot lacks its second run of the baseline."""
+        is_first = objective.baseline_of(trials) is not None and not any(t.repeat for t in trials)
+        return is_first and pilot.is_wanted(self.asked)
 
     def _leads(self, trials: Sequence[Trial]) -> Iterator[Config]:
         """What to try before the sampler is asked, which has every other turn to itself."""
@@ -258,10 +265,12 @@ class Search:
         *,
         passed: Sequence[tuple[Config, str]] = (),
         way_to: int | None = None,
+        race: Sequence[int] = (),
     ) -> Trial:
-        trial = record.begin(self._study, self.space, config, repeat, passed=passed, way_to=way_to)
+        trial = record.begin(self._study, self.asked, config, repeat, passed=passed, way_to=way_to, race=race)
         self._trials[trial.number] = trial
-        self._sampler.started(trial)
+        if not race:  # which is of many configurations
+            self._sampler.started(trial)
         return trial
 
     def progress(self, number: int, report: Mapping[str, Any]) -> None:
@@ -300,7 +309,9 @@ class Search:
         )
         self._record(ended)
         trials = self.trials()
-        self._sampler.ended(ended, samplers.told(ended, trials, self.space))
+        if not ended.race:
+            self._sampler.ended(ended, samplers.told(ended, trials, self.space))
+        self._settle()
         self.bar = stopping.bar(trials, self.space)
         self._publish(self.bar)
         self._listener.ended(ended)
@@ -313,24 +324,13 @@ class Search:
         record.set_plan(self._study, replace(self._plan, spent_s=self._spent_s()))
 
     def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
-        """Something has killed a trial, or its supervisor, without a word. It runs again.
-
-        It is given up when it was killed for the machine's memory, and when it was killed three times
-        without an evaluation in between: what is killed wherever it goes would be killed for ever.
-        """
+        """Something has killed a trial, or its supervisor, without a word. It runs again, or is given up."""
         come_to = int(self._reports.get(number, {}).get("evaluated_samples", 0))
-        before, losses = self._losses.get(number, (0, 0))
-        losses = 1 if come_to > before else losses + 1
-        self._losses[number] = (come_to, losses)
-        if out_of_memory:
-            self._give_up(number, Outcome(Status.FAILED, Failure.OOM, reason))
-        elif losses >= _MOST_LOSSES:
-            self._give_up(number, Outcome(Status.FAILED, Failure.LOST, f"{reason}; {losses} times in a row"))
-        else:
+        outcome = self._losses.add(number, come_to, reason, out_of_memory=out_of_memory)
+        if outcome is None:
             self.put_back(number, reason)
-
-    def _give_up(self, number: int, outcome: Outcome) -> None:
-        self.end(number, *(self._verdict_of(number) or (outcome, Measurement())))
+        else:
+            self.end(number, *(self._verdict_of(number) or (outcome, Measurement())))
 
     def put_back(self, number: int, reason: str) -> None:
         """A trial was broken off. A verdict that was written counts; else it goes on from its checkpoint."""

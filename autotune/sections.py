@@ -1,5 +1,6 @@
 """The sections of a search space beside its knobs: limits, objective, budget."""
 
+import re
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -38,20 +39,25 @@ class Limits(BaseModel):
         return value
 
 
-Select = Literal["fastest", "pareto", "time-to-quality"]
+Select = Literal["time-to-quality", "same-training", "fastest", "pareto"]
+PROMISES: dict[str, Select] = {"same-quality": "time-to-quality", "same-training": "same-training"}
+
+_CONSTRAINT = re.compile(r"\s*(>=|<=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 
 
 class Objective(BaseModel):
-    """What wins: the fastest that keeps the quality, or who reaches the quality `target` first.
+    """What wins, and what a user may rely on where it does.
 
-    `pareto` looks for the whole front of speed and quality; of it, the fastest that keeps the quality wins.
+    `time-to-quality` promises the same quality, sooner: whoever needs the fewest seconds of training to
+    the baseline's quality, or to `target`. `same-training` promises the same training, only faster: nothing
+    is changed that a training's result depends on. `fastest` compares quality after equally many samples.
+    `pareto` looks for the whole front of speed and quality besides.
     """
 
     model_config = STRICT | ConfigDict(
         json_schema_extra={
-            "if": {"properties": {"select": {"const": "time-to-quality"}}, "required": ["select"]},
-            "then": {"properties": {"target": {"type": "number"}}, "required": ["target"]},
-            "else": {"properties": {"target": {"type": "null"}}},
+            "if": {"properties": {"target": {"type": "number"}}, "required": ["target"]},
+            "then": {"properties": {"select": {"const": "time-to-quality"}}},
         }
     )
 
@@ -63,22 +69,44 @@ class Objective(BaseModel):
         0.95, ge=0, le=1, description="share of the baseline's quality that a winner keeps; 0: any quality"
     )
     select: Select = Field(
-        "fastest",
-        description="what wins: the fastest that keeps the quality (pareto: it, too, and the whole front is "
-        "searched and shown), or the first to reach the target",
+        "time-to-quality",
+        description="what wins: the first at the baseline's quality (time-to-quality), the fastest of those "
+        "that train as the baseline does (same-training), the fastest that keeps the quality after equally "
+        "many samples (fastest; pareto: it, too, and the whole front is searched and shown)",
     )
     target: float | None = Field(
-        None, description="the quality to reach; with select: time-to-quality, and only with it"
+        None,
+        description="the quality to reach, with select: time-to-quality; none: `keep` of what the baseline "
+        "has at a trial's end",
+    )
+    constraints: dict[str, str] = Field(
+        {},
+        description='what else must hold of a figure of the last evaluation, such as ">= 0.5"',
+        json_schema_extra={"additionalProperties": {"type": "string", "pattern": f"^{_CONSTRAINT.pattern}$"}},
     )
 
+    @field_validator("constraints")
+    @classmethod
+    def _are_comparisons(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if comparison(text) is None:
+                raise ValueError(f'{name}: ">= number" or "<= number": got {units.shown(text)}')
+        return value
+
     @model_validator(mode="after")
-    def _target_where_needed(self) -> Self:
-        if (self.select == "time-to-quality") != (self.target is not None):
+    def _target_where_it_counts(self) -> Self:
+        if self.target is not None and self.select != "time-to-quality":
             raise ValueError(
                 f"a target goes with select: time-to-quality, and only with it: got select {self.select!r} "
                 f"and target {self.target!r}"
             )
         return self
+
+
+def comparison(text: str) -> tuple[str, float] | None:
+    """The sign and the number of a constraint such as `>= 0.5`, None where it is none."""
+    match = _CONSTRAINT.fullmatch(text)
+    return (match[1], float(match[2])) if match else None
 
 
 _FEWEST_REPEATS = 3
@@ -93,6 +121,11 @@ class Budget(BaseModel):
     samples_per_trial: int = Field(
         20000, ge=1, le=LARGEST_INT, description="training samples of a trial that nothing stops"
     )
+    until_learnt: bool = Field(
+        False,
+        description="samples_per_trial is the most: the baseline ends as soon as its quality is clearly "
+        "above chance, and all other trials have as many samples as it then had",
+    )
     evaluations_per_trial: int = Field(
         4, ge=1, le=MOST_COUNTED, description="how often quality is evaluated, evenly over the samples"
     )
@@ -103,7 +136,7 @@ class Budget(BaseModel):
         3,
         ge=0,
         le=MOST_COUNTED,
-        description="runs of each finalist and the baseline, 3 or more; 0: nothing is confirmed",
+        description="seeds of the winner and of the baseline at most, 3 or more; 0: nothing is confirmed",
         json_schema_extra={"not": {"enum": list(range(1, _FEWEST_REPEATS))}},
     )
     time: float | None = Field(

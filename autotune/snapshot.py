@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from autotune import confirm, estimate, study_file
+from autotune import confirm, estimate, pilot, study_file
 from autotune.confirm import Claim
 from autotune.estimate import Remaining
 from autotune.progress import Progress, is_mark
@@ -60,8 +60,9 @@ def take(session: Session, shown: Path) -> Snapshot:
 
     The time spent is known from the last trial's end: what runs since has run from then on at the latest.
     """
-    study, space = session.study(), session.space()
+    study = session.study()
     trials = study_file.trials(study)
+    space = pilot.settled(session.space(), trials)
     plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
     state = state_of(session, plan)
     running = [_so_far(session, space, trial, state) for trial in trials if trial.outcome is None]

@@ -70,7 +70,8 @@ def bar(trials: Sequence[Trial], space: Space) -> Bar:
     goal, fraction = space.objective, space.limits.memory_fraction
     drift, noise = Speeds(trials).drift, objective.noise(trials)
     if goal.target is not None:
-        times = (objective.seconds_to(t, goal.target) for t in trials if t.completed)
+        speeds, ranked = Speeds(trials), objective.ranked(trials, goal, fraction)
+        times = (objective.seconds_to(t, goal.target, speeds) for t in ranked)
         return Bar(drift=drift, seconds=min((s for s in times if s), default=None))
     samples = space.budget.samples_per_trial
     if goal.select == "pareto":
@@ -78,14 +79,14 @@ def bar(trials: Sequence[Trial], space: Space) -> Bar:
         return Bar(front, samples, drift=drift, noise=noise)
     least = curves.least(goal.keep, objective.baseline_quality(trials) or 0.0)
     least += abs(least) * (noise or 0.0)
-    sure = (
-        t for t in objective.ranked(trials, goal, fraction) if t.number == 0 or (t.quality or 0.0) >= least
-    )
+    is_free = goal.select == "same-training"
+    ranked = objective.ranked(trials, goal, fraction)
+    sure = (t for t in ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
     best = next(sure, None)
     return Bar(
         rivals=(_rival(best, trials),) if best else (),
         samples=samples,
-        curve=objective.baseline_curve(trials),
+        curve=() if is_free else objective.baseline_curve(trials),
         keep=goal.keep,
         noise=noise,
         drift=drift,

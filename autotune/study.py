@@ -77,6 +77,7 @@ def begin(
     *,
     passed: Sequence[tuple[Config, str]] = (),
     way_to: int | None = None,
+    race: Sequence[int] = (),
 ) -> Trial:
     """Records a trial that is going to run `config`, and what was `passed` over before it.
 
@@ -85,6 +86,7 @@ def begin(
     attributes: dict[str, Any] = {study_file.CONFIG: dict(config)}
     attributes |= {study_file.REPEAT: asdict(repeat)} if repeat else {}
     attributes |= {} if way_to is None else {study_file.WAY_TO: way_to}
+    attributes |= {study_file.RACE: list(race)} if race else {}
     attributes |= {study_file.PASSED_OVER: [[dict(c), reason] for c, reason in passed]} if passed else {}
     study.add_trial(
         create_trial(
@@ -94,7 +96,8 @@ def begin(
             user_attrs=attributes,
         )
     )
-    return Trial(study.get_trials(deepcopy=False)[-1].number, config, repeat=repeat, way_to=way_to)
+    number = study.get_trials(deepcopy=False)[-1].number
+    return Trial(number, config, repeat=repeat, way_to=way_to, race=tuple(race))
 
 
 def _distributions(space: Space) -> dict[str, BaseDistribution]:

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 from autotune.trial import Config, Measurement, Outcome, Repeat, Trial
 
 # User attributes of a trial, and of the study.
-CONFIG, REPEAT, WAY_TO, PASSED_OVER, SHARED = "config", "repeat", "way_to", "passed_over", "shared"
+CONFIG, REPEAT, WAY_TO, RACE = "config", "repeat", "way_to", "race"
+PASSED_OVER, SHARED = "passed_over", "shared"
 PLAN = "plan"
 NAME = "autotune"
 PATIENCE_S = 60.0  # with another program that writes the study: a dashboard
@@ -179,4 +180,5 @@ def trial(known: Attributes) -> Trial | None:
         seconds=values.get("seconds", 0.0),
         repeat=Repeat.from_dict(repeat) if repeat else None,
         way_to=values.get(WAY_TO),
+        race=tuple(values.get(RACE, ())),
     )

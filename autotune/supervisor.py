@@ -1,12 +1,14 @@
 """The actor that attends to a trial, in a process of its own: what is imported here is imported there."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from ray import tune
 
 from autotune.attempt import Attempt, Order
 from autotune.child import ForkServer
+from autotune.race import Race, RaceOrder
 from autotune.trial import Outcome, Status
 
 REPORT_S = 1.0
@@ -23,10 +25,11 @@ class Supervisor(tune.Trainable):
         if not config["gpu"]:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray hides GPUs only from who has asked for some
         self._server = ForkServer(config["preload"])
+        self._attempt: Attempt | Race | None = None
         self._begin(config)
 
     def _begin(self, config: dict[str, Any]) -> None:
-        self._attempt: Attempt | None = Attempt(Order.from_dict(config["order"]), self._server)
+        self._attempt = _begun(config["order"], self._server)
         self._failure: str | None = None
 
     def step(self) -> dict[str, Any]:
@@ -66,3 +69,10 @@ class Supervisor(tune.Trainable):
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
         return tune.PlacementGroupFactory([{"CPU": config["cpu"], "GPU": config["gpu"]}])
+
+
+def _begun(order: Mapping[str, Any], server: ForkServer) -> Attempt | Race:
+    """What runs the order; a race is told by its members."""
+    if "members" in order:
+        return Race(RaceOrder.from_dict(order), server)
+    return Attempt(Order.from_dict(order), server)

@@ -1,7 +1,8 @@
 """A table of recorded runs: one file of JSON lines, a header and then a line for every run.
 
 It holds what a search would measure - step times, peak memory or out-of-memory, quality by samples and seed -
-over a whole grid of settings, so that searches can be replayed over it (see `replay`).
+over a whole grid of settings, so that searches can be replayed over it (see `replay`). A line may have the
+machine's drift instead of a run.
 """
 
 import json
@@ -10,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from autotune import space as spaces
+from autotune.drift import Drift
 from autotune.errors import InputError
 from autotune.space import Space
 from autotune.trial import SAME_QUALITY, SAME_SPEED, Config, Key, Outcome, Status, settings_key
@@ -20,13 +22,28 @@ from autotune.trial import SAME_QUALITY, SAME_SPEED, Config, Key, Outcome, Statu
 FORMAT = 1
 
 
+class Point(NamedTuple):
+    """An evaluation: `seconds` is what it took, 0 where the run was not timed.
+
+    `loss` is that of held-out data, `chance` the quality of a model that ignores its input, `collapsed`
+    whether the workload saw the model do so, each as far as the workload says. Older tables have the first
+    three alone.
+    """
+
+    samples: int
+    seconds: float
+    quality: float
+    loss: float | None = None
+    chance: float | None = None
+    collapsed: bool = False
+
+
 @dataclass(frozen=True)
 class Run:
     """One training run. `seed` counts from 0; seconds are on the machine that it ran on.
 
     `start_s` passed before the first step had ended; `step_samples` and `step_s` are those of each later one,
-    and are empty where the run was not `timed`: something else ran beside it. `evaluations` are samples,
-    seconds that evaluating took (0 where not timed), and the quality.
+    and are empty where the run was not `timed`: something else ran beside it.
     """
 
     config: Config
@@ -36,7 +53,7 @@ class Run:
     start_s: float = 0.0
     step_samples: tuple[int, ...] = ()
     step_s: tuple[float, ...] = ()
-    evaluations: tuple[tuple[int, float, float], ...] = ()
+    evaluations: tuple[Point, ...] = ()
     peak_memory_bytes: int | None = None
     peak_allocated_bytes: int | None = None
     memory_limit_bytes: int | None = None
@@ -47,7 +64,7 @@ class Run:
             "outcome": Outcome.from_dict(values["outcome"]),
             "step_samples": tuple(values["step_samples"]),
             "step_s": tuple(values["step_s"]),
-            "evaluations": tuple((int(n), float(s), float(q)) for n, s, q in values["evaluations"]),
+            "evaluations": tuple(Point(*point) for point in values["evaluations"]),
         }
         return cls(**{**values, **read})
 
@@ -68,10 +85,13 @@ class Header:
 
 
 class Table:
-    """Recorded runs, found by what of their settings matters: what differs in nothing else is equal."""
+    """Recorded runs, found by what of their settings matters: what differs in nothing else is equal.
 
-    def __init__(self, header: Header, runs: Iterable[Run] = ()) -> None:
-        self.header, self.space = header, header.space
+    `drift` is how the machine's speed moves while it is used, None where that was not recorded.
+    """
+
+    def __init__(self, header: Header, runs: Iterable[Run] = (), drift: Drift | None = None) -> None:
+        self.header, self.space, self.drift = header, header.space, drift
         self._by_speed: dict[Key, list[Run]] = defaultdict(list)
         self._by_quality: dict[Key, list[Run]] = defaultdict(list)
         for run in runs:
@@ -101,10 +121,10 @@ class Table:
     def read(cls, file: Path) -> Self:
         """The table in `file`; raises InputError where it is none. A last line cut short is left out."""
         try:
-            lines = file.read_text(encoding="utf-8").splitlines()
+            text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"table {file}: cannot be read: {error}") from None
-        values = [_parse(line) for line in lines]
+        values = [_parse(line) for line in text.splitlines()]
         if not values or (values[0] or {}).get("table") != FORMAT:
             raise InputError(
                 f"table {file}: must begin with a line that says it is a table of format {FORMAT}"
@@ -115,7 +135,10 @@ class Table:
                 spaces.complete(spaces.from_values(head["space"], str(file)), str(file)),
                 head["provenance"],
             )
-            return cls(header, [Run.from_dict(v) for v in values[1:] if v is not None])
+            lines = [value for value in values[1:] if value is not None]
+            drifts = [Drift(tuple(v["drift"]), v["interval_s"]) for v in lines if "drift" in v]
+            runs = [Run.from_dict(value) for value in lines if "drift" not in value]
+            return cls(header, runs, drifts[-1] if drifts else None)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"table {file}: is damaged: {type(error).__name__}: {error}") from None
 
@@ -136,6 +159,11 @@ def create(file: Path, header: Header) -> None:
 def append(file: Path, run: Run) -> None:
     """Adds `run`: it is on the disk when this returns."""
     _append(file, json.dumps(asdict(run)))
+
+
+def append_drift(file: Path, drift: Drift) -> None:
+    """Adds `drift`, which counts from now on in place of an earlier one."""
+    _append(file, json.dumps({"drift": drift.speeds, "interval_s": drift.interval_s}))
 
 
 def _append(file: Path, line: str) -> None:

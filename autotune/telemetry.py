@@ -15,11 +15,19 @@ import psutil
 
 from autotune import cgroup, nvml, units
 from autotune.nvml import Gpu
+from autotune.others import Others
 
 logger = logging.getLogger(__name__)
 
 # Where the highest value of a trial is what counts; energy only grows, so that its highest is its total.
-_PEAKS = {"host_rss_bytes", "host_memory_percent", "gpu_memory_used_bytes", "gpu_energy_j"}
+_PEAKS = {
+    "host_rss_bytes",
+    "children_uss_bytes",
+    "host_memory_percent",
+    "gpu_memory_used_bytes",
+    "gpu_energy_j",
+}
+_SHELL_BYTES = 2**20  # the guard of a trial's process group is a child of it as well, and takes less
 _JOIN_S = 5.0
 
 
@@ -73,13 +81,16 @@ class Telemetry:
     """Samples a process, its descendants, and the GPUs visible to this process while the context is open.
 
     Of the processes: `cpu_percent` (100 is one CPU kept busy), `host_rss_bytes` (pages that several share
-    count in each). Of the machine: `host_memory_percent`, of a container's limit where that is nearer. Of the
-    GPUs: the figures of `nvml.combine`, and `gpu_energy_j`, what all used since the start. What cannot be had
-    here is left out. Nothing raises into the caller: a trial outlives its telemetry.
+    count in each), `children_uss_bytes` (what the descendants hold that nobody shares). Of the machine:
+    `host_memory_percent`, of a container's limit where that is nearer, and the figures of `others.Others` for
+    what does not run below the process `search`. Of the GPUs: the figures of `nvml.combine`, and
+    `gpu_energy_j`, what all used since the start. What cannot be had here is left out. Nothing raises into
+    the caller: a trial outlives its telemetry.
     """
 
-    def __init__(self, pid: int, interval_s: float = 1.0) -> None:
+    def __init__(self, pid: int, interval_s: float = 1.0, search: psutil.Process | None = None) -> None:
         self._pid = pid
+        self._search = search
         self._interval_s = interval_s
         self._series = _Series()
         self._lock = threading.Lock()
@@ -107,18 +118,18 @@ class Telemetry:
     def _run(self) -> None:
         try:
             with nvml.library() as found:
-                sources = (_Processes(self._pid), _Gpus(nvml.handles(_visible()) if found else []))
-                self._sample_until_stopped(sources)
+                gpus = _Gpus(nvml.handles(_visible()) if found else [])
+                self._sample_until_stopped(_Processes(self._pid), Others(self._search), gpus)
         except Exception:
             logger.exception("telemetry of process %d ended early; the trial goes on", self._pid)
 
-    def _sample_until_stopped(self, sources: "tuple[_Processes, _Gpus]") -> None:
-        processes, gpus = sources
+    def _sample_until_stopped(self, processes: "_Processes", others: Others, gpus: "_Gpus") -> None:
         before_s, is_last = time.monotonic(), False
         while True:
             now_s = time.monotonic()
             elapsed_s, before_s = now_s - before_s, now_s
-            values = {**processes.sample(elapsed_s), **_machine(), **gpus.sample(elapsed_s)}
+            values = {**processes.sample(elapsed_s), **_machine(), **others.sample()}
+            values |= gpus.sample(elapsed_s, others.own)
             with self._lock:
                 self._series.add(values, elapsed_s)
             if is_last:
@@ -165,6 +176,11 @@ class _Processes:
         if not usage:
             return {}
         values = {"host_rss_bytes": float(sum(rss for _, rss in usage.values()))}
+        # What has just been forked, and is about to run something else, still shows its parent's memory.
+        stayed = usage.keys() & (before or {}).keys() - {self._root}
+        children_bytes = sum(_unshared_bytes(process) for process in stayed)
+        if children_bytes > _SHELL_BYTES:
+            values["children_uss_bytes"] = float(children_bytes)
         if before is not None and seconds > 0:
             # One that was not there before was born in between, with its clock at 0.
             spent_s = sum(cpu_s - before.get(process, 0.0) for process, cpu_s in self._cpu_s.items())
@@ -183,6 +199,13 @@ def _usage(root: psutil.Process) -> dict[psutil.Process, tuple[float, int]]:
     return usage
 
 
+def _unshared_bytes(process: psutil.Process) -> int:
+    """What a process holds by itself: pages that it still shares with who has forked it do not count."""
+    with suppress(psutil.Error):
+        return int(process.memory_full_info().uss)
+    return 0
+
+
 def _machine() -> dict[str, float]:
     used_percent = psutil.virtual_memory().percent
     if group := cgroup.memory():
@@ -198,8 +221,9 @@ class _Gpus:
         self._before: list[dict[str, float]] | None = None
         self._energy_j: float | None = None
 
-    def sample(self, seconds: float) -> dict[str, float]:
-        readings = [nvml.read(handle) for handle in self._handles]
+    def sample(self, seconds: float, own: frozenset[int]) -> dict[str, float]:
+        """`own` are the processes of the search, by their ids."""
+        readings = [nvml.read(handle) | nvml.others(handle, own, seconds) for handle in self._handles]
         for before, after in zip(self._before or [], readings, strict=False):
             used_j = nvml.energy_j(before, after, seconds)
             if used_j is not None:

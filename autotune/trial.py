@@ -10,11 +10,17 @@ Config = Mapping[str, Setting]
 
 
 _THROTTLED_SHARE = 0.05
+_OTHERS_SHARE = 0.05  # of the CPUs or of the GPU: a machine's own housekeeping takes less
 Key = frozenset[tuple[str, str]]
 
 # Settings that change neither speed nor memory, and settings that do not change what is computed.
 SAME_SPEED = frozenset({"learning_rate", "seed", "weight_decay"})
 SAME_QUALITY = frozenset({"num_workers", "prefetch_factor", "pin_memory"})
+# Settings that leave the training the same, to rounding, as long as micro-batch times accumulation stays.
+SAME_TRAINING = SAME_QUALITY | {
+    *("micro_batch_size", "accumulation_steps", "precision", "compile"),
+    *("activation_checkpointing", "channels_last"),
+}
 
 
 def settings_key(config: Config, left_out: Collection[str]) -> Key:
@@ -81,11 +87,35 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A point of a trial's curve: the quality after so many samples, which took `seconds` of training."""
+    """A point of a trial's curve: the quality after so many samples, which took `seconds` of training.
+
+    `chance` is what a model reaches there that ignores its input, None where the workload does not say.
+    `collapsed` says that the workload has seen the model do so: its quality is no quality then.
+    """
 
     samples: int
     seconds: float
     quality: float
+    chance: float | None = None
+    collapsed: bool = False
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A turn of one trial's settings in a race: the whole steps that lay in it, and what they took.
+
+    `number` is the trial whose settings ran, `round` counts from 1; every round has one of each member.
+    """
+
+    number: int
+    round: int
+    samples: int
+    seconds: float
+    steps: int
+
+    @property
+    def samples_per_s(self) -> float:
+        return self.samples / self.seconds
 
 
 @dataclass(frozen=True)
@@ -95,16 +125,23 @@ class Measurement:
     `peak_memory_bytes` is what the process held, `peak_allocated_bytes` what of it was in use where an
     allocator tells them apart. `shared` says that other trials ran beside it, `device` and `revision` on what
     and of which code it was measured: figures that differ in one of them are never compared.
+
+    `items` are numbers, one for each thing that was scored, whose mean is the quality at the trial's end: so
+    two trials can be compared thing by thing. `memory_is_rising` says that the peak was still growing when
+    the trial ended, so that a longer training takes more. Of a race, `slices` are all that was measured.
     """
 
     throughput: Throughput | None = None
     quality: float | None = None
     quality_samples: int = 0
     curve: tuple[Evaluation, ...] = ()
+    items: tuple[float, ...] = ()
+    slices: tuple[Slice, ...] = ()
     samples: int = 0
     peak_memory_bytes: int | None = None
     peak_allocated_bytes: int | None = None
     memory_limit_bytes: int | None = None
+    memory_is_rising: bool = False
     shared: bool = False
     device: str = ""
     revision: str = ""
@@ -122,6 +159,21 @@ class Measurement:
         """Whether the GPU was slowed down for its heat or its power for more than a twentieth of the time."""
         return self.telemetry.get("gpu_throttled", 0.0) > _THROTTLED_SHARE
 
+    @property
+    def others(self) -> dict[str, float]:
+        """What part of the `CPUs` and of the `GPU` others kept busy, where it was more than a twentieth."""
+        seen = self.telemetry
+        parts = {
+            "CPUs": seen.get("others_cpu_percent", 0.0) / 100 / seen.get("allowed_cpus", 1.0),
+            "GPU": seen.get("others_gpu_percent", 0.0) / 100,
+        }
+        return {what: part for what, part in parts.items() if part > _OTHERS_SHARE}
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether others used what it was measured on, so that its figures are partly theirs."""
+        return bool(self.others)
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -129,7 +181,12 @@ class Measurement:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         throughput = values.get("throughput")
         curve = tuple(Evaluation(**point) for point in values.get("curve", ()))
-        read = {"throughput": Throughput(**throughput) if throughput else None, "curve": curve}
+        read = {
+            "throughput": Throughput(**throughput) if throughput else None,
+            "curve": curve,
+            "items": tuple(values.get("items", ())),
+            "slices": tuple(Slice(**one) for one in values.get("slices", ())),
+        }
         return cls(**{**values, **read})
 
 
@@ -150,8 +207,9 @@ class Repeat:
 class Trial:
     """One configuration tried. `outcome` is None while it runs, or waits to be run again after a kill.
 
-    One that repeats another has its `config`, and a seed of its round's. One on the way to the winner, trial
-    `way_to`, is there to show what single knobs have brought. Neither can win.
+    One that repeats another has its `config`, and a seed of its round's. A `race` holds the speeds of the
+    trials that it names against each other, the first of which it has the `config` of. One on the way to the
+    winner, trial `way_to`, is there to show what single knobs have brought. None of these can win.
     """
 
     number: int
@@ -161,11 +219,12 @@ class Trial:
     seconds: float = 0.0
     repeat: Repeat | None = None
     way_to: int | None = None
+    race: tuple[int, ...] = ()
 
     @property
     def searched(self) -> bool:
         """Whether it is one of the configurations that are searched among: it may win, and it is counted."""
-        return self.repeat is None and self.way_to is None
+        return self.repeat is None and self.way_to is None and not self.race
 
     @property
     def samples_per_s(self) -> float | None:

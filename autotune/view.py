@@ -1,15 +1,17 @@
 """Trials as text: the same words and columns for the live table, the log, `status` and the summary."""
 
+import itertools
 import shlex
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from autotune import confirm, objective, units
+from autotune import confirm, objective, racing, units
 from autotune.confirm import Claim
 from autotune.errors import printable
 from autotune.space import Space
 from autotune.speeds import Speeds
-from autotune.trial import Config, Failure, Measurement, Setting, Status, Trial
+from autotune.trial import SAME_TRAINING, Config, Failure, Measurement, Setting, Status, Trial
 from autotune.workloads import Workload
 
 _STYLES = {
@@ -19,6 +21,9 @@ _STYLES = {
     Status.INTERRUPTED: "cyan",
 }
 NO_RESULT = "No result: the baseline has not completed, or shows no throughput or quality."
+# Settings with which a training may be the same to the last bit, and others that are no score.
+_SAME_FIGURES = SAME_TRAINING - {"micro_batch_size", "accumulation_steps", "precision"}
+_NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_allocated_bytes"})
 _SHORT = {"num_workers": "workers", "learning_rate": "lr", "activation_checkpointing": "checkpointing"}
 
 
@@ -51,11 +56,22 @@ def speed(measurement: Measurement) -> str:
 
 
 def memory(measurement: Measurement) -> str:
-    """`2.4 GiB (31%)`: the peak, and its share of what the trial was allowed."""
+    """`2.4 GiB (31%)`: the peak, and its share of what the trial was allowed.
+
+    `at least 2.4 GiB (31%), still rising` where a longer training takes more.
+    """
+    if measurement.peak_memory_bytes is None:
+        return "not measured"
+    share = objective.memory_share(measurement)
+    peak = units.format_bytes(measurement.peak_memory_bytes) + ("" if share is None else f" ({share:.0%})")
+    return f"at least {peak}, still rising" if measurement.memory_is_rising else peak
+
+
+def peak(measurement: Measurement) -> str:
+    """`2.4 GiB`, `>2.4 GiB` where it was still rising: the peak in a narrow column."""
     if measurement.peak_memory_bytes is None:
         return "-"
-    share = objective.memory_share(measurement)
-    return units.format_bytes(measurement.peak_memory_bytes) + ("" if share is None else f" ({share:.0%})")
+    return f"{'>' if measurement.memory_is_rising else ''}{units.format_bytes(measurement.peak_memory_bytes)}"
 
 
 def quality(value: float | None) -> str:
@@ -65,6 +81,8 @@ def quality(value: float | None) -> str:
 def name(trial: Trial) -> str:
     """What a trial runs: its configuration in short, or what it repeats."""
     config = knobs(trial.config) or "no settings"
+    if trial.race:
+        return f"race of {', '.join(map(str, trial.race))}"
     if trial.repeat is not None:
         return f"repeat of {trial.repeat.of}: {config}"
     return config if trial.way_to is None else f"way to {trial.way_to}: {config}"
@@ -98,13 +116,19 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
 def besides(trials: Sequence[Trial]) -> str:
     """`7 repeats, 2 steps of the way`: what was run besides the trials that are searched among."""
     repeats, steps = sum(t.repeat is not None for t in trials), sum(t.way_to is not None for t in trials)
-    words = [f"{repeats} repeat{'s' * (repeats > 1)}"] if repeats else []
+    races = sum(bool(t.race) for t in trials)
+    words = [f"{races} race{'s' * (races > 1)}"] if races else []
+    words += [f"{repeats} repeat{'s' * (repeats > 1)}"] if repeats else []
     words += [f"{steps} step{'s' * (steps > 1)} of the way"] if steps else []
     return ", ".join(words)
 
 
 def gain(trial: Trial, baseline: Trial, space: Space) -> str:
     """`2.90x the baseline's throughput, 2.71x to 3.10x by the intervals (...), bleu_4 ... against ...`."""
+    goal = space.objective
+    if goal.target is not None:
+        factor = objective.factor(trial, baseline, goal.target)
+        return f"{factor or 0:.2f}x as soon at {goal.quality} {goal.target:g} as the baseline"
     interval = objective.factor_interval(trial, baseline)
     sure = f", {interval[0]:.2f}x to {interval[1]:.2f}x by the intervals" if interval else ""
     return (
@@ -120,26 +144,50 @@ def summary(trials: Sequence[Trial], space: Space, workload: Workload, session: 
     best = confirm.recommended(trials, space)
     if baseline is None or best is None:
         return [NO_RESULT]
-    lines = _front(trials, space, baseline) if space.objective.select == "pareto" else []
+    lines = [promise(space)]
+    lines += _front(trials, space, baseline) if space.objective.select == "pareto" else []
     lines += [*refuted(trials, space), *cautions(trials)]
     trial, claim = best
     if trial.number == 0:
         return [*lines, nothing_better(trial, space)]
     lines.append(f"Best: trial {trial.number}: {knobs(trial.config)}")
     if claim is not None:
-        lines += [confirmed(claim, space)]
+        lines += [confirmed(claim, trials, space)]
     else:
         lines += [gain(trial, baseline, space), unconfirmed(trial, space)]
     return [*lines, "Run next:", *(f"  {command}" for command in next_commands(session, workload))]
 
 
+def promise(space: Space) -> str:
+    """What a winner of the search means, in a sentence."""
+    goal, samples = space.objective, space.budget.samples_per_trial
+    if goal.select == "same-training":
+        return (
+            "Promise: the same training, only faster: effective batch and learning rate stay the baseline's."
+        )
+    if goal.select == "time-to-quality":
+        target = "what the baseline reaches" if goal.target is None else f"{goal.target:g}"
+        return f"Promise: the same quality, sooner: {goal.quality} {target} in the least time."
+    what = "and the front of both" if goal.select == "pareto" else ""
+    return (
+        f"Promise: the fastest that keeps {goal.keep:.0%} of the baseline's {goal.quality} after {samples} "
+        f"samples{what and f', {what}'}."
+    )
+
+
 def nothing_better(baseline: Trial, space: Space) -> str:
     """What a search says that has found nothing to recommend but the baseline."""
-    kept = f"{space.objective.keep:.0%} of its {space.objective.quality}"
+    goal = space.objective
+    kept = f"has kept {goal.keep:.0%} of its {goal.quality}"
+    if goal.select == "same-training":
+        kept = "trains the same"
+    if goal.target is not None:
+        kept = f"is surely sooner at {goal.quality} {goal.target:g}"
     figures = (
         f"{speed(baseline.measurement)} samples/s, {space.objective.quality} {quality(baseline.quality)}"
     )
-    return f"The baseline is the best so far ({figures}): nothing faster has kept {kept}."
+    others = "else" if goal.target is not None else "faster"
+    return f"The baseline is the best so far ({figures}): nothing {others} {kept}."
 
 
 def unconfirmed(trial: Trial, space: Space) -> str:
@@ -156,18 +204,55 @@ def refuted(trials: Sequence[Trial], space: Space) -> list[str]:
     ]
 
 
-def confirmed(claim: Claim, space: Space) -> str:
-    """What the repeats of the winner say, in a sentence."""
-    what = (
-        "throughput"
-        if space.objective.target is None
-        else f"speed to {space.objective.quality} {space.objective.target:g}"
-    )
-    return (
-        f"Confirmed: {claim.factor:.2f}x the baseline's {what} ({claim.low:.2f}x to {claim.high:.2f}x "
-        f"at 95%, {claim.pairs} pairs of runs, alone on the device), "
-        f"{space.objective.quality} {quality(claim.quality)} against {quality(claim.baseline_quality)}"
-    )
+def confirmed(claim: Claim, trials: Sequence[Trial], space: Space) -> str:
+    """What confirming the winner, among `trials`, has shown, in a sentence."""
+    goal = space.objective
+    beside = company(confirm.rests_on(claim.number, trials))
+    sure = f"{claim.low:.2f}x to {claim.high:.2f}x at {claim.level:.3g}%"
+    raced = f"{sure}, {claim.rounds} rounds side by side, {beside}"
+    seeds = f"{claim.seeds} seed{'s' * (claim.seeds != 1)} of its own"
+    if goal.target is not None:
+        return (
+            f"Confirmed: {claim.factor:.2f}x as soon at {goal.quality} {goal.target:g} as the baseline "
+            f"({raced}, {seeds})"
+        )
+    figures = f"{goal.quality} {quality(claim.quality)} against {quality(claim.baseline_quality)}"
+    if claim.share is not None:
+        figures += f", {claim.share[0]:.0%} to {claim.share[1]:.0%} of it at 95% with {seeds}"
+    speed = f"{claim.factor:.2f}x the baseline's throughput ({raced})"
+    return f"Confirmed: {speed}" + (f", {figures}" if claim.seeds else "")
+
+
+def raced(race: Trial) -> str:
+    """`trial 5 2.24x as fast as trial 0 (2.15x to 2.33x), 14 rounds`: what a race has shown."""
+    first, *others = race.race
+    slices = race.measurement.slices
+    found = [(number, racing.ratio(slices, number, first)) for number in others]
+    told = [
+        f"trial {number} {ratio.factor:.2f}x as fast as trial {first} "
+        f"({ratio.low:.2f}x to {ratio.high:.2f}x), {ratio.rounds} rounds"
+        for number, ratio in found
+        if ratio
+    ]
+    return "; ".join(told)
+
+
+def company(rests_on: Sequence[Trial]) -> str:
+    """`alone on the device`, or what others have used of it during the trials that a claim rests on."""
+    used = [f"{_part(what, found)} of the {what}" for what, found in _disturbed(rests_on).items()]
+    return f"while others used {' and '.join(used)}" if used else "alone on the device"
+
+
+def _disturbed(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
+    """The trials during which others used the device, by what of it they used."""
+    used = dict.fromkeys(what for t in trials for what in t.measurement.others)
+    return {what: [t for t in trials if what in t.measurement.others] for what in used}
+
+
+def _part(what: str, trials: Sequence[Trial]) -> str:
+    """`38%`, or `up to 38%`: what others used."""
+    most = max(t.measurement.others[what] for t in trials)
+    return f"{'up to ' if len(trials) > 1 else ''}{most:.0%}"
 
 
 def measured(trial: Trial, trials: Sequence[Trial], space: Space) -> str:
@@ -175,7 +260,7 @@ def measured(trial: Trial, trials: Sequence[Trial], space: Space) -> str:
     claim = confirm.claim(trial, trials, space)
     baseline = objective.baseline_of(trials)
     if claim.holds:
-        return confirmed(claim, space)
+        return confirmed(claim, trials, space)
     return f"{gain(trial, baseline, space)}, measured once" if baseline and trial.number else "the baseline"
 
 
@@ -194,10 +279,59 @@ def cautions(trials: Sequence[Trial]) -> list[str]:
             f"Figures move on this machine: trials {slower.number} and {faster.number} ran the same "
             f"at speeds {share:.0%} apart (pairs more than 2% apart: {len(apart)})."
         )
-    throttled = [t.number for t in trials if t.measurement.throttled]
+    throttled = [t for t in trials if t.measurement.throttled]
     if throttled:
-        lines.append(f"Thermally throttled, and slower for it: trials {', '.join(map(str, throttled))}.")
-    return lines
+        lines.append(f"Thermally throttled, and slower for it: trials {_listed(throttled)}.")
+    lines += [_meanwhile(what, found) for what, found in _disturbed(trials).items()]
+    return lines + _unused(trials)
+
+
+def _meanwhile(what: str, trials: Sequence[Trial]) -> str:
+    """`Others used this machine meanwhile: up to 38% of its CPUs during trials 0, 3, 7 (most in trial 3).`"""
+    during = f"{_part(what, trials)} of its {what} during trial{'s' * (len(trials) > 1)} {_listed(trials)}"
+    most = max(trials, key=lambda t: t.measurement.others[what]).number
+    where = f" (most in trial {most})" if len(trials) > 1 else ""
+    return f"Others used this machine meanwhile: {during}{where}."
+
+
+def _listed(trials: Sequence[Trial]) -> str:
+    return ", ".join(str(t.number) for t in trials)
+
+
+def _unused(trials: Sequence[Trial]) -> list[str]:
+    """What the workload seems not to use: its seed, or a knob, where figures are the same to the last bit."""
+    lines: dict[str, str] = {}
+    for one, other in _read_the_same(trials):
+        pair = f"{one.number} and {other.number}"
+        differ = [name for name in one.config if repr(one.config[name]) != repr(other.config.get(name))]
+        if not differ and confirm.seed_of(one) != confirm.seed_of(other):
+            what = "have different seeds and the very same figures: does the workload use its seed?"
+            lines.setdefault("", f"Trials {pair} {what}")
+        if len(differ) == 1 and differ[0] not in _SAME_FIGURES:
+            knob = printable(differ[0])
+            line = f"{knob} changes nothing: trials {pair} differ in it alone and have the very same figures."
+            lines.setdefault(knob, line)
+    return list(lines.values())
+
+
+def _read_the_same(trials: Sequence[Trial]) -> Iterator[tuple[Trial, Trial]]:
+    """Pairs of completed trials that have the very same scores, or curve. A collapsed model says nothing."""
+    groups: dict[object, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        found = _figures(trial.measurement)
+        if trial.completed and found is not None and objective.no_quality(trial.measurement) is None:
+            groups[found].append(trial)
+    for group in groups.values():
+        yield from itertools.combinations(group, 2)
+
+
+def _figures(measurement: Measurement) -> object:
+    """What a trial's evaluations found, to be compared; None where it is one number, same by chance."""
+    scores = {k: v for k, v in measurement.scores.items() if k not in _NO_SCORES}
+    if len(set(scores.values())) > 1:
+        return frozenset(scores.items())
+    qualities = [point.quality for point in measurement.curve]
+    return tuple(qualities) if len(set(qualities)) > 1 else None
 
 
 def next_commands(session: Path, workload: Workload) -> list[str]:

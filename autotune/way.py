@@ -64,10 +64,17 @@ def steps(trials: Sequence[Trial], space: Space) -> list[Step]:
 
 
 def next_step(trials: Sequence[Trial], space: Space) -> tuple[Config, int] | None:
-    """What is to be measured next, and the number of the winner that it leads to; None where all is said."""
-    if (found := confirm.confirmed(trials, space)) is None:
+    """What is to be measured next, and the number of the winner that it leads to; None where all is said.
+
+    The baseline, too, where it was measured only beside other trials, and the winner alone.
+    """
+    way, found = steps(trials, space), confirm.confirmed(trials, space)
+    if found is None or not way:
         return None
-    left = (s.config for s in steps(trials, space) if s.trial is None and not s.reason)
+    known, start = _Known(trials, found[0], space), space.baseline_config
+    left = [s.config for s in way if s.trial is None and not s.reason]
+    if known.measured(start) is None and known.why_not(start) is None:
+        left = [start, *left]
     return next(((config, found[0].number) for config in left), None)
 
 
@@ -77,7 +84,7 @@ class _Known:
     def __init__(self, trials: Sequence[Trial], winner: Trial, space: Space) -> None:
         self._space = space
         self._memory = MemoryModel(trials, fraction=space.limits.memory_fraction)
-        like = next(t for t in reversed(trials) if _confirms(t, winner))
+        like = next((t for t in reversed(trials) if _confirms(t, winner)), winner)
         self._measured: dict[Key, Trial] = {}
         self._failed: dict[Key, Trial] = {}
         for trial in trials:

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--aa", type=int, default=200, help="A/A searches; 0: none")
     parser.add_argument("--only", choices=list(scoring.STRATEGIES), action="append")
     given = parser.parse_args(arguments)
-    for file in given.tables or sorted(_TABLES.glob("*.jsonl")):
+    for file in given.tables or sorted(set(_TABLES.glob("*.jsonl")) - set(_TABLES.glob("final-*"))):
         table = Table.read(file)
         print(
             f"{file.stem}: {len(table.space.every() or [])} configurations, {given.trials} trials, "

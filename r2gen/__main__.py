@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -145,8 +146,7 @@ class _Progress:
     def record(self, record: Mapping[str, Any]) -> None:
         now_s = time.monotonic()
         if "bleu_4" in record:
-            figures = ", ".join(f"{name} {record[name]:.4f}" for name in _SHOWN_SCORES if name in record)
-            print(f"epoch {record['epoch']}, {record['samples']} samples: {figures}", flush=True)
+            print(f"epoch {record['epoch']}, {record['samples']} samples: {_figures(record)}", flush=True)
             self._since_samples = None
         elif record["bad_steps"]:
             print(
@@ -166,19 +166,41 @@ class _Progress:
             self._shown_s, self._since_s, self._since_samples = now_s, now_s, record["samples"]
 
 
+def _figures(record: Mapping[str, Any]) -> str:
+    """The scores of an evaluation, BLEU-4 beside its chance, and a word where the model does not look."""
+    shown = [(name, f"{name} {record[name]:.4f}") for name in _SHOWN_SCORES if name in record]
+    chance = f" (chance {record['bleu_4_chance']:.4f})"
+    figures = ", ".join(text + chance * (name == "bleu_4") for name, text in shown)
+    return f"{figures}; {_collapse(record)}" if record["collapsed"] else figures
+
+
+def _collapse(record: Mapping[str, Any]) -> str:
+    studies = record["val_studies"]
+    distinct = round(record["distinct_reports"] * studies)
+    if distinct == 1:
+        return f"1 distinct report of {studies}: the model writes the same whatever it sees"
+    return f"{distinct} distinct reports of {studies}: what the model writes hardly depends on what it sees"
+
+
 def _evaluate(given: argparse.Namespace) -> int:
     from r2gen import checkpoint, reports  # noqa: PLC0415
-    from r2gen.evaluate import OptionalMeteor, scores  # noqa: PLC0415
+    from r2gen.metrics import OptionalMeteor  # noqa: PLC0415
 
     if given.reports is not None:
         checkpoint.prepare(given.reports.absolute().parent)
-    written, cost = _written(given)
+    written, cost, scorer = _written(given)
     with OptionalMeteor() as meteor:
-        found = scores(written, meteor)
+        found = scorer(meteor)(written)
     if given.reports is not None:
         reports.write(given.reports, written)
-    print(json.dumps({"split": given.split, "studies": len(written), **found, **cost}, indent=2))
+    print(_lines({"split": given.split, "studies": len(written), **found, **cost}))
     return 0
+
+
+def _lines(values: Mapping[str, Any]) -> str:
+    """JSON with a line a name, and a list on one line."""
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in values.items())
+    return f"{{\n{lines}\n}}"
 
 
 def _generate(given: argparse.Namespace) -> int:
@@ -187,28 +209,31 @@ def _generate(given: argparse.Namespace) -> int:
     return 0
 
 
-def _written(given: argparse.Namespace) -> tuple[Any, dict[str, float]]:
-    """The reports that a checkpoint writes for the split asked for, and what that took.
+def _written(given: argparse.Namespace) -> tuple[Any, dict[str, float], Callable[[Any], Any]]:
+    """The reports that a checkpoint writes for the split asked for, what that took, and their `Scorer`.
 
-    Images are decoded before the clock starts: that is done once, and no model's doing.
+    That one is still to be given a METEOR. Images are decoded before the clock starts: that is done once, and
+    no model's doing.
     """
     from r2gen import precision  # noqa: PLC0415
     from r2gen.annotation import load_annotation  # noqa: PLC0415
     from r2gen.data import load_images  # noqa: PLC0415
-    from r2gen.evaluate import peak_memory_bytes, write_reports  # noqa: PLC0415
+    from r2gen.evaluate import Scorer, peak_memory_bytes, write_reports  # noqa: PLC0415
     from r2gen.restore import restore  # noqa: PLC0415
 
     settings = _overrides(given.set) | ({"data": given.data} if given.data else {})
     base: Config | None = load(given.config) if given.config else None
     model, tokenizer, config = restore(given.checkpoint, base, settings)
-    studies = load_annotation(config).splits[given.split]
+    splits = load_annotation(config).splits
+    studies = splits[given.split]
     load_images(studies, config, training=False)
     with precision.matmul_precision(config):
         begun = time.perf_counter()
         written = write_reports(model, studies, tokenizer, config)
         seconds = time.perf_counter() - begun
     cost = {"seconds": seconds, "reports_per_s": len(written) / seconds}
-    return written, {**cost, "peak_memory_bytes": peak_memory_bytes()}
+    cost["peak_memory_bytes"] = peak_memory_bytes()
+    return written, cost, partial(Scorer, splits["train"], tokenizer, config)
 
 
 if __name__ == "__main__":

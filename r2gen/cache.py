@@ -4,6 +4,7 @@ An entry is a directory that appears whole: it is made under another name and re
 """
 
 import fcntl
+import json
 import os
 import shutil
 import sys
@@ -73,6 +74,30 @@ def _entry(name: str, needed_bytes: int, limit_bytes: int, make: Callable[[Path]
         _say(f"{root} cannot be written: {error.strerror}")
         return None
     return place
+
+
+def remembered(name: str, compute: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """What `compute` returns, from the cache where it was computed before; no limit counts so few bytes.
+
+    A cache that is spoilt or cannot be written costs the time to compute it again, and nothing else.
+    """
+    file = directory() / f"{name}.json"
+    with suppress(OSError, ValueError, TypeError, AttributeError):
+        return {str(key): float(value) for key, value in json.loads(file.read_bytes()).items()}
+    found = compute()
+    with suppress(OSError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _replace(file, json.dumps(found))
+    return found
+
+
+def _replace(file: Path, text: str) -> None:
+    temporary = file.with_name(f"{file.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def forget(place: Path) -> None:

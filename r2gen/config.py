@@ -36,6 +36,9 @@ class Config(BaseModel):
     )
     image_size: int = Field(224, ge=64, multiple_of=32, description="pixels of an image's side")
     max_seq_length: int = Field(60, ge=4, le=512, description="tokens of a report, begin and end included")
+    random_flip: bool = Field(
+        True, description="in training images are mirrored half of the time, which mixes up left and right"
+    )
     min_word_count: int = Field(3, ge=1, description="rarer words become <unk>")
     skip_bad_samples: bool = Field(
         False, description="studies that cannot be used are left out and counted; else they end the run"

@@ -53,7 +53,8 @@ class Batch(NamedTuple):
 class ReportDataset(Dataset[Batch]):
     """Studies, batch by batch. A corrupt image is a fault in its batch: the training process decides.
 
-    In training, as in R2Gen, images are cropped at random and often flipped; else they are shown whole.
+    In training, as in R2Gen, images are cropped at random and, unless `random_flip` is off, flipped half
+    of the time; else they are shown whole.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class ReportDataset(Dataset[Batch]):
         rng = random.Random(f"{self._config.seed} {key.epoch} {key.study} {view}")
         left, top = rng.randint(0, image.shape[1] - size), rng.randint(0, image.shape[0] - size)
         place[:] = image[top : top + size, left : left + size]
-        return rng.random() < 0.5
+        return self._config.random_flip and rng.random() < 0.5
 
 
 def load_images(studies: Sequence[Study], config: Config, *, training: bool) -> Images:

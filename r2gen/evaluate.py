@@ -1,22 +1,25 @@
 """Reports written for a split, and their scores."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Self
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from r2gen import features, host, metrics, precision
 from r2gen.annotation import Study
+from r2gen.chance import chance
 from r2gen.config import Config
 from r2gen.data import EvaluationSampler, ReportDataset, loader, normalise, usable
 from r2gen.decode import generate
-from r2gen.errors import InputError, printable
-from r2gen.metrics import Meteor
-from r2gen.model import R2Gen
+from r2gen.dependence import dependence
+from r2gen.errors import InputError
+from r2gen.metrics import OptionalMeteor
+from r2gen.model import R2Gen, loss_sum
+from r2gen.packing import Packing, lengths
 from r2gen.tokenizer import Tokenizer
 from r2gen.visual import folded
 
@@ -26,13 +29,16 @@ class Written:
     """A study, the report that the model wrote, and what it is compared with.
 
     `reference` is the published protocol's: cut to `max_seq_length`, with `<unk>` for rare words, whatever
-    the targets of training are. `full_reference` is the whole cleaned report.
+    the targets of training are. `full_reference` is the whole cleaned report. `nats` is the loss on
+    training's target, summed over its `tokens`, the model being given the words before each.
     """
 
     study: Study
     report: str
     reference: str
     full_reference: str
+    nats: float
+    tokens: int
 
 
 def write_reports(
@@ -52,9 +58,11 @@ def write_reports(
                 continue
             with torch.inference_mode(), precision.autocast(config), _own_random_numbers(config):
                 shown = normalise(batch.images.to(precision.device(), non_blocking=True))
-                ids = _generate(model, model.encode(shown, extractor), config)
-            for index, row in zip(batch.studies.tolist(), ids.tolist(), strict=True):
-                written[index] = _written(studies[index], row, tokenizer, config)
+                encoded = model.encode(shown, extractor)
+                losses = _losses(model, encoded, batch.targets)
+                ids = _generate(model, encoded, config)
+            for index, row, loss in zip(batch.studies.tolist(), ids.tolist(), losses, strict=True):
+                written[index] = _written(studies[index], row, loss, tokenizer, config)
     finally:
         model.train(was_training)
     if not written:
@@ -81,44 +89,56 @@ def _generate(model: R2Gen, encoded: Tensor, config: Config) -> Tensor:
     )
 
 
-def _written(study: Study, ids: list[int], tokenizer: Tokenizer, config: Config) -> Written:
-    reference = tokenizer.encode(study.report)[: config.max_seq_length]
-    return Written(study, tokenizer.decode(ids), tokenizer.decode(reference), tokenizer.clean(study.report))
+def _losses(model: R2Gen, encoded: Tensor, targets: Tensor) -> list[tuple[float, int]]:
+    """Of each of `targets` [B, T] the loss, summed, and the number of tokens that it sums."""
+    tokens, targets = lengths(targets), targets.to(encoded.device)
+    log_probs = model.encoder_decoder.teach(encoded, targets, Packing.of(tokens, encoded.device))
+    nats = torch.stack([loss_sum(log_probs[i : i + 1], targets[i : i + 1])[0] for i in range(len(targets))])
+    return list(zip(nats.tolist(), tokens, strict=True))
 
 
-class OptionalMeteor:
-    """METEOR for as long as its Java process lives. Where it does not, that is said once; there is no score.
+def _written(
+    study: Study, ids: list[int], loss: tuple[float, int], tokenizer: Tokenizer, config: Config
+) -> Written:
+    reference = _as_written(study, tokenizer, config)
+    return Written(study, tokenizer.decode(ids), reference, tokenizer.clean(study.report), *loss)
 
-    Java is started by the first score, if METEOR is `wanted` at all, and ends with the `with` block.
+
+def _as_written(study: Study, tokenizer: Tokenizer, config: Config) -> str:
+    """The study's report as a model could have written it."""
+    return tokenizer.decode(tokenizer.encode(study.report)[: config.max_seq_length])
+
+
+class Scorer:
+    """Says what written reports are worth, and what they would be worth from a model that looks at nothing.
+
+    `training` are the studies that a constant report is taken from.
     """
 
-    def __init__(self, *, wanted: bool = True) -> None:
-        self._meteor: Meteor | None = None
-        self._given_up = not wanted
+    def __init__(
+        self, training: Sequence[Study], tokenizer: Tokenizer, config: Config, meteor: OptionalMeteor
+    ) -> None:
+        self._training, self._tokenizer, self._config, self._meteor = training, tokenizer, config, meteor
 
-    def __enter__(self) -> Self:
-        return self
+    @cached_property
+    def _constants(self) -> list[str]:
+        return [_as_written(study, self._tokenizer, self._config) for study in self._training]
 
-    def __exit__(self, *_: object) -> None:
-        if self._meteor is not None:
-            self._meteor.__exit__()
+    def __call__(self, written: Sequence[Written]) -> dict[str, Any]:
+        """The loss, the `scores`, `<score>_chance` of each but METEOR, and how far they depend on the study.
 
-    def score(self, reports: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """`meteor`, or nothing."""
-        if self._given_up:
-            return {}
-        if not Meteor.available():
-            return self._give_up("it needs java, which is not installed")
-        try:
-            self._meteor = self._meteor or Meteor()
-            return {"meteor": self._meteor.score(reports, references)}
-        except (OSError, RuntimeError, ValueError) as error:  # not started, died, or wrote no score
-            return self._give_up(str(error))
-
-    def _give_up(self, reason: str) -> dict[str, float]:
-        self._given_up = True
-        print(printable(f"METEOR is left out: {reason}"), file=sys.stderr, flush=True)
-        return {}
+        A chance is what the best constant report scores: the best against the references that a score takes.
+        `dependence` has the rest.
+        """
+        reports = [w.report for w in written]
+        references, whole = [w.reference for w in written], [w.full_reference for w in written]
+        constant = chance(self._constants, references) | _full(chance(self._constants, whole))
+        return {
+            **dependence(reports, references),
+            "loss": sum(w.nats for w in written) / sum(w.tokens for w in written),
+            **scores(written, self._meteor),
+            **{f"{name}_chance": value for name, value in constant.items()},
+        }
 
 
 def scores(written: Sequence[Written], meteor: OptionalMeteor) -> dict[str, float]:
@@ -129,8 +149,12 @@ def scores(written: Sequence[Written], meteor: OptionalMeteor) -> dict[str, floa
     """
     reports, references = [w.report for w in written], [w.reference for w in written]
     published = metrics.score(reports, references) | meteor.score(reports, references)
-    full = metrics.score(reports, [w.full_reference for w in written])
-    return published | {f"full_{name}": value for name, value in full.items() if name.startswith("bleu_")}
+    return published | _full(metrics.score(reports, [w.full_reference for w in written]))
+
+
+def _full(scores: Mapping[str, float]) -> dict[str, float]:
+    """BLEU of `scores` under its name against whole references."""
+    return {f"full_{name}": value for name, value in scores.items() if name.startswith("bleu_")}
 
 
 def evaluate(
@@ -138,18 +162,20 @@ def evaluate(
     splits: Mapping[str, Sequence[Study]],
     tokenizer: Tokenizer,
     config: Config,
-    meteor: OptionalMeteor,
-) -> dict[str, float]:
-    """The scores of `model` on the validation studies that the configuration asks for.
+    scorer: Scorer,
+) -> dict[str, Any]:
+    """What `scorer` says of `model` on the validation studies that the configuration asks for.
 
-    With `test_scores` also on the whole test split, as `test_bleu_4` and so on.
+    With `test_scores` also on the whole test split, as `test_bleu_4` and so on, but for `bleu_4_items`.
     """
     written = write_reports(model, splits["val"], tokenizer, config, config.eval_studies)
-    found = {**scores(written, meteor), "val_studies": len(written)}
+    found = scorer(written)
+    found = {"val_studies": len(written), "val_loss": found.pop("loss"), **found}
     if not config.test_scores:
         return found
     written = write_reports(model, splits["test"], tokenizer, config)
-    tested = {**scores(written, meteor), "studies": len(written)}
+    tested = {"studies": len(written), **scorer(written)}
+    del tested["bleu_4_items"]
     return found | {f"test_{name}": value for name, value in tested.items()}
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,6 +13,8 @@ from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.meteor import meteor as packaged
 from pycocoevalcap.rouge.rouge import Rouge
+
+from r2gen.errors import printable
 
 # METEOR prints numbers with a point, and would not read them back under a locale that writes a comma.
 # A cap on this process's memory is about training: Java, which takes 1 GB, is let off.
@@ -87,6 +90,41 @@ class Meteor:
         self._errors.seek(0)
         said = " ".join(self._errors.read().decode(errors="replace").split())[:300]
         return f"METEOR's Java process ended with status {self._process.returncode}: {said}"
+
+
+class OptionalMeteor:
+    """METEOR for as long as its Java process lives. Where it does not, that is said once; there is no score.
+
+    Java is started by the first score, if METEOR is `wanted` at all, and ends with the `with` block.
+    """
+
+    def __init__(self, *, wanted: bool = True) -> None:
+        self._meteor: Meteor | None = None
+        self._given_up = not wanted
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._meteor is not None:
+            self._meteor.__exit__()
+
+    def score(self, reports: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+        """`meteor`, or nothing."""
+        if self._given_up:
+            return {}
+        if not Meteor.available():
+            return self._give_up("it needs java, which is not installed")
+        try:
+            self._meteor = self._meteor or Meteor()
+            return {"meteor": self._meteor.score(reports, references)}
+        except (OSError, RuntimeError, ValueError) as error:  # not started, died, or wrote no score
+            return self._give_up(str(error))
+
+    def _give_up(self, reason: str) -> dict[str, float]:
+        self._given_up = True
+        print(printable(f"METEOR is left out: {reason}"), file=sys.stderr, flush=True)
+        return {}
 
 
 def score(

@@ -132,11 +132,13 @@ class EncoderDecoder(nn.Module):
         return out
 
     def forward(self, patches: Tensor, targets: Tensor, packing: Packing | None = None) -> Tensor:
+        return self.teach(self.encode(patches), targets, packing)
+
+    def teach(self, encoded: Tensor, targets: Tensor, packing: Packing | None = None) -> Tensor:
         """Log-probabilities [B, T - 1, classes] of each next word, given `targets` [B, T] before it.
 
         `packing` is of all but the last of the targets' positions; it leaves 0 at those that it leaves out.
         """
-        encoded = self.encode(patches)
         words = targets[:, :-1]
         packing = packing or Packing.whole(words)
         embedded = packing.pack(self.model.tgt_embed(words))

@@ -50,3 +50,9 @@ class Packing:
         grid = packed.new_zeros(self.batch * self.length, *packed.shape[1:])
         grid = grid.index_copy(0, self.positions, packed)
         return grid.view(self.batch, self.length, *packed.shape[1:])
+
+
+def lengths(targets: Tensor) -> list[int]:
+    """How many ids of each of `targets` [B, T] the loss sums: every word, and the end that follows."""
+    counts: list[int] = ((targets[:, :-1] > 0).sum(1) + 1).tolist()
+    return counts

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - everybody's name for it
@@ -29,10 +29,11 @@ from r2gen.data import (
 )
 from r2gen.divergence import BadSteps, RunningStatistics, is_finite
 from r2gen.errors import InputError
-from r2gen.evaluate import OptionalMeteor, build, evaluate
+from r2gen.evaluate import Scorer, build, evaluate
 from r2gen.host import keep_freed_memory
+from r2gen.metrics import OptionalMeteor
 from r2gen.model import R2Gen, loss_sum
-from r2gen.packing import Packing
+from r2gen.packing import Packing, lengths
 from r2gen.tokenizer import Tokenizer
 from r2gen.visual import load_imagenet_weights
 
@@ -53,14 +54,31 @@ _STATE = (
 )
 
 
+class _Best(NamedTuple):
+    """What `best.pt` is chosen by: first that reports depend on the study, then BLEU-4."""
+
+    depends: bool
+    score: float
+
+
+_NONE = _Best(depends=False, score=-math.inf)
+
+
 def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, None]:
     """Trains, and yields a record after every optimizer step and after every evaluation.
 
     A step's record has `samples` (in total so far), `epoch`, `step`, `train_loss` (nats per token),
     `learning_rate`, `grad_norm` before clipping, `skipped_samples`, `bad_steps` (in a row, this one included;
     their loss is no number and their update left out), and the seconds in `data_s`, `transfer_s` (images to
-    the device, and normalised there), `forward_s`, `backward_s` and `optimizer_s`. An evaluation's has
-    `samples`, `epoch`, `val_studies` and the scores, those of the test split as `test_...` where asked for.
+    the device, and normalised there), `forward_s`, `backward_s` and `optimizer_s`.
+
+    An evaluation's has `samples`, `epoch`, `val_studies`, `val_loss` (nats per token, images whole and the
+    words before given), the scores, each but `meteor` with the best constant report's beside it
+    (`bleu_4_chance`, ...), `distinct_reports` and `distinct_references` (shares of the studies),
+    `bleu_4_shuffled` (reports dealt to other studies), `collapsed` (true: reports hardly depend on the study)
+    and `bleu_4_items` (a list, a number a study whose mean is about BLEU-4). Those of the test split are
+    `test_...` where asked for, without the list. `best.pt` is of the evaluation with the highest BLEU-4 of
+    those that are not collapsed, if there is one.
 
     The checkpoint `last.pt` is in `workdir`: called again, training goes on from there, bit by bit the same
     on a CPU; where an evaluation was the last thing done, its record comes again. Closing the generator
@@ -86,7 +104,7 @@ class _Trainer:
     """The state of a run. Outside of a step it is consistent, and can be written and read back."""
 
     def __init__(self, config: Config, workdir: Path, meteor: OptionalMeteor) -> None:
-        self.config, self._workdir, self._meteor = config, workdir, meteor
+        self.config, self._workdir = config, workdir
         annotation = load_annotation(config)
         self._splits, self._train = annotation.splits, annotation.splits["train"]
         self._skipped = annotation.skipped
@@ -108,8 +126,9 @@ class _Trainer:
         self._scaler = precision.Scaler(config)
         self._sampler = TrainingSampler(len(self._train), config)
         self._samples = self._step = self._evaluated_at = self._saved_at = 0
-        self._best, self._in_step, self._bad = -math.inf, False, BadSteps(config.max_bad_steps)
+        self._best, self._in_step, self._bad = _NONE, False, BadSteps(config.max_bad_steps)
         self._statistics = RunningStatistics(self.model)
+        self._scorer = Scorer(self._train, self._tokenizer, config, meteor)
         self._evaluation: Record | None = None
         if last is not None:
             self._restore(last, workdir / _LAST)
@@ -170,7 +189,7 @@ class _Trainer:
         """One optimizer step over the micro-batches of `window`; its loss is the mean over all tokens."""
         device = precision.device()
         self._statistics.keep()
-        tokens = sum(sum(_lengths(batch.targets)) for batch in window)
+        tokens = sum(sum(lengths(batch.targets)) for batch in window)
         loss = torch.zeros((), device=device)
         watch = Stopwatch(device)
         for batch in window:
@@ -208,7 +227,7 @@ class _Trainer:
         """
         device = precision.device()
         if self.config.compile not in {"reduce-overhead", "max-autotune"}:
-            return targets.to(device, non_blocking=True), Packing.of(_lengths(targets), device)
+            return targets.to(device, non_blocking=True), Packing.of(lengths(targets), device)
         padded = F.pad(targets, (0, self.config.max_seq_length - targets.size(1))).to(device)
         return padded, Packing.whole(padded[:, :-1]).unrolled()
 
@@ -234,11 +253,11 @@ class _Trainer:
 
     def _evaluate(self) -> Record:
         epoch = self._sampler.epoch if self._sampler.start else self._sampler.epoch - 1
-        found = evaluate(self.model, self._splits, self._tokenizer, self.config, self._meteor)
-        score = found["bleu_4"]
-        if score > self._best and self._is_sound():
-            checkpoint.save(self._workdir / _BEST, {**self._weights(), "best": score})
-            self._best = score
+        found = evaluate(self.model, self._splits, self._tokenizer, self.config, self._scorer)
+        reached = _Best(not found["collapsed"], found["bleu_4"])
+        if reached > self._best and self._is_sound():
+            checkpoint.save(self._workdir / _BEST, self._weights(reached))
+            self._best = reached
         self._evaluation = {"samples": self._samples, "epoch": epoch, **found}
         self._evaluated_at = self._samples  # only now: it is still due where that file could not be written
         self.save()
@@ -264,7 +283,7 @@ class _Trainer:
         if not self._is_sound():
             return
         state = {
-            **self._weights(),
+            **self._weights(self._best),
             "optimizer": self._optimizer.state_dict(),
             "scheduler": self._scheduler.state_dict(),
             "scaler": self._scaler.state_dict(),
@@ -280,12 +299,13 @@ class _Trainer:
         checkpoint.save(self._workdir / _LAST, state)
         self._saved_at = self._step
 
-    def _weights(self) -> dict[str, Any]:
+    def _weights(self, best: "_Best") -> dict[str, Any]:
         return {
             "model": self.model.state_dict(),
             "vocabulary": list(self._tokenizer.vocabulary),
             "config": self.config.model_dump(mode="json"),
-            "best": self._best,
+            "best": best.score,
+            "best_collapsed": not best.depends,
         }
 
     def _restore(self, state: Mapping[str, Any], file: Path) -> None:
@@ -298,8 +318,9 @@ class _Trainer:
         checkpoint.set_rng_state(state["rng"])
         self._sampler.epoch, self._sampler.start = state["epoch"], state["start"]
         self._samples, self._step, self._skipped = state["samples"], state["step"], state["skipped"]
-        self._evaluated_at, self._best = state["evaluated_at"], state["best"]
-        self._evaluation = state["evaluation"]
+        self._evaluated_at, self._evaluation = state["evaluated_at"], state["evaluation"]
+        # Before there was a word for it, nothing counted as collapsed.
+        self._best = _Best(not state.get("best_collapsed", False), state["best"])
         self._saved_at = self._step
 
     def _require_same_run(self, state: Mapping[str, Any], file: Path) -> None:
@@ -326,9 +347,3 @@ def _compiled(model: R2Gen, config: Config) -> Callable[[Tensor, Tensor, Packing
     mode = without_graphs.get(config.compile, config.compile) if accumulates else config.compile
     compiled: Callable[[Tensor, Tensor, Packing], Tensor] = torch.compile(model, mode=mode)
     return compiled
-
-
-def _lengths(targets: Tensor) -> list[int]:
-    """How many ids of each of `targets` [B, T] the loss sums: every word, and the end that follows."""
-    counts: list[int] = ((targets[:, :-1] > 0).sum(1) + 1).tolist()
-    return counts

@@ -29,7 +29,7 @@ knobs:
   learning_rate: {scale: sqrt}
 limits: {effective_batch_size: [4, 256]}
 budget: {trials: 4, samples_per_trial: 64, repeats: 0}
-objective: {keep: 0}
+objective: {keep: 0, select: fastest}
 """
 
 # Stands for an environment in which these were never installed.
@@ -92,6 +92,9 @@ def test_a_completed_trial_has_every_figure(searched):
     assert sum(baseline.step_shares.values()) == pytest.approx(1)
     assert 0 < baseline.peak_memory_bytes < baseline.memory_limit_bytes == 400 * 2**20
     assert baseline.telemetry["host_rss_bytes"] > 0
+    assert baseline.telemetry["others_cpu_percent"] >= 0, (
+        "below Ray, too, it is known where the search begins"
+    )
 
 
 def test_a_search_leaves_a_report_of_a_search_that_has_ended(searched):

@@ -2,8 +2,13 @@
 
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
+import pytest
+import torch
+
+from autotune import space as spaces
 from tests.endings import ENDED
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -23,3 +28,65 @@ def test_the_smallest_workload_can_be_tuned(tmp_path):
     )
     assert done.returncode in ENDED, done.stdout + done.stderr
     assert "r2 0.99" in done.stdout or "r2 1.0" in done.stdout
+
+
+@pytest.fixture
+def shapes(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    import shapes
+
+    yield shapes
+    sys.modules.pop("shapes")
+
+
+@pytest.fixture
+def settings():
+    """Of the space beside it, with larger batches and fewer evaluations: it is quicker."""
+    space = spaces.complete(
+        spaces.parse((EXAMPLES / "shapes.yaml").read_text(), "shapes.yaml"), "shapes.yaml"
+    )
+    assert space.knobs.keys() <= space.baseline.keys()
+    return {**space.baseline, "micro_batch_size": 16, "learning_rate": 4e-3, "eval_every_samples": 2000}
+
+
+def test_shapes_are_learnt_and_every_image_is_scored(shapes, settings, tmp_path):
+    seen = [r for r in shapes.fit({**settings, "epochs": 2}, tmp_path) if "accuracy" in r]
+    assert [r["samples"] for r in seen] == [2000, 4000, 6000, 8000]
+    first, last = seen[0], seen[-1]
+    assert 0.1 <= first["accuracy_chance"] < 0.15
+    assert first["accuracy_chance"] < first["accuracy"] < last["accuracy"]
+    assert last["val_loss"] < first["val_loss"]
+    assert sum(last["accuracy_items"]) / len(last["accuracy_items"]) == pytest.approx(last["accuracy"])
+    assert not last["collapsed"]
+
+
+def test_shapes_go_on_from_where_they_were_stopped(shapes, settings, tmp_path):
+    for name in ("whole", "stopped"):
+        (tmp_path / name).mkdir()
+    whole = list(islice(shapes.fit(settings, tmp_path / "whole"), 60))
+    stopped = shapes.fit(settings, tmp_path / "stopped")
+    begun = list(islice(stopped, 25))
+    stopped.close()
+    assert begun + list(islice(shapes.fit(settings, tmp_path / "stopped"), 35)) == whole
+
+
+def test_an_epoch_of_shapes_has_every_image_once(shapes, settings, tmp_path):
+    settings |= {"micro_batch_size": 24, "accumulation_steps": 2, "epochs": 1}
+    seen = [r["samples"] for r in shapes.fit(settings, tmp_path) if "accuracy" not in r]
+    assert (seen[0], seen[-1]) == (48, shapes.TRAIN)
+
+
+def test_a_network_that_always_answers_the_same_is_collapsed(shapes):
+    _, held_out = shapes.data()
+    model = shapes.network()
+    with torch.no_grad():
+        model[-1].weight.zero_()
+    found = shapes.evaluate(model, *held_out)
+    assert found["collapsed"]
+    assert found["accuracy"] <= found["accuracy_chance"]
+
+
+def test_every_class_is_drawn_to_learn_from_and_to_be_scored(shapes):
+    (images, labels), (_, others) = shapes.data()
+    assert images.shape == (shapes.TRAIN, 1, shapes.SIDE, shapes.SIDE)
+    assert set(labels.tolist()) == set(others.tolist()) == set(range(shapes.CLASSES))

@@ -48,6 +48,9 @@ class Setting:
         return self.before != self.after
 
 
+_WHOLE = "Full training"
+
+
 @dataclass(frozen=True)
 class _Kind:
     name: str
@@ -71,7 +74,11 @@ def sides(report: Report) -> list[tuple[Mark, Side]]:
 def lines(report: Report) -> list[Line]:
     """The figures that are known of either side."""
     baseline, best = report.answer.baseline, report.answer.best
-    found = [_line(kind, baseline, best, report.answer.factor) for kind in _kinds(report)]
+    # The time to a quality is no ratio of speeds, and who is there sooner need not be so in a whole training.
+    races_to_target = report.target is not None
+    gain = None if races_to_target else report.answer.factor
+    kinds = [kind for kind in _kinds(report) if not (races_to_target and kind.name == _WHOLE)]
+    found = [_line(kind, baseline, best, gain) for kind in kinds]
     return [line for line in found if {line.baseline, line.best} != {Cell()}]
 
 
@@ -116,9 +123,7 @@ def _kinds(report: Report) -> tuple[_Kind, ...]:
             "Peak memory",
             f"of {words.memory(limit)}" if limit else "",
             lambda s: s.peak_memory_bytes,
-            lambda s: Cell(
-                words.memory(s.peak_memory_bytes), words.share(s.memory_share) if s.memory_share else ""
-            ),
+            _peak,
         ),
         _Kind("GPU utilisation", "", lambda s: s.gpu_percent, lambda s: Cell(words.percent(s.gpu_percent))),
         _Kind(
@@ -131,12 +136,18 @@ def _kinds(report: Report) -> tuple[_Kind, ...]:
             lambda s: Cell(words.energy(s.joules_per_sample)),
         ),
         _Kind(
-            "Full training",
+            _WHOLE,
             f"{words.count(samples)} samples" if samples else "",
             lambda s: s.full_training_s,
             lambda s: Cell(words.duration(s.full_training_s)),
         ),
     )
+
+
+def _peak(side: Side) -> Cell:
+    """The peak, with its share of the limit in small."""
+    part = words.share(side.memory_share) if side.memory_share else ""
+    return Cell(words.peak(side.peak_memory_bytes, is_rising=side.memory_is_rising), part)
 
 
 def _measured(text: str) -> Cell:

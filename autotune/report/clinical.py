@@ -24,6 +24,7 @@ def _compared(model: Model, written: Sequence[Written]) -> Compared:
         samples=model.samples,
         throughput=estimates.speed([training.throughput] if training.throughput else []),
         training_peak_bytes=training.peak_memory_bytes,
+        training_memory_is_rising=training.memory_is_rising,
         scores=model.scores,
         reports_per_s=model.reports_per_s,
         writing_peak_bytes=model.peak_memory_bytes,

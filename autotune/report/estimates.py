@@ -20,9 +20,12 @@ def speed(runs: Sequence[Throughput]) -> Figure | None:
 
 
 def mean(values: Sequence[float]) -> Figure | None:
-    """The mean of `values` from independent runs, with its 95% interval where there are two or more."""
+    """The mean of `values` from independent runs, with its 95% interval where there are two or more.
+
+    Runs that read the very same are not independent: they say nothing of how far others would lie apart.
+    """
     middle = objective.mean(values)
-    if middle is None or len(values) < 2:
+    if middle is None or len(set(values)) < 2:
         return None if middle is None else Figure(middle)
     half = half_interval(values)
     return Figure(middle, middle - half, middle + half)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from autotune import units
 from autotune.errors import printable
+from autotune.report import words
 from autotune.report.model import Compared, Figure, Report, Side
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#!@$])")
@@ -15,7 +16,12 @@ _FACTS = ("hardware", "versions", "revision", "data", "created")
 def render(report: Report) -> str:
     """The answer in a sentence, the baseline beside the best, precisions, and where that comes from."""
     answer = report.answer
-    blocks = [[f"## autotune: {_text(report.session)}"], [_text(answer.sentence)], _sides(report)]
+    blocks = [
+        [f"## autotune: {_text(report.session)}"],
+        *([[_text(answer.promise)]] if answer.promise else []),
+        [_text(answer.sentence)],
+        _sides(report),
+    ]
     blocks += [[f"- {_text(caution)}" for caution in answer.cautions], _models(report)]
     blocks += [_code(answer.commands), [_provenance(report)]]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
@@ -35,14 +41,13 @@ def _sides(report: Report) -> list[str]:
 
 def _figures(side: Side, report: Report) -> dict[str, str]:
     """The cells of a column by the names of their rows, as text that is not escaped yet."""
-    share = "" if side.memory_share is None else f" ({side.memory_share:.0%})"
-    peak = None if side.peak_memory_bytes is None else units.format_bytes(side.peak_memory_bytes) + share
+    peak = words.peak(side.peak_memory_bytes, side.memory_share, is_rising=side.memory_is_rising)
     whole_s = side.full_training_s
     return {
         "settings": side.knobs,
         "samples/s": _figure(side.throughput, ".1f"),
         report.quality: _figure(side.quality, ".4f"),
-        "peak memory": peak or "-",
+        "peak memory": "-" if side.peak_memory_bytes is None else peak,
         "GPU": "-" if side.gpu_percent is None else f"{side.gpu_percent:.0f}%",
         "joules per sample": "-" if side.joules_per_sample is None else f"{side.joules_per_sample:.3g}",
         "whole training": "-" if whole_s is None else units.format_seconds(whole_s),
@@ -50,9 +55,9 @@ def _figures(side: Side, report: Report) -> dict[str, str]:
 
 
 def _models(report: Report) -> list[str]:
-    """A row for each model that was compared, a column for each score that one of them has."""
+    """A row for each model that was compared, a column for each score to show that one of them has."""
     models = [m for m in report.compared if m.scores]
-    names = list(dict.fromkeys(name for m in models for name in m.scores))
+    names = words.ordered(report.quality, *(m.scores for m in models))
     if not models:
         return []
     return _table(

@@ -30,7 +30,8 @@ class Side:
     `quality` has its interval over the `seeds` that it was run with, `throughput` over its `runs`, those
     alone on the device where there are any. `joules_per_sample` are all that the GPU used while it ran, its
     start and evaluations included. `full_training_s` is the whole training at that throughput, evaluations
-    left out; None where the workload does not say how long that is.
+    left out; None where the workload does not say how long that is. `memory_is_rising` says that the peak
+    still grew when one of the runs ended: a longer training takes more.
     """
 
     trial: int
@@ -42,6 +43,7 @@ class Side:
     seeds: int
     scores: Mapping[str, float]
     peak_memory_bytes: int | None
+    memory_is_rising: bool
     memory_share: float | None
     gpu_percent: float | None
     cpu_percent: float | None
@@ -54,9 +56,9 @@ class Side:
 class Answer:
     """What to run. `verdict` is confirmed, unconfirmed, baseline (nothing better) or none (no baseline).
 
-    Where nothing is better, `best` is the baseline itself. `factor` is the gain over the baseline, by `pairs`
-    of runs where it is confirmed. `cautions` are what makes figures less than they seem, `commands` what to
-    run next.
+    Where nothing is better, `best` is the baseline itself. `factor` is the gain over the baseline; it is by
+    `rounds` of a race where it is confirmed. `promise` says what a winner means. `cautions` are what makes
+    figures less than they seem, `commands` what to run next.
     """
 
     verdict: str
@@ -64,7 +66,8 @@ class Answer:
     baseline: Side | None = None
     best: Side | None = None
     factor: Figure | None = None
-    pairs: int = 0
+    rounds: int = 0
+    promise: str = ""
     full_training_samples: int | None = None
     cautions: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
@@ -72,10 +75,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Row:
-    """One trial. `kind` is baseline, winner, trial, repeat or way (a step of the way, measured to explain).
+    """One trial. `kind` is baseline, winner, trial, race, repeat or way (a step of the way).
 
     `keeps_quality` is None where it is not known. `seconds` are the search's own, `saved_s` what stopping it
-    early has saved, about.
+    early has saved, about. `shared` says that other trials ran beside it, `disturbed` that somebody else did.
     """
 
     number: int
@@ -91,11 +94,13 @@ class Row:
     keeps_quality: bool | None
     on_front: bool
     peak_memory_bytes: int | None
+    memory_is_rising: bool
     memory_share: float | None
     samples: int
     seconds: float
     saved_s: float
     shared: bool
+    disturbed: bool
     throttled: bool
     curve: tuple[Evaluation, ...]
 
@@ -159,6 +164,7 @@ class Compared:
     samples: int
     throughput: Figure | None
     training_peak_bytes: int | None
+    training_memory_is_rising: bool
     scores: Mapping[str, float]
     reports_per_s: float | None
     writing_peak_bytes: int | None

@@ -225,8 +225,12 @@ def told(row: Row, report: Report) -> str:
     figures = [f"{words.throughput(row.throughput)} samples/s"] if row.throughput else []
     score = f"{words.metric(report.quality)} {words.score(row.quality)}"
     figures += [] if row.quality is None else [score]
-    taken = words.memory(row.peak_memory_bytes) if row.peak_memory_bytes is not None else ""
     part = "" if row.memory_share is None else f" ({words.share(row.memory_share)} of the memory)"
+    taken = words.peak(row.peak_memory_bytes, is_rising=row.memory_is_rising) + part
     return f"<b>Trial {row.number}</b> " + lines(
-        marks.of(row).label, row.knobs, ", ".join(figures), taken and taken + part, row.reason
+        marks.of(row).label,
+        row.knobs,
+        ", ".join(figures),
+        taken if row.peak_memory_bytes is not None else "",
+        row.reason,
     )

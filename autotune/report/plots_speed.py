@@ -19,7 +19,7 @@ _APART = 1.06
 
 def by_batch(report: Report) -> list[Plot]:
     """Throughput and peak memory by micro-batch and precision; none where micro-batch is no setting."""
-    rows = [r for r in report.trials if r.kind != "repeat" and _size(r)]
+    rows = [r for r in report.trials if r.kind not in {"race", "repeat"} and _size(r)]
     speed = [r for r in rows if r.throughput is not None]
     memory = [r for r in rows if r.peak_memory_bytes is not None or r.failure == "oom"]
     return [*([_speed(report, speed)] if speed else []), *([_memory(report, memory)] if memory else [])]
@@ -92,7 +92,7 @@ def _memory(report: Report, rows: Sequence[Row]) -> Plot:
     return Plot(
         id="memory-by-batch",
         title="Peak memory by micro-batch",
-        axes=f"↑ {unit}. What ran out of memory is at the top.",
+        axes=f"↑ {unit}. What ran out of memory is at the top.{_caution(measured)}",
         label=f"The highest peak measured is {words.memory(highest)}"
         + ("" if limit is None else f", the limit {words.memory(limit)}")
         + f"; {words.plural(sum(r.failure == 'oom' for r in rows), 'trial')} ran out of memory",
@@ -119,15 +119,19 @@ def _memory(report: Report, rows: Sequence[Row]) -> Plot:
     )
 
 
+def _caution(rows: Sequence[Row]) -> str:
+    rising = sum(r.memory_is_rising for r in rows)
+    trials = words.plural(rising, "trial")
+    return f" The peak of {trials} still rose at the end: that is the least it takes." if rising else ""
+
+
 def _memory_table(report: Report, rows: Sequence[Row]) -> Table:
     """Measured and predicted peaks of every precision and size."""
     cells: dict[tuple[str, int], list[str]] = {}
     for name, found in _by_precision(rows):
         for size in _sizes(found):
             same = [r for r in found if _size(r) == size]
-            peaks = [r.peak_memory_bytes for r in same if r.peak_memory_bytes is not None]
-            measured = f"{words.memory(min(peaks))} to {words.memory(max(peaks))}" if peaks else words.NOTHING
-            cells[name, size] = [measured, str(sum(r.failure == "oom" for r in same)), words.NOTHING]
+            cells[name, size] = [_measured(same), str(sum(r.failure == "oom" for r in same)), words.NOTHING]
     for each in report.predicted:
         bands = zip(each.micro_batch_size, each.peak_bytes, each.low_bytes, each.high_bytes, strict=True)
         for size, peak, low, high in bands:
@@ -136,6 +140,15 @@ def _memory_table(report: Report, rows: Sequence[Row]) -> Table:
     head = ("precision", "micro-batch", "measured", "out of memory", "predicted for the recommended settings")
     rows_of = ((marks.precision(name).label, str(size), *found) for (name, size), found in cells.items())
     return Table(head, tuple(rows_of), numeric=(1, 2, 3, 4))
+
+
+def _measured(rows: Sequence[Row]) -> str:
+    """`1.2 GiB to 1.4 GiB`: the peaks of trials of one size; where one still rose, the size takes more."""
+    peaks = [r.peak_memory_bytes for r in rows if r.peak_memory_bytes is not None]
+    if not peaks:
+        return words.NOTHING
+    is_rising = any(r.memory_is_rising for r in rows)
+    return f"{words.memory(min(peaks))} to {words.peak(max(peaks), is_rising=is_rising)}"
 
 
 def _prediction(found: Predicted, size: int) -> list[Trace]:

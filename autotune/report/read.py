@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from autotune import comparison, snapshot, study_file, workloads
+from autotune import comparison, pilot, snapshot, study_file, workloads
 from autotune.report import figures
 from autotune.report.figures import Known
 from autotune.report.model import Report
@@ -16,8 +16,9 @@ def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
     Nothing is written, and a search that runs is not disturbed; one that `is_over` may still be in use.
     """
     session = Session.open(root)
-    info, space, study = session.info(), session.space(), session.study()
+    info, study = session.info(), session.study()
     trials = study_file.trials(study)
+    space = pilot.settled(session.space(), trials)
     plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
     models = comparison.models(session.comparison_dir)
     known = Known(

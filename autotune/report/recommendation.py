@@ -43,11 +43,12 @@ def answer(
     ours = _side(trial, known, space, training_samples) if is_better else theirs
     return Answer(
         verdict=advice.verdict(found),
-        sentence=_sentence(trial, baseline, claim, space),
+        promise=view.promise(space),
+        sentence=_sentence(found, baseline, trials, space),
         baseline=theirs,
         best=ours,
         factor=_factor(trial, baseline, claim, space) if is_better else None,
-        pairs=claim.pairs if claim else 0,
+        rounds=claim.rounds if claim else 0,
         full_training_samples=training_samples,
         cautions=(*view.refuted(trials, space), *view.cautions(trials), *_few(theirs, ours, space)),
         commands=(*(view.next_commands(session, workload) if is_better else ()), *going_on),
@@ -65,12 +66,15 @@ def _none(trials: Sequence[Trial], session: Path, going_on: tuple[str, ...]) -> 
     )
 
 
-def _sentence(trial: Trial, baseline: Trial, claim: Claim | None, space: Space) -> str:
+def _sentence(
+    found: tuple[Trial, Claim | None], baseline: Trial, trials: Sequence[Trial], space: Space
+) -> str:
+    trial, claim = found
     if trial.number == baseline.number:
         return view.nothing_better(trial, space)
     which = f"trial {trial.number}, {view.knobs(trial.config)}."
     if claim is not None:
-        return f"{view.confirmed(claim, space)}: {which}"
+        return f"{view.confirmed(claim, trials, space)}: {which}"
     return f"{view.gain(trial, baseline, space)}: {which} {view.unconfirmed(trial, space)}"
 
 
@@ -78,12 +82,11 @@ def _factor(trial: Trial, baseline: Trial, claim: Claim | None, space: Space) ->
     """The gain over the baseline; of single runs to a target, the ratio of the times that they took."""
     if claim is not None:
         return estimates.within(claim.factor, claim.low, claim.high)
-    if space.objective.target is None:
-        ends = objective.factor_interval(trial, baseline) or (None, None)
-        ratio = objective.factor(trial, baseline)
-        return None if ratio is None else estimates.within(ratio, *ends)
-    ours, theirs = confirm.merit(trial, space), confirm.merit(baseline, space)
-    return Figure(ours / theirs) if ours and theirs else None
+    target = space.objective.target
+    ratio = objective.factor(trial, baseline, target)
+    if ratio is None or target is not None:
+        return None if ratio is None else Figure(ratio)
+    return estimates.within(ratio, *(objective.factor_interval(trial, baseline) or (None, None)))
 
 
 def _few(baseline: Side, best: Side, space: Space) -> list[str]:
@@ -120,6 +123,7 @@ def _side(trial: Trial, trials: Sequence[Trial], space: Space, training_samples:
         peak_memory_bytes=max(
             (t.measurement.peak_memory_bytes for t in every if t.measurement.peak_memory_bytes), default=None
         ),
+        memory_is_rising=any(t.measurement.memory_is_rising for t in every),
         memory_share=max(
             (share for t in every if (share := objective.memory_share(t.measurement))), default=None
         ),

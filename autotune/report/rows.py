@@ -43,11 +43,13 @@ def _row(trial: Trial, space: Space, winner: int | None, least: float | None, *,
         keeps_quality=_keeps_quality(trial, space, least),
         on_front=is_on_front,
         peak_memory_bytes=m.peak_memory_bytes,
+        memory_is_rising=m.memory_is_rising,
         memory_share=objective.memory_share(m),
         samples=m.samples,
         seconds=trial.seconds,
         saved_s=_saved_s(trial, space),
         shared=m.shared,
+        disturbed=m.disturbed,
         throttled=m.throttled,
         curve=m.curve,
     )
@@ -56,6 +58,8 @@ def _row(trial: Trial, space: Space, winner: int | None, least: float | None, *,
 def _kind(trial: Trial, winner: int | None) -> str:
     if trial.way_to is not None:
         return "way"
+    if trial.race:
+        return "race"
     if trial.repeat is not None:
         return "repeat"
     if trial.number == 0:

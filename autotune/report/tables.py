@@ -14,10 +14,11 @@ _LABELS = {"cpus": "CPUs", "revision": "code revision", "data": "data fingerprin
 
 
 def counted(report: Report) -> str:
-    """`48 trials; 9 repeats, 3 steps of the way`."""
+    """`48 trials; 1 race, 9 repeats, 3 steps of the way`."""
     kinds = Counter(r.kind for r in report.trials)
-    repeats, steps = kinds.pop("repeat", 0), kinds.pop("way", 0)
-    besides = [words.plural(repeats, "repeat")] if repeats else []
+    races, repeats, steps = (kinds.pop(kind, 0) for kind in ("race", "repeat", "way"))
+    besides = [words.plural(races, "race")] if races else []
+    besides += [words.plural(repeats, "repeat")] if repeats else []
     besides += [f"{words.plural(steps, 'step')} of the way"] if steps else []
     return "; ".join([words.plural(kinds.total(), "trial"), *([", ".join(besides)] if besides else [])])
 
@@ -28,11 +29,10 @@ def trials(report: Report) -> list[tuple[Mark, Row, tuple[str, ...]]]:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    part = "" if row.memory_share is None else f" ({words.share(row.memory_share)})"
     return (
         words.throughput(row.throughput),
         words.score(row.quality),
-        words.memory(row.peak_memory_bytes) + part,
+        words.peak(row.peak_memory_bytes, row.memory_share, is_rising=row.memory_is_rising),
         words.duration(row.seconds),
     )
 
@@ -44,6 +44,7 @@ def asides(row: Row) -> str:
         "a step of the way": row.kind == "way",
         "on the Pareto front": row.on_front,
         "measured beside others": row.shared,
+        "others used the machine": row.disturbed,
         "thermally throttled": row.throttled,
     }
     return ", ".join(text for text, holds in found.items() if holds)
@@ -95,7 +96,7 @@ def scores(report: Report) -> Table:
             words.rate(each.reports_per_s),
             words.memory(each.writing_peak_bytes),
             words.throughput(each.throughput),
-            words.memory(each.training_peak_bytes),
+            words.peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising),
         )
         for each in found
     )

@@ -79,6 +79,13 @@ def memory(peak_bytes: float | None) -> str:
     return NOTHING if units.number(peak_bytes) is None else units.format_bytes(peak_bytes or 0)
 
 
+def peak(peak_bytes: float | None, share_of_limit: float | None = None, *, is_rising: bool) -> str:
+    """`2.4 GiB (31%)`; `at least 2.4 GiB (31%), still rising` where a longer training takes more."""
+    part = "" if share_of_limit is None else f" ({share(share_of_limit)})"
+    text = memory(peak_bytes) + part
+    return f"at least {text}, still rising" if is_rising and peak_bytes is not None else text
+
+
 def share(value: float | None) -> str:
     return NOTHING if units.number(value) is None else f"{value:.0%}"
 

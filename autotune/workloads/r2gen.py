@@ -15,9 +15,20 @@ from autotune.workloads.base import Workload
 from r2gen import config as trainer
 from r2gen import errors
 
-_SMALL = {"visual_extractor": "small", "image_size": 96, "d_model": 128, "d_ff": 256, "num_layers": 2}
-_STUDIES = {"train": 192, "val": 32, "test": 32}
-_SHAPE = (*_SMALL, "num_heads", "rm_num_slots", "rm_num_heads", "max_seq_length")
+# So small, and without dropout, it learns to write what it sees on the drawn data within 2,000 samples.
+_SMALL: dict[str, Setting] = {
+    "visual_extractor": "small",
+    "image_size": 64,
+    "d_model": 64,
+    "d_ff": 128,
+    "num_layers": 1,
+    "num_heads": 4,
+    "rm_num_heads": 4,
+    "dropout": 0.0,
+    "drop_prob_lm": 0.0,
+}
+_STUDIES = {"train": 256, "val": 64, "test": 64}
+_SHAPE = (*_SMALL, "rm_num_slots", "max_seq_length")
 MODELS: dict[str, dict[str, Setting]] = {
     "full": {name: trainer.Config.model_fields[name].default for name in _SHAPE},
     "small": {name: trainer.Config.model_fields[name].default for name in _SHAPE} | _SMALL,

@@ -1,15 +1,25 @@
 """What the tuner's tests share: a space, curves, trials with given figures, and a table made up."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from autotune import space as spaces
 from autotune.space import Space
-from autotune.table import Header, Run, Table
-from autotune.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput, Trial
+from autotune.table import Header, Point, Run, Table
+from autotune.trial import (
+    Evaluation,
+    Failure,
+    Measurement,
+    Outcome,
+    Repeat,
+    Slice,
+    Status,
+    Throughput,
+    Trial,
+)
 
 SPACE = """
 workload: r2gen
@@ -21,7 +31,7 @@ knobs:
   num_workers:        {choice: [0, 2, 4, 8]}
   learning_rate:      {scale: sqrt, multiplier: {loguniform: [0.5, 2.0]}}
 limits: {effective_batch_size: [8, 128], memory_fraction: 0.85}
-objective: {speed: throughput, quality: bleu_4, keep: 0.95}
+objective: {speed: throughput, quality: bleu_4, keep: 0.95, select: fastest}
 budget: {trials: 40, samples_per_trial: 20000, time: 2h}
 """
 
@@ -31,29 +41,70 @@ def space() -> Space:
     return spaces.complete(spaces.parse(SPACE, "test"), "test")
 
 
-def curve_of(qualities: Sequence[float]) -> tuple[Evaluation, ...]:
-    """Evaluations after 100, 200, ... samples, and 10, 20, ... seconds."""
-    return tuple(Evaluation(100 * i, 10.0 * i, quality) for i, quality in enumerate(qualities, start=1))
+def curve_of(qualities: Sequence[float], **said: Any) -> tuple[Evaluation, ...]:
+    """Evaluations after 100, 200, ... samples, and 10, 20, ... seconds; what else is `said` is of all."""
+    return tuple(Evaluation(100 * i, 10.0 * i, q, **said) for i, q in enumerate(qualities, start=1))
+
+
+def slices_of(factors: Mapping[int, float], rounds: int = 20, apart: float = 0.0) -> tuple[Slice, ...]:
+    """A race in which trials are so many times as fast as the baseline, every other round `apart` from that.
+
+    With 20 rounds 2% apart, the intervals' ends are 2% from the factors.
+    """
+    return tuple(
+        Slice(number, i, 100, 1 / (factor * (1 + apart * (-1) ** i if number else 1)), 10)
+        for i in range(1, rounds + 1)
+        for number, factor in {0: 1.0, **factors}.items()
+    )
 
 
 @pytest.fixture
 def make_trial() -> Callable[..., Trial]:
     def make(number: int, speed: float | None = None, quality: float | None = None, **rest: Any) -> Trial:
-        half_width, curve = rest.pop("half_width", None), curve_of(rest.pop("curve", ()))
-        beside = {"repeat": rest.pop("repeat", None), "way_to": rest.pop("way_to", None)}
+        said = {name: rest.pop(name) for name in ("chance", "collapsed") if name in rest}
+        half_width, curve = rest.pop("half_width", None), curve_of(rest.pop("curve", ()), **said)
+        beside = {name: rest.pop(name) for name in ("repeat", "way_to", "race") if name in rest}
         measurement = Measurement(
             throughput=None if speed is None else Throughput(speed, half_width, 10, 1.0),
             quality=curve[-1].quality if curve and quality is None else quality,
             curve=curve,
             peak_memory_bytes=rest.pop("peak", None),
             memory_limit_bytes=rest.pop("limit", None),
+            memory_is_rising=rest.pop("rising", False),
             shared=rest.pop("shared", False),
+            telemetry=rest.pop("telemetry", {}),
+            **{name: rest.pop(name) for name in ("items", "slices", "scores") if name in rest},
         )
         outcome = Outcome(Status.STOPPED if rest.pop("stopped", False) else Status.COMPLETED)
         if failure := rest.pop("failure", None):
             outcome = Outcome(Status.FAILED, Failure(failure), "as made")
         config = {"micro_batch_size": 16, "precision": "fp32"} | rest
         return Trial(number, config, outcome, measurement, seconds=10.0, **beside)
+
+    return make
+
+
+@pytest.fixture
+def confirming(make_trial: Callable[..., Trial]) -> Callable[..., list[Trial]]:
+    """What confirms that one of `trials` is faster by `factor`: a race, and three seeds of it and of trial 0.
+
+    The seeds of the finalist show what is given besides. They are numbered from `start`, or go on.
+    """
+
+    def make(
+        trials: Sequence[Trial], of: int, factor: float = 3.0, start: int | None = None, **shown: Any
+    ) -> list[Trial]:
+        known = {t.number: t for t in trials}
+        first = max(known) + 1 if start is None else start
+        made = [make_trial(first, race=(0, of), slices=slices_of({of: factor}, apart=0.01))]
+        for seed in (1, 2, 3):
+            for number in (0, of):
+                like, repeat = known[number], Repeat(number, seed, (number,))
+                curve = [point.quality for point in like.measurement.curve] or [0.2]
+                figures = {"speed": like.samples_per_s, "curve": curve, "half_width": 0.1}
+                figures |= shown if number else {}
+                made.append(make_trial(first + len(made), **figures, **like.config, repeat=repeat))
+        return made
 
     return make
 
@@ -65,7 +116,7 @@ knobs:
   micro_batch_size: {choice: [4, 8, 16, 32]}
   num_workers:      {choice: [0, 1]}
   learning_rate:    {scale: sqrt, multiplier: {choice: [1.0, 2.0]}}
-objective: {quality: bleu_4, keep: 0.9}
+objective: {quality: bleu_4, keep: 0.9, select: fastest}
 budget: {trials: 8, samples_per_trial: 400}
 """
 
@@ -102,7 +153,7 @@ def made_up_run(space: Space, config: dict[str, Any], seed: int, rng: random.Ran
         start_s=1.0,
         step_samples=(batch,) * 60,
         step_s=tuple(step_s * rng.gauss(1, 0.01) for _ in range(60)),
-        evaluations=tuple((n, 0.5, best * n / 400 * rng.gauss(1, 0.01)) for n in seen),
+        evaluations=tuple(Point(n, 0.5, best * n / 400 * rng.gauss(1, 0.01)) for n in seen),
         peak_memory_bytes=2**24 * batch,
         memory_limit_bytes=2**30,
     )

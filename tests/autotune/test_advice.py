@@ -22,34 +22,23 @@ def budget(space, **changes):
     return space.model_copy(update={"budget": space.budget.model_copy(update=changes)})
 
 
-def repeated(make_trial, of=1, **read):
-    """Three rounds of the baseline and trial 1; `read` is what its repeats show."""
-    trials = []
-    for number in range(10, 16):
-        repeat = Repeat(of if number % 2 else 0, number // 2 - 4, (0, of))
-        shown = {"speed": 30 if repeat.of else 10, "quality": 0.2, "half_width": 0.1}
-        shown |= read if repeat.of else {"curve": CURVE}
-        trials.append(make_trial(number, **shown, x=repeat.of, repeat=repeat))
-    return trials
-
-
 @pytest.fixture
 def baseline(make_trial):
-    return make_trial(0, 10, 0.2, half_width=0.1, x=0)
+    return make_trial(0, 10, curve=[0.2], half_width=0.1, x=0)
 
 
 def verdict(trials, space):
     return advice.verdict(confirm.recommended(trials, space))
 
 
-def test_a_winner_is_one_whose_repeats_hold(make_trial, baseline, space):
+def test_a_winner_is_one_that_holds_when_it_is_raced_and_repeated(make_trial, baseline, space, confirming):
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
     assert verdict([baseline, faster], space) is Verdict.UNCONFIRMED
     assert not advice.has_winner([baseline, faster], space)
-    trials = [baseline, faster, *repeated(make_trial)]
+    trials = [baseline, faster, *confirming([baseline, faster], 1)]
     assert verdict(trials, space) is Verdict.CONFIRMED
     assert advice.has_winner(trials, space)
-    refuted = [baseline, faster, *repeated(make_trial, speed=9)]
+    refuted = [baseline, faster, *confirming([baseline, faster], 1, 0.9)]
     assert verdict(refuted, space) is Verdict.BASELINE
     assert not advice.has_winner(refuted, space)
 
@@ -72,7 +61,7 @@ def test_without_a_baseline_there_is_no_winner(make_trial, space):
     assert not advice.has_winner([make_trial(0, failure="oom"), make_trial(1, 30, 0.2)], space)
 
 
-def test_every_trial_has_a_fate(make_trial, baseline, space):
+def test_every_trial_has_a_fate(make_trial, baseline, space, confirming):
     half = {"half_width": 0.1}
     trials = [
         replace(baseline, measurement=make_trial(0, 10, None, curve=CURVE, **half).measurement),
@@ -85,7 +74,6 @@ def test_every_trial_has_a_fate(make_trial, baseline, space):
         make_trial(7, failure="diverged"),
         make_trial(8, failure="timeout"),
         make_trial(9, failure="lost"),
-        *repeated(make_trial, quality=0.1),
         make_trial(16, 5, x=16, stopped=True),
         make_trial(17, 40, curve=[0.01, 0.01], x=17, stopped=True, **half),
         make_trial(18, 40, 0.2, x=18),
@@ -93,11 +81,17 @@ def test_every_trial_has_a_fate(make_trial, baseline, space):
         replace(make_trial(20), outcome=Outcome(Status.INTERRUPTED)),
         make_trial(21, 20, 0.2, x=21, **half),
         make_trial(22, 10, None, repeat=Repeat(0, 0, (0,)), curve=CURVE, x=0, **half),
+        make_trial(23, 40, curve=CURVE, x=23, collapsed=True, **half),
+        make_trial(24, 30, 0.2, x=24, **half),
     ]
+    trials += confirming(trials, 1, start=30, curve=[0.1])
+    trials += confirming(trials, 24, start=40, curve=[0.192])
     assert advice.fates(trials, space) == {
         Fate.REFUTED: 1,
         Fate.SLOWER: 3,
+        Fate.UNDECIDED: 1,
         Fate.QUALITY: 2,
+        Fate.CHANCE: 1,
         Fate.MEMORY: 1,
         Fate.OOM: 1,
         Fate.DIVERGED: 1,
@@ -111,7 +105,7 @@ def test_every_trial_has_a_fate(make_trial, baseline, space):
 
 def test_a_target_that_was_not_reached_is_why(make_trial, space):
     to_target = goal(space, select="time-to-quality", target=0.3)
-    trials = [make_trial(0, 10, curve=[0.1, 0.3]), make_trial(1, 10, curve=[0.1, 0.2], x=1)]
+    trials = [make_trial(0, 10, curve=[0.3, 0.3]), make_trial(1, 10, curve=[0.1, 0.2], x=1)]
     assert advice.fates(trials, to_target) == {Fate.LATE: 1}
     (hint, _) = advice.what_to_try(trials, to_target, SESSION, exhausted=False)
     assert "objective.target below 0.3" in hint.what
@@ -135,7 +129,7 @@ def tries(trials, space, exhausted=False):
     return [(t.what, t.command) for t in advice.what_to_try(trials, space, SESSION, exhausted=exhausted)]
 
 
-def test_what_to_try_follows_from_the_reasons(make_trial, baseline, space):
+def test_what_to_try_follows_from_the_reasons(make_trial, baseline, space, confirming):
     poor, large = make_trial(1, 40, 0.1, half_width=0.1, x=1), make_trial(2, failure="oom")
     assert tries([baseline, poor, large], space) == [
         ("an objective.keep below 0.95 in runs/s/space.yaml", "python -m autotune resume runs/s"),
@@ -147,7 +141,7 @@ def test_what_to_try_follows_from_the_reasons(make_trial, baseline, space):
         "time to confirm what is faster",
         "python -m autotune resume runs/s --time 1h",
     )
-    ((what, _), *_) = tries([baseline, faster, *repeated(make_trial, speed=10)], space)
+    ((what, _), *_) = tries([baseline, faster, *confirming([baseline, faster], 1, 1.0)], space)
     assert what.startswith("budget.repeats 6 in runs/s/space.yaml: more repeats tell smaller gains")
 
 
@@ -161,3 +155,32 @@ def test_what_to_do_about_a_baseline(make_trial, space):
     assert tries([], space) == [("more time", "python -m autotune resume runs/s --time 1h")]
     assert "settings that fit as the --baseline" in tries([make_trial(0, failure="oom")], space)[0][0]
     assert "runs/s/trials/0000/log" in tries([make_trial(0, failure="error")], space)[0][0]
+
+
+def test_where_qualities_could_not_be_compared_longer_trials_come_first(make_trial, baseline, space):
+    poor = make_trial(1, 40, 0.1, half_width=0.1, x=1)
+    (first, *_) = advice.what_to_try(
+        [baseline, poor], space, SESSION, exhausted=False, fell_back="the baseline has learnt nothing"
+    )
+    assert first.what == "longer trials: the baseline has learnt nothing"
+    assert first.command.endswith("--session runs/s-2 --samples auto")
+
+
+def test_what_is_not_decided_takes_more_seeds_and_what_is_at_chance_longer_trials(
+    make_trial, baseline, space, confirming
+):
+    faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
+    spread = confirming([baseline, faster], 1, curve=[0.192])
+    (what, _) = tries([baseline, faster, *spread], space)[0]
+    assert what == "budget.repeats 6 in runs/s/space.yaml: more seeds tell whether the quality is kept"
+    at_chance = make_trial(1, 30, curve=[0.2], chance=0.2, half_width=0.1, x=1)
+    (what, command) = tries([baseline, at_chance], space)[0]
+    assert what == "longer trials, that learn more"
+    assert command.endswith("--samples auto")
+
+
+def test_of_what_trains_something_else_no_quality_is_asked(make_trial, baseline, space):
+    same = goal(space, select="same-training")
+    alike = make_trial(1, 9, 0.1, half_width=0.1, x=0, precision="bf16")
+    trials = [baseline, alike, make_trial(2, 90, 0.2, half_width=0.1, x=1)]
+    assert advice.fates(trials, same) == {Fate.SLOWER: 1, Fate.ANOTHER: 1}

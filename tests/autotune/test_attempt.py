@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,31 @@ def scored(config, workdir):
             yield {"samples": step * 4, "bleu_4": config["score"], "rouge_l": 0.5}
 
 
+def lasting(config, workdir):
+    """Lasts until telemetry has seen it twice."""
+    for step in range(1, 21):
+        time.sleep(0.1)
+        yield {"samples": step * 4, "train_loss": 1.0}
+    yield {"samples": 80, "bleu_4": 0.5}
+
+
 def short(config, workdir):
     yield {"samples": 4, "train_loss": 1.0}
+
+
+def delegating(config, workdir):
+    """Has all its work done by a process of its own, as a launcher of several does."""
+    held = (
+        f"import sys; held = bytearray(b'1') * ({config['mib']} << 20); print(flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", held]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        worker.stdout.readline()
+        for step in range(1, 41):
+            time.sleep(0.1)
+            yield {"samples": step * 4, "train_loss": 1.0}
+        worker.stdin.close()
+    yield {"samples": 160, "bleu_4": 0.5}
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +106,26 @@ def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, 
     assert not (tmp_path / "work").exists()
     records = list(read_records(tmp_path))
     assert [r["samples"] for r in records if "train_loss" in r][:20] == list(range(4, 84, 4))
+
+
+def test_what_a_workloads_own_process_holds_is_in_its_peak(order, server):
+    running = order(workload="test_attempt:delegating", samples=160)
+    figures = finish(Attempt(replace(running, settings={**running.settings, "mib": 64}), server))[
+        "measurement"
+    ]
+    assert 64 * 2**20 < figures["peak_memory_bytes"] < 2 * 64 * 2**20
+    assert figures["telemetry"]["children_uss_bytes"] > 64 * 2**20
+
+
+def test_a_process_that_holds_nothing_to_speak_of_has_no_peak(order, server, tmp_path):
+    assert finish(Attempt(order(), server))["measurement"]["peak_memory_bytes"] is None
+    assert not [r for r in read_records(tmp_path) if "memory_children_bytes" in r]
+
+
+def test_without_ray_all_but_the_trial_and_its_search_are_others(order, server):
+    figures = finish(Attempt(order(workload="test_attempt:lasting"), server))["measurement"]
+    assert figures["telemetry"]["others_cpu_percent"] >= 0
+    assert figures["telemetry"]["allowed_cpus"] >= 1
 
 
 def test_a_quality_that_is_no_number_is_a_failure_with_a_reason(order, server):

@@ -88,6 +88,7 @@ def test_the_summary_is_the_whole_trials() -> None:
         "samples": 2000,
         "peak_memory_bytes": 3000,
         "memory_limit_bytes": 4000,
+        "memory_is_rising": True,
         "scores": {"bleu_4": 0.17},
         "telemetry": {"gpu_energy_j": 5000.0},
     }
@@ -99,6 +100,7 @@ def test_the_summary_is_the_whole_trials() -> None:
         "samples": 2000.0,
         "memory/peak_bytes": 3000.0,
         "memory/peak_share": 0.75,
+        "memory/is_rising": True,
         "val/bleu_4": 0.17,
         "gpu/energy_j": 5000.0,
     }

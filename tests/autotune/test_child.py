@@ -402,3 +402,68 @@ def test_a_crash_at_the_memory_limit_is_an_out_of_memory(run, mib, failure):
     outcome, _ = run("crashes_full", {"bytes": mib * 2**20}, memory_limit_bytes=100 * 2**20)
     assert outcome.failure is failure, outcome
     assert outcome.reason.startswith("killed by SIGSEGV")
+
+
+def suspended(pid):
+    return [one for one in session(pid) if psutil.Process(one).status() == psutil.STATUS_STOPPED]
+
+
+def lengths(tmp_path):
+    return [(tmp_path / "work" / name).stat().st_size for name in ("counter", "program")]
+
+
+def test_a_paused_family_stands_still_and_goes_on(start, tmp_path):
+    child = start("counts")
+    first_record(child)
+    wait_for(lambda: all(lengths(tmp_path)))
+    child.pause()
+    wait_for(lambda: len(suspended(child.pid)) == 2)
+    child.poll(0.0)  # what it had yielded
+    stood = lengths(tmp_path)
+    assert child.poll(0.3) == []
+    assert lengths(tmp_path) == stood
+    child.resume()
+    wait_for(lambda: all(now > then for now, then in zip(lengths(tmp_path), stood, strict=True)))
+    assert first_record(child)["samples"] > 1
+
+
+def test_a_guard_is_not_paused(start):
+    child = start("has_family")
+    first_record(child)
+    child.pause()
+    wait_for(lambda: len(suspended(child.pid)) >= 4)  # the process, two workers, a program
+    [running] = set(session(child.pid)) - set(suspended(child.pid))
+    assert psutil.Process(running).name() == "sh"
+
+
+def test_a_pause_is_no_silence(start):
+    child = start("endless", stall_timeout_s=0.5)
+    first_record(child)
+    child.pause()
+    deadline = time.monotonic() + 1.5
+    while time.monotonic() < deadline:
+        child.poll(0.1)
+    assert child.verdict is None
+    child.resume()
+    wait_for(lambda: child.poll(0.1))
+
+
+def test_a_paused_child_can_be_killed_and_asked_to_stop(start, tmp_path):
+    for end in (Child.kill, lambda child: child.stop(20.0)):
+        child = start("endless")
+        first_record(child)
+        child.pause()
+        end(child)
+        wait_for(lambda pid=child.pid: not session(pid))
+    assert child.verdict.reason == "was asked to stop"
+    assert (tmp_path / "work" / "checkpoint").exists()
+
+
+def test_nothing_is_left_of_a_paused_child_that_dies(start):
+    child = start("has_family")
+    first_record(child)
+    child.pause()
+    os.kill(child.pid, signal.SIGKILL)
+    wait_for(lambda: child.poll(0.1) or child.verdict)
+    child.kill()
+    wait_for(lambda: not session(child.pid))

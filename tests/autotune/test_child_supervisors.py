@@ -25,8 +25,28 @@ child = Child(Job(workload, {}, Path("work"), Path("log"), "bleu_4"), ForkServer
 while child.verdict is None and not child.poll(1.0):
     pass
 print(child.pid, child.verdict.reason if child.verdict else "", flush=True)
-if then == "wait":
+if then == "pause":
+    child.pause()
+    print("paused", flush=True)
+if then != "end":
     time.sleep(600)
+"""
+
+RACE = """
+import sys, time
+from autotune.attempt import Order
+from autotune.child import ForkServer
+from autotune.race import Race, RaceOrder
+
+def member(number):
+    directory = f"member-{number}"
+    return Order(number, "workloads_for_tests:counts", {}, directory, "bleu_4", 2**31)
+
+race = Race(RaceOrder(9, ".", tuple(map(member, range(3))), True, 600.0), ForkServer([]))
+while not race.step(0.2)["samples"]:
+    pass
+print(*(one._child.pid for one in race._members.values()), flush=True)
+time.sleep(600)
 """
 
 ACTOR = """
@@ -113,6 +133,26 @@ def test_nothing_survives_a_killed_supervisor(tmp_path, victims):
         process.kill()
         wait_for(lambda: not session(pid))
         wait_for(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_nothing_survives_a_killed_supervisor_whose_child_is_paused(tmp_path):
+    with script(
+        tmp_path, SUPERVISOR, "workloads_for_tests:has_family", "workloads_for_tests", "pause"
+    ) as process:
+        assert process.stdout.readline() == "begun\n"
+        pid = int(process.stdout.readline().split()[0])
+        assert process.stdout.readline() == "paused\n"
+        assert len(session(pid)) >= 4
+        process.kill()
+        wait_for(lambda: not session(pid))
+
+
+def test_nothing_survives_a_killed_supervisor_of_a_race(tmp_path):
+    with script(tmp_path, RACE) as process:
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        assert all(len(session(pid)) == 3 for pid in pids), "the process, its program, its guard"
+        process.kill()
+        wait_for(lambda: not any(session(pid) for pid in pids))
 
 
 def test_a_supervisor_that_ends_does_not_wait_for_its_child(tmp_path):

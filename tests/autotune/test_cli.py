@@ -62,9 +62,12 @@ def is_one_line(code, out, err, *parts):
         (["search", "--trials", "0"], ["--trials", "0"]),
         (["search", "--time", "soon"], ["a duration is a positive number", "soon"]),
         (["search", "--keep", "2"], ["--keep", "2"]),
-        (["search", "--select", "best"], ["objective.select", "'fastest', 'pareto'", "'best'"]),
-        (["search", "--select", "time-to-quality"], ["a target goes with select: time-to-quality"]),
-        (["search", "--target", "0.2"], ["a target goes with select: time-to-quality"]),
+        (["search", "--select", "best"], ["objective.select", "'same-training', 'fastest'", "'best'"]),
+        (["search", "--select", "pareto", "--target", "0.2"], ["a target goes with select: time-to-quality"]),
+        (["search", "--promise", "same-training", "--target", "0.2"], ["a target goes with select: time-"]),
+        (["search", "--promise", "speed"], ["--promise", "same-quality, same-training", "'speed'"]),
+        (["search", "--promise", "same-training", "--select", "pareto"], ["is --select same-training"]),
+        (["search", "--samples", "some"], ["--samples", "auto", "'some'"]),
         (["search", "--repeats", "2"], ["repeats: 0, or at least 3", "got 2"]),
         (["search", "--finalists", "0"], ["--finalists", "0"]),
         (["search", "--wandb", "maybe"], ["--wandb", "auto, online, offline, off"]),
@@ -286,7 +289,7 @@ def test_status_as_json_is_one_object_with_all_of_it(run, kept):
     assert [t["status"] for t in shown["trials"]] == ["completed", "failed", "completed", "failed"]
     (running,) = shown["running"]
     assert (running["trial"], running["phase"], running["share"]) == (4, "interrupted", 0.82)
-    assert (shown["verdict"], shown["best"]["trial"], shown["pairs"]) == ("unconfirmed", 2, 0)
+    assert (shown["verdict"], shown["best"]["trial"], shown["rounds"]) == ("unconfirmed", 2, 0)
     assert shown["factor"]["low"] < shown["factor"]["value"] < shown["factor"]["high"]
     documented = (Path(__file__).parents[2] / "docs" / "reference" / "events.md").read_text()
     for key in shown:

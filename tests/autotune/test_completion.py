@@ -55,7 +55,7 @@ def bash(place, text, **environment):
         ("autotune re", ["resume", "report", "record", "replay"]),
         ("autotune search --sp", ["--space"]),
         ("autotune search --space ", ["cpu", "gpu", "laptop-8gb", "custom.yaml"]),
-        ("autotune search --select ", ["fastest", "pareto", "time-to-quality"]),
+        ("autotune search --select ", ["time-to-quality", "same-training", "fastest", "pareto"]),
         ("autotune search --wandb o", ["online", "offline", "off"]),
         ("autotune search --model ", ["full", "small"]),
         ("autotune status ", ["mine", "runs/iu", "runs/mimic"]),

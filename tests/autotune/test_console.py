@@ -60,11 +60,11 @@ def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, 
         screen.conclude(["Best: none"], {})
     assert [re.sub(r"^\[ *\d+s\] ", "", line) for line in capsys.readouterr().out.splitlines()] == [
         "trial 0 started: 16 fp32 (baseline)",
-        "trial 0 completed: 20.0 samples/s, bleu_4 0.2000, -",
+        "trial 0 completed: 20.0 samples/s, bleu_4 0.2000, memory not measured",
         "trial 1 started: 16 fp32",
         "trial 1 failed (oom): 16 fp32: as made",
         "trial 2 started: 16 fp32 (repeat of trial 0)",
-        "trial 2 completed: 60.0 samples/s, bleu_4 0.1900, -, 3.00x the baseline",
+        "trial 2 completed: 60.0 samples/s, bleu_4 0.1900, memory not measured, 3.00x the baseline",
         "Best: none",
     ]
 
@@ -118,7 +118,15 @@ def said(capsys):
 
 COMMON = {"event", "time", "session"}
 STARTED = {"trial", "repeats", "config", "knobs"}
-FIGURES = {"samples", "throughput", "quality", "peak_memory_bytes", "memory_share", "seconds"}
+FIGURES = {
+    "samples",
+    "throughput",
+    "quality",
+    "peak_memory_bytes",
+    "memory_is_rising",
+    "memory_share",
+    "seconds",
+}
 
 
 def test_json_is_one_object_an_event_with_the_keys_that_are_documented(begun, console, make_trial, capsys):

@@ -1,11 +1,12 @@
 """Quality over samples: runs are compared where they have seen as much."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from autotune import curves
-from autotune.trial import Evaluation
+from autotune.trial import Evaluation, Measurement
 
 from .conftest import curve_of
 
@@ -98,3 +99,72 @@ def test_a_negative_quality_is_kept_by_its_magnitude():
     assert curves.share(-1.9, -2.0) > 1
     assert curves.share(-0.1, 0.2) < 0
     assert math.isfinite(curves.share(1e30, -1e-30))
+
+
+def test_a_trial_ends_with_the_mean_of_its_last_quarter_of_evaluations():
+    long = Measurement(quality=0.9, curve=curve_of([0.0] * 6 + [0.2, 0.4]))
+    assert curves.ended_with(long) == pytest.approx(0.3)
+    short = Measurement(quality=0.9, curve=curve_of([0.0, 0.0, 0.4]))
+    assert curves.ended_with(short) == 0.4, "one at least"
+    assert curves.ended_with(Measurement(quality=0.1)) == 0.1
+    assert curves.ended_with(Measurement()) is None
+
+
+@pytest.mark.parametrize(
+    ("qualities", "samples"),
+    [
+        ([], None),
+        ([0.9], None),
+        ([0.1, 0.1, 0.1], None),
+        ([0.1, 0.1, 0.2, 0.2], 400),
+        ([0.2, 0.2, 0.2], 200),
+        ([0.1, 0.3, 0.3], 200),
+        ([0.1, 0.25, 0.1, 0.1], None),
+        ([0.1, 0.1, 0.4, 0.1], 100 * 8 / 3),
+    ],
+)
+def test_a_target_is_reached_where_two_evaluations_in_a_row_are_there_on_average(qualities, samples):
+    assert curves.reached(curve_of(qualities), 0.2) == (samples and pytest.approx(samples))
+
+
+def test_a_collapsed_model_reaches_nothing():
+    points = curve_of([0.1, 0.3, 0.3, 0.3, 0.3])
+    assert curves.reached(points, 0.3) == pytest.approx(300)
+    dip = [replace(p, collapsed=p.samples == 300) for p in points]
+    assert curves.reached(dip, 0.3) == pytest.approx(500)
+    assert curves.reached([replace(p, collapsed=True) for p in points], 0.2) is None
+
+
+def test_what_is_reached_is_never_before_the_first_evaluation():
+    assert curves.reached(curve_of([0.5, 0.5]), 0.2) >= 100
+    assert curves.reached(curve_of([0.5, 0.6]), 0.2) >= 100
+
+
+def test_the_higher_the_target_the_later():
+    rising = curve_of([0.05, 0.11, 0.1, 0.18, 0.2, 0.26, 0.3])
+    found = [curves.reached(rising, target / 100) for target in range(9, 28)]
+    assert found == sorted(found)
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("qualities", "said", "learnt"),
+    [
+        ([0.2, 0.2, 0.2, 0.2], {"chance": 0.1}, True),
+        ([0.2, 0.2, 0.2], {"chance": 0.1}, False),
+        ([0.2, 0.2, 0.2, 0.11], {"chance": 0.1}, False),
+        ([0.2, 0.2, 0.11, 0.2], {"chance": 0.1}, False),
+        ([0.0, 0.0, 0.116, 0.116], {"chance": 0.1}, True),
+        ([0.2, 0.2, 0.2, 0.2], {"chance": 0.1, "collapsed": True}, False),
+        ([0.2, 0.2, 0.2, 0.2], {}, True),
+        ([-1.0, -1.0, -1.6, -1.6], {"chance": -2.0}, True),
+        ([-1.0, -1.0, -1.9, -1.9], {"chance": -2.0}, False),
+    ],
+)
+def test_a_model_has_learnt_where_two_evaluations_in_a_row_are_clearly_above_chance(qualities, said, learnt):
+    assert curves.has_learnt(curve_of(qualities, **said), fewest=4) is learnt
+
+
+def test_two_evaluations_are_the_fewest_that_can_show_it():
+    assert not curves.has_learnt(curve_of([0.2], chance=0.1), fewest=1)
+    assert curves.has_learnt(curve_of([0.2, 0.2], chance=0.1), fewest=1)

@@ -9,7 +9,7 @@ from autotune import confirm, draw
 from autotune.estimate import Remaining
 from autotune.snapshot import Running, Snapshot
 from autotune.study_file import Plan
-from autotune.trial import Failure, Outcome, Repeat, Status
+from autotune.trial import Failure, Outcome, Status
 
 LONG = "a reason that is so long that nobody would read it to its end, and that wraps all the same; " * 5
 
@@ -105,18 +105,15 @@ def test_a_long_reason_is_cut_and_wraps_within_its_column(make, make_trial):
     assert any(line.rstrip().endswith("...") for line in drawn)
 
 
-def test_a_confirmed_winner_has_the_factor_and_the_interval_of_its_repeats(make, make_trial):
+def test_a_confirmed_winner_has_the_factor_and_the_interval_of_its_race(make, make_trial, confirming):
     trials = [make_trial(0, 10, 0.2, half_width=0.1, x=0), make_trial(1, 31, 0.2, half_width=0.1, x=1)]
-    for number in range(2, 8):
-        repeat = Repeat(number % 2, number // 2, (0, 1))
-        speed = 30 if repeat.of else 10
-        trials.append(make_trial(number, speed, 0.2, half_width=0.1, x=repeat.of, repeat=repeat))
+    trials += confirming(trials, 1)
     space = make().space
     shown = make(trials=tuple(trials), best=confirm.recommended(trials, space))
     text = "\n".join(lines(draw.fitted(shown, 24)))
-    assert "2 of 40 trials ended, 1 running, 6 repeats" in text
+    assert "2 of 40 trials ended, 1 running, 1 race, 6 repeats" in text
     assert "3.00x" in text
-    assert "confirmed: 3.00x to 3.00x at 95%" in text
+    assert "confirmed: 2.97x to 3.03x" in text
     assert "repeat of 1: 16 fp32" in text
 
 

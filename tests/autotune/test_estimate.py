@@ -8,7 +8,6 @@ import pytest
 from autotune import estimate, replay
 from autotune.estimate import Remaining
 from autotune.study_file import Plan
-from autotune.trial import Repeat
 
 
 @pytest.fixture
@@ -65,21 +64,18 @@ def test_an_interrupted_trial_is_still_to_run(make_trial, unconfirmed):
 def test_what_confirms_the_winner_comes_after(make_trial, space):
     faster = [make_trial(n, 10 + 10 * n, 0.2, half_width=0.1, x=n) for n in range(4)]
     left = estimate.remaining(faster, {}, space, Plan(4, None), 1)
-    assert left == Remaining(60.0, 180.0), (
-        "3 pairs of 10 s each, or those of 3 finalists, one after the other"
+    assert left == Remaining(20.0, 540.0), (
+        "a race and a seed; or 3 finalists, a race of 2 minutes and 3 seeds of both for each"
     )
     equal = [make_trial(n, 10 - n, 0.2, half_width=0.1, x=n) for n in range(4)]
     assert estimate.remaining(equal, {}, space, Plan(4, None), 1).low_s == 0.0
 
 
-def test_repeats_that_were_done_are_done(make_trial, space):
-    trials = [make_trial(n, 10 + 20 * (n == 1), 0.2, half_width=0.1, x=n) for n in range(3)]
-    for number in range(3, 9):
-        repeat = Repeat(of=(number + 1) % 2, round=(number - 1) // 2, members=(0, 1))
-        speed = 30 if repeat.of else 10
-        trials.append(make_trial(number, speed, 0.2, half_width=0.1, x=repeat.of, repeat=repeat))
-    lows = [estimate.remaining(trials[:n], {}, space, Plan(3, None), 1).low_s for n in range(3, 10)]
-    assert lows == [60.0, 50.0, 40.0, 30.0, 20.0, 10.0, 0.0]
+def test_what_was_raced_and_repeated_is_done(make_trial, space, confirming):
+    trials = [make_trial(n, 10 + 20 * (n == 1), curve=[0.2], half_width=0.1, x=n) for n in range(3)]
+    trials += confirming(trials, 1)
+    lows = [estimate.remaining(trials[:n], {}, space, Plan(3, None), 1).low_s for n in (3, 4, 5, 10)]
+    assert lows == [20.0, 10.0, 10.0, 0.0]
     assert estimate.remaining(trials, {}, space, Plan(3, None), 1).high_s == 0.0, "the winner is confirmed"
 
 
@@ -88,9 +84,9 @@ def test_the_way_to_the_winner_may_have_to_be_measured(make_trial, space):
     far = {"precision": "bf16", "num_workers": 4, "micro_batch_size": 32, "learning_rate": 2e-4}
     trials += [make_trial(n, 30, 0.2, half_width=0.1, **far) for n in (1, 2)]
     left = estimate.remaining(trials, {}, space, Plan(3, None), 1)
-    assert left == Remaining(60.0, 200.0), "three knobs change the speed: two configurations lie between"
+    assert left == Remaining(20.0, 560.0), "three knobs change the speed: two configurations lie between"
     step = make_trial(3, 20, 0.2, half_width=0.1, way_to=1, **{**far, "num_workers": 2})
-    assert estimate.remaining([*trials, step], {}, space, Plan(3, None), 1).high_s == 190.0
+    assert estimate.remaining([*trials, step], {}, space, Plan(3, None), 1).high_s == 550.0
 
 
 def test_the_time_limit_caps_it(make_trial, unconfirmed):
@@ -140,7 +136,7 @@ def test_the_range_holds_for_whole_searches(recorded):
     seen = inside = 0
     for seed in range(10):
         result = replay.ours(recorded, seed, 16)
-        half = [t for t in result.trials if t.repeat is None and t.outcome][:8]
+        half = [t for t in result.trials if t.searched and t.outcome][:8]
         last = half[-1].number
         then = [t for t in result.trials if t.number <= last]
         left = estimate.remaining(then, {}, recorded.space, Plan(16, None), 1)

@@ -133,6 +133,22 @@ def test_what_an_allocator_caches_does_not_count(ran):
     assert predicted.expected_bytes == pytest.approx(4 * GIB, rel=0.02)
 
 
+def test_a_peak_that_still_rose_says_less_than_one_that_had_settled(ran):
+    trials = [ran(n) for n in range(4)]
+    rising = [replace(t, measurement=replace(t.measurement, memory_is_rising=True)) for t in trials]
+    sure, unsure = (MemoryModel(known).predict(trials[0].config) for known in (trials, rising))
+    assert unsure.high_bytes > 1.1 * sure.high_bytes
+    assert unsure.high_bytes > 1.1 * trials[0].measurement.peak_memory_bytes
+
+
+def test_a_peak_that_still_rose_says_nothing_beside_one_of_the_same_size_that_had_settled(ran):
+    settled = ran(0)
+    less = round(0.7 * settled.measurement.peak_memory_bytes)
+    rising = replace(settled.measurement, peak_memory_bytes=less, memory_is_rising=True)
+    both = MemoryModel([settled, replace(settled, number=9, measurement=rising)])
+    assert both.predict(settled.config) == MemoryModel([settled]).predict(settled.config)
+
+
 def test_a_trial_stopped_early_has_shown_its_peak(ran):
     stopped = replace(ran(0), outcome=Outcome(Status.STOPPED))
     assert MemoryModel([stopped]).predict(stopped.config)

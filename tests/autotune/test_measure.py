@@ -2,7 +2,16 @@ import random
 
 import pytest
 
-from autotune.measure import Meter, Step, prefetched_steps, student_t, throughput
+from autotune.measure import (
+    Meter,
+    Stamp,
+    Step,
+    counted_steps,
+    prefetched_steps,
+    steps_to_start,
+    student_t,
+    throughput,
+)
 
 
 def feed(meter, seconds, samples_per_step=8, start_s=0.0, first=0):
@@ -143,3 +152,36 @@ def test_a_recent_step_is_the_median_of_the_last_ones():
     meter.add(at_s + 100, samples, evaluation=True)
     feed(meter, [0.1] * 21, start_s=at_s + 100, first=samples)
     assert meter.recent_step_s() == pytest.approx(0.1)
+
+
+def stamps(*seconds, evaluations=()):
+    """Records at those moments, of 8 samples more each but where an evaluation is."""
+    found, samples = [], 0
+    for at_s in seconds:
+        samples += 0 if at_s in evaluations else 8
+        found.append(Stamp(at_s, samples, is_step=at_s not in evaluations))
+    return found
+
+
+def test_only_whole_steps_within_the_time_are_counted():
+    yielded = stamps(0.0, 1.0, 2.5, 3.5, 4.5, 6.0)
+    assert counted_steps(yielded, 0.5, 5.0, ready=0) == [Step(1.5, 8), Step(1.0, 8), Step(1.0, 8)]
+    assert counted_steps(yielded, 1.1, 2.6, ready=0) == [], "the first record only says when a step begins"
+    assert counted_steps([], 0.0, 9.0, ready=0) == []
+
+
+def test_no_step_is_next_to_an_evaluation():
+    yielded = stamps(0.0, 1.0, 5.0, 9.0, 10.0, evaluations=(5.0,))
+    assert counted_steps(yielded, 0.0, 10.0, ready=0) == [Step(1.0, 8), Step(1.0, 8)]
+
+
+def test_what_was_ready_is_not_counted_but_never_more_than_half():
+    yielded = stamps(0.0, 0.25, 0.5, 1.5, 2.5, 3.5)
+    assert counted_steps(yielded, 0.0, 9.0, ready=2) == [Step(1.0, 8)] * 3
+    assert len(counted_steps(yielded, 0.0, 9.0, ready=99)) == 3
+    assert len(counted_steps(stamps(0.0, 1.0), 0.0, 9.0, ready=99)) == 1
+
+
+def test_a_start_lasts_for_as_long_as_what_was_prefetched_and_some_steps():
+    assert steps_to_start({}) == 3
+    assert steps_to_start({"num_workers": 2, "prefetch_factor": 3}) == 9

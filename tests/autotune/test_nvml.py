@@ -1,5 +1,8 @@
 """The pure parts run anywhere; what asks a device runs where there is one."""
 
+from dataclasses import dataclass
+
+import pynvml
 import pytest
 
 from autotune import nvml
@@ -62,6 +65,56 @@ def test_devices_combine_by_what_the_figure_means() -> None:
 
 def test_no_devices_combine_to_nothing() -> None:
     assert nvml.combine([]) == {}
+
+
+@dataclass
+class Sample:
+    pid: int
+    smUtil: int = 0  # noqa: N815 - NVML's name
+
+
+@pytest.fixture
+def busy(monkeypatch):
+    """Makes NVML say which processes are on a device, and how busy they have kept it (or what it raises)."""
+
+    def make(running, samples):
+        def utilisation(handle, since_us):
+            if isinstance(samples, Exception):
+                raise samples
+            return samples
+
+        on_device = [Sample(pid) for pid in running]
+        monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", lambda _: on_device)
+        monkeypatch.setattr(pynvml, "nvmlDeviceGetProcessUtilization", utilisation)
+        return nvml.others(object(), {1, 2}, 1.0)
+
+    return make
+
+
+def test_others_on_a_gpu_are_those_that_are_not_the_searchs(busy):
+    assert busy([1, 2, 3, 4], [Sample(1, 60), Sample(3, 20), Sample(3, 25), Sample(4, 5)]) == {
+        "others_gpu_percent": 30.0
+    }
+    assert busy([1, 3, 4], [Sample(3, 80), Sample(4, 80)]) == {"others_gpu_percent": 100.0}
+
+
+def test_a_gpu_on_which_nobody_was_busy_says_so(busy):
+    assert busy([1], pynvml.NVMLError_NotFound()) == {"others_gpu_percent": 0.0}
+
+
+@pytest.mark.parametrize("error", [pynvml.NVMLError_NotSupported, pynvml.NVMLError_GpuIsLost])
+def test_what_nvml_does_not_say_of_others_is_left_out(busy, error):
+    assert busy([1], error()) == {}
+
+
+def test_a_driver_that_knows_processes_by_other_numbers_says_nothing_of_others(busy):
+    assert busy([4001, 4002], [Sample(4001, 90)]) == {}
+
+
+def test_of_several_devices_that_counts_which_others_use_most():
+    assert nvml.combine([{"others_gpu_percent": 5.0}, {"others_gpu_percent": 40.0}]) == {
+        "others_gpu_percent": 40.0
+    }
 
 
 @pytest.mark.skipif(nvml.missing() is None, reason="needs a machine without an NVIDIA driver")

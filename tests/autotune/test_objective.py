@@ -7,6 +7,7 @@ import pytest
 
 from autotune import objective
 from autotune.sections import Objective
+from autotune.speeds import Speeds
 from autotune.trial import Repeat
 
 KEEP = Objective(keep=0.95)
@@ -149,20 +150,120 @@ def quickest(trials, target):
 
 def test_for_time_to_quality_the_first_at_the_target_wins_whatever_its_speed(make_trial):
     trials = [
-        make_trial(0, 10, curve=[0.1, 0.15, 0.2]),
+        make_trial(0, 10, curve=[0.1, 0.1, 0.2, 0.2]),
         make_trial(1, 90, curve=[0.1, 0.1, 0.1]),
-        make_trial(2, 5, curve=[0.1, 0.2]),
+        make_trial(2, 8, curve=[0.2, 0.2]),
     ]
     assert quickest(trials, 0.2) == 2
-    assert quickest(trials, 0.15) == 0, "of equally quick ones that with the higher throughput"
+    equal = [trials[0], make_trial(3, 5, curve=[0.2, 0.2])]
+    assert quickest(equal, 0.2) == 0, "of equally quick ones that with the higher throughput"
     assert quickest(trials, 0.9) == 0, "nobody has reached it: the baseline stays"
 
 
-def test_the_seconds_to_a_target_are_those_of_training_until_it_was_first_seen(make_trial):
-    trial = make_trial(1, 5, curve=[0.1, 0.3, 0.2])
-    assert objective.seconds_to(trial, 0.2) == 20.0
+def test_the_seconds_to_a_target_are_the_samples_to_it_over_the_throughput(make_trial):
+    trial = make_trial(1, 5, curve=[0.1, 0.3, 0.3])
+    assert objective.samples_to(trial, 0.2) == 200.0
+    assert objective.seconds_to(trial, 0.2) == 40.0
     assert objective.seconds_to(trial, 0.4) is None
-    assert objective.seconds_to(trial, None) is None
+    assert objective.seconds_to(make_trial(1, curve=[0.3, 0.3]), 0.2) is None, "no throughput"
+    equal = make_trial(2, 15, half_width=1.0)
+    slow = make_trial(1, 5, curve=[0.1, 0.3, 0.3], half_width=1.0)
+    assert objective.seconds_to(slow, 0.2, Speeds([slow, equal])) == 20.0, "its equals count"
+
+
+def test_who_was_not_at_the_target_cannot_win_and_the_baseline_always_may(make_trial):
+    goal = Objective(select="time-to-quality", target=0.2)
+    baseline, there, not_there = (
+        make_trial(n, 10, curve=curve, half_width=1.0)
+        for n, curve in enumerate(([0.1, 0.1], [0.2, 0.2], [0.3, 0.1]))
+    )
+    assert objective.why_not_eligible(baseline, baseline, 0.1, goal, 0.85) is None
+    assert objective.why_not_eligible(there, baseline, 0.1, goal, 0.85) is None
+    assert objective.why_not_eligible(not_there, baseline, 0.1, goal, 0.85) is None, "on average it was"
+    late = make_trial(3, 10, curve=[0.1, 0.3], half_width=1.0, collapsed=True)
+    assert objective.why_not_eligible(late, baseline, 0.1, goal, 0.85) == "it has not reached bleu_4 0.2"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({}, None),
+        ({"chance": 0.1}, None),
+        ({"chance": 0.2}, "its quality 0.2000 is not above chance, 0.2000"),
+        ({"chance": 0.3}, "its quality 0.2000 is not above chance, 0.3000"),
+        ({"collapsed": True}, "it does the same whatever it sees"),
+    ],
+)
+def test_a_quality_at_chance_or_of_a_collapsed_model_is_none(make_trial, said, why):
+    trial = make_trial(1, 90, curve=[0.1, 0.2], half_width=1.0, micro_batch_size=32, **said)
+    assert objective.no_quality(trial.measurement) == why
+    baseline = make_trial(0, 10, curve=[0.1, 0.2], half_width=1.0)
+    for keep, select, is_refused in ((0.9, "fastest", True), (0.0, "fastest", False)):
+        goal = Objective(keep=keep, select=select)
+        found = objective.why_not_eligible(trial, baseline, 0.2, goal, 0.85)
+        assert found == (why if is_refused else None)
+
+
+def test_without_an_evaluation_nothing_is_known_of_chance(make_trial):
+    assert objective.no_quality(make_trial(1, 10, 0.1).measurement) is None
+
+
+@pytest.mark.parametrize(
+    ("constraint", "found", "why"),
+    [
+        (">= 0.2", 0.2, None),
+        (">= 0.2", 0.19, "rouge_l is 0.19, and must be >= 0.2"),
+        ("<= 0.2", 0.2, None),
+        ("<= 0.2", 0.21, "rouge_l is 0.21, and must be <= 0.2"),
+    ],
+)
+def test_a_constraint_of_the_users_own_is_kept(make_trial, constraint, found, why):
+    goal = Objective(constraints={"rouge_l": constraint})
+    trial = make_trial(1, 90, curve=[0.2], half_width=1.0, scores={"rouge_l": found})
+    baseline = make_trial(0, 10, curve=[0.2], half_width=1.0)
+    assert objective.broken_constraint(trial.measurement, goal) == why
+    assert objective.why_not_eligible(trial, baseline, 0.2, goal, 0.85) == why
+
+
+def test_a_figure_that_no_evaluation_has_breaks_its_constraint(make_trial):
+    goal = Objective(constraints={"cider": ">= 0"})
+    found = objective.broken_constraint(make_trial(1, 90, 0.2).measurement, goal)
+    assert found == "no evaluation has cider, which must be >= 0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "alike"),
+    [
+        ({}, True),
+        ({"num_workers": 8, "precision": "bf16", "compile": True}, True),
+        ({"micro_batch_size": 8, "accumulation_steps": 4}, True),
+        ({"micro_batch_size": 8}, False),
+        ({"accumulation_steps": 4}, False),
+        ({"learning_rate": 1.0001e-4}, True),
+        ({"learning_rate": 1.01e-4}, False),
+        ({"dropout": 0.2}, False),
+        ({"dropout": None}, False),
+        ({"dropout": 0.1, "label_smoothing": 0.1}, False),
+    ],
+)
+def test_the_same_training_is_one_of_the_same_batch_rate_and_all_that_counts(make_trial, changes, alike):
+    config = {"micro_batch_size": 16, "accumulation_steps": 2, "learning_rate": 1e-4, "dropout": 0.1}
+    assert objective.trains_alike(config | changes, config) is alike
+    trials = [make_trial(n, 10 + n, curve=[0.2], half_width=0.1) for n in range(2)]
+    baseline, trial = replace(trials[0], config=config), replace(trials[1], config=config | changes)
+    same = Objective(select="same-training")
+    why = objective.why_not_eligible(trial, baseline, 0.2, same, 0.85)
+    assert why == (None if alike else "it trains something else than the baseline")
+    assert objective.why_not_eligible(trial, baseline, 0.2, Objective(), 0.85) is None
+
+
+def test_the_same_training_is_not_refused_for_a_quality_that_scatters(make_trial):
+    trials = [
+        make_trial(0, 10, curve=[0.2], half_width=0.1),
+        make_trial(1, 20, curve=[0.1], half_width=0.1, precision="bf16"),
+    ]
+    assert objective.winner(trials, Objective(select="same-training"), 0.85).number == 1
+    assert objective.winner(trials, Objective(), 0.85).number == 0
 
 
 def test_a_search_for_a_negative_quality_keeps_the_best_and_refuses_the_worse(make_trial, space):

@@ -6,10 +6,12 @@ import pytest
 
 from autotune import orders
 from autotune.nvml import Gpu
+from autotune.race import RaceOrder
 from autotune.store import Options, Session
 from autotune.telemetry import Hardware
-from autotune.trial import Repeat, Trial
-from autotune.workloads import Workload
+from autotune.trial import Measurement, Repeat, Trial
+from autotune.workloads import Workload, load
+from r2gen import config as trainer
 
 GIB = 2**30
 NOISE, CONFIRMING = Repeat(0, 0, (0,)), Repeat(3, 2, (3, 0))
@@ -19,11 +21,17 @@ NOISE, CONFIRMING = Repeat(0, 0, (0,)), Repeat(3, 2, (3, 0))
 def ordered(tmp_path, space):
     """The order of a trial of a session with the given options, on a device of 8 GiB."""
 
-    def make(number=1, device_bytes=8 * GIB, repeat=None, way_to=None, **options):
+    def make(
+        number=1, *, device_bytes=8 * GIB, repeat=None, way_to=None, objective=None, budget=None, **options
+    ):
+        goal = space.objective.model_copy(update=objective or {})
+        asked = space.model_copy(
+            update={"objective": goal, "budget": space.budget.model_copy(update=budget or {})}
+        )
         root = tmp_path / str(len(list(tmp_path.iterdir())))
-        session = Session.create(root, space, Options(**options), {})
+        session = Session.create(root, asked, Options(**options), {})
         trial = Trial(number, space.baseline_config, repeat=repeat, way_to=way_to)
-        return orders.order(trial, session, space, Workload("json:loads"), device_bytes), session
+        return orders.order(trial, session, asked, Workload("json:loads"), device_bytes), session
 
     return make
 
@@ -87,3 +95,81 @@ def test_the_limit_of_a_trial_is_its_devices_or_else_the_hosts():
     assert orders.memory_limit(Options(memory_limit_bytes=5), without) == 5
     assert orders.memory_limit(Options(), without) == 16 * GIB
     assert orders.memory_limit(Options(cpus_per_trial=1), without) == 8 * GIB
+
+
+@pytest.fixture
+def raced(tmp_path, space):
+    def make(*members, workload=None, **options):
+        session = Session.create(tmp_path / "s", space, Options(**options), {})
+        race = Trial(9, members[0].config, race=tuple(one.number for one in members))
+        return orders.race_order(
+            *(race, members, session, space, workload or Workload("json:loads")),
+            device_bytes=8 * GIB,
+            together=True,
+            most_s=60.0,
+        ), session
+
+    return make
+
+
+def test_a_race_has_the_settings_of_its_members_and_no_evaluation(raced, space):
+    others = {**space.baseline_config, "micro_batch_size": 32}
+    members = (Trial(0, space.baseline_config), Trial(4, others, repeat=CONFIRMING))
+    order, session = raced(*members, gpus_per_trial=0.5, stall_timeout_s=9.0)
+    first, second = order.members
+    assert (order.number, order.together, order.most_s) == (9, True, 60.0)
+    assert order.directory == str(session.trial_dir(9))
+    assert [one.number for one in order.members] == [0, 4]
+    assert second.directory == str(session.trial_dir(9) / "member-4")
+    assert first.settings == order.settings == {**space.baseline, **space.baseline_config}
+    assert second.settings == {**space.baseline, **others}, "with its own seed"
+    assert (first.gpu_memory_fraction, first.device_memory_bytes) == (None, 8 * GIB)
+    assert (second.bar_file, second.target, second.stall_timeout_s) == (None, None, 9.0)
+    assert RaceOrder.from_dict(json.loads(json.dumps(order.to_dict()))) == order
+
+
+def test_r2gen_takes_the_settings_of_a_race(raced, space):
+    order, _ = raced(Trial(0, space.baseline_config), workload=load("r2gen"))
+    config = trainer.parse({**order.settings, "data": "somewhere"})
+    assert config.eval_every_samples == 2**31
+
+
+@pytest.fixture
+def of_peak():
+    return lambda *peaks: [
+        Trial(number, {}, measurement=Measurement(peak_memory_bytes=peak))
+        for number, peak in enumerate(peaks)
+    ]
+
+
+def test_members_are_together_where_all_peaks_fit(of_peak):
+    assert orders.fit_together(of_peak(4 * GIB, 3 * GIB), 8 * GIB)
+    assert not orders.fit_together(of_peak(4 * GIB, 3 * GIB, GIB), 8 * GIB)
+    assert not orders.fit_together(of_peak(GIB, None), 8 * GIB)
+    assert orders.fit_together(of_peak(GIB, None), None)
+
+
+def test_the_room_of_a_race_is_the_devices_without_contexts_or_the_hosts():
+    gpu = Gpu("Test GPU", 8 * GIB, (9, 0), "GPU-0")
+    assert orders.race_room(Hardware(2, 16 * GIB, (gpu,), None), 3) == 8 * GIB - 3 * 600 * 2**20
+    assert orders.race_room(Hardware(2, 16 * GIB, (), None), 3) == 16 * GIB
+
+
+TO_TARGET = {"select": "time-to-quality", "target": 0.2}
+
+
+def test_a_race_to_a_target_has_more_samples_and_ends_there(ordered):
+    pilot = [ordered(number=0, objective=TO_TARGET)[0], ordered(repeat=NOISE, objective=TO_TARGET)[0]]
+    assert [(order.samples, order.target) for order in pilot] == [(20000, None)] * 2, "to its own end"
+    for repeat in (None, CONFIRMING):
+        order, _ = ordered(repeat=repeat, objective=TO_TARGET)
+        assert (order.samples, order.target) == (160_000, 0.2)
+    assert ordered(objective={"select": "time-to-quality"})[0].target is None, "before the pilot has said it"
+
+
+def test_only_an_open_ended_baseline_ends_when_it_has_learnt(ordered):
+    learning = {"until_learnt": True}
+    assert ordered(number=0, budget=learning)[0].until_learnt == 4
+    assert ordered(number=0)[0].until_learnt == 0
+    assert ordered(number=1, budget=learning)[0].until_learnt == 0
+    assert ordered(number=1, repeat=NOISE, budget=learning)[0].until_learnt == 0

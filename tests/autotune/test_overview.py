@@ -53,16 +53,13 @@ def test_a_baseline_that_is_the_best_has_gained_nothing(space, make_trial):
     assert (figures["winner/trial"], figures["gain/factor"], figures["gain/low"]) == (0, 1.0, None)
 
 
-def test_a_confirmed_gain_is_that_of_the_repeats(space, make_trial):
+def test_a_confirmed_gain_is_that_of_the_race_and_its_quality_that_of_the_seeds(
+    space, make_trial, confirming
+):
     trials = [make_trial(0, 10.0, 0.2), make_trial(1, 40.0, 0.25, micro_batch_size=32)]
-    for turn in (1, 2, 3):
-        members = Repeat(0, turn, (0, 1)), Repeat(1, turn, (0, 1))
-        trials.append(make_trial(2 * turn, 10.0, 0.2, repeat=members[0]))
-        trials.append(
-            make_trial(2 * turn + 1, 30.0 + turn / 10, 0.19, repeat=members[1], micro_batch_size=32)
-        )
+    trials += confirming(trials, 1, 3.02, curve=[0.2, 0.21])
     figures = overview.figures(trials, space)
     assert figures["gain/is_confirmed"]
     assert figures["gain/factor"] == pytest.approx(3.02, abs=0.01)
     assert figures["gain/low"] < figures["gain/factor"] < figures["gain/high"]
-    assert figures["winner/bleu_4"] == pytest.approx(0.19)
+    assert figures["winner/bleu_4"] == pytest.approx(0.21)

@@ -175,3 +175,58 @@ def test_a_checkpoint_is_scored_by_the_trainers_own_command(tmp_path):
 def test_the_revision_is_that_of_the_code():
     assert workloads.load("r2gen").revision() == workloads.load("r2gen").revision()
     assert workloads.load("r2gen").revision() != workloads.Workload("autotune.cli:app").revision()
+
+
+@pytest.mark.parametrize(
+    ("promise", "rule", "meant"),
+    [
+        (None, None, None),
+        (None, "pareto", "pareto"),
+        ("same-quality", None, "time-to-quality"),
+        ("same-training", None, "same-training"),
+        ("same-training", "same-training", "same-training"),
+    ],
+)
+def test_a_promise_is_a_rule_that_decides_who_wins(promise, rule, meant):
+    assert prepare.select(promise, rule) == meant
+
+
+def test_a_promise_that_is_none_or_contradicts_the_rule_is_refused():
+    with pytest.raises(InputError, match="--promise: one of same-quality, same-training: got 'faster'"):
+        prepare.select("faster", None)
+    with pytest.raises(InputError, match="--promise same-quality: is --select time-to-quality"):
+        prepare.select("same-quality", "fastest")
+
+
+@pytest.mark.parametrize(
+    ("given", "values"),
+    [
+        (None, {}),
+        ("auto", {"until_learnt": True}),
+        ("1", {"samples_per_trial": 1}),
+        ("20000", {"samples_per_trial": 20000}),
+    ],
+)
+def test_the_samples_of_a_trial_are_a_number_or_auto(given, values):
+    assert prepare.samples(given) == values
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "1e4", "many", "", "1.5", "9" * 30])
+def test_other_samples_are_refused(given):
+    with pytest.raises(InputError, match="--samples: a whole number above 0, or auto: got"):
+        prepare.samples(given)
+
+
+@pytest.mark.parametrize(
+    ("training_samples", "most", "evaluations"), [(None, 4000, 16), (7000, 7000, 28), (500, 1000, 4)]
+)
+def test_an_open_ended_trial_has_the_whole_training_or_some_times_its_samples_at_most(
+    space, monkeypatch, training_samples, most, evaluations
+):
+    workload = workloads.load("json:loads")
+    monkeypatch.setattr(type(workload), "training_samples", lambda *_: training_samples)
+    for until_learnt, expected in ((True, (most, evaluations)), (False, (1000, 4))):
+        changes = {"samples_per_trial": 1000, "evaluations_per_trial": 4, "until_learnt": until_learnt}
+        asked = space.model_copy(update={"budget": space.budget.model_copy(update=changes)})
+        whole, _ = prepare.complete(asked, {}, workload, CPU, "test")
+        assert (whole.budget.samples_per_trial, whole.budget.evaluations_per_trial) == expected

@@ -74,6 +74,70 @@ def test_the_highest_memory_counts(progress):
     assert (shown.peak_memory_bytes, shown.peak_allocated_bytes) == (9, 4)
 
 
+MIB = 2**20
+
+
+def test_what_children_hold_counts_beside_the_process(progress):
+    train(progress, 2, memory_peak_bytes=3 * MIB, memory_children_bytes=50 * MIB)
+    train(progress, 2, memory_peak_bytes=4 * MIB, memory_children_bytes=40 * MIB)
+    assert progress.measurement().peak_memory_bytes == 54 * MIB
+
+
+def test_on_a_gpu_its_allocator_alone_counts(progress):
+    held = {"memory_peak_bytes": 9 * MIB, "memory_peak_allocated_bytes": 7 * MIB}
+    train(progress, 2, **held, memory_children_bytes=50 * MIB)
+    shown = progress.measurement()
+    assert (shown.peak_memory_bytes, shown.peak_allocated_bytes) == (9 * MIB, 7 * MIB)
+
+
+@pytest.mark.parametrize("held", [{}, {"memory_peak_bytes": 0}, {"memory_peak_bytes": 4096}])
+def test_what_is_too_little_for_any_training_was_not_measured(progress, held):
+    train(progress, 20, **held)
+    shown = progress.measurement()
+    assert (shown.peak_memory_bytes, shown.memory_is_rising) == (None, False)
+
+
+def hold(progress, peaks):
+    """A step of four samples for each of `peaks`, in MiB."""
+    for i, peak in enumerate(peaks, start=1):
+        progress.count({"at_s": 0.1 * i, "samples": 4 * i, "memory_peak_bytes": int(peak * MIB)})
+    return progress.measurement().memory_is_rising
+
+
+@pytest.mark.parametrize(
+    ("peaks", "is_rising"),
+    [
+        ([100 + n for n in range(30)], True),  # a leak
+        ([100] * 29 + [110], True),
+        ([100 + n for n in range(20)] + [119] * 10, False),  # it has settled with a third to go
+        ([100] * 29 + [101.9], False),
+        ([100] * 29 + [102.5], True),
+        ([100 + 0.1 * n for n in range(30)], False),  # 1% in the last third
+        ([100, 110, 120, 130, 140, 150, 160, 170], False),  # too few steps to tell
+        ([], False),
+    ],
+)
+def test_a_peak_that_grows_by_two_percent_in_the_last_third_is_rising(progress, peaks, is_rising):
+    assert hold(progress, peaks) is is_rising
+
+
+def test_what_an_evaluation_takes_and_the_step_after_it_is_no_rise(progress):
+    at_s, samples = train(progress, 30, memory_peak_bytes=100 * MIB)
+    evaluate(progress, at_s + 1, samples, 0.1, memory_peak_bytes=150 * MIB)
+    train(progress, 1, at_s + 1, samples, memory_peak_bytes=180 * MIB)
+    assert not progress.measurement().memory_is_rising
+    train(progress, 2, at_s + 2, samples + 4, memory_peak_bytes=200 * MIB)
+    assert progress.measurement().memory_is_rising
+
+
+def test_children_that_grow_make_the_peak_rise(progress):
+    train(progress, 28, memory_peak_bytes=2 * MIB, memory_children_bytes=100 * MIB)
+    train(progress, 2, 3.0, 112, memory_peak_bytes=2.5 * MIB, memory_children_bytes=100 * MIB)
+    assert not progress.measurement().memory_is_rising, "half a MiB of 102"
+    train(progress, 2, 4.0, 120, memory_peak_bytes=2.5 * MIB, memory_children_bytes=120 * MIB)
+    assert progress.measurement().memory_is_rising
+
+
 def test_the_phases_are_shares_of_a_step(progress):
     train(progress, 4, forward_s=0.03, backward_s=0.01)
     shares = progress.measurement().step_shares
@@ -138,3 +202,45 @@ def test_a_new_attempt_starts_anew(progress):
     train(progress, 40)
     progress.restart()
     assert progress.phase(0.0) is Phase.START
+
+
+def test_what_an_evaluation_says_of_chance_and_collapse_is_on_its_point(progress):
+    train(progress, 4)
+    evaluate(progress, 1.0, 16, 0.1)
+    evaluate(progress, 2.0, 32, 0.2, bleu_4_chance=0.15, collapsed=True)
+    evaluate(progress, 3.0, 48, 0.3, bleu_4_chance="high", collapsed="yes")
+    points = progress.measurement().curve
+    assert [(p.chance, p.collapsed) for p in points] == [(None, False), (0.15, True), (None, False)]
+
+
+def test_the_items_are_averaged_over_the_evaluations_that_the_end_is_made_of(progress):
+    train(progress, 4)
+    for number in range(1, 9):
+        evaluate(progress, number, 16 * number, 0.1, bleu_4_items=[0.1 * number, 0.2])
+    assert progress.measurement().items == (pytest.approx(0.75), pytest.approx(0.2))
+    assert "bleu_4_items" not in progress.measurement().scores
+
+
+@pytest.mark.parametrize(
+    "items", [None, "0.1", [], [0.1, None], [0.1, "0.2"], [0.1, math.nan], [True], {"0": 0.1}]
+)
+def test_items_that_are_no_numbers_are_left_out(progress, items):
+    train(progress, 4)
+    evaluate(progress, 1.0, 16, 0.1, bleu_4_items=items)
+    assert progress.measurement().items == ()
+    assert progress.measurement().quality == 0.1
+
+
+def test_items_of_different_numbers_of_things_are_no_items(progress):
+    train(progress, 4)
+    for number in range(1, 9):
+        evaluate(progress, number, 16 * number, 0.1, bleu_4_items=[0.1] * number)
+    assert progress.measurement().items == ()
+
+
+def test_an_evaluation_that_is_repeated_after_a_restart_has_its_items_once(progress):
+    train(progress, 4)
+    evaluate(progress, 1.0, 16, 0.1, bleu_4_items=[0.1, 0.3])
+    progress.restart()
+    evaluate(progress, 9.0, 16, 0.2, bleu_4_items=[0.2, 0.4])
+    assert progress.measurement().items == (0.2, 0.4)

@@ -16,7 +16,7 @@ from autotune.workloads import Workload
 
 SPACE = """
 workload: toy_workload:fit
-baseline: {micro_batch_size: 4, num_workers: 0, learning_rate: 1e-3, step_s: 0.001}
+baseline: {micro_batch_size: 4, num_workers: 0, learning_rate: 1e-3, step_s: 0.001, val_loss: 2.5}
 knobs:
   micro_batch_size: {choice: [4, 64]}
   num_workers:      {choice: [0, 1]}
@@ -112,8 +112,8 @@ def test_a_recording_goes_on_where_it_was_cut_short_and_is_whole_in_the_end(smal
     known = Table.read(file)
     baseline, *again = known.timed(small.baseline_config)
     assert (baseline.seed, *(run.seed for run in again)) == (0, 1, 2, 3)
-    assert [n for n, _, _ in baseline.evaluations][:2] == [200, 400]
-    assert baseline.evaluations[1][2] == 0.2
+    assert [point.samples for point in baseline.evaluations][:2] == [200, 400]
+    assert baseline.evaluations[1][2:] == (0.2, 2.5, None, False)
     assert set(baseline.step_samples) == {4}
     assert len(baseline.step_s) >= 99
     assert min(baseline.step_s) >= 0.001
@@ -124,3 +124,19 @@ def test_a_recording_goes_on_where_it_was_cut_short_and_is_whole_in_the_end(smal
     doubled = {**small.baseline_config, "learning_rate": 2e-3}
     (untimed,) = known.qualities(doubled)
     assert (untimed.timed, untimed.step_s, untimed.evaluations[0][:2]) == (False, (), (200, 0.0))
+
+
+def test_the_drift_is_what_the_baseline_shows_of_the_machine(small, workload, tmp_path):
+    file = tmp_path / "toy.jsonl"
+    table.create(file, Header(small, {}))
+    found = recording.record_drift(file, small, workload, 3.0, memory_limit_bytes=None)
+    assert Table.read(file).drift == found
+    assert len(found.speeds) >= 2
+    assert sum(found.speeds) / len(found.speeds) == pytest.approx(1, abs=0.01)
+    assert [f.name for f in tmp_path.iterdir()] == ["toy.jsonl"]
+
+
+def test_a_baseline_that_does_not_train_shows_no_drift(workload, tmp_path):
+    space = spaces.complete(spaces.parse(SPACE.replace("_size: 4", "_size: 64"), "test"), "test")
+    with pytest.raises(InputError, match=r"did not train for a second: .*does not fit"):
+        recording.record_drift(tmp_path / "toy.jsonl", space, workload, 3.0, memory_limit_bytes=None)

@@ -8,6 +8,7 @@ import pytest
 
 from autotune import sampler
 from autotune import space as spaces
+from autotune.knobs import Distribution
 from autotune.sampler import Refusal, Sampler, Told
 from autotune.sections import Objective
 from autotune.trial import settings_key
@@ -156,11 +157,46 @@ def test_what_failed_or_still_runs_is_told_as_the_worst(make_trial, space, basel
     assert sampler.told(running, [baseline, running], space) == Told((0.0,), 1.0)
 
 
+def test_what_was_begun_before_the_space_was_settled_is_not_learnt_from(make_trial, space):
+    config = space.baseline_config
+    fixed = space.model_copy(update={"knobs": {**space.knobs, "precision": Distribution(choice=("fp32",))}})
+    known = Sampler(fixed, seed=0)
+    for number, precision in enumerate(("fp32", "bf16")):
+        trial = make_trial(number, 10, 0.2, **{**config, "precision": precision})
+        known.started(trial)
+        known.ended(trial, Told((10.0,)))
+    assert len(known._study.get_trials()) == 1
+
+
 def test_for_time_to_quality_the_sooner_the_better(make_trial, space, baseline):
     goal = space.model_copy(update={"objective": Objective(select="time-to-quality", target=0.15)})
-    assert sampler.told(baseline, [baseline], goal).values == (1 / 20,)
-    never = make_trial(1, 99, curve=[0.1])
-    assert sampler.told(never, [baseline, never], goal) == sampler.worst(goal)
+    sooner = make_trial(1, 5, curve=[0.15, 0.15])
+    later = make_trial(2, 10, curve=[0.1] * 6 + [0.15, 0.15])
+    assert sampler.told(sooner, [baseline, sooner], goal) == Told((5 / 200,), 0.0)
+    assert sampler.told(later, [baseline, later], goal) == Told((10 / 800,), 0.0)
+
+
+def test_who_was_not_at_the_target_is_told_with_what_was_lacking(make_trial, space, baseline):
+    goal = space.model_copy(update={"objective": Objective(select="time-to-quality", target=0.2)})
+    near, far = make_trial(1, 10, curve=[0.18, 0.18]), make_trial(2, 10, curve=[0.1, 0.1])
+    found = [sampler.told(trial, [baseline, trial], goal).violation for trial in (near, far)]
+    assert found == [pytest.approx(0.1), pytest.approx(0.5)]
+    nothing = make_trial(3, 10)
+    assert sampler.told(nothing, [baseline, nothing], goal).violation == 1.0
+
+
+def test_who_breaks_a_constraint_is_told_to_be_no_good(make_trial, space, baseline):
+    goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
+    keeps, breaks = (make_trial(n, 40, curve=[0.2, 0.2], scores={"rouge_l": n / 10}) for n in (2, 1))
+    assert sampler.told(keeps, [baseline, keeps], goal).violation == 0.0
+    assert sampler.told(breaks, [baseline, breaks], goal) == sampler.worst(goal)
+
+
+def test_for_the_same_training_quality_is_no_limit(make_trial, space, baseline):
+    same = space.model_copy(update={"objective": Objective(select="same-training")})
+    poor = make_trial(1, 40, curve=[0.01, 0.01])
+    assert sampler.told(poor, [baseline, poor], same) == Told((40.0,), 0.0)
+    assert sampler.told(poor, [baseline, poor], space).violation > 0.5
 
 
 def test_for_the_front_speed_and_quality_are_told_apart(make_trial, space, baseline):

@@ -29,6 +29,8 @@ from autotune.trial import (
     settings_key,
 )
 
+from .conftest import slices_of
+
 COMPLETED = Outcome(Status.COMPLETED)
 OOM = Outcome(Status.FAILED, Failure.OOM, "too big")
 
@@ -37,7 +39,10 @@ class Heard:
     """A listener that writes down what it hears."""
 
     def __init__(self):
-        self.events = []
+        self.events, self.notes = [], []
+
+    def note(self, text):
+        self.notes.append(text)
 
     def started(self, trial):
         self.events.append(("started", trial.number))
@@ -73,12 +78,14 @@ def clock():
 def begin(session, clock):
     """Begins a search, or goes on with it; without `repeats` it only tries configurations."""
 
-    def open_search(trials=5, time_s=None, repeats=0, study=None, **rest):
+    def open_search(trials=5, time_s=None, repeats=0, study=None, until_learnt=False, **rest):
         study = study or record.open_study(session.study_file, session.space())
         if record.plan(study) is None:
             record.set_plan(study, Plan(trials, time_s))
         heard, space = Heard(), session.space()
-        chosen = space.model_copy(update={"budget": Budget(trials=trials, repeats=repeats)})
+        chosen = space.model_copy(
+            update={"budget": Budget(trials=trials, repeats=repeats, until_learnt=until_learnt)}
+        )
         verdict = lambda number: read_verdict(session.trial_dir(number))  # noqa: E731
         return Search(chosen, study, heard, verdict_of=verdict, clock=clock, **rest), heard
 
@@ -87,11 +94,21 @@ def begin(session, clock):
 
 def figures(speed=10.0, quality=0.2):
     curve = tuple(Evaluation(n, n / speed, quality) for n in (100, 200))
-    return Measurement(throughput=Throughput(speed, 0.01, 10, 1.0), quality=quality, curve=curve)
+    throughput = Throughput(speed, 0.01, 10, 1.0)
+    return Measurement(throughput=throughput, quality=quality, quality_samples=200, curve=curve)
 
 
 def report(number, outcome=COMPLETED, **shown):
     return {"number": number, "outcome": outcome.to_dict(), "measurement": figures(**shown).to_dict()}
+
+
+def race_report(search, trial, speed_of):
+    """What a race shows in which every member is as fast as `speed_of` its own trial."""
+    trials = search.trials()
+    baseline, *others = (speed_of(trials[number]) for number in trial.race)
+    factors = {n: speed / baseline for n, speed in zip(trial.race[1:], others, strict=True)}
+    shown = Measurement(slices=slices_of(factors, apart=0.01))
+    return {"number": trial.number, "outcome": COMPLETED.to_dict(), "measurement": shown.to_dict()}
 
 
 def by_batch(trial):
@@ -121,8 +138,18 @@ def run(search, result=by_batch):
     ran = []
     while (trial := search.next()) is not None:
         ran.append(trial)
-        search.progress(trial.number, result(trial))
+        end(search, trial, result)
     return ran
+
+
+def end(search, trial, result=by_batch):
+    """Ends `trial` as its settings have it, a race as those of its members have."""
+
+    def speed_of(member):
+        return result(member)["measurement"]["throughput"]["samples_per_s"]
+
+    shown = race_report(search, trial, speed_of) if trial.race else result(trial)
+    search.progress(trial.number, shown)
 
 
 def test_a_search_runs_its_baseline_first_and_as_many_trials_as_planned(begin):
@@ -135,43 +162,116 @@ def test_a_search_runs_its_baseline_first_and_as_many_trials_as_planned(begin):
     assert heard.events[:3] == [("started", 0), ("progress", 0), ("ended", 0, "completed")]
 
 
-def test_the_baseline_is_repeated_once_when_a_trial_has_lacked_quality(begin):
-    search, _ = begin(trials=3, repeats=3)
-    poor = lambda t: report(t.number, speed=20.0 + t.number, quality=0.01 if t.number == 1 else 0.2)  # noqa: E731
-    ran = run(search, poor)
-    assert [t.number for t in ran if t.repeat and t.repeat.round == 0] == [2]
-    assert ran[2].repeat.of == 0
-    assert ran[2].config == ran[0].config
+def test_the_baseline_is_run_twice_before_anything_else(begin):
+    search, heard = begin(trials=3, repeats=3)
+    baseline = search.next()
+    assert search.next() is not None, "while it runs, others may"
+    search, heard = begin(trials=3, repeats=3, study=in_memory())
+    ran = run(search)
+    assert ran[1].repeat == confirm.noise_repeat()
+    assert ran[1].config == ran[0].config == baseline.config
     assert sum(t.searched for t in ran) == 3
     assert search.bar.noise == 0.02
+    assert heard.notes == ["Pilot: the baseline has bleu_4 0.2000 after 200 samples, equal runs 2.0% apart."]
 
 
-def test_where_every_trial_keeps_the_quality_its_noise_is_not_asked_for(begin):
-    search, _ = begin(trials=4, repeats=3)
-    assert not [t for t in run(search) if t.repeat and t.repeat.round == 0]
+def test_where_no_quality_is_asked_for_the_baseline_is_run_once(begin):
+    search, heard = begin(trials=4, repeats=0)
+    assert all(t.searched for t in run(search))
+    assert heard.notes == []
 
 
-def test_in_the_end_the_winner_and_the_baseline_are_repeated_by_turns(begin, faster):
+def collapsed(trial):
+    """The larger the batch, the faster, and none learns anything."""
+    shown = figures(speed=10.0 * trial.config["micro_batch_size"])
+    curve = tuple(replace(point, collapsed=True) for point in shown.curve)
+    return {**report(trial.number), "measurement": replace(shown, curve=curve).to_dict()}
+
+
+def test_a_baseline_that_has_learnt_nothing_leaves_the_same_training_to_be_searched(begin):
+    search, heard = begin(trials=8, repeats=3, study=in_memory(), explain=False)
+    ran = run(search, collapsed)
+    (note,) = heard.notes
+    assert note.startswith("Quality cannot be compared yet: after 200 samples the baseline does the same")
+    assert search.space.objective.select == "same-training"
+    assert {t.config["learning_rate"] for t in ran} == {ran[0].config["learning_rate"]}
+    assert {search.space.effective_batch_size(t.config) for t in ran} == {16}
+    assert sum(t.searched for t in ran) > 3
+
+
+def test_trials_that_ran_beside_the_pilot_may_lie_outside_of_what_it_has_settled(begin):
+    study = in_memory()
+    search, _ = begin(trials=12, repeats=3, study=study, explain=False)
+    beside = [search.next() for _ in range(4)]
+    assert len({t.config["learning_rate"] for t in beside}) > 1
+    end(search, beside[0], collapsed)
+    repeat = search.next()
+    assert repeat.repeat == confirm.noise_repeat()
+    for trial in (beside[1], repeat, *beside[2:]):
+        end(search, trial, collapsed)
+    assert search.space.objective.select == "same-training"
+    run(search, collapsed)
+    won = confirm.recommended(search.trials(), search.space)[0]
+    assert won.number not in {1, 2, 3}, "they train something else"
+    later = [t for t in search.trials() if t.searched and t.number > 4]
+    assert {search.space.effective_batch_size(t.config) for t in later} == {16}
+    assert begin(trials=12, repeats=3, study=study)[0].remaining == 0
+
+
+def test_what_the_pilot_has_settled_is_settled_when_the_search_goes_on(begin):
+    study = in_memory()
+    search, _ = begin(trials=8, repeats=3, study=study)
+    for _ in range(2):
+        end(search, search.next(), collapsed)
+    again, _ = begin(trials=8, repeats=3, study=study)
+    assert again.space == search.space
+    assert again.space.objective.select == "same-training"
+
+
+def test_the_samples_of_all_trials_are_those_after_which_the_baseline_had_learnt(begin):
+    search, _ = begin(trials=3, study=in_memory(), until_learnt=True)
+    assert search.space.budget.until_learnt
+    end(search, search.next())
+    assert (search.space.budget.samples_per_trial, search.space.budget.until_learnt) == (200, False)
+
+
+def test_in_the_end_the_winner_is_raced_and_then_repeated(begin, faster):
     search, _ = begin(trials=4, repeats=3, explain=False)
     ran = run(search, faster)
-    assert [t.repeat is None for t in ran[:5]] == [True, True, True, True, False]
-    best = max(search.trials(), key=lambda t: t.samples_per_s).number
-    asked = [(t.repeat.round, t.repeat.of) for t in ran[4:]]
-    assert asked == [(1, 0), (1, best), (2, best), (2, 0), (3, 0), (3, best)]
-    assert all(t.config == ran[t.repeat.of].config for t in ran[4:])
+    assert [t.searched for t in ran[:6]] == [True, False, True, True, True, False]
+    best = max((t for t in search.trials() if t.searched), key=lambda t: t.samples_per_s).number
+    assert [t.race or t.repeat.of for t in ran[5:7]] == [(0, best), best]
+    assert {t.repeat.of for t in ran[6:]} <= {0, best}
+    assert all(t.config == search.trials()[t.repeat.of].config for t in ran[6:])
+    assert confirm.confirmed(search.trials(), search.space)[0].number == best
     assert search.remaining == 0
 
 
 def test_what_confirms_runs_alone(begin):
     search, _ = begin(trials=3, repeats=3)
-    search.progress(0, by_batch(search.next()))
+    for _ in range(2):
+        end(search, search.next())
     first, second = search.next(), search.next()
     assert search.next() is None, "the last trials run: they may change who is confirmed"
     search.progress(first.number, report(first.number, speed=1000.0))
     assert search.next() is None
     search.progress(second.number, report(second.number, speed=2000.0))
-    assert search.next().repeat.round == 1
+    race = search.next()
+    assert race.race == (0, second.number)
     assert search.next() is None
+    search.progress(race.number, race_report(search, race, lambda t: t.samples_per_s))
+    assert search.next().repeat.of == second.number
+    assert search.next() is None
+
+
+def test_a_race_tells_the_sampler_nothing(begin, faster):
+    """It has the baseline's configuration, and is no trial of it."""
+    study = in_memory()
+    search, _ = begin(trials=4, repeats=3, study=study)
+    run(search, faster)
+    again, _ = begin(trials=4, repeats=3, study=study)
+    assert again.trials() == search.trials()
+    assert again.next() is None
 
 
 GAIN = {"fp32": 1.0, "bf16": 1.8}
@@ -184,6 +284,9 @@ def by_knob(trial):
     return report(trial.number, speed=speed)
 
 
+RACE = "race"
+
+
 @pytest.fixture
 def explained(begin, session):
     """A search that has confirmed trial 1, which took 10 s a trial: the steps of the way to it are left."""
@@ -193,10 +296,14 @@ def explained(begin, session):
         baseline = space.baseline_config
         drawn = {"micro_batch_size": 64, "precision": "bf16", "num_workers": 4}
         configs = (baseline, space.config({**space.drawn(baseline), **drawn}))
-        repeats = [Repeat(of, number, (0, 1)) for number in (1, 2, 3) for of in (0, 1)]
-        for of, repeat in [(0, None), (1, None), *((r.of, r) for r in repeats)]:
-            trial = record.begin(study, space, configs[of], repeat)
+        repeats = [Repeat(of, seed, (of,)) for seed in (1, 2, 3) for of in (0, 1)]
+        asked = [(0, None), (1, None), (0, confirm.noise_repeat()), *((r.of, r) for r in repeats), (0, RACE)]
+        for of, repeat in asked:
+            race = (0, 1) if repeat == RACE else ()
+            trial = record.begin(study, space, configs[of], None if race else repeat, race=race)
             shown = Measurement.from_dict(by_knob(trial)["measurement"])
+            if race:
+                shown = Measurement(slices=slices_of({1: 12.0}, apart=0.01))
             ended = replace(trial, outcome=COMPLETED, measurement=shown, seconds=10.0)
             record.end(study, ended, space.limits.memory_fraction)
         return begin(trials=2, repeats=3, study=study, **rest)[0]
@@ -208,7 +315,7 @@ def test_when_the_winner_is_confirmed_every_knob_of_it_is_measured(explained):
     search = explained()
     assert search.remaining == 1
     ran = run(search, by_knob)
-    assert [(t.number, t.way_to, t.searched) for t in ran] == [(8, 1, False), (9, 1, False)]
+    assert [(t.number, t.way_to, t.searched) for t in ran] == [(10, 1, False), (11, 1, False)]
     steps = way.steps(search.trials(), search.space)
     assert [step.knob for step in steps] == ["micro_batch_size", "precision", "num_workers"]
     assert [step.factor for step in steps] == pytest.approx([4.0, GAIN["bf16"], 5 / 3])
@@ -241,8 +348,8 @@ def test_a_step_that_fails_or_is_lost_is_not_run_again_and_changes_no_winner(exp
     assert search.remaining == 0
     steps = way.steps(search.trials(), search.space)
     assert [step.reason for step in steps] == [
-        "trial 8 failed (error): x",
-        "trial 9 failed (lost): gone; 3 times in a row",
+        "trial 10 failed (error): x",
+        "trial 11 failed (lost): gone; 3 times in a row",
         "",
     ]
     assert confirm.confirmed(search.trials(), search.space)[0].number == 1
@@ -255,7 +362,7 @@ def test_a_search_killed_on_the_way_goes_on_with_the_same_step(explained, begin,
     assert first == killed
     assert again.next() is None, "alone"
     again.progress(first.number, by_knob(first))
-    assert [t.number for t in run(again, by_knob)] == [9]
+    assert [t.number for t in run(again, by_knob)] == [11]
     assert all(step.trial for step in way.steps(again.trials(), again.space))
 
 
@@ -386,21 +493,26 @@ def test_a_killed_search_goes_on_with_what_was_running(begin):
     assert [t.number for t in again.trials()] == [0, 1, 2]
 
 
-def test_a_search_killed_while_it_confirms_goes_on_with_the_same_round(begin, faster):
+def test_a_search_killed_while_it_confirms_goes_on_with_the_same_race_and_seed(begin, faster):
     search, _ = begin(trials=2, repeats=3)
     for _ in range(3):
-        trial = search.next()
-        search.progress(trial.number, faster(trial))
+        end(search, search.next(), faster)
     killed = search.next()
-    assert (killed.repeat.round, killed.repeat.of) == (1, 1)
+    assert killed.race
+    again, _ = begin(trials=2, repeats=3)
+    first = again.next()
+    assert (first.number, first.race) == (killed.number, killed.race)
+    assert again.next() is None
+    end(again, first, faster)
+    killed = again.next()
+    assert killed.repeat.round == 1
     again, _ = begin(trials=2, repeats=3)
     first = again.next()
     assert (first.number, first.repeat) == (killed.number, killed.repeat)
-    assert again.next() is None
-    again.progress(first.number, faster(first))
-    repeats = [t.repeat for t in run(again, faster) if t.repeat]
-    assert [(r.round, r.of) for r in repeats] == [(2, 1), (2, 0), (3, 0), (3, 1)]
+    end(again, first, faster)
+    run(again, faster)
     assert again.remaining == 0
+    assert confirm.confirmed(again.trials(), again.space)
 
 
 def test_a_verdict_that_nobody_heard_of_counts(begin, session):
@@ -490,17 +602,23 @@ def test_time_runs_out_across_runs(begin, session, clock):
 
 
 def test_time_is_kept_for_confirming(begin, clock):
-    """Of 1000 s, repeating at most three finalists and the baseline three times takes 12 times 20 s."""
+    """Of 1000 s, a race and three seeds of two configurations, each of 20 s, may take 180 s."""
     search, _ = begin(trials=500, time_s=1000.0, repeats=3, study=in_memory())
 
     def timed(trial):
         clock.now += 20.0
         return by_batch(trial)
 
-    ran = run(search, timed)
-    tried = sum(t.searched for t in ran)
-    assert 30 <= tried <= 40
-    assert any(t.repeat and t.repeat.round == 3 for t in ran)
+    ran = []
+    while (trial := search.next()) is not None:
+        ran.append(trial)
+        if trial.race:
+            clock.now += 60.0
+            search.progress(trial.number, race_report(search, trial, lambda t: t.samples_per_s))
+        else:
+            search.progress(trial.number, timed(trial))
+    assert 35 <= sum(t.searched for t in ran) <= 42
+    assert confirm.confirmed(search.trials(), search.space)
     assert search.stopping is None
 
 

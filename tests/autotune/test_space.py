@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from autotune import sections
 from autotune import space as spaces
 from autotune.errors import InputError
 from autotune.knobs import Distribution
@@ -121,3 +122,36 @@ def test_consecutive_powers_of_two_are_searched_by_exponent():
     assert Distribution(choice=(8, 4, 16)).exponents == (2, 4)
     for values in ((4, 16), (1, 2, 3), (True, False), ("a", "b"), (0, 1, 2), (4,), (0.5, 1, 2)):
         assert Distribution(choice=values).exponents is None
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        (">= 0.5", (">=", 0.5)),
+        ("<=3", ("<=", 3.0)),
+        (" >=  -1.5e-3 ", (">=", -0.0015)),
+        (">= .5", (">=", 0.5)),
+        ("> 0.5", None),
+        ("== 0.5", None),
+        (">= half", None),
+        (">= 0.5 or so", None),
+        ("0.5", None),
+        ("", None),
+    ],
+)
+def test_a_constraint_is_a_comparison_with_a_number(text, meant):
+    assert sections.comparison(text) == meant
+    if meant:
+        assert sections.Objective(constraints={"rouge_l": text}).constraints == {"rouge_l": text}
+    else:
+        with pytest.raises(ValueError, match='rouge_l: ">= number" or "<= number": got'):
+            sections.Objective(constraints={"rouge_l": text})
+
+
+def test_a_target_goes_with_time_to_quality_alone_and_may_be_left_to_the_pilot():
+    assert sections.Objective(select="time-to-quality").target is None
+    assert sections.Objective(select="time-to-quality", target=0.2).target == 0.2
+    for select in ("fastest", "same-training", "pareto"):
+        with pytest.raises(ValueError, match="a target goes with select: time-to-quality"):
+            sections.Objective(select=select, target=0.2)
+    assert set(sections.PROMISES.values()) == {"time-to-quality", "same-training"}

@@ -126,9 +126,26 @@ def test_a_trial_that_barely_keeps_the_quality_is_nobodys_rival(make_trial, spac
 def test_for_time_to_quality_the_bar_is_the_best_time(make_trial, space):
     goal = Objective(select="time-to-quality", target=0.2)
     there = space.model_copy(update={"objective": goal})
-    trials = [make_trial(0, 10, curve=[0.1, 0.1, 0.2]), make_trial(1, 5, curve=[0.1, 0.2, 0.2])]
+    trials = [make_trial(0, 10, curve=[0.1, 0.1, 0.2, 0.2]), make_trial(1, 10, curve=[0.2, 0.2])]
     bar = stopping.bar([*trials, make_trial(2, 99, curve=[0.1])], there)
     assert (bar.seconds, bar.rivals) == (20.0, ())
+    assert stopping.bar([trials[0]], there).seconds == 40.0
+    assert stopping.bar([make_trial(0, 10, curve=[0.1])], there).seconds is None, "nobody is there yet"
+
+
+def test_for_the_same_training_only_speed_can_beat_a_trial(make_trial, space):
+    goal = Objective(select="same-training")
+    there = space.model_copy(update={"objective": goal})
+    trials = [
+        make_trial(0, 10, curve=[0.2, 0.2], half_width=1),
+        make_trial(1, 10, curve=[0.2, 0.2], half_width=1, repeat=Repeat(0, 0, (0,))),
+        make_trial(2, 30, curve=[0.1, 0.1], half_width=1, precision="bf16"),
+    ]
+    bar = stopping.bar(trials, there)
+    assert (rivals(bar), bar.curve) == ([(2, 29)], ())
+    poor = stopping.bar(trials, space)
+    assert rivals(poor)[0][0] == 0, "where quality counts, trial 2 has lost it"
+    assert poor.curve
 
 
 def test_for_the_front_every_trial_on_it_is_a_rival_with_its_curve(make_trial, space):

@@ -1,13 +1,14 @@
 """A table of recorded runs: what is read back, what is found in it, and what is refused."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
 from autotune import table
+from autotune.drift import Drift
 from autotune.errors import InputError
-from autotune.table import Header, Run, Table
+from autotune.table import Header, Point, Run, Table
 from autotune.trial import Failure, Outcome, Status
 
 CONFIG = {"micro_batch_size": 4, "num_workers": 0, "learning_rate": 1e-3}
@@ -19,7 +20,7 @@ RUN = Run(
     start_s=1.5,
     step_samples=(4, 4),
     step_s=(0.25, 0.125),
-    evaluations=((200, 0.5, 0.1), (400, 0.5, 0.2)),
+    evaluations=(Point(200, 0.5, 0.1), Point(400, 0.5, 0.2, 3.5, 0.15, True)),
     peak_memory_bytes=5,
 )
 FAILED = Run(CONFIG, 0, Outcome(Status.FAILED, Failure.OOM, "too big"), timed=True)
@@ -39,6 +40,12 @@ def test_a_table_is_read_back_as_it_was_written(file, grid):
     assert known.header.provenance == {"hardware": "none"}
     assert known.timed(CONFIG) == [RUN, FAILED]
     assert known.qualities(CONFIG) == [RUN]
+
+
+def test_an_older_table_says_of_an_evaluation_the_quality_alone(file):
+    line = json.dumps({**asdict(RUN), "evaluations": [[200, 0.5, 0.1]]})
+    file.write_text(f"{file.read_text()}{line}\n")
+    assert Table.read(file).qualities(CONFIG)[0].evaluations == (Point(200, 0.5, 0.1, None, None, False),)
 
 
 def test_a_last_line_cut_short_is_left_out_and_the_next_one_is_whole(file):
@@ -64,10 +71,26 @@ def test_a_run_that_was_not_timed_shows_its_quality_alone(grid):
 
 
 def test_qualities_are_in_the_order_of_their_seeds_the_first_recorded_of_each(grid):
-    later = replace(RUN, evaluations=((400, 0.5, 0.9),))
+    later = replace(RUN, evaluations=(Point(400, 0.5, 0.9),))
     known = Table(Header(grid, {}), [replace(RUN, seed=2), RUN, later, replace(RUN, seed=1)])
     assert [run.seed for run in known.qualities(CONFIG)] == [0, 1, 2]
     assert known.qualities(CONFIG)[0] == RUN
+
+
+def test_a_drift_is_a_line_of_its_own_and_the_last_one_counts(file):
+    assert Table.read(file).drift is None
+    for speeds in ((1.0, 1.0), (0.5, 1.5)):
+        table.append_drift(file, Drift(speeds, 0.25))
+    table.append(file, RUN)
+    known = Table.read(file)
+    assert known.drift == Drift((0.5, 1.5), 0.25)
+    assert known.timed(CONFIG) == [RUN]
+
+
+def test_a_drift_that_is_none_is_named_as_damage(file):
+    file.write_text(file.read_text() + '{"drift": [], "interval_s": 1.0}\n')
+    with pytest.raises(InputError, match="is damaged: ValueError: a drift is"):
+        Table.read(file)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,34 @@ def test_the_peak_of_memory_outlives_the_worker_that_had_it() -> None:
     assert watch.summary()["host_rss_bytes"] > 64 * MIB
 
 
+def test_what_children_hold_by_themselves_is_seen_and_what_they_share_is_not() -> None:
+    forks = (
+        "import os, time; shared = bytearray(b'1') * (96 << 20)\n"
+        "if not os.fork(): own = bytearray(b'1') * (32 << 20)\n"
+        "time.sleep(60)"
+    )
+    with child(forks) as process, Telemetry(process.pid, interval_s=0.05) as watch:
+        until(lambda: watch.latest().get("children_uss_bytes", 0.0) > 32 * MIB)
+    assert watch.summary()["children_uss_bytes"] < 64 * MIB
+
+
+def test_a_process_without_children_holds_nothing_in_them() -> None:
+    with child(HOLD.format(64)) as process, Telemetry(process.pid, interval_s=0.05) as watch:
+        until(lambda: watch.latest().get("host_rss_bytes", 0.0) > 64 * MIB)
+    assert "children_uss_bytes" not in watch.summary()
+
+
+def test_others_are_all_but_the_search() -> None:
+    with child("import time; time.sleep(60)") as search, child(SPIN) as burner:
+        with Telemetry(search.pid, interval_s=0.05, search=psutil.Process(search.pid)) as watch:
+            until(lambda: sum(psutil.Process(burner.pid).cpu_times()[:2]) > 0.5)
+            until(lambda: watch.summary().get("others_cpu_percent", 0.0) > 5)
+        assert watch.summary()["allowed_cpus"] == len(os.sched_getaffinity(0))
+        with Telemetry(search.pid, interval_s=0.05) as watch:
+            until(lambda: "cpu_percent" in watch.latest())
+        assert "others_cpu_percent" not in watch.summary(), "nobody said where the search begins"
+
+
 def test_a_process_that_vanishes_is_normal(caplog: pytest.LogCaptureFixture) -> None:
     with child(HOLD.format(1)) as process, Telemetry(process.pid, interval_s=0.05) as watch:
         until(lambda: "host_rss_bytes" in watch.latest())

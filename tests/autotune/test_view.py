@@ -73,24 +73,27 @@ def test_the_front_lists_every_trial_that_none_beats(make_trial, space, workload
 
 
 @pytest.fixture
-def confirmed(make_trial):
-    """A baseline, a trial that is faster, and three rounds of repeats; `read` is what that trial repeats."""
+def confirmed(make_trial, confirming):
+    """A baseline, a trial that is faster, and what confirms it: a race by `factor`, and seeds that `read`."""
 
-    def make(**read):
-        trials = [make_trial(0, 10, 0.2, half_width=0.1), make_trial(1, 31, 0.2, half_width=0.1, x=1)]
-        for number in range(2, 8):
-            of, x = number % 2, {"x": 1} if number % 2 else {}
-            figures = {"speed": 30 if of else 10, "quality": 0.2, "half_width": 0.1} | (read if of else {})
-            trials.append(make_trial(number, **figures, **x, repeat=Repeat(of, number // 2, (0, 1))))
-        return trials
+    def make(factor=3.0, **read):
+        figures = {"curve": [0.2], "half_width": 0.1}
+        trials = [make_trial(0, 10, **figures), make_trial(1, 31, **figures, x=1)]
+        return [*trials, *confirming(trials, 1, factor, **read)]
 
     return make
 
 
-def test_a_confirmed_winner_is_stated_with_its_interval_and_its_pairs(confirmed, space, workload, tmp_path):
+def test_a_confirmed_winner_is_stated_with_its_interval_its_race_and_its_seeds(
+    confirmed, space, workload, tmp_path
+):
     trials = confirmed()
     text = "\n".join(view.summary(trials, space, workload, tmp_path))
-    expected = "Confirmed: 3.00x the baseline's throughput (3.00x to 3.00x at 95%, 3 pairs of runs"
+    expected = (
+        "Confirmed: 3.00x the baseline's throughput (2.97x to 3.03x at 99%, 20 rounds side by side, "
+        "alone on the device), "
+        "bleu_4 0.2000 against 0.2000, 97% to 103% of it at 95% with 3 seeds of its own"
+    )
     assert expected in text
     assert "measured once" not in text
     assert view.measured(trials[1], trials, space).startswith(expected)
@@ -99,13 +102,13 @@ def test_a_confirmed_winner_is_stated_with_its_interval_and_its_pairs(confirmed,
 
 
 def test_a_winner_that_does_not_hold_is_named_with_the_reason(confirmed, space, workload, tmp_path):
-    text = "\n".join(view.summary(confirmed(quality=0.1), space, workload, tmp_path))
-    assert "Trial 1 did not hold when it was repeated: bleu_4 0.1000 is below 0.1900." in text
+    text = "\n".join(view.summary(confirmed(curve=[0.1]), space, workload, tmp_path))
+    assert "Trial 1 did not hold when it was repeated: bleu_4 0.1000 against 0.2000, 47% to 53% of" in text
     assert "The baseline is the best so far" in text
 
 
-def test_a_winner_whose_repeats_are_no_faster_is_named_too(confirmed, space, workload, tmp_path):
-    text = "\n".join(view.summary(confirmed(speed=9), space, workload, tmp_path))
+def test_a_winner_that_loses_its_race_is_named_too(confirmed, space, workload, tmp_path):
+    text = "\n".join(view.summary(confirmed(factor=0.9), space, workload, tmp_path))
     assert "Trial 1 did not hold when it was repeated" in text
 
 
@@ -126,8 +129,116 @@ def test_figures_that_move_and_a_throttled_gpu_are_pointed_out(make_trial, space
     assert "Thermally throttled, and slower for it: trials 2." in text
 
 
+def test_a_peak_that_still_rose_is_the_least_that_is_needed(make_trial):
+    def measured(**memory):
+        return make_trial(0, 10, 0.2, **memory).measurement
+
+    settled, rising = measured(peak=2**29, limit=2**30), measured(peak=2**29, limit=2**30, rising=True)
+    assert [view.memory(m) for m in (settled, rising, measured())] == [
+        "512 MiB (50%)",
+        "at least 512 MiB (50%), still rising",
+        "not measured",
+    ]
+    assert [view.peak(m) for m in (settled, rising, measured())] == ["512 MiB", ">512 MiB", "-"]
+
+
+def busy(trial, cpus=0.0, gpu=0.0):
+    """`trial`, while others kept these shares of the CPUs and of the GPU busy."""
+    seen = {"others_cpu_percent": 800 * cpus, "allowed_cpus": 8.0, "others_gpu_percent": 100 * gpu}
+    return replace(trial, measurement=replace(trial.measurement, telemetry=seen))
+
+
+def test_others_that_used_the_machine_are_pointed_out(make_trial):
+    trials = [make_trial(n, 10 + n, 0.2, micro_batch_size=2**n) for n in range(4)]
+    assert view.cautions([busy(t, 0.04) for t in trials]) == []
+    assert view.cautions([trials[0], busy(trials[1], 0.38), busy(trials[2], 0.01), trials[3]]) == [
+        "Others used this machine meanwhile: 38% of its CPUs during trial 1."
+    ]
+    assert view.cautions(
+        [busy(trials[0], 0.1), trials[1], busy(trials[2], 0.2), busy(trials[3], 0.38, 0.5)]
+    ) == [
+        "Others used this machine meanwhile: up to 38% of its CPUs during trials 0, 2, 3 (most in trial 3).",
+        "Others used this machine meanwhile: 50% of its GPU during trial 3.",
+    ]
+
+
+def test_alone_is_said_only_of_runs_that_were(confirmed, space):
+    trials = confirmed()
+    (winner, claim) = confirm.confirmed(trials, space)
+    assert "20 rounds side by side, alone on the device)" in view.confirmed(claim, trials, space)
+    elsewhere = [busy(t, 0.5) if t is winner else t for t in trials]
+    assert "alone on the device" in view.confirmed(claim, elsewhere, space), "the claim does not rest on it"
+    for behind in confirm.rests_on(winner.number, trials):
+        seen = [busy(t, 0.38) if t is behind else t for t in trials]
+        told = view.confirmed(claim, seen, space)
+        assert "20 rounds side by side, while others used 38% of the CPUs)" in told
+    assert view.company([busy(winner, 0.38, 0.1), busy(winner, 0.2)]) == (
+        "while others used up to 38% of the CPUs and 10% of the GPU"
+    )
+
+
 def test_what_a_trial_runs(make_trial):
     repeat = make_trial(4, 10, 0.2, micro_batch_size=8, repeat=confirm.noise_repeat())
     assert view.name(repeat) == "repeat of 0: 8 fp32"
     assert view.name(make_trial(4, 10, way_to=3)) == "way to 3: 16 fp32"
+    assert view.name(make_trial(4, race=(0, 3))) == "race of 0, 3"
     assert view.name(make_trial(4, 10, 0.2)) == "16 fp32"
+
+
+SCORES = {"bleu_4": 0.1234, "rouge_l": 0.2345}
+
+
+def told(trials):
+    return "\n".join(view.cautions(trials))
+
+
+@pytest.mark.parametrize("figures", [{"scores": SCORES}, {"curve": [0.1, 0.2]}])
+def test_a_seed_that_changes_nothing_is_pointed_out(make_trial, figures):
+    twins = [make_trial(0, 10, 0.2, **figures), make_trial(1, 10, 0.2, **figures, repeat=Repeat(0, 0, (0,)))]
+    assert told(twins) == (
+        "Trials 0 and 1 have different seeds and the very same figures: does the workload use its seed?"
+    )
+    again = make_trial(2, 10, 0.2, **figures, repeat=Repeat(0, 1, (0,)))
+    assert told([*twins, again]) == told(twins), "once is enough"
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"scores": SCORES | {"rouge_l": 0.2345000001}},
+        {"scores": SCORES, "failure": "error"},
+        {"scores": SCORES, "curve": [0.1, 0.2], "collapsed": True},
+    ],
+)
+def test_a_seed_that_changes_something_is_not(make_trial, figures):
+    other = make_trial(1, 10, **{"quality": 0.2, **figures}, repeat=Repeat(0, 0, (0,)))
+    assert told([make_trial(0, 10, 0.2, scores=SCORES), other]) == ""
+
+
+def test_one_number_may_be_the_same_by_chance(make_trial):
+    repeat = Repeat(0, 0, (0,))
+    for figures in ({"curve": [0.0, 0.0]}, {"scores": {"bleu_4": 0.0, "samples": 400.0}}, {}):
+        twins = [make_trial(0, 10, 0.0, **figures), make_trial(1, 10, 0.0, **figures, repeat=repeat)]
+        assert told(twins) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "knob"),
+    [
+        ({"dropout": 0.2}, "dropout"),
+        ({"precision": "bf16"}, "precision"),
+        ({"num_workers": 4}, None),
+        ({"activation_checkpointing": True}, None),
+        ({"dropout": 0.2, "precision": "bf16"}, None),
+        ({}, None),
+    ],
+)
+def test_a_knob_that_changes_nothing_is_pointed_out(make_trial, changes, knob):
+    config = {"dropout": 0.1, "num_workers": 0, "activation_checkpointing": False}
+    trials = [make_trial(3, 10, 0.2, scores=SCORES, **config)]
+    trials.append(make_trial(7, 10, 0.2, scores=SCORES, **config | changes))
+    assert told(trials) == (
+        f"{knob} changes nothing: trials 3 and 7 differ in it alone and have the very same figures."
+        if knob
+        else ""
+    )

@@ -13,6 +13,7 @@ from autotune import confirm, way
 from autotune.space import Budget
 from autotune.trial import (
     SAME_SPEED,
+    Evaluation,
     Failure,
     Measurement,
     Outcome,
@@ -22,6 +23,8 @@ from autotune.trial import (
     Trial,
     settings_key,
 )
+
+from .conftest import slices_of
 
 COMPLETED, STOPPED = Outcome(Status.COMPLETED), Outcome(Status.STOPPED, reason="slower")
 FAILED = Outcome(Status.FAILED, Failure.LOST, "gone")
@@ -37,7 +40,8 @@ def _own_home(tmp_path_factory):
 
 def measured(number, config, speed, outcome=COMPLETED, **rest):
     shown = {"shared": rest.pop("shared", False), "device": rest.pop("device", "gpu")}
-    figures = Measurement(throughput=Throughput(speed, 0.1, 20, 5.0), quality=0.2, **shown)
+    curve = (Evaluation(100, 10.0, 0.2),)
+    figures = Measurement(throughput=Throughput(speed, 0.1, 20, 5.0), quality=0.2, curve=curve, **shown)
     return Trial(number, config, outcome, figures, 10.0, **rest)
 
 
@@ -46,17 +50,27 @@ def failed(number, config, outcome, **rest):
 
 
 def confirmed(space, drawn, others=(), shared=False, learning_rate=1.0):
-    """A baseline, trial 1 that is three times as fast, `others`, and the repeats that confirm it."""
+    """A baseline, trial 1 that is three times as fast, `others`, and what confirms it."""
     baseline = space.baseline_config
     winner = space.config({**space.drawn(baseline), "learning_rate": learning_rate, **drawn})
     trials = [measured(0, baseline, 10.0, shared=shared), measured(1, winner, 30.0, shared=shared)]
     trials += [replace(t, number=n) for n, t in enumerate(others, start=2)]
-    for round_number in (1, 2, 3):
-        for of, config, speed in ((0, baseline, 10.0), (1, winner, 30.0)):
-            again = Repeat(of, round_number, (0, 1))
-            trials.append(measured(len(trials), config, speed, repeat=again))
+    trials += confirming(trials, 1, 3.0)
     assert confirm.confirmed(trials, space)[0].number == 1
     return trials
+
+
+def confirming(trials, winner, factor):
+    """A race that trial `winner` has won, and seeds of it and of the baseline."""
+    slices = slices_of({winner: factor}, apart=0.01)
+    race = measured(len(trials), trials[0].config, 10.0, race=(0, winner))
+    made = [replace(race, measurement=Measurement(device="gpu", slices=slices))]
+    for seed in (1, 2, 3):
+        for of in (0, winner):
+            before = [t for t in trials if t.repeat and t.repeat.of == of]
+            again, number = Repeat(of, len(before) + seed, (of,)), len(trials) + len(made)
+            made.append(measured(number, trials[of].config, trials[of].samples_per_s, repeat=again))
+    return made
 
 
 def config_of(space, **drawn):
@@ -87,7 +101,7 @@ def test_without_a_confirmed_winner_there_is_no_way(space):
     assert way.steps(trials[:4], space) == [], "not repeated often enough yet"
     assert way.next_step(trials[:4], space) is None
     unconfirmed = space.model_copy(update={"budget": Budget(repeats=0)})
-    assert way.steps(trials, unconfirmed) == []
+    assert way.steps(trials[:2], unconfirmed) == []
 
 
 def test_a_single_knob_needs_no_run(space):
@@ -152,6 +166,25 @@ def test_a_winner_that_ran_beside_others_is_held_against_what_ran_alone(space):
     assert way.steps(trials, space)[0].trial.repeat is not None
 
 
+def test_a_baseline_that_ran_beside_others_is_measured_alone_where_no_repeat_was(space):
+    known = confirmed(space, {"precision": "bf16", "num_workers": 8}, shared=True)
+    space = space.model_copy(update={"objective": space.objective.model_copy(update={"keep": 0.5})})
+    trials = [t for t in known if not (t.repeat and t.repeat.of == 0)]
+    assert way.next_step(trials, space) == (space.baseline_config, 1)
+    trials, ran = play(trials, space)
+    assert ran == [space.baseline_config, config_of(space, precision="bf16")]
+    assert all(step.factor for step in way.steps(trials, space))
+
+
+def test_a_winner_that_no_seed_had_to_confirm_has_a_way(space):
+    """Where any quality will do, the race alone confirms."""
+    free = space.model_copy(update={"objective": space.objective.model_copy(update={"keep": 0.0})})
+    trials = [t for t in confirmed(space, {"precision": "bf16", "num_workers": 8}) if not t.repeat]
+    trials, ran = play(trials, free)
+    assert ran == [config_of(space, precision="bf16")]
+    assert [step.factor for step in way.steps(trials, free)] == pytest.approx([2.0, 1.5])
+
+
 def test_a_step_on_another_device_is_not_run_again(space):
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8})
     config, winner = way.next_step(trials, space)
@@ -167,7 +200,7 @@ def test_a_step_that_failed_is_told_and_the_next_factor_is_of_both(space):
     assert len(ran) == 2
     gap, second, last = way.steps(trials, space)
     assert (gap.knob, gap.trial, gap.throughput, gap.factor) == ("accumulation_steps", None, None, None)
-    assert gap.reason == "trial 8 failed (lost): gone"
+    assert gap.reason == "trial 9 failed (lost): gone"
     assert (second.factor, last.factor) == (pytest.approx(2.0), pytest.approx(1.5))
 
 
@@ -176,7 +209,7 @@ def test_a_step_that_runs_is_not_begun_again(space):
     config, winner = way.next_step(trials, space)
     trials.append(Trial(len(trials), config, way_to=winner))
     assert way.next_step(trials, space) is None
-    assert way.steps(trials, space)[0].reason == "trial 8 has not ended"
+    assert way.steps(trials, space)[0].reason == "trial 9 has not ended"
 
 
 def test_a_way_around_what_did_not_fit_is_preferred(space):
@@ -215,10 +248,7 @@ def test_a_new_winner_has_a_way_of_its_own(space):
     better = config_of(space, micro_batch_size=64, precision="bf16", num_workers=8)
     number = len(trials)
     trials.append(measured(number, better, 60.0))
-    for round_number in (4, 5, 6):
-        for of, config, speed in ((0, trials[0].config, 10.0), (number, better, 60.0)):
-            again = Repeat(of, round_number, (0, number))
-            trials.append(measured(len(trials), config, speed, repeat=again))
+    trials += confirming(trials, number, 6.0)
     steps = way.steps(trials, space)
     assert knobs(steps) == ["micro_batch_size", "precision", "num_workers"]
     assert all(step.trial for step in steps), "the steps to the winner before are on this way, too"

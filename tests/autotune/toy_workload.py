@@ -27,6 +27,7 @@ def fit(config, workdir):
             yield {"samples": samples, "train_loss": 1.0, "learning_rate": config["learning_rate"]}
             if samples // 200 != (samples - batch) // 200:
                 state.write_text(json.dumps(samples))
-                yield {"samples": samples, "bleu_4": 0.2}
+                beside = {name: config[name] for name in ("val_loss", "bleu_4_chance") if name in config}
+                yield {"samples": samples, "bleu_4": 0.2, **beside}
     finally:
         state.write_text(json.dumps(samples))

@@ -249,3 +249,25 @@ def crashes_full(config, workdir):
     held = bytearray(config["bytes"])
     yield {"samples": 1, "held": len(held)}
     ctypes.string_at(0)
+
+
+def paces(config, workdir):
+    """Steps of `step_s`, for so many `steps` or without end; what goes wrong after the first ones is told."""
+    for step in range(config.get("steps", 10**9)):
+        time.sleep(config["step_s"])
+        if step == config.get("fails_at"):
+            raise MemoryError("no room for a step more")
+        yield {"samples": 4 * (step + 1), "train_loss": 1.0}
+
+
+_COUNTER = "import time\nwhile True:\n    print(end='.', flush=True)\n    time.sleep(0.005)"
+
+
+def counts(config, workdir):
+    """Counts in a file, as a program that it has started does in another one."""
+    with (workdir / "counter").open("w") as own, (workdir / "program").open("w") as theirs:
+        program = subprocess.Popen([sys.executable, "-c", _COUNTER], stdout=theirs)
+        for samples in range(1, 10**9):
+            time.sleep(0.005)
+            print(end=".", flush=True, file=own)
+            yield {"samples": samples, "program": program.pid}

@@ -72,9 +72,9 @@ def test_every_substitute_stands_for_something_in_the_tutorial():
 def test_the_tutorial_ends_with_reports(place):
     root, said = place
     evaluated, generated = list(said.values())[-2:]
-    assert json.loads(evaluated)["studies"] == 32
+    assert json.loads(evaluated)["studies"] == 64
     written = [json.loads(line) for line in generated.splitlines()]
-    assert len(written) == 32
+    assert len(written) == 64
     assert all(study["report"] for study in written)
     assert {"best.yaml", "results", "runs"} <= {file.name for file in root.iterdir()}
 

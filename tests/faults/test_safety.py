@@ -386,7 +386,7 @@ LEAKY = """
 workload: garbage_workload:fit
 baseline: {kind: sane}
 knobs: {kind: {choice: [sane, leaks]}}
-objective: {quality: bleu_4}
+objective: {quality: bleu_4, select: fastest}
 budget: {trials: 2, samples_per_trial: 400, repeats: 0}
 """
 

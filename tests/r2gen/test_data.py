@@ -118,6 +118,15 @@ def test_augmentation_is_a_crop_of_a_view_or_its_mirror_image(make_config: Make,
     assert 3 < sum(rises) < 17
 
 
+def test_without_flips_a_view_is_never_mirrored_and_cropped_all_the_same(make_config: Make) -> None:
+    plain, flipping = (_dataset(make_config(random_flip=flip)) for flip in (False, True))
+    pairs = [(plain[Key(n, 1)].images[0], flipping[Key(n, 1)].images[0]) for n in range(1, 9)]
+    views = [(one, other) for images in pairs for one, other in zip(*images, strict=True)]
+    mirrored = [not torch.equal(one, other) for one, other in views]
+    assert 0 < sum(mirrored) < len(views)
+    assert all(torch.equal(one.flip(1), other) for (one, other), m in zip(views, mirrored, strict=True) if m)
+
+
 def test_evaluation_takes_the_first_studies_by_length_as_they_are(make_config: Make) -> None:
     config = make_config()
     dataset = _dataset(config, training=False)

@@ -13,7 +13,7 @@ from torch import Tensor
 from r2gen import checkpoint, precision
 from r2gen.config import Config, parse
 from r2gen.errors import DivergedError
-from r2gen.evaluate import OptionalMeteor
+from r2gen.metrics import OptionalMeteor
 from r2gen.train import _Trainer, fit
 
 WILD = {"learning_rate": 1e30}

@@ -1,6 +1,7 @@
 """Reports are written as the configuration says, and compared with what the published protocol compares."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ import torch
 from r2gen import evaluate
 from r2gen.annotation import Study, load_annotation
 from r2gen.config import Config
-from r2gen.evaluate import OptionalMeteor, Written, build, scores, write_reports
-from r2gen.model import R2Gen
+from r2gen.data import Key, ReportDataset, normalise
+from r2gen.evaluate import Scorer, Written, build, scores, write_reports
+from r2gen.metrics import OptionalMeteor
+from r2gen.model import R2Gen, loss_sum
 from r2gen.tokenizer import Tokenizer
 
 Make = Callable[..., Config]
@@ -36,8 +39,10 @@ def test_every_study_gets_a_report_in_order(make_config: Make) -> None:
     config = make_config(eval_batch_size=3)
     written = _written(config)
     assert [w.study for w in written] == list(load_annotation(config).splits["val"])
-    assert _written(config, 2) == written[:2]
-    assert _written(make_config(eval_batch_size=1)) == written
+    assert [w.report for w in _written(config, 2)] == [w.report for w in written[:2]]
+    alone = _written(make_config(eval_batch_size=1))
+    assert [replace(w, nats=0.0) for w in alone] == [replace(w, nats=0.0) for w in written]
+    assert [w.nats for w in alone] == pytest.approx([w.nats for w in written], rel=1e-5)
 
 
 def test_the_model_is_left_in_the_mode_that_it_was_in(make_config: Make) -> None:
@@ -86,17 +91,45 @@ def test_the_configuration_decides_how_words_are_chosen(
     assert asked == [how]
 
 
-def _evaluated(config: Config) -> dict[str, float]:
+def _evaluated(config: Config) -> dict[str, Any]:
     model, tokenizer, splits = _ready(config)
     with OptionalMeteor() as meteor:
-        return evaluate.evaluate(model, splits, tokenizer, config, meteor)
+        scorer = Scorer(splits["train"], tokenizer, config, meteor)
+        return evaluate.evaluate(model, splits, tokenizer, config, scorer)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"max_seq_length": 8}, {"max_seq_length": 8, "cut_reports": "run_on"}]
+)
+def test_the_loss_is_that_of_the_targets_of_training_without_dropout(
+    make_config: Make, changes: dict[str, Any]
+) -> None:
+    config = make_config(eval_studies=None, eval_batch_size=3, dropout=0.5, **changes)
+    model, tokenizer, splits = _ready(config)
+    dataset = ReportDataset(splits["val"], tokenizer, config, training=False)
+    batch = dataset.__getitems__([Key(0, study) for study in range(4)])
+    with torch.no_grad():
+        summed, tokens = loss_sum(model.eval()(normalise(batch.images), batch.targets), batch.targets)
+
+    found = _evaluated(config)
+
+    assert found["val_loss"] == pytest.approx(summed.item() / tokens.item(), rel=1e-5)
+
+
+def test_each_score_has_its_chance_and_every_study_its_number(make_config: Make) -> None:
+    found = _evaluated(make_config(eval_studies=None))
+    names = {name for name in found if f"{name}_chance" in found}
+    assert names == {*(f"{full}bleu_{n}" for full in ("", "full_") for n in range(1, 5)), "rouge_l", "cider"}
+    assert all(found[f"{name}_chance"] > 0 for name in names)
+    assert len(found["bleu_4_items"]) == found["val_studies"] == 4
+    assert found["collapsed"] is True  # it is not trained
 
 
 def test_the_test_split_is_scored_where_asked_for(make_config: Make) -> None:
     plain, tested = _evaluated(make_config()), _evaluated(make_config(test_scores=True))
     assert not any(name.startswith("test_") for name in plain)
     assert {k: v for k, v in tested.items() if not k.startswith("test_")} == plain
-    names = {name for name in plain if name != "val_studies"} | {"studies"}
+    names = {name.removeprefix("val_") for name in plain if name != "bleu_4_items"}
     assert tested.keys() - plain.keys() == {f"test_{name}" for name in names}
     assert (tested["val_studies"], tested["test_studies"]) == (2, 3)
 
@@ -104,7 +137,7 @@ def test_the_test_split_is_scored_where_asked_for(make_config: Make) -> None:
 def test_a_cut_reference_scores_higher_than_the_whole_one() -> None:
     study = Study("1", "", ())
     words = "the heart is normal in size .", "the heart is normal in size . the lungs are clear ."
-    found = scores([Written(study, words[0], *words)], OptionalMeteor())
+    found = scores([Written(study, words[0], *words, nats=1.0, tokens=7)], OptionalMeteor())
     assert found["bleu_4"] == pytest.approx(1)
     assert found["full_bleu_4"] < 0.6
 

@@ -1,4 +1,4 @@
-"""Which findings a report asserts. Phrases are made up, or of the drawn data set; real ones are counted."""
+"""Which findings a report asserts. Phrases are made up; real reports are counted."""
 
 import json
 from collections import Counter

@@ -15,7 +15,7 @@ import torch
 import yaml
 
 from r2gen import checkpoint
-from r2gen.__main__ import main
+from r2gen.__main__ import _Progress, main
 from r2gen.findings import asserted
 
 WITHOUT_THE_TUNER = """
@@ -149,7 +149,7 @@ def _refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
         ("rm_num_heads=5", "rm_num_heads must divide d_model: got 5 and 32"),
         ("data=/nowhere", "/nowhere/annotation.json: cannot be read: No such file or directory"),
         ("compat", "--set: NAME=VALUE: got 'compat'"),
-        ("beam_size=100000", "beam_size: at most the 52 words"),
+        ("beam_size=100000", "beam_size: at most the 26 words"),
         ("learning_rate=.inf", "finite number"),
         ("image_cache_gib=.nan", "finite number"),
         ("image_size=32", "greater than or equal to 64"),
@@ -230,6 +230,31 @@ def test_compat_outranks_the_settings_of_a_whole_configuration(
     assert (stored["compat"], stored["block_trigrams"]) == ("original", "greedy_only")
 
 
+def test_training_shows_the_chance_level_and_says_when_the_model_does_not_look(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], without_java: None
+) -> None:
+    assert main(_train(write(epochs=1, eval_studies=None), tmp_path / "run")) == 0
+    shown = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("epoch 1, 10"))
+    assert re.search(r": .*bleu_4 0\.\d{4} \(chance 0\.\d{4}\), full_bleu_4 0\.\d{4}, rouge_l", shown)
+    assert re.search(r"; (1 distinct report|[2-4] distinct reports) of 4: .* it sees$", shown)
+
+
+@pytest.mark.parametrize(
+    ("collapsed", "share", "said"),
+    [
+        (False, 0.25, "samples: bleu_4 0.5000 (chance 0.4200)\n"),
+        (True, 1 / 32, "; 1 distinct report of 32: the model writes the same whatever it sees\n"),
+        (True, 5 / 32, "; 5 distinct reports of 32: what the model writes hardly depends on what it sees\n"),
+    ],
+)
+def test_a_collapse_is_told_in_words(
+    capsys: pytest.CaptureFixture[str], collapsed: bool, share: float, said: str
+) -> None:
+    record = {"epoch": 3, "samples": 576, "val_studies": 32, "bleu_4": 0.5, "bleu_4_chance": 0.42}
+    _Progress().record({**record, "collapsed": collapsed, "distinct_reports": share})
+    assert capsys.readouterr().out.endswith(said)
+
+
 def test_a_checkpoint_is_scored_on_the_split_asked_for(
     write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], without_java: None
 ) -> None:
@@ -239,6 +264,10 @@ def test_a_checkpoint_is_scored_on_the_split_asked_for(
     found = json.loads(capsys.readouterr().out)
     assert (found["split"], found["studies"]) == ("test", 3)
     assert 0 <= found["full_bleu_4"] <= 1
+    assert 0 < found["full_bleu_4_chance"] <= 1
+    assert found["loss"] > 0
+    assert found["collapsed"] is True  # it has seen ten studies once
+    assert len(found["bleu_4_items"]) == 3
     assert found["reports_per_s"] == pytest.approx(3 / found["seconds"])
     assert found["peak_memory_bytes"] > 2**20
 

@@ -75,11 +75,13 @@ def trial(number: int, config: Config, rng: random.Random, **rest: object) -> Ro
         keeps_quality=None,
         on_front=False,
         peak_memory_bytes=None,
+        memory_is_rising=False,
         memory_share=None,
         samples=0,
         seconds=9.0,
         saved_s=0.0,
         shared=False,
+        disturbed=False,
         throttled=False,
         curve=(),
     )

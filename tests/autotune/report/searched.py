@@ -10,6 +10,7 @@ from autotune.store import Options
 from autotune.study import Plan
 from autotune.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
 from autotune.workloads import Workload
+from tests.autotune.conftest import slices_of
 
 GIB = 2**30
 
@@ -32,7 +33,11 @@ def trial(space: Space, number: int, speed: float | None, quality: float | None,
             "epoch": 3.0,
             **rest.pop("scores", {"bleu_4": quality} if quality else {}),
         },
-        **{name: rest.pop(name) for name in ("shared", "telemetry", "step_shares") if name in rest},
+        **{
+            name: rest.pop(name)
+            for name in ("shared", "memory_is_rising", "telemetry", "step_shares")
+            if name in rest
+        },
     )
     outcome = Outcome(Status.FAILED, Failure(failure), "as made") if failure else Outcome(status, None, "")
     return replace(
@@ -42,18 +47,28 @@ def trial(space: Space, number: int, speed: float | None, quality: float | None,
     )
 
 
-def confirmed(space: Space, speeds: tuple[float, ...] = (29.0, 30.0, 31.0), **rest: Any) -> list[Trial]:
-    """A baseline with a repeat for its noise, a trial that is three times as fast, and three rounds."""
+def confirmed(
+    space: Space, speeds: tuple[float, ...] = (29.0, 30.0, 31.0), factor: float = 3.0, **rest: Any
+) -> list[Trial]:
+    """A baseline with a repeat for its noise, a trial that won a race by `factor`, and seeds of both."""
     faster = {"micro_batch_size": 64, "precision": "bf16", "peak": 2 * GIB}
     trials = [
         trial(space, 0, 10.0, 0.20),
         trial(space, 1, 35.0, 0.26, **faster),
         trial(space, 2, 10.0, 0.22, repeat=Repeat(0, 0, (0,))),
+        Trial(
+            3,
+            space.baseline_config,
+            Outcome(Status.COMPLETED),
+            Measurement(slices=slices_of({1: factor}, apart=0.01)),
+            seconds=10.0,
+            race=(0, 1),
+        ),
     ]
     for number, speed in enumerate(speeds, start=1):
-        members = Repeat(0, number, (0, 1)), Repeat(1, number, (0, 1))
+        members = Repeat(0, number, (0,)), Repeat(1, number, (1,))
         trials.append(
-            trial(space, len(trials), 10.0 + number / 10, 0.19 + number / 100, repeat=members[0], **rest)
+            trial(space, len(trials), 10.0 + number / 10, 0.191 + number / 100, repeat=members[0], **rest)
         )
         again = {"quality": 0.20 + number / 100, "repeat": members[1], **faster, **rest}
         trials.append(trial(space, len(trials), speed, again.pop("quality"), **again))

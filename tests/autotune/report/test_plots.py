@@ -16,6 +16,7 @@ from autotune.report import (
     plots_speed,
     plots_step,
     plots_way,
+    words,
 )
 from autotune.report.model import Figure, Step
 
@@ -200,6 +201,18 @@ def test_little_memory_is_shown_in_small_units(rich):
     plot = plots_speed.by_batch(replace(rich, trials=rows, memory_limit_bytes=None))[1]
     assert plot.axes.startswith("↑ MiB")
     assert 1 < max(trace(plot, "recommended")["y"]) < 1024
+
+
+def test_a_peak_that_still_rose_is_never_what_a_size_takes(rich):
+    def shown(trials):
+        plot = plots_speed.by_batch(replace(rich, trials=trials))[1]
+        return plot.axes, [row[2] for row in plot.table.rows if row[2] != words.NOTHING]
+
+    axes, cells = shown(rich.trials)
+    assert "still" not in " ".join([axes, *cells])
+    axes, cells = shown(tuple(replace(r, memory_is_rising=True) for r in rich.trials))
+    assert "still rose at the end" in axes
+    assert all("to at least" in cell and cell.endswith(", still rising") for cell in cells)
 
 
 def test_the_predicted_band_is_drawn_in_the_colour_of_its_precision(rich):

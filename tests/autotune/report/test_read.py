@@ -117,33 +117,28 @@ def test_what_was_compared_is_read_from_beside_the_trials(kept):
     assert report.samples[0].written["bf16"].report == "bf16"
 
 
-def test_a_search_on_real_reports_is_told_as_it_was(kept):
-    """Recorded on two busy CPUs: two finalists, one of which did not hold, and a way of three knobs."""
+def test_a_session_of_before_races_is_told_without_a_claim(kept):
+    """Recorded on two busy CPUs, its repeats one after the other: what they say of speed is no race."""
     place = kept("iu_xray")
     report = read(place, 5)
     answer, best = report.answer, report.answer.best
-    assert (report.session, report.state, answer.verdict, best.trial) == (str(place), "ended", "confirmed", 6)
+    assert (report.session, report.state, answer.verdict, best.trial) == (
+        str(place),
+        "ended",
+        "unconfirmed",
+        6,
+    )
+    assert answer.promise.startswith("Promise: the fastest that keeps 70% of the baseline's bleu_4")
+    assert "Not confirmed: each was measured once" in answer.sentence
     assert [answer.factor.low, answer.factor.value, answer.factor.high] == pytest.approx(
-        [1.066, 1.517, 2.159], 1e-3
+        [2.722, 3.449, 4.391], 1e-3
     )
-    assert (answer.pairs, answer.baseline.runs, answer.baseline.seeds, best.runs, best.seeds) == (
-        3,
-        3,
-        5,
-        3,
-        3,
-    )
-    assert [best.throughput.low, best.throughput.high] == pytest.approx([35.51, 38.66], 1e-3)
+    assert (answer.rounds, answer.baseline.seeds, best.seeds) == (0, 2, 1)
     assert answer.full_training_samples == 30 * 480
     assert best.full_training_s == pytest.approx(14_400 / best.throughput.value)
     assert best.step_s.keys() == {"data", "transfer", "forward", "backward", "optimizer"}
     assert sum(best.step_s.values()) == pytest.approx(8 / best.throughput.value)
     assert {"bleu_1", "bleu_4", "rouge_l", "cider", "val_studies"} <= best.scores.keys()
-    assert [caution.partition(":")[0] for caution in answer.cautions] == [
-        "Trial 10 did not hold when it was repeated",
-        "Figures move on this machine",
-        "Small validation split",
-    ]
     kinds = [row.kind for row in report.trials]
     assert {kind: kinds.count(kind) for kind in kinds} == {
         "baseline": 1,
@@ -153,14 +148,7 @@ def test_a_search_on_real_reports_is_told_as_it_was(kept):
         "way": 1,
     }
     assert [row.number for row in report.trials if row.failure == "oom"] == [2]
-    assert [(step.knob, step.trial) for step in report.way] == [
-        ("micro_batch_size", 20),
-        ("num_workers", 11),
-        ("channels_last", 6),
-    ]
-    assert [p.precision for p in report.predicted] == ["fp32", "bf16"]
-    assert [sum(shares.values()) for shares in report.importance.values()] == pytest.approx([1.0, 1.0])
-    assert report.provenance["seeds"] == [9223, 9224, 9225, 9226, 9227]
+    assert report.way == ()
 
 
 def test_the_search_on_real_reports_is_small_and_says_nothing_of_its_machine_or_of_the_reports():

@@ -13,12 +13,12 @@ from .searched import GIB, confirmed, trial
 
 
 def test_every_trial_is_told_by_what_it_is_there_for(space):
-    trials = [*confirmed(space), trial(space, 9, 20, 0.2, way_to=1), trial(space, 10, 5, 0.1)]
+    trials = [*confirmed(space), trial(space, 10, 20, 0.2, way_to=1), trial(space, 11, 5, 0.1)]
     found = rows.rows(trials, space, winner=1)
-    kinds = ["baseline", "winner", *["repeat"] * 7, "way", "trial"]
+    kinds = ["baseline", "winner", "repeat", "race", *["repeat"] * 6, "way", "trial"]
     assert [row.kind for row in found] == kinds
-    assert [row.repeats for row in found] == [None, None, 0, 0, 1, 0, 1, 0, 1, None, None]
-    assert [row.number for row in found] == list(range(11))
+    assert [row.repeats for row in found] == [None, None, 0, None, 0, 1, 0, 1, 0, 1, None, None]
+    assert [row.number for row in found] == list(range(12))
     assert rows.rows(trials[:1], space, winner=0)[0].kind == "baseline"
 
 
@@ -48,6 +48,9 @@ def test_the_figures_of_a_row_are_the_trials_own(space):
     assert (row.throughput.low, row.throughput.value, row.throughput.high) == (9.9, 10, 10.1)
     assert (row.peak_memory_bytes, row.memory_share, row.shared, row.throttled) == (2 * GIB, 0.25, True, True)
     assert (row.status, row.failure, row.on_front) == ("completed", None, True)
+    busy = {"others_cpu_percent": 50.0, "allowed_cpus": 2.0}
+    (row,) = rows.rows([trial(space, 0, 10, 0.2, telemetry=busy, memory_is_rising=True)], space, None)
+    assert (row.memory_is_rising, row.disturbed, row.shared) == (True, True, False)
     (failed,) = rows.rows([trial(space, 0, None, None, failure="oom")], space, None)
     assert (failed.status, failed.failure, failed.reason, failed.throughput) == (
         "failed",

@@ -1,0 +1,160 @@
+"""How sure is a confirmed gain, and what does it cost? Races beside runs one after the other.
+
+    python benchmarks/bench_race.py [--races 10] [--disturb]
+
+The small r2gen on drawn data, in batches of 4 and of 32. A race as a search runs it; then three pairs of
+runs, one setting after the other, that take as long in all as the race took, starts included: the factor is
+the mean of the pairs, its interval Student's t at the level that a race's has. With `--disturb` a process
+takes a CPU in bursts of random length meanwhile. Prints the median, the least and the most over all races.
+"""
+
+import argparse
+import math
+import multiprocessing
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune import racing
+from autotune.attempt import Attempt, Order
+from autotune.child import ForkServer
+from autotune.measure import half_interval
+from autotune.orders import RACE_S
+from autotune.race import Race, RaceOrder
+from autotune.trial import Measurement, Setting
+from autotune.workloads.r2gen import MODELS, R2GenWorkload
+
+_BATCHES = (4, 32)
+_PAIRS = 3
+_NEVER = 2**31  # samples
+_BURST_S = 2.0  # the mean, and that of the rest between two
+
+
+@dataclass(frozen=True)
+class Found:
+    """A factor, its interval's width as a share of it, and what it took."""
+
+    factor: float
+    width: float
+    seconds: float
+
+
+def order(number: int, batch: int, directory: Path) -> Order:
+    """A run without end of the small model in batches of so many studies."""
+    workload = R2GenWorkload()
+    baseline: dict[str, Setting] = {**MODELS["small"], "micro_batch_size": batch, "num_workers": 0}
+    settings = workload.complete(workload.fill(baseline))
+    return Order(
+        number=number,
+        entry_point=workload.entry_point,
+        settings=workload.for_trial(settings, _NEVER, 1, "bleu_4"),
+        directory=str(directory / f"member-{number}"),
+        quality="bleu_4",
+        samples=_NEVER,
+    )
+
+
+def raced(server: ForkServer) -> Found:
+    """What a race finds."""
+    begun_s = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        members = tuple(order(number, batch, Path(scratch)) for number, batch in enumerate(_BATCHES))
+        race = Race(RaceOrder(9, scratch, members, together=True, most_s=RACE_S), server)
+        while "outcome" not in (report := race.step(1.0)):
+            pass
+    slices = Measurement.from_dict(report["measurement"]).slices
+    found = racing.ratio(slices, 1, 0)
+    if found is None:
+        raise SystemExit(f"the race has failed: {report['outcome']}")
+    return Found(found.factor, found.width, time.monotonic() - begun_s)
+
+
+def run_one_by_one(server: ForkServer, seconds: float) -> Found:
+    """What pairs of runs find in so many seconds."""
+    begun_s, logs = time.monotonic(), []
+    for turn in range(_PAIRS):
+        places = (0, 1) if turn % 2 == 0 else (1, 0)
+        speeds = {place: speed(place, server, seconds / _PAIRS / len(places)) for place in places}
+        logs.append(math.log(speeds[1] / speeds[0]))
+    half = half_interval(logs, racing.LEVEL)
+    return Found(math.exp(statistics.fmean(logs)), 2 * math.sinh(half), time.monotonic() - begun_s)
+
+
+def speed(place: int, server: ForkServer, seconds: float) -> float:
+    """Samples per second that a run of so many seconds reads, its start included."""
+    deadline = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory() as scratch:
+        attempt = Attempt(order(place, _BATCHES[place], Path(scratch)), server)
+        try:
+            while time.monotonic() < deadline or attempt.measurement().throughput is None:
+                attempt.step(0.2)
+        finally:
+            found = attempt.measurement().throughput
+            attempt.stop()
+    return found.samples_per_s if found else math.nan
+
+
+@contextmanager
+def disturbed() -> Iterator[None]:
+    """A process takes a CPU now and then."""
+    other = multiprocessing.get_context("spawn").Process(target=disturb, daemon=True)
+    other.start()
+    try:
+        yield
+    finally:
+        other.kill()
+        other.join()
+
+
+def disturb() -> None:
+    """Works and rests in turn, for ever."""
+    rng = random.Random(0)
+    while True:
+        until_s = time.monotonic() + rng.expovariate(1 / _BURST_S)
+        while time.monotonic() < until_s:
+            pass
+        time.sleep(rng.expovariate(1 / _BURST_S))
+
+
+def line(name: str, found: Sequence[Found]) -> str:
+    """Of factor, width and seconds the median and the range."""
+    columns = [
+        f"{statistics.median(values):6.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+        for values, digits in (
+            ([one.factor for one in found], 3),
+            ([one.width for one in found], 3),
+            ([one.seconds for one in found], 0),
+        )
+    ]
+    return f"{name:10} " + " ".join(f"{column:>26}" for column in columns)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--races", type=int, default=10)
+    parser.add_argument("--disturb", action="store_true")
+    given = parser.parse_args(arguments)
+    server = ForkServer(R2GenWorkload().preload)
+    races, runs = [], []
+    with disturbed() if given.disturb else nullcontext():
+        for _ in range(given.races):
+            races.append(raced(server))
+            runs.append(run_one_by_one(server, races[-1].seconds))
+            print(f"race {races[-1]}, runs {runs[-1]}", flush=True)
+    print(f"{'':10} {'factor':>26} {'width':>26} {'seconds':>26}")
+    print(line("races", races))
+    print(line("runs", runs))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

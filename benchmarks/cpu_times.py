@@ -1,0 +1,70 @@
+"""Adds to a table how fast its settings train, in seconds of CPU time: for a machine that others use as well.
+
+    python benchmarks/cpu_times.py TABLE [--seconds 5] [--data DIR]
+
+For workloads of one thread alone: every configuration of another speed is run in this process, on one thread,
+and a step takes the CPU time between two records. On a machine that can be left alone, time with
+`python -m autotune record TABLE --only timed` instead, after taking the lines with `"timed": true` out.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Any
+
+import torch
+
+from autotune import recording, table, workloads
+from autotune.table import Run, Table
+from autotune.trial import Outcome, Status
+
+_WARM_UP = 3  # steps
+
+
+def steps(records: Iterator[Mapping[str, Any]], quality: str, seconds: float) -> list[tuple[int, float]]:
+    """Samples and CPU seconds of each step of a workload, evaluations left out, for so many `seconds`."""
+    begun, seen = process_time(), []
+    for record in records:
+        seen.append((record["samples"], process_time(), quality in record))
+        if process_time() - begun > seconds and len(seen) > 2 * _WARM_UP:
+            break
+    found = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(seen[_WARM_UP:]) if not b[2]]
+    return [step for step in found if step[0]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs and adds what is missing."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("table", type=Path)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of CPU time for each configuration")
+    parser.add_argument("--data", help="data set, where the workload needs one")
+    given = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    known = Table.read(given.table)
+    space = known.space
+    module, _, function = workloads.load(space.workload).entry_point.partition(":")
+    fit = getattr(importlib.import_module(module), function)
+    for planned in recording.missing(known, seeds=1, timings=1, part="timed"):
+        settings = space.settings(planned.config) | ({"data": given.data} if given.data else {})
+        with TemporaryDirectory() as workdir:
+            records = fit(settings, Path(workdir))
+            found = steps(records, space.objective.quality, given.seconds)
+            records.close()
+        samples, times = zip(*found, strict=True)
+        shown = tuple(float(f"{s:.4g}") for s in times)
+        run = Run(planned.config, planned.seed, Outcome(Status.COMPLETED), True, 0.0, samples, shown)
+        table.append(given.table, run)
+        known.add(run)
+        print(f"{dict(planned.config)}: {sum(samples) / sum(times):.1f} samples/s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""The best constant report is the one that pycocoevalcap scores highest, and is searched for once."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2gen import cache, chance, metrics
+from r2gen.chance import best_constant
+
+from .drawn_reports import REPORTS
+
+texts = st.lists(st.sampled_from("abc."), max_size=9).map(" ".join)
+
+
+def bleu_4(constant: str, references: list[str]) -> float:
+    return metrics.score([constant] * len(references), references)["bleu_4"]
+
+
+@given(st.lists(texts, min_size=1, max_size=6), st.lists(texts.filter(bool), min_size=1, max_size=5))
+def test_no_other_candidate_scores_higher(candidates: list[str], references: list[str]) -> None:
+    scores = {text: bleu_4(text, references) for text in candidates}
+    assert scores[best_constant(candidates, references)] == pytest.approx(max(scores.values()), abs=1e-12)
+
+
+def test_it_is_found_among_the_reports_of_all_findings() -> None:
+    """Every candidate beside pycocoevalcap's score, of reports as they are drawn."""
+    references = REPORTS[::5]
+    scores = [bleu_4(text, references) for text in REPORTS]
+    assert best_constant(REPORTS, references) == REPORTS[scores.index(max(scores))]
+
+
+def test_a_candidate_that_is_too_short_pays_the_brevity_penalty() -> None:
+    references = ["a b c d e f g h", "a b c d e f g x"]
+    assert best_constant(["a b c d", "a b c d e f g y"], references) == "a b c d e f g y"
+
+
+def test_without_candidates_or_references_there_is_none() -> None:
+    with pytest.raises(ValueError, match="needs candidates"):
+        best_constant([], ["a"])
+    with pytest.raises(ValueError, match="needs candidates"):
+        best_constant(["a"], [])
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return cache.directory()
+
+
+CANDIDATES, REFERENCES = ["no effusion .", "the heart is normal ."], ["the heart is normal ."] * 2
+
+
+def test_it_has_all_scores_of_that_report(own_cache: Path) -> None:
+    found = chance.chance(CANDIDATES, REFERENCES)
+    assert found == metrics.score(REFERENCES, REFERENCES)
+    assert [file.suffix for file in own_cache.iterdir()] == [".json"]
+
+
+def test_it_is_searched_for_once_for_the_same_texts(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = chance.chance(CANDIDATES, REFERENCES)
+    searched: list[int] = []
+    monkeypatch.setattr(chance, "best_constant", lambda given, _: searched.append(len(given)) or given[0])
+    assert chance.chance(CANDIDATES, REFERENCES) == first
+    assert searched == []
+    chance.chance(CANDIDATES[:1], REFERENCES)
+    chance.chance(CANDIDATES, REFERENCES[:1])
+    chance.chance([*CANDIDATES, REFERENCES[0]], REFERENCES[1:])  # the same texts, parted elsewhere
+    assert searched == [1, 2, 3]
+
+
+@pytest.mark.parametrize("spoilt", ["", "[]", '{"bleu_4": null}', "\x00"])
+def test_a_spoilt_file_is_made_again(own_cache: Path, spoilt: str) -> None:
+    first = chance.chance(CANDIDATES, REFERENCES)
+    (file,) = own_cache.iterdir()
+    file.write_text(spoilt)
+    assert chance.chance(CANDIDATES, REFERENCES) == first
+    assert file.read_text() != spoilt
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert chance.chance(CANDIDATES, REFERENCES)["bleu_4"] == pytest.approx(1)
+    assert capfd.readouterr() == ("", "")
