@@ -109,10 +109,16 @@ def race_room(hardware: Hardware, members: int) -> int:
 
 
 def fit_together(members: Sequence[Trial], limit_bytes: int | None) -> bool:
-    """Whether all members of a race can be held in memory at once, by the peaks that they had as trials."""
+    """Whether all members of a race can be held in memory at once, by the peaks that they had as trials.
+
+    What is too little to be measured as a peak was still seen from outside, with all that it shares.
+    """
     if limit_bytes is None:
         return True
-    peaks = [trial.measurement.peak_memory_bytes for trial in members]
+    peaks = [
+        trial.measurement.peak_memory_bytes or trial.measurement.telemetry.get("host_rss_bytes")
+        for trial in members
+    ]
     return None not in peaks and sum(peak or 0 for peak in peaks) <= _ROOM_SHARE * limit_bytes
 
 

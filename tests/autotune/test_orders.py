@@ -147,6 +147,9 @@ def test_members_are_together_where_all_peaks_fit(of_peak):
     assert not orders.fit_together(of_peak(4 * GIB, 3 * GIB, GIB), 8 * GIB)
     assert not orders.fit_together(of_peak(GIB, None), 8 * GIB)
     assert orders.fit_together(of_peak(GIB, None), None)
+    seen = Trial(2, {}, measurement=Measurement(telemetry={"host_rss_bytes": float(GIB)}))
+    assert orders.fit_together([*of_peak(GIB), seen], 8 * GIB)
+    assert not orders.fit_together([*of_peak(7 * GIB), seen], 8 * GIB)
 
 
 def test_the_room_of_a_race_is_the_devices_without_contexts_or_the_hosts():
