@@ -34,10 +34,10 @@ class Distribution(BaseModel):
         None, min_length=1, description="one of these values; the baseline's own is added where it is missing"
     )
     uniform: tuple[float, float] | None = Field(
-        None, description="a number from [lowest, highest], every one as likely"
+        None, description="a number from [lowest, highest], uniformly distributed"
     )
     loguniform: tuple[float, float] | None = Field(
-        None, description="a number above 0 from [lowest, highest], every order of magnitude as likely"
+        None, description="a number above 0 from [lowest, highest], log-uniformly distributed"
     )
     randint: tuple[int, int] | None = Field(
         None, description="a whole number from [lowest, highest], both included"
@@ -134,7 +134,7 @@ class ScaledLearningRate(BaseModel):
     )
     multiplier: Distribution = Field(
         Distribution(loguniform=(0.5, 2.0)),
-        description="what is searched: the factor on the scaled rate; it must be able to be 1",
+        description="the factor on the scaled rate that is searched; its values must include 1",
     )
 
     @field_validator("multiplier")

@@ -26,7 +26,7 @@ class Limits(BaseModel):
         0.85,
         gt=0,
         le=1,
-        description="what needs more than this share of a trial's memory at its peak is not recommended",
+        description="largest share of its memory limit that a recommended configuration may use at its peak",
     )
 
     @field_validator("effective_batch_size")
@@ -63,25 +63,25 @@ class Objective(BaseModel):
 
     speed: Literal["throughput"] = Field("throughput", description="training samples per second")
     quality: str = Field(
-        "bleu_4", description="the figure of an evaluation's record that is to be kept; more is better"
+        "bleu_4", description="name of the quality in an evaluation's record; higher is better"
     )
     keep: float = Field(
         0.95, ge=0, le=1, description="share of the baseline's quality that a winner keeps; 0: any quality"
     )
     select: Select = Field(
         "time-to-quality",
-        description="what wins: the first at the baseline's quality (time-to-quality), the fastest of those "
-        "that train as the baseline does (same-training), the fastest that keeps the quality after equally "
-        "many samples (fastest; pareto: it, too, and the whole front is searched and shown)",
+        description="what wins: the first to reach the baseline's quality (time-to-quality), the fastest "
+        "that trains as the baseline does (same-training), the fastest that keeps the quality after equally "
+        "many samples (fastest), or the same with a search for the whole front (pareto)",
     )
     target: float | None = Field(
         None,
-        description="the quality to reach, with select: time-to-quality; none: `keep` of what the baseline "
-        "has at a trial's end",
+        description="the quality to reach, with select: time-to-quality; none: `keep` of the baseline's "
+        "quality at the end of a trial",
     )
     constraints: dict[str, str] = Field(
         {},
-        description='what else must hold of a figure of the last evaluation, such as ">= 0.5"',
+        description='conditions on other figures of the last evaluation, such as ">= 0.5"',
         json_schema_extra={"additionalProperties": {"type": "string", "pattern": f"^{_CONSTRAINT.pattern}$"}},
     )
 
@@ -119,24 +119,24 @@ class Budget(BaseModel):
 
     trials: int = Field(40, ge=1, le=MOST_COUNTED, description="configurations to try, repeats not counted")
     samples_per_trial: int = Field(
-        20000, ge=1, le=LARGEST_INT, description="training samples of a trial that nothing stops"
+        20000, ge=1, le=LARGEST_INT, description="training samples of a trial that is not stopped early"
     )
     until_learnt: bool = Field(
         False,
-        description="samples_per_trial is the most: the baseline ends as soon as its quality is clearly "
-        "above chance, and all other trials have as many samples as it then had",
+        description="samples_per_trial is the maximum: the baseline ends as soon as its quality is clearly "
+        "above chance, and every other trial gets as many samples as it had then",
     )
     evaluations_per_trial: int = Field(
-        4, ge=1, le=MOST_COUNTED, description="how often quality is evaluated, evenly over the samples"
+        4, ge=1, le=MOST_COUNTED, description="evaluations of quality, spread evenly over the samples"
     )
     finalists: int = Field(
-        3, ge=1, le=MOST_COUNTED, description="trials that may be repeated against the baseline"
+        3, ge=1, le=MOST_COUNTED, description="most trials to confirm against the baseline"
     )
     repeats: int = Field(
         3,
         ge=0,
         le=MOST_COUNTED,
-        description="seeds of the winner and of the baseline at most, 3 or more; 0: nothing is confirmed",
+        description="most seeds of the winner and of the baseline, 3 or more; 0: nothing is confirmed",
         json_schema_extra={"not": {"enum": list(range(1, _FEWEST_REPEATS))}},
     )
     time: float | None = Field(

@@ -35,12 +35,12 @@ class Space(BaseModel):
 
     workload: str = Field(description="what is trained: r2gen, or a function as package.module:function")
     baseline: dict[str, Setting] = Field(
-        description="the settings that are run today; every result is stated against them"
+        description="the settings that you run today; every result is stated relative to them"
     )
     knobs: dict[str, Distribution | ScaledLearningRate] = Field(
-        min_length=1, description="the settings that may be changed, and the values that each may have"
+        min_length=1, description="the settings that may change, and the values that each may have"
     )
-    limits: Limits = Field(Limits(), description="what no trial but the baseline may be outside of")
+    limits: Limits = Field(Limits(), description="limits on every trial but the baseline")
     objective: Objective = Field(Objective(), description="what wins")
     budget: Budget = Field(Budget(), description="what the search may spend")
 

@@ -32,19 +32,22 @@ class Config(BaseModel):
     # data
     data: Path = Field(description="directory that holds annotation.json and images/")
     dataset: Literal["iu_xray", "mimic_cxr"] = Field(
-        "iu_xray", description="how reports are cleaned, and images a study: 2 of IU X-Ray, 1 of MIMIC-CXR"
+        "iu_xray", description="how reports are cleaned, and images per study: IU X-Ray 2, MIMIC-CXR 1"
     )
-    image_size: int = Field(224, ge=64, multiple_of=32, description="pixels of an image's side")
-    max_seq_length: int = Field(60, ge=4, le=512, description="tokens of a report, begin and end included")
+    image_size: int = Field(224, ge=64, multiple_of=32, description="width and height of an image in pixels")
+    max_seq_length: int = Field(
+        60, ge=4, le=512, description="longest report in tokens, begin and end included"
+    )
     random_flip: bool = Field(
-        True, description="in training images are mirrored half of the time, which mixes up left and right"
+        True, description="mirrors training images half of the time, which mixes up left and right"
     )
     min_word_count: int = Field(3, ge=1, description="rarer words become <unk>")
     skip_bad_samples: bool = Field(
-        False, description="studies that cannot be used are left out and counted; else they end the run"
+        False, description="leaves out and counts studies that cannot be used; otherwise they end the run"
     )
     cut_reports: Literal["end", "run_on"] = Field(
-        "end", description="of a longer report, in training: its end is kept, or cut off as in the original"
+        "end",
+        description="a longer report, in training: keeps its end token, or cuts it off as in the original",
     )
 
     # model
@@ -56,24 +59,32 @@ class Config(BaseModel):
     d_ff: int = Field(512, ge=8, description="width inside its feed-forward layers")
     num_heads: int = Field(8, ge=1, description="heads of its attention")
     num_layers: int = Field(3, ge=1, description="layers of the encoder, and of the decoder")
-    dropout: float = Field(0.1, ge=0, lt=1, description="share dropped of words and in every sublayer")
+    dropout: float = Field(0.1, ge=0, lt=1, description="dropout of words and in every sublayer")
     drop_prob_lm: float = Field(0.5, ge=0, lt=1, description="dropout of the embedded image patches")
     rm_num_slots: int = Field(3, ge=1, description="slots of the relational memory")
     rm_num_heads: int = Field(8, ge=1, description="heads of the relational memory's attention")
 
     # optimisation
-    micro_batch_size: int = Field(16, ge=1, description="studies that are computed at once")
-    accumulation_steps: int = Field(1, ge=1, description="micro-batches of an optimizer step")
-    learning_rate: float = Field(1e-4, gt=0, description="of everything but the visual extractor")
-    visual_learning_rate_ratio: float = Field(0.5, gt=0, description="the visual extractor's, as a share")
+    micro_batch_size: int = Field(16, ge=1, description="studies per forward and backward pass")
+    accumulation_steps: int = Field(1, ge=1, description="micro-batches per optimizer step")
+    learning_rate: float = Field(
+        1e-4, gt=0, description="learning rate of everything but the visual extractor"
+    )
+    visual_learning_rate_ratio: float = Field(
+        0.5, gt=0, description="the visual extractor's learning rate, as a share of learning_rate"
+    )
     weight_decay: float = Field(5e-5, ge=0, description="Adam's L2 penalty on every parameter")
     amsgrad: bool = Field(True, description="the AMSGrad variant of Adam")
-    grad_clip_value: float = Field(0.1, gt=0, description="every element of a gradient is clipped to this")
-    lr_step_epochs: int = Field(50, ge=1, description="epochs until the learning rate is lowered, every time")
-    lr_gamma: float = Field(0.1, gt=0, le=1, description="what it is then multiplied by")
+    grad_clip_value: float = Field(0.1, gt=0, description="clips every element of a gradient to this")
+    lr_step_epochs: int = Field(50, ge=1, description="epochs between reductions of the learning rate")
+    lr_gamma: float = Field(0.1, gt=0, le=1, description="factor of each of these reductions")
     epochs: int = Field(100, ge=1, description="passes over the training split")
-    max_bad_steps: int = Field(3, ge=0, description="in a row that are left out, their loss being no number")
-    seed: int = Field(9223, ge=0, description="of weights, the order of studies, dropout and augmentation")
+    max_bad_steps: int = Field(
+        3, ge=0, description="most steps in a row to skip because their loss is not a number"
+    )
+    seed: int = Field(
+        9223, ge=0, description="seed of weights, the order of studies, dropout and augmentation"
+    )
 
     # speed
     precision: Precision = Field(
@@ -82,41 +93,48 @@ class Config(BaseModel):
     )
     compile: CompileMode = Field("off", description="mode of torch.compile; off: none")
     activation_checkpointing: bool = Field(
-        False, description="activations are computed again in the backward pass: less memory, more time"
+        False, description="recomputes activations in the backward pass: less memory, more time"
     )
     channels_last: bool = Field(True, description="memory layout of the visual extractor")
     freeze_visual: bool = Field(
-        False, description="the visual extractor is not trained; what it makes of whole images is kept"
+        False, description="does not train the visual extractor; caches its features of whole images"
     )
     views_together: bool = Field(
         False, description="one call of the visual extractor for all views, which then share statistics"
     )
     num_workers: int = Field(2, ge=0, description="processes that load batches; 0: the training process does")
-    prefetch_factor: int = Field(2, ge=1, description="batches that each of them has ready")
+    prefetch_factor: int = Field(2, ge=1, description="batches that each of these processes prepares ahead")
     pin_memory: bool = Field(
-        True, description="batches lie in page-locked memory, from where a GPU copies faster"
+        True, description="keeps batches in page-locked memory, from which a GPU copies faster"
     )
     image_cache_gib: float = Field(
         32.0, ge=0, le=2**20, description="disk space in GiB for decoded images; 0: none are kept"
     )
 
     # evaluation and checkpoints
-    beam_size: int = Field(3, ge=1, description="beams of the search for a report's words; 1: no search")
+    beam_size: int = Field(3, ge=1, description="beams when a report is written; 1: no beam search")
     block_trigrams: Literal["off", "on", "greedy_only"] = Field(
-        "off", description="repeated trigrams are made less likely; greedy_only: with one beam, the original"
+        "off",
+        description="makes repeated trigrams less likely; greedy_only: with one beam, like the original",
     )
     single_beam: Literal["greedy", "sample"] = Field(
-        "greedy", description="beam_size 1: the likeliest word, or one drawn at random as in the original"
+        "greedy", description="with beam_size 1: the likeliest word, or a sampled one as in the original"
     )
     eval_batch_size: int = Field(32, ge=1, description="studies whose reports are written at once")
-    eval_every_samples: int | None = Field(None, ge=1, description="none: once an epoch")
+    eval_every_samples: int | None = Field(
+        None, ge=1, description="samples between evaluations; none: an epoch"
+    )
     eval_studies: int | None = Field(None, ge=1, description="validation studies scored; none: all")
-    meteor: bool = Field(True, description="scored where there is Java, which takes seconds to start")
-    test_scores: bool = Field(False, description="the test split is scored, too; val chooses all the same")
-    checkpoint_every_steps: int | None = Field(None, ge=1, description="besides after every evaluation")
+    meteor: bool = Field(True, description="scores METEOR where Java is installed; it takes seconds to start")
+    test_scores: bool = Field(
+        False, description="scores the test split as well; val still chooses the best checkpoint"
+    )
+    checkpoint_every_steps: int | None = Field(
+        None, ge=1, description="steps between checkpoints, besides those after every evaluation"
+    )
 
     compat: Literal["off", "original"] = Field(
-        "off", description="original: its quirks, where they are not set themselves"
+        "off", description="original: the original's quirks, except where a setting is given explicitly"
     )
 
     @property
