@@ -38,7 +38,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         if hasattr(error, "format_message"):  # a usage error of typer's, whose class is not public
             return _say(f"{error.format_message()}{_given(error)}", EXIT_BAD_INPUT)
         if fault := disk_fault(error):
-            return _say(f"{fault}; nothing is lost: mend that and run the command again", EXIT_BAD_INPUT)
+            return _say(f"{fault}; nothing is lost: fix that and run the command again", EXIT_BAD_INPUT)
         raise
 
 

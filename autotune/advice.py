@@ -158,7 +158,7 @@ def what_to_try(
         Fate.UNCONFIRMED: Try("time to confirm what is faster", f"{resume} --time 1h"),
         Fate.REFUTED: Try(f"{repeats}: more repeats tell smaller gains, on a machine left alone", resume),
         Fate.UNDECIDED: Try(f"{repeats}: more seeds tell whether the quality is kept", resume),
-        Fate.CHANCE: Try("longer trials, that learn more", f"{anew(session)} --samples auto"),
+        Fate.CHANCE: Try("longer trials, which learn more", f"{anew(session)} --samples auto"),
         Fate.QUALITY: Try(f"an objective.keep below {goal.keep:g} in {file}", resume),
         Fate.LATE: Try(f"an objective.target below {goal.target} in {file}", resume),
         Fate.OOM: Try(f"smaller batches, or a checkpointing knob, in a new search over {file}"),
@@ -174,4 +174,4 @@ def _for_baseline(failed: Trial, session: Path) -> Try:
     if failed.out_of_memory:
         return Try("settings that fit as the --baseline, with a smaller batch; or a higher --memory-limit")
     log = Session(session).trial_dir(failed.number) / "log"
-    return Try(f"mend that, or give other settings as the --baseline; the trial's own words are in {log}")
+    return Try(f"fix that, or give other settings as the --baseline; the trial's log is {log}")

@@ -27,5 +27,5 @@ def run(
         attempt.stop()
     outcome = Outcome.from_dict(report["outcome"])
     if outcome.status is Status.INTERRUPTED:
-        raise InputError(f"{outcome.reason}; nothing is lost: mend that and run the command again")
+        raise InputError(f"{outcome.reason}; nothing is lost: fix that and run the command again")
     return outcome, attempt.measurement()

@@ -127,7 +127,7 @@ class Comparison:
         job = self._job(contender)
         known = comparison.models(self._session.comparison_dir).get(job.label)
         if known is not None and job.is_planned() and self._is_whole(job, known):
-            self._say(f"{job.label}: is there already")
+            self._say(f"{job.label}: is done already")
             return
         if not job.goes_on():
             job.begin()
@@ -139,13 +139,13 @@ class Comparison:
             shutil.rmtree(job.work, ignore_errors=True)
 
     def keep_only(self, contenders: Iterable[Contender]) -> None:
-        """Removes what was compared on other terms: nothing that is trained now can be held against it."""
+        """Removes models made under other conditions: no new model can be compared with them."""
         jobs = {contender.label: self._job(contender) for contender in contenders}
         for directory in sorted(self._session.comparison_dir.glob("*/")):
             job = jobs.get(directory.name)
             if job is None or not job.is_planned():
                 shutil.rmtree(directory)
-                self._say(f"{directory.name}: was compared on other terms, and is removed")
+                self._say(f"{directory.name}: was made under other conditions and is removed")
 
     def _job(self, contender: Contender) -> _Job:
         """A trial's order, but alone on the device and to the last sample; its checkpoint is kept for now."""
@@ -212,10 +212,10 @@ class Comparison:
         try:
             found = evaluation.run(command, job.directory / "log")
         except EvaluationError as error:
-            self._say(f"{job.label}: could not be scored: {error}; the same command tries that again")
+            self._say(f"{job.label}: could not be scored: {error}; run the same command to try again")
             return model
         speed = "" if found.reports_per_s is None else f", {found.reports_per_s:.1f} a second"
-        self._say(f"{job.label}: has written them{speed}")
+        self._say(f"{job.label}: has written its reports{speed}")
         return replace(model, **vars(found))
 
     def _command(self, job: _Job, work: Path) -> list[str] | None:

@@ -65,12 +65,12 @@ def require_same(
     """
     if changed := changes(then, now, places):
         raise InputError(
-            f"session {session}: has changed since it was begun, so that new trials cannot be compared with "
-            f"its own: {'; '.join(changed)}; put that back, or search anew with: "
+            f"session {session}: has changed since it was begun, so new trials cannot be compared with its "
+            f"own: {'; '.join(changed)}; undo that, or start a new search with: "
             f"{anew(session)}{_warm(session, then, now)}"
         )
     free = [text for name, text in _edited(then, now) if name in _FREE]
-    return [f"{text}: earlier trials are judged by that, too" for text in free]
+    return [f"{text}: this applies to earlier trials as well" for text in free]
 
 
 def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> list[str]:

@@ -33,7 +33,7 @@ def begin_anew(
         give_up(f"{reason}, {times} times in a row; {how_to_go_on(session)}", 1)
     guardian.end_descendants(_END_S)  # W&B's service, for one: it would take this for the process it serves
     os.environ[_LOSSES] = f"{times} {remaining}"
-    say(f"{reason}: it is started again, and the search goes on from its study")
+    say(f"{reason}: it is started again, and the search continues from its study")
     os.execv(  # noqa: S606
         sys.executable, [sys.executable, "-m", "autotune", "resume", str(session), *options]
     )

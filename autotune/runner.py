@@ -174,7 +174,7 @@ class _Check:
         if not 0 <= samples <= _MOST_SAMPLES:
             raise ValueError(f"a record's samples must be from 0 to 2**53, got {units.shown(samples)}")
         if samples < self._samples:
-            raise ValueError(f"a record's samples must not go back, got {samples} after {self._samples}")
+            raise ValueError(f"a record's samples must not decrease, got {samples} after {self._samples}")
         self._samples = samples
         self.records += 1
         self._follow_loss(plain)

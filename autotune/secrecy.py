@@ -23,8 +23,8 @@ def refuse(values: Mapping[str, Any], source: str) -> None:
         if _is_key(name, value):
             shown = printable(_KEY_IN_TEXT.sub(_HIDDEN, name.strip(".")))
             raise InputError(
-                f"{source}: {shown}: looks like a key or a password: those are taken from the environment "
-                "alone, as WANDB_API_KEY is, and a search would write this one down; remove it"
+                f"{source}: {shown}: looks like a key or a password, which a search would write to disk: "
+                "remove it, and use an environment variable such as WANDB_API_KEY"
             )
 
 

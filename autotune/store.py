@@ -153,9 +153,9 @@ class Session:
         """Raises InputError where the session can be looked at, but not gone on with."""
         if self.format != FORMAT:
             raise InputError(
-                f"session {shown}: is of format {self.format}, which did not keep on what device and with "
-                "what code its trials were measured: new ones cannot be compared with them; status, report "
-                f"and export read it; search its space anew with: {anew(shown)}"
+                f"session {shown}: is of format {self.format}, which did not record the device and the code "
+                "of its trials, so new ones cannot be compared with them; status, report and export read it; "
+                f"start a new search of its space with: {anew(shown)}"
             )
 
     def info(self) -> dict[str, Any]:

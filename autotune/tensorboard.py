@@ -94,7 +94,7 @@ class Board(LoggerCallback):
                 with suppress(OSError):
                     run.close()
             if not self._complained and not failures.disk_fault(error, failures.OUR_DISK_ERRNOS):
-                logger.warning("TensorBoard: %s; the search goes on", printable(str(error)))
+                logger.warning("TensorBoard: %s; the search continues", printable(str(error)))
                 self._complained = True
 
 

@@ -105,7 +105,7 @@ class Tracker(WandbLoggerCallback):
         worker, self._worker = self._worker, None
         if worker is not None and not worker.close(_DRAIN_TIMEOUT_S):
             logger.warning(
-                "W&B has not taken everything; `wandb sync` of %s uploads it", self._directory / "wandb"
+                "W&B did not receive everything; `wandb sync` of %s uploads it", self._directory / "wandb"
             )
             worker.abandon()
 
@@ -168,7 +168,7 @@ class _Worker:
 
     def _complain(self, what: str) -> None:
         if not self._complained:
-            logger.warning("W&B: %s; the search goes on", what)
+            logger.warning("W&B: %s; the search continues", what)
         self._complained = True
 
 

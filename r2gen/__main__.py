@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         required=True, metavar="train | evaluate | generate", parser_class=_Parser
     )
-    train = commands.add_parser("train", help="train, or go on with training")
+    train = commands.add_parser("train", help="train, or continue training")
     train.add_argument("--config", type=Path, required=True, help="YAML file, as `autotune export` writes it")
     train.add_argument("--workdir", type=Path, default=Path("results"), help="where checkpoints are kept")
     _add_set(train)
@@ -113,7 +113,7 @@ def _train(given: argparse.Namespace) -> int:
             shown.record(record)
             if stopped:
                 records.close()
-                print(f"stopped after {record['samples']} samples; the same command goes on from there")
+                print(f"stopped after {record['samples']} samples; the same command continues from there")
                 return 128 + stopped[0]
     print(printable(f"done; the best checkpoint is {given.workdir / 'best.pt'}"))
     return 0
@@ -151,7 +151,7 @@ class _Progress:
         elif record["bad_steps"]:
             print(
                 f"epoch {record['epoch']}, step {record['step']}: the loss is {record['train_loss']}, the "
-                f"gradient's norm {record['grad_norm']}: this step is left out",
+                f"gradient's norm {record['grad_norm']}: this step is skipped",
                 flush=True,
             )
         elif self._since_samples is None:

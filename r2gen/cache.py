@@ -54,7 +54,7 @@ def opened(
             return read(place)
         except (OSError, ValueError, KeyError):
             forget(place)
-    _say(f"{directory() / name} is spoilt again and again")
+    _say(f"{directory() / name} is damaged again and again")
     return None
 
 

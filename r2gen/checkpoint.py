@@ -68,7 +68,7 @@ def load(file: Path) -> dict[str, Any]:
         raise InputError(f"checkpoint {file}: cannot be read: {error.strerror}") from None
     except Exception:  # noqa: BLE001 - a file that is no checkpoint raises whatever it likes
         raise InputError(
-            f"checkpoint {file}: is no checkpoint, or holds more than tensors and plain values"
+            f"checkpoint {file}: is not a checkpoint, or holds more than tensors and plain values"
         ) from None
     if not isinstance(state, dict) or not ("state_dict" in state or state.get("format") == FORMAT):
         raise InputError(f"checkpoint {file}: neither ours (format {FORMAT}) nor the original R2Gen's")
@@ -111,8 +111,8 @@ def require_vocabulary(stored: Sequence[str], counted: Sequence[str], file: Path
     differ = ((was, now) for was, now in zip_longest(stored, counted) if was != now)
     if (first := next(differ, None)) is not None:
         raise InputError(
-            f"{file}: is of a run on other reports: its vocabulary has {len(stored)} words, that of the data "
-            f"has {len(counted)}; the first that differs is {first[0]!r}, now {first[1]!r}"
+            f"{file}: comes from a run on other reports: its vocabulary has {len(stored)} words, that of the "
+            f"data has {len(counted)}; the first difference is {first[0]!r}, now {first[1]!r}"
         )
 
 

@@ -330,7 +330,7 @@ class _Trainer:
         differ = [k for k in now if k not in _FREE and k in before and before[k] != now[k]]
         if differ:
             shown = ", ".join(f"{k} {before[k]!r}, now {now[k]!r}" for k in differ)
-            raise InputError(f"{file}: is of a run with other settings: {shown}; use another directory")
+            raise InputError(f"{file}: comes from a run with other settings: {shown}; use another directory")
         checkpoint.require_vocabulary(state["vocabulary"], self._tokenizer.vocabulary, file)
 
 

@@ -175,7 +175,7 @@ def test_what_is_not_decided_takes_more_seeds_and_what_is_at_chance_longer_trial
     assert what == "budget.repeats 6 in runs/s/space.yaml: more seeds tell whether the quality is kept"
     at_chance = make_trial(1, 30, curve=[0.2], chance=0.2, half_width=0.1, x=1)
     (what, command) = tries([baseline, at_chance], space)[0]
-    assert what == "longer trials, that learn more"
+    assert what == "longer trials, which learn more"
     assert command.endswith("--samples auto")
 
 

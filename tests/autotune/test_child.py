@@ -137,7 +137,7 @@ FAILURES = {
     "a true sample": ("yields", {"kind": "true"}, Failure.ERROR, "samples must be an int, got True"),
     "an object": ("yields", {"kind": "an object"}, Failure.ERROR, "values must be JSON's, got object"),
     "an object inside": ("yields", {"kind": "an object inside"}, Failure.ERROR, "must be JSON's, got object"),
-    "samples backwards": ("backwards", {}, Failure.ERROR, "must not go back, got 4 after 8"),
+    "samples backwards": ("backwards", {}, Failure.ERROR, "must not decrease, got 4 after 8"),
     "no such module": ("no_such_module:fit", {}, Failure.ERROR, "ModuleNotFoundError: No module named"),
     "no such function": ("workloads_for_tests:fit", {}, Failure.ERROR, "AttributeError: "),
 }

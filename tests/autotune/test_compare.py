@@ -141,7 +141,7 @@ def test_a_model_is_trained_and_scored_once(session, compared):
     assert said[0] == "bf16: training over 400 samples: 4 bf16 lr 0.001"
 
     again, said = compared()
-    assert (again, said) == (model, ["bf16: is there already"])
+    assert (again, said) == (model, ["bf16: is done already"])
 
 
 def test_on_other_terms_it_is_trained_anew(session, space, compared):
@@ -286,7 +286,7 @@ def test_a_kill_loses_only_what_was_under_way(tmp_path, space, capsys):
     code, said, _ = compare(capsys, session.root, "--precisions", "bf16")
 
     assert code == 0
-    assert "baseline: is there already" in said
+    assert "baseline: is done already" in said
     assert records.read_text().startswith(before)
     assert attempts(session, "bf16") == 2
     assert comparison.models(session.comparison_dir)["bf16"].training.quality_samples == 400

@@ -159,7 +159,7 @@ def test_what_cannot_be_written_is_said_once_and_stops_nothing(tmp_path, space, 
         board.on_experiment_end([])
     (line,) = caplog.messages
     assert line.startswith("TensorBoard: ")
-    assert line.endswith("; the search goes on")
+    assert line.endswith("; the search continues")
 
 
 def test_it_survives_pickling_without_its_files(tmp_path, board):

@@ -399,7 +399,7 @@ def test_when_wandb_raises_the_log_says_so_once(driver: Driver) -> None:
     assert driver.run(AWAY) == ""
     (line,) = driver.log.read_text().splitlines()
     assert line.startswith("W&B: ")
-    assert line.endswith("; the search goes on")
+    assert line.endswith("; the search continues")
 
 
 def test_it_survives_pickling_without_its_runs(driver: Driver) -> None:

@@ -34,7 +34,7 @@ FAULTS = {
     "no quality": (ERROR, "no record has bleu_4 after "),
     "loss nan": (DIVERGED, "train_loss was nan 3 times in a row"),
     "loss inf": (DIVERGED, "train_loss was -inf 3 times in a row"),
-    "backwards": (ERROR, "samples must not go back, got 8 after 36"),
+    "backwards": (ERROR, "samples must not decrease, got 8 after 36"),
     "samples bool": (ERROR, "samples must be an int, got True"),
     "samples float": (ERROR, "samples must be an int, got 44.0"),
     "samples negative": (ERROR, "samples must be from 0 to 2**53, got -4"),

@@ -95,7 +95,7 @@ def test_a_session_of_format_1_says_why_it_is_not_gone_on_with_and_what_to_do(ru
     known = (place / "study.db").read_bytes()
     is_refused(
         run("resume", "s"),
-        "session s: is of format 1, which did not keep on what device and with what code",
+        "session s: is of format 1, which did not record the device and the code of its trials",
         "python -m autotune search --space s/space.yaml --session s-2",
     )
     assert (place / "study.db").read_bytes() == known
@@ -146,7 +146,7 @@ def test_what_figures_come_from_has_changed_and_none_is_compared(run, tmp_path, 
     known = (place / "study.db").read_bytes()
     is_refused(
         run("resume", "s"),
-        "session s: has changed since it was begun, so that new trials cannot be compared with its own: ",
+        "session s: has changed since it was begun, so new trials cannot be compared with its own: ",
         said,
         "search --space s/space.yaml --session s-2",
     )
@@ -201,8 +201,8 @@ def test_how_trials_are_judged_may_change_and_is_said(facts):
     edit_space(place, lambda s: s["budget"].update(repeats=5))
     notes = provenance.require_same(place, then, collect(), ())
     assert notes == [
-        "budget.repeats of space.yaml 0, now 5: earlier trials are judged by that, too",
-        "objective.keep of space.yaml 0.95, now 0.5: earlier trials are judged by that, too",
+        "budget.repeats of space.yaml 0, now 5: this applies to earlier trials as well",
+        "objective.keep of space.yaml 0.95, now 0.5: this applies to earlier trials as well",
     ]
 
 

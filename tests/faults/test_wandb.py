@@ -44,7 +44,7 @@ def test_when_its_service_is_killed_the_search_goes_on_and_so_do_the_runs(place)
     _, errors = end(process)
     assert process.returncode in ENDED, errors
     assert errors.startswith("W&B: ")
-    assert errors.endswith("; the search goes on\n")
+    assert errors.endswith("; the search continues\n")
     assert errors.count("\n") == 1
     assert all(t.completed for t in place.trials())
     runs = read_runs(place.session)
@@ -60,7 +60,7 @@ def test_when_its_service_hangs_the_search_ends_all_the_same(place):
     service.send_signal(signal.SIGSTOP)
     _, errors = end(process)
     assert process.returncode in ENDED, errors
-    assert "W&B has not taken everything" in errors
+    assert "W&B did not receive everything" in errors
     assert "Traceback" not in errors
     assert all(t.completed for t in place.trials())
     wait_for(lambda: not place.left())

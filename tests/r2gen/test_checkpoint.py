@@ -89,7 +89,7 @@ class _Mischief:
 @pytest.mark.parametrize("state", [{"format": 1, "x": _Mischief()}, {"state_dict": _Mischief()}])
 def test_code_in_a_file_is_not_run(tmp_path: Path, state: dict[str, Any]) -> None:
     torch.save(state, tmp_path / "c.pt")
-    with pytest.raises(InputError, match="is no checkpoint, or holds more than tensors and plain values"):
+    with pytest.raises(InputError, match="is not a checkpoint, or holds more than tensors and plain values"):
         checkpoint.load(tmp_path / "c.pt")
 
 
@@ -115,9 +115,9 @@ def test_every_weight_that_does_not_fit_is_counted() -> None:
 @pytest.mark.parametrize(
     ("counted", "said"),
     [
-        (("a", "c"), "has 2 words, that of the data has 2; the first that differs is 'b', now 'c'"),
-        (("a",), "has 2 words, that of the data has 1; the first that differs is 'b', now None"),
-        (("a", "b", "c"), "has 2 words, that of the data has 3; the first that differs is None, now 'c'"),
+        (("a", "c"), "has 2 words, that of the data has 2; the first difference is 'b', now 'c'"),
+        (("a",), "has 2 words, that of the data has 1; the first difference is 'b', now None"),
+        (("a", "b", "c"), "has 2 words, that of the data has 3; the first difference is None, now 'c'"),
     ],
 )
 def test_the_first_word_that_differs_is_named(counted: Sequence[str], said: str) -> None:

@@ -88,7 +88,7 @@ def test_a_signal_stops_training_and_the_same_command_goes_on(
         os.killpg(process.pid, number)
         out, err = process.communicate()
         assert process.returncode == 128 + number
-        said = re.search(r"stopped after (\d+) samples; the same command goes on from there\n$", out)
+        said = re.search(r"stopped after (\d+) samples; the same command continues from there\n$", out)
         assert said, out
         assert "Traceback" not in err
         stopped_at = int(said[1])
@@ -214,7 +214,7 @@ def test_a_run_that_diverges_ends_with_exit_code_1_and_names_its_steps(
     config = write(learning_rate=1e30, eval_every_samples=10**6, epochs=9)
     assert main(_train(config, tmp_path / "run")) == 1
     out, err = capsys.readouterr()
-    assert re.search(r"epoch 1, step 2: the loss is \S+, .*: this step is left out", out)
+    assert re.search(r"epoch 1, step 2: the loss is \S+, .*: this step is skipped", out)
     assert re.search(
         r"^r2gen: the loss is .* at step 2, epoch 1, and no better in the 3 steps", err, re.MULTILINE
     )

@@ -64,7 +64,7 @@ def test_a_checkpoint_writes_a_report_for_every_study_asked_for(trained: Path) -
         (["train", "--config", "nowhere.yaml"], "cannot be read"),
         (["train"], "--config"),
         (["generate", "--checkpoint", "nowhere.pt"], "cannot be read"),
-        (["generate", "--checkpoint", __file__], "is no checkpoint"),
+        (["generate", "--checkpoint", __file__], "is not a checkpoint"),
         (["surprise"], "surprise"),
     ],
 )

@@ -235,7 +235,9 @@ def test_a_run_does_not_go_on_with_other_settings(
     records.close()
 
     ((name, value),) = change.items()
-    with pytest.raises(InputError, match=rf"last\.pt: is of a run with other settings: {name} .*{value}"):
+    with pytest.raises(
+        InputError, match=rf"last\.pt: comes from a run with other settings: {name} .*{value}"
+    ):
         next(fit({**tiny, **change}, tmp_path))
 
 
@@ -248,7 +250,7 @@ def test_a_run_does_not_go_on_with_other_reports(
     file = own_data / "annotation.json"
     file.write_text(file.read_text().replace("pneumothorax", "hydrothorax"))
 
-    with pytest.raises(InputError, match=r"has \d+ words, .* first that differs is 'in', now 'hydrothorax'"):
+    with pytest.raises(InputError, match=r"has \d+ words, .* first difference is 'in', now 'hydrothorax'"):
         next(fit({**tiny, "data": str(own_data)}, tmp_path / "run"))
 
 
