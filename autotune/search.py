@@ -16,10 +16,11 @@ from autotune import study as record
 from autotune.judge import Judge
 from autotune.losses import Losses
 from autotune.sampler import Sampler
+from autotune.settings import Config
 from autotune.space import Space
 from autotune.stopping import Bar
 from autotune.study import Plan
-from autotune.trial import Config, Failure, Measurement, Outcome, Repeat, Status, Trial
+from autotune.trial import Failure, Measurement, Outcome, Repeat, Status, Trial
 
 Verdict = tuple[Outcome, Measurement]
 
@@ -249,7 +250,9 @@ class Search:
 
     def _leads(self, trials: Sequence[Trial]) -> Iterator[Config]:
         """What to try before the sampler is asked, which has every other turn to itself."""
-        best = objective.winner(trials, self.space.objective, self.space.limits.memory_fraction)
+        best = objective.winner(
+            trials, self.space.objective, self.space.limits.memory_fraction, self.space.known
+        )
         self._turn += 1
         if best is None:
             return
