@@ -19,7 +19,7 @@ import psutil
 from rich.table import Table
 from rich.text import Text
 
-from autotune import nvml, prepare, units
+from autotune import nvml, prepare, secrecy, units
 from autotune.errors import printable
 from autotune.machine import Machine, why_not
 from autotune.settings import COMPILE, PRECISION, PRECISIONS, WORKERS
@@ -212,8 +212,11 @@ def _java() -> Capability:
 
 def wandb_key(environment: Mapping[str, str]) -> Capability:
     """Whether runs can go online. The key itself is looked at by nobody."""
-    if environment.get("WANDB_API_KEY"):
+    if secrecy.wandb_is_online("auto", environment):
         return Capability("W&B online", True, "WANDB_API_KEY is set: runs go online")
+    if environment.get("WANDB_API_KEY"):
+        mode = environment["WANDB_MODE"]
+        return Capability("W&B online", False, f"WANDB_MODE is {mode}: runs are kept offline", "unset it")
     remedy = "set it to log online; `wandb sync` uploads offline runs later"
     return Capability("W&B online", False, "WANDB_API_KEY is not set: runs are kept offline", remedy)
 
