@@ -58,7 +58,7 @@ class Result(IntEnum):
 class Memory(StrEnum):
     """How a setting moves the peak memory of the process that trains."""
 
-    NOT = "not"
+    NOT = "no"
     LOADER = "that of the workers alone"
     KNOWN_WAY = "in a known direction"
     SOMEHOW = "yes"
@@ -202,7 +202,7 @@ _COMMON = (
         moves_memory=Memory.NOT,
         short="lr",
     ),
-    Known("weight_decay", moves_speed=False, moves_memory=Memory.NOT),
+    Known("weight_decay", about="of the optimizer alone", moves_speed=False, moves_memory=Memory.NOT),
     Known(
         SEED,
         about="repeats have their own",
@@ -253,7 +253,7 @@ _COMMON = (
         needs={"off": Needs(), "reduce-overhead": _CUDA_GRAPHS, "max-autotune": _CUDA_GRAPHS},
         needs_else=_COMPILER,
     ),
-    Known("channels_last", moves_result=Result.REORDERED),
+    Known("channels_last", about="the order in memory alone", moves_result=Result.REORDERED),
     Known("image_size", about="the memory of a sample grows with its square", power=2),
     Known("max_seq_length", about="the memory of a sample grows with it", power=1),
 )

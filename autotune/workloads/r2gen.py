@@ -27,7 +27,7 @@ _SMALL: dict[str, Setting] = {
     "dropout": 0.0,
     "drop_prob_lm": 0.0,
 }
-# Of the optimizer's rule alone: a step takes as long, and as much memory, whatever they are.
+# Of the optimizer alone: a step takes as long, and as much memory, whatever they are.
 _OPTIMIZER = ("grad_clip_value", "lr_gamma", "lr_step_epochs", "visual_learning_rate_ratio")
 _STUDIES = {"train": 256, "val": 64, "test": 64}
 _SHAPE = (*_SMALL, "rm_num_slots", "max_seq_length")
@@ -52,7 +52,8 @@ class R2GenWorkload(Workload):
 
     @property
     def known_settings(self) -> tuple[Known, ...]:
-        return tuple(Known(name, moves_speed=False, moves_memory=Memory.NOT) for name in _OPTIMIZER)
+        about = "of the optimizer alone"
+        return tuple(Known(name, about, moves_speed=False, moves_memory=Memory.NOT) for name in _OPTIMIZER)
 
     def fill(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
         return {**baseline} if "data" in baseline else {**baseline, "data": str(_drawn_data())}
