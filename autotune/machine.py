@@ -22,7 +22,7 @@ def why_not(name: str, value: Setting, machine: Machine, known: Knowledge = COMM
     """Why the search should not try the setting on this machine, None if it may."""
     if reason := why_impossible(name, value, machine, known):
         return reason
-    if known[name].is_processes and isinstance(value, int) and value > machine.cpus:
+    if known[name].at_most_cpus and isinstance(value, int) and value > machine.cpus:
         return f"this machine has {machine.cpus} CPUs"
     if known[name].needs_for(value).is_for_cuda and machine.compute_capability is None:
         return "is for CUDA devices"

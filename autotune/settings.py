@@ -107,8 +107,9 @@ class Known:
 
     `power` says that what a sample needs of the memory grows with that power of the value. `whole` is the
     lowest and highest of whole numbers. `needs` are what the machine must have for single values, and
-    `needs_else` for all others; `is_processes` says that each of its value takes a CPU. `short` is what lines
-    of trials call it, and `about` what the reference says.
+    `needs_else` for all others; with `at_most_cpus` a value above the number of CPUs is not worth trying.
+    `about` is what the reference says, and `short` how a line of a trial calls it: of `COMMON` alone, because
+    such lines are written where no workload is known.
     """
 
     name: str
@@ -120,7 +121,7 @@ class Known:
     whole: tuple[int, int] | None = None
     needs: Mapping[Setting, Needs] = field(default_factory=dict)
     needs_else: Needs = Needs()
-    is_processes: bool = False
+    at_most_cpus: bool = False
     short: str = ""
 
     def needs_for(self, value: Setting) -> Needs:
@@ -216,7 +217,7 @@ _COMMON = (
         moves_result=Result.EQUAL,
         moves_memory=Memory.LOADER,
         whole=(0, MOST_COUNTED),
-        is_processes=True,
+        at_most_cpus=True,
         short="workers",
     ),
     Known(
