@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from autotune.settings import (
     ACCUMULATION,
+    BATCH,
     CHECKPOINTING,
     COMMON,
     MICRO_BATCH,
@@ -32,8 +33,8 @@ class Label(NamedTuple):
 class Need(NamedTuple):
     """A configuration as the memory sees it.
 
-    `group` holds every setting that moves memory but has no order.
-    Checkpointing and accumulation are apart, because it is known which way they move it.
+    `group` holds every setting that moves memory but has no order. Checkpointing and accumulation are apart,
+    because it is known which way they move it.
     """
 
     group: frozenset[Label]
@@ -62,15 +63,18 @@ def of(config: Config, known: Knowledge = COMMON) -> Need:
 
 
 def _label(name: str, value: Setting, known: Knowledge) -> Label | None:
-    """A setting as a part of a group; None where it moves no memory, or is known which way."""
-    is_mode = name == CHECKPOINTING and not (
-        value is None or isinstance(value, bool)
-    )  # without a known order
-    if known[name].moves_memory is not Memory.SOMEHOW and not is_mode:
+    """A setting as a part of a group; None where it moves no memory of the process, or has a known order."""
+    if known[name].moves_memory in {Memory.NOT, Memory.LOADER} or _is_ordered(name, value):
         return None
     if name == PRECISION and value in PRECISIONS:
         value = PRECISIONS[str(value)].stored_as
     return Label(name, value, value.__class__, known[name].power)
+
+
+def _is_ordered(name: str, value: Setting) -> bool:
+    """Whether it is apart from the group; of checkpointing by name, modes of it have no known order."""
+    is_switch = value is None or isinstance(value, bool)
+    return name in BATCH or (name == CHECKPOINTING and is_switch)
 
 
 def number(config: Config, name: str, otherwise: float) -> float:
