@@ -69,7 +69,7 @@ _FAILURES = {Failure.OOM: Fate.OOM, Failure.DIVERGED: Fate.DIVERGED, Failure.TIM
 
 def fates(trials: Sequence[Trial], space: Space) -> Counter[Fate]:
     """How many trials besides the baseline were kept from winning by what."""
-    ranked = objective.ranked(trials, space.objective, space.limits.memory_fraction)
+    ranked = objective.ranked(trials, space.objective, space.limits.memory_fraction, space.known)
     better = itertools.takewhile(lambda t: t.number, ranked)
     repeated = {t.number: Fate.UNCONFIRMED for t in better}
     repeated |= {t.number: _of_refuted(t, trials, space) for t, _ in confirm.refuted(trials, space)}
@@ -105,7 +105,7 @@ def _fate_of_completed(trial: Trial, trials: Sequence[Trial], space: Space) -> F
     if objective.over_memory(trial.measurement, fraction):
         return Fate.MEMORY
     if goal.select == "same-training":
-        if not objective.trains_alike(trial.config, baseline.config):
+        if not objective.trains_alike(trial.config, baseline.config, space.known):
             return Fate.ANOTHER
     elif goal.keep and objective.no_quality(trial.measurement):
         return Fate.CHANCE
@@ -113,7 +113,9 @@ def _fate_of_completed(trial: Trial, trials: Sequence[Trial], space: Space) -> F
         return Fate.LATE
     elif goal.target is None and trial.quality < curves.least(goal.keep, quality):
         return Fate.QUALITY
-    is_measured = objective.why_not_eligible(trial, baseline, quality, goal, fraction) is None
+    is_measured = (
+        objective.why_not_eligible(trial, baseline, quality, goal, fraction, known=space.known) is None
+    )
     return Fate.SLOWER if is_measured else Fate.UNMEASURED
 
 

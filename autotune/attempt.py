@@ -17,8 +17,9 @@ from autotune import curves, failures, files, others, stopping, telemetry
 from autotune.child import Child, Event, ForkServer, Job
 from autotune.progress import Progress
 from autotune.records import RECORDS, open_lines, read_records, seconds_of
+from autotune.settings import Setting
 from autotune.telemetry import Telemetry
-from autotune.trial import Failure, Measurement, Outcome, Setting, Status
+from autotune.trial import Failure, Measurement, Outcome, Status
 
 _GRACE_S = 60.0
 _BEATEN_GRACE_S = 5.0  # nothing that it would still write is wanted

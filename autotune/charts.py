@@ -1,10 +1,9 @@
 """Under which names the figures of a trial are charted: groups of metrics over samples and seconds. Pure."""
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from autotune.secrecy import hidden
+from autotune.secrecy import cleaned
 
 _NAMES = {
     "samples": "samples",
@@ -99,15 +98,3 @@ def thinned(rows: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:
         else:
             rest |= row
     return [*evaluations, rest]
-
-
-def cleaned(value: Any) -> Any:
-    """`value`, but that no text in it has a key, or the user's name in a path."""
-    if isinstance(value, Mapping):
-        return {key: cleaned(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [cleaned(item) for item in value]
-    if not isinstance(value, str):
-        return value
-    home, shown = os.environ.get("HOME", ""), hidden(value, os.environ)
-    return shown.replace(home, "~") if len(home) > 1 else shown

@@ -72,7 +72,7 @@ def search(  # noqa: PLR0917 - typer makes an option of every argument
     warm_start: Annotated[
         Path | None,
         _what(
-            help="earlier session to learn from: same settings, same hardware",
+            help="earlier session to learn from: same settings, data and hardware",
             autocompletion=completion.sessions,
         ),
     ] = None,

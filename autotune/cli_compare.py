@@ -13,10 +13,11 @@ from rich.text import Text
 
 from autotune import compare as comparing
 from autotune import comparison, pilot, prepare, provenance, study_file, view, workloads
-from autotune.compare import PRECISION, Comparison, Contender, Terms
+from autotune.compare import Comparison, Contender, Terms
 from autotune.comparison import Model
 from autotune.errors import InputError, printable
-from autotune.machine import PRECISIONS, Machine, why_not
+from autotune.machine import Machine, why_not
+from autotune.settings import PRECISION, PRECISIONS
 from autotune.space import Space
 from autotune.store import Session
 from autotune.telemetry import Hardware, hardware
@@ -98,8 +99,8 @@ def _precisions(text: str | None, space: Space, here: Machine) -> tuple[list[str
         raise InputError(f"compare: the workload {space.workload} has no setting called {PRECISION}")
     asked = list(PRECISIONS) if text is None else [name.strip() for name in text.split(",")]
     for name in asked:
-        prepare.one_of("--precisions", name, PRECISIONS)
-    lacking = {name: why for name in asked if (why := why_not(PRECISION, name, here))}
+        prepare.one_of("--precisions", name, tuple(PRECISIONS))
+    lacking = {name: why for name in asked if (why := why_not(PRECISION, name, here, space.known))}
     if lacking and text is not None:
         raise InputError(f"--precisions: {'; '.join(f'{name} {why}' for name, why in lacking.items())}")
     notes = [f"{PRECISION} {name}: left out, {why}" for name, why in lacking.items()]

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from autotune import builtin, cli_session, prepare, provenance, telemetry, workloads
+from autotune import builtin, cli_session, prepare, provenance, secrecy, telemetry, workloads
 from autotune.errors import InputError
 from autotune.store import WANDB_MODES, Options, Session
 from autotune.telemetry import Hardware
@@ -85,5 +85,4 @@ def machine(address: str | None, gpus_per_trial: float | None) -> tuple[Hardware
 def check_wandb(mode: str) -> None:
     """Raises InputError where runs cannot be kept as they are asked for."""
     prepare.one_of("--wandb", mode, WANDB_MODES)
-    if mode == "online" and not os.environ.get("WANDB_API_KEY"):
-        raise InputError("--wandb online: needs WANDB_API_KEY in the environment, which is not set")
+    secrecy.wandb_is_online(mode, os.environ)

@@ -16,12 +16,12 @@ from autotune.attempt import Order, read_verdict
 from autotune.child import ForkServer
 from autotune.comparison import BASELINE, Model
 from autotune.errors import EvaluationError, InputError
+from autotune.settings import PRECISION, Config
 from autotune.space import Space
 from autotune.store import Session
-from autotune.trial import Config, Status, Trial
+from autotune.trial import Status, Trial
 from autotune.workloads import Workload
 
-PRECISION = "precision"
 _PLAN = "plan.json"
 _SAY_EVERY_S = 10.0
 

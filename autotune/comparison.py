@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from autotune import files
-from autotune.trial import Config, Measurement, Outcome
+from autotune.settings import Config
+from autotune.trial import Measurement, Outcome
 
 BASELINE = "baseline"
 _RESULT, _REPORTS = "model.json", "reports.jsonl"

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from autotune import curves, objective
 from autotune.claims import Claim, claim, is_alone, next_seed, race_of, rests_on, seed_of
+from autotune.settings import settings_key
 from autotune.space import Space
 from autotune.speeds import Speeds
-from autotune.trial import SAME_SPEED, Repeat, Status, Trial, settings_key
+from autotune.trial import Repeat, Status, Trial
 
 __all__ = [
     "Claim",
@@ -79,12 +80,12 @@ def _contenders(standing: Sequence[Trial], trials: Sequence[Trial], space: Space
     if space.objective.target is not None:
         return [_leader(standing, trials, space)]
     champion, *others = standing
-    speeds, found = Speeds(trials), [champion]
-    least = objective.surely_per_s(champion, speeds)
+    speeds, found = Speeds(trials, space.known), [champion]
+    least, neutral = objective.surely_per_s(champion, speeds), space.known.same_speed
     for trial in others:
         throughput = speeds.of(trial)
-        keys = {settings_key(t.config, SAME_SPEED) for t in found}
-        if throughput is None or settings_key(trial.config, SAME_SPEED) in keys:
+        keys = {settings_key(t.config, neutral) for t in found}
+        if throughput is None or settings_key(trial.config, neutral) in keys:
             continue
         most = throughput.samples_per_s + (throughput.half_width_per_s or 0.0)
         if most * (1 + curves.SURE * speeds.drift) >= least:
@@ -147,11 +148,11 @@ def _candidates(trials: Sequence[Trial], space: Space) -> list[Trial]:
     A trial that was stopped for being slower than another one is one again when that one does not hold.
     """
     goal, fraction = space.objective, space.limits.memory_fraction
-    eligible = objective.ranked(trials, goal, fraction)
+    eligible = objective.ranked(trials, goal, fraction, space.known)
     better = eligible[: next((i for i, t in enumerate(eligible) if t.number == 0), 0)]
     if goal.target is not None:
         return better
-    speeds, baseline = Speeds(trials), objective.baseline_of(trials)
+    speeds, baseline = Speeds(trials, space.known), objective.baseline_of(trials)
     least = objective.surely_per_s(baseline, speeds) if baseline else math.inf
     reference, noise = objective.baseline_curve(trials), objective.noise(trials)
     stopped = [
@@ -201,7 +202,7 @@ def recommended(trials: Sequence[Trial], space: Space) -> tuple[Trial, Claim | N
     """
     if found := confirmed(trials, space):
         return found
-    best = objective.winner(trials, space.objective, space.limits.memory_fraction)
+    best = objective.winner(trials, space.objective, space.limits.memory_fraction, space.known)
     if best is None:
         return None
     if not _begun(trials):

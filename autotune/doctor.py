@@ -19,9 +19,10 @@ import psutil
 from rich.table import Table
 from rich.text import Text
 
-from autotune import nvml, prepare, units
+from autotune import nvml, prepare, secrecy, units
 from autotune.errors import printable
-from autotune.machine import PRECISIONS, Machine, why_not
+from autotune.machine import Machine, why_not
+from autotune.settings import COMPILE, PRECISION, PRECISIONS, WORKERS
 from autotune.telemetry import Hardware, hardware
 
 _PYTHON = (3, 11)
@@ -31,7 +32,7 @@ _DISK_BYTES = (
     10 * 2**30
 )  # the checkpoints of trials that run at the same time, 1.3 GB each with the full model
 _TIMEOUT_S = 120.0
-_MORE_SHM = "loader workers would crash: docker run --shm-size=8g, or search with num_workers 0 alone"
+_MORE_SHM = f"loader workers would crash: docker run --shm-size=8g, or search with {WORKERS} 0 alone"
 _MORE_DISK = "checkpoints may not fit: free some, or work on another disk"
 _DASHBOARD = "shows a study: optuna-dashboard sqlite:///SESSION/study.db"
 _TENSORBOARD = "shows the curves: tensorboard --logdir SESSION"
@@ -162,7 +163,7 @@ def _gpus(found: Hardware) -> Iterator[Capability]:
 def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capability]:
     """Which precisions a trial can train in here, and why it cannot in the others."""
     for precision in PRECISIONS:
-        reason = why_not("precision", precision, machine)
+        reason = why_not(PRECISION, precision, machine)
         detail, _, remedy = (reason or "trials can train in it").partition(": ")
         if precision == "bf16" and machine.compute_capability is None and not reason:
             fast = sorted(cpu_features & {"amx_bf16", "avx512_bf16", "bf16"})
@@ -172,7 +173,7 @@ def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capab
 
 def compiling(machine: Machine, *, has_triton: bool) -> Capability:
     """Whether a trial can use torch.compile."""
-    if reason := why_not("compile", "default", machine):
+    if reason := why_not(COMPILE, "default", machine):
         return Capability("torch.compile", False, reason, "install one, such as g++, and search again")
     if machine.compute_capability is not None and not has_triton:
         return Capability("torch.compile", False, "needs triton on a GPU", "pip install triton")
@@ -211,8 +212,11 @@ def _java() -> Capability:
 
 def wandb_key(environment: Mapping[str, str]) -> Capability:
     """Whether runs can go online. The key itself is looked at by nobody."""
-    if environment.get("WANDB_API_KEY"):
+    if secrecy.wandb_is_online("auto", environment):
         return Capability("W&B online", True, "WANDB_API_KEY is set: runs go online")
+    if environment.get("WANDB_API_KEY"):
+        mode = environment["WANDB_MODE"]
+        return Capability("W&B online", False, f"WANDB_MODE is {mode}: runs are kept offline", "unset it")
     remedy = "set it to log online; `wandb sync` uploads offline runs later"
     return Capability("W&B online", False, "WANDB_API_KEY is not set: runs are kept offline", remedy)
 

@@ -23,7 +23,7 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
-from autotune import confirm, engine_cluster, orders, racing
+from autotune import confirm, engine_cluster, orders, racing, settings
 from autotune.attempt import Order
 from autotune.errors import SearchAborted
 from autotune.race import RaceOrder
@@ -110,7 +110,7 @@ class _Bridge:
         if confirm.is_alone(trial):
             gpu = float(math.ceil(gpu))  # a part of a GPU could get a neighbour
         runs = order.members if isinstance(order, RaceOrder) else (order,)
-        workers = max(int(run.settings.get("num_workers") or 0) for run in runs)
+        workers = max(settings.workers(run.settings) for run in runs)
         return {
             "number": trial.number,
             "config": order.settings,

@@ -9,7 +9,7 @@ from typing import Self
 from autotune import confirm, objective, units
 from autotune.space import Space
 from autotune.study_file import Plan
-from autotune.trial import SAME_SPEED, Trial
+from autotune.trial import Trial
 
 _FEWEST_TRIALS = 3  # whose time says something about the next one's
 _SURE = 2.0  # standard deviations
@@ -122,7 +122,7 @@ def _confirming(
     if not budget.repeats:
         return 0.0, 0.0
     baseline = objective.baseline_of(trials)
-    best = objective.winner(trials, space.objective, space.limits.memory_fraction)
+    best = objective.winner(trials, space.objective, space.limits.memory_fraction, space.known)
     if baseline is None or best is None:
         return None
     each_s = (baseline.seconds + best.seconds) / 2  # the one is run as often as the others
@@ -153,4 +153,4 @@ def _most_steps(best: Trial, space: Space) -> int:
     """What lies between the baseline and the best, one knob at a time, both ends left out."""
     baseline = space.baseline_config
     changed = [name for name, value in best.config.items() if value != baseline.get(name, value)]
-    return max(0, len(set(changed) - SAME_SPEED) - 1)
+    return max(0, len(set(changed) - space.known.same_speed) - 1)

@@ -7,7 +7,8 @@ from autotune import failures, memory_needs, units
 from autotune.memory_border import Border
 from autotune.memory_needs import Label, Need
 from autotune.memory_peaks import Peak, Peaks, Prediction
-from autotune.trial import Config, Measurement, Status, Trial
+from autotune.settings import COMMON, MICRO_BATCH, Config, Knowledge
+from autotune.trial import Measurement, Status, Trial
 
 __all__ = ["MemoryModel", "Prediction", "dominating", "is_why_unfit", "peak_bytes"]
 
@@ -20,15 +21,15 @@ _NEEDS_NO_LESS, _PREDICTED = "needs no less memory than", "predicted to need"
 _Key = TypeVar("_Key")
 
 
-def dominating(config: Config, trials: Iterable[Trial]) -> Trial | None:
+def dominating(config: Config, trials: Iterable[Trial], known: Knowledge = COMMON) -> Trial | None:
     """The trial whose out-of-memory shows that `config` cannot fit either, None if none does.
 
     It takes no less memory than a trial that failed when every setting that moves memory is the same, or is
     known to move it up: a micro-batch that is no smaller, accumulation, no activation checkpointing. Where
     the whole machine ran out of memory, what the loader's workers take counts as well.
     """
-    need = memory_needs.of(config)
-    return next((f.trial for f in map(_failed, trials) if f and _no_less(config, need, f)), None)
+    need, found = memory_needs.of(config, known), (_failed(trial, known) for trial in trials)
+    return next((f.trial for f in found if f and _no_less(config, need, f, known)), None)
 
 
 def is_why_unfit(reason: str) -> bool:
@@ -51,21 +52,26 @@ class MemoryModel:
     """
 
     def __init__(
-        self, trials: Iterable[Trial], *, fraction: float = 1.0, limit_bytes: int | None = None
+        self,
+        trials: Iterable[Trial],
+        *,
+        fraction: float = 1.0,
+        limit_bytes: int | None = None,
+        known: Knowledge = COMMON,
     ) -> None:
         """`limit_bytes` is the coming trial's, of which it may take `fraction`; none: the smallest known.
 
         Out-of-memory under a smaller limit than the coming trial's says nothing about it.
         """
-        trials = list(trials)
+        trials, self._known = list(trials), known
         limits = [t.measurement.memory_limit_bytes for t in trials if t.measurement.memory_limit_bytes]
         self._limit_bytes = limit_bytes or min(limits, default=None)
         self._allowed_bytes = self._limit_bytes and fraction * self._limit_bytes
         self._failed: dict[frozenset[Label], list[_Failed]] = {}
-        failed = [f for f in map(_failed, trials) if f and self._is_as_tight(f.trial)]
+        failed = [f for t in trials if (f := _failed(t, known)) and self._is_as_tight(f.trial)]
         for found in failed:
             self._failed.setdefault(found.need.group, []).append(found)
-        ran = [(memory_needs.of(t.config), t) for t in trials if _ran(t)]
+        ran = [(memory_needs.of(t.config, known), t) for t in trials if _ran(t)]
         peaks = [
             Peak(need, peak, t.measurement.memory_is_rising)
             for need, t in ran
@@ -87,13 +93,13 @@ class MemoryModel:
 
         None as long as no trial has shown its own, and for a workload without micro-batches.
         """
-        if self._peaks is None or "micro_batch_size" not in config:
+        if self._peaks is None or MICRO_BATCH not in config:
             return None
-        return self._peaks.predict(memory_needs.of(config))
+        return self._peaks.predict(memory_needs.of(config, self._known))
 
     def why_unfit(self, config: Config) -> str | None:
         """Why `config` is not worth starting, None if it may fit."""
-        need = memory_needs.of(config)
+        need = memory_needs.of(config, self._known)
         if failed := self._dominating(config, need):
             return f"{_NEEDS_NO_LESS} trial {failed.number}, which ran out of it"
         found = self.predict(config)
@@ -106,7 +112,7 @@ class MemoryModel:
 
         Else the largest smaller one of `sizes` (ascending) that is, or the smallest of all.
         """
-        wanted = memory_needs.of(config)
+        wanted = memory_needs.of(config, self._known)
         for size in sorted((s for s in sizes if s <= wanted.micro_batch_size), reverse=True):
             need = wanted._replace(micro_batch_size=size)
             if self._dominating(config, need):
@@ -148,7 +154,7 @@ class MemoryModel:
 
     def _dominating(self, config: Config, need: Need) -> Trial | None:
         found = self._failed.get(need.group, ())
-        return next((f.trial for f in found if _no_less(config, need, f)), None)
+        return next((f.trial for f in found if _no_less(config, need, f, self._known)), None)
 
     def _is_as_tight(self, trial: Trial) -> bool:
         limit = trial.measurement.memory_limit_bytes
@@ -171,18 +177,19 @@ class _Failed(NamedTuple):
     counts_loading: bool
 
 
-def _failed(trial: Trial) -> _Failed | None:
+def _failed(trial: Trial, known: Knowledge) -> _Failed | None:
     if not trial.out_of_memory or trial.outcome is None:
         return None
-    return _Failed(trial, memory_needs.of(trial.config), failures.is_of_whole_machine(trial.outcome))
+    need = memory_needs.of(trial.config, known)
+    return _Failed(trial, need, failures.is_of_whole_machine(trial.outcome))
 
 
-def _no_less(config: Config, need: Need, failed: _Failed) -> bool:
+def _no_less(config: Config, need: Need, failed: _Failed, known: Knowledge) -> bool:
     if not memory_needs.no_less(need, failed.need):
         return False
     return not failed.counts_loading or all(
         memory_needs.number(config, name, 0) >= memory_needs.number(failed.trial.config, name, 0)
-        for name in memory_needs.LOADING
+        for name in known.of_loader
     )
 
 

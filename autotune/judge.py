@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from autotune import sampler, stopping
 from autotune.feasibility import MemoryModel
 from autotune.sampler import Refusal, Told
+from autotune.settings import MICRO_BATCH, Config, settings_key
 from autotune.space import Space
 from autotune.speeds import Speeds
 from autotune.stopping import Bar
-from autotune.trial import SAME_SPEED, Config, Trial, settings_key
-
-_BATCH = "micro_batch_size"
+from autotune.trial import Trial
 
 
 class Judge:
@@ -28,11 +27,14 @@ class Judge:
         self._space, self._bar = space, bar
         self._worst = sampler.worst(space)
         self._memory = MemoryModel(
-            [*earlier, *trials], fraction=space.limits.memory_fraction, limit_bytes=memory_limit_bytes
+            [*earlier, *trials],
+            fraction=space.limits.memory_fraction,
+            limit_bytes=memory_limit_bytes,
+            known=space.known,
         )
         self._sizes = space.micro_batch_sizes
         self._tried = {settings_key(t.config, ()) for t in trials if t.searched}
-        self._speeds = Speeds(trials)
+        self._speeds = Speeds(trials, space.known)
         # Where speed alone decides, it is known of every configuration that differs from a measured one in
         # nothing that changes speed.
         counts = space.objective.select in {"fastest", "same-training"} and bool(bar.rivals)
@@ -45,7 +47,7 @@ class Judge:
             return refusal
         if self._sizes:
             size = self._memory.largest_worth_trying(config, self._sizes)
-            config = self._space.config({**self._space.drawn(config), _BATCH: size})
+            config = self._space.config({**self._space.drawn(config), MICRO_BATCH: size})
             if violation := self._space.violation(config):
                 return Refusal(violation, self._worst)
         if settings_key(config, ()) in self._tried:
@@ -59,8 +61,9 @@ class Judge:
     def _known_too_slow(self, config: Config) -> Refusal | None:
         if self._rival is None or self._fastest is None:
             return None
-        equal = settings_key(self._fastest.config, SAME_SPEED)
-        if self._fastest.number and settings_key(config, SAME_SPEED) == equal:
+        neutral = self._space.known.same_speed
+        equal = settings_key(self._fastest.config, neutral)
+        if self._fastest.number and settings_key(config, neutral) == equal:
             reason = f"is as fast as trial {self._fastest.number}, which keeps the quality"
             return Refusal(reason, Told((self._rival.samples_per_s,)))
         known = self._speeds.known(config, self._fastest)

@@ -9,10 +9,9 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from autotune import units
-from autotune.trial import Setting
+from autotune.settings import LARGEST_INT, Setting
 
 STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-LARGEST_INT = 2**53  # every whole number up to here is a float
 # What the sampler and the arithmetic carry.
 _LARGEST = 1e30
 _MULTIPLIERS = (1e-6, 1e6)

@@ -3,10 +3,9 @@
 import random
 from collections.abc import Iterator, Sequence
 
+from autotune.settings import MICRO_BATCH, Config, settings_key
 from autotune.space import Space
-from autotune.trial import SAME_SPEED, Config, Trial, settings_key
-
-_BATCH = "micro_batch_size"
+from autotune.trial import Trial
 
 
 def larger_batches(best: Trial, trials: Sequence[Trial], space: Space) -> Iterator[Config]:
@@ -15,16 +14,17 @@ def larger_batches(best: Trial, trials: Sequence[Trial], space: Space) -> Iterat
     A larger batch is faster almost everywhere until the device is full, and a trial that is fast early lets
     slower ones be stopped after seconds. Whether it fits, or is within the limits, is for others to judge.
     """
-    knob = space.knobs.get(_BATCH)
+    knob = space.knobs.get(MICRO_BATCH)
     if knob is None or knob.drawn_from.choice is None:
         return
-    others = settings_key(best.config, SAME_SPEED | {_BATCH})
+    left_out = space.known.same_speed | {MICRO_BATCH}
+    others = settings_key(best.config, left_out)
     tried = {
-        int(t.config[_BATCH] or 0): t
+        int(t.config[MICRO_BATCH] or 0): t
         for t in trials
-        if t.searched and settings_key(t.config, SAME_SPEED | {_BATCH}) == others
+        if t.searched and settings_key(t.config, left_out) == others
     }
-    size = int(best.config[_BATCH] or 0)
+    size = int(best.config[MICRO_BATCH] or 0)
     above = sorted(s for s in knob.drawn_from.choice if isinstance(s, int) and s > size)
     failed = [s for s in above if s in tried]
     open_sizes = [s for s in above if s not in tried and (not failed or s < failed[0])]
@@ -32,7 +32,7 @@ def larger_batches(best: Trial, trials: Sequence[Trial], space: Space) -> Iterat
         middle = open_sizes[len(open_sizes) // 2]
         open_sizes.sort(key=lambda s: abs(s - middle), reverse=True)
     for candidate in reversed(open_sizes):
-        yield space.config({**space.drawn(best.config), _BATCH: candidate})
+        yield space.config({**space.drawn(best.config), MICRO_BATCH: candidate})
 
 
 def steps_from(best: Trial, space: Space, rng: random.Random) -> list[Config]:

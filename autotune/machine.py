@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from autotune.errors import InputError
 from autotune.knobs import Distribution
+from autotune.settings import COMMON, Knowledge, Setting
 from autotune.space import Space
-from autotune.trial import Setting
 
 
 @dataclass(frozen=True)
@@ -18,35 +18,27 @@ class Machine:
     has_compiler: bool = True
 
 
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
-_COMPUTE_CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3), "fp8": (8, 9)}
-
-
-def why_not(name: str, value: Setting, machine: Machine) -> str | None:
+def why_not(name: str, value: Setting, machine: Machine, known: Knowledge = COMMON) -> str | None:
     """Why the search should not try the setting on this machine, None if it may."""
-    if reason := why_impossible(name, value, machine):
+    if reason := why_impossible(name, value, machine, known):
         return reason
-    if name == "num_workers" and isinstance(value, int) and value > machine.cpus:
+    if known[name].at_most_cpus and isinstance(value, int) and value > machine.cpus:
         return f"this machine has {machine.cpus} CPUs"
-    if machine.compute_capability is None:
-        if name == "pin_memory" and value:
-            return "does nothing without a CUDA device"
-        if name == "compile" and value in {"reduce-overhead", "max-autotune"}:
-            return "is for CUDA devices"
+    if known[name].needs_for(value).is_for_cuda and machine.compute_capability is None:
+        return "is for CUDA devices"
     return None
 
 
-def why_impossible(name: str, value: Setting, machine: Machine) -> str | None:
+def why_impossible(name: str, value: Setting, machine: Machine, known: Knowledge = COMMON) -> str | None:
     """Why this machine cannot run the setting at all, None if it can."""
-    if name == "precision" and value in _COMPUTE_CAPABILITY:
-        needed, capability = _COMPUTE_CAPABILITY[str(value)], machine.compute_capability
-        if capability is None:
-            return None if value == "bf16" else "needs a CUDA device"
-        if capability < needed:
-            return f"needs compute capability {'.'.join(map(str, needed))}"
-        if value == "fp8" and not machine.has_torchao:
-            return "needs torchao: pip install 'autotune-r2gen[fp8]'"
-    if name == "compile" and value != "off" and not machine.has_compiler:
+    needs, capability = known[name].needs_for(value), machine.compute_capability
+    if needs.cuda and capability is None:
+        return "needs a CUDA device"
+    if needs.compute_capability and capability and capability < needs.compute_capability:
+        return f"needs compute capability {'.'.join(map(str, needs.compute_capability))}"
+    if needs.torchao and not machine.has_torchao:
+        return "needs torchao: pip install 'autotune-r2gen[fp8]'"
+    if needs.compiler and not machine.has_compiler:
         return "needs a C++ compiler"
     return None
 
@@ -64,7 +56,9 @@ def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:
         kept = knob
         if isinstance(knob, Distribution) and knob.choice:
             today = space.baseline[name]  # stays, wise or not: the search starts from it
-            judged = [(v, None if v == today else why_not(name, v, machine)) for v in knob.choice]
+            judged = [
+                (v, None if v == today else why_not(name, v, machine, space.known)) for v in knob.choice
+            ]
             dropped += [f"{name} {value}: dropped, {why}" for value, why in judged if why]
             values = tuple(value for value, why in judged if not why)
             if not values:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from autotune.trial import Config, Throughput
+from autotune.settings import ACCUMULATION, Config, prefetched_batches
+from autotune.trial import Throughput
 
 _MOST_BATCHES = 20
 _FEWEST_BATCHES = 4
@@ -27,9 +28,7 @@ class Step:
 
 def prefetched_steps(settings: Config) -> int:
     """Steps whose batches the loader may have had ready: they come in a burst, faster than they are made."""
-    workers = int(settings.get("num_workers") or 0)
-    batches = workers * int(settings.get("prefetch_factor") or 2)
-    return math.ceil(batches / int(settings.get("accumulation_steps") or 1))
+    return math.ceil(prefetched_batches(settings) / int(settings.get(ACCUMULATION) or 1))
 
 
 def steps_to_start(settings: Config) -> int:

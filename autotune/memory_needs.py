@@ -2,33 +2,39 @@
 
 from typing import NamedTuple
 
-from autotune.trial import Config, Setting
+from autotune.settings import (
+    ACCUMULATION,
+    BATCH,
+    CHECKPOINTING,
+    COMMON,
+    MICRO_BATCH,
+    PRECISION,
+    PRECISIONS,
+    Config,
+    Knowledge,
+    Memory,
+    Setting,
+)
 
-# Settings that move a training process's peak memory by nothing.
-_NEUTRAL = frozenset({"learning_rate", "pin_memory", "seed"})
-# Settings that move the memory of the loader's workers, which counts where the whole machine ran out of it.
-LOADING = frozenset({"num_workers", "prefetch_factor"})
-_CHECKPOINTING = "activation_checkpointing"
-_ORDERED = frozenset({"micro_batch_size", "accumulation_steps"})
-_APART = _NEUTRAL | LOADING | _ORDERED
-# tf32 is a way to multiply: what is stored is fp32. The two half precisions are stored in as many bytes.
-_STORED_AS = {"tf32": "fp32", "fp16": "bf16"}
-# Bytes of an activation; those of fp8 stay bf16, only what is multiplied is narrower.
-_BYTES = {"fp32": 4, "bf16": 2, "fp8": 2}
 # What is kept for the backward pass with checkpointing, as a share of what is kept without: from a tenth to
 # three quarters in practice, depending on what is checkpointed.
 _RECOMPUTED_SHARE = 0.5
-# Activations grow with the length, and with the area of an image of that many pixels a side.
-POWERS = {"max_seq_length": 1, "image_size": 2}
 
-Label = tuple[str, Setting, type]
+
+class Label(NamedTuple):
+    """A setting that moves memory; `kind` is its type, because 1 is not True, and `power` that of `Known`."""
+
+    name: str
+    value: Setting
+    kind: type
+    power: int = 0
 
 
 class Need(NamedTuple):
     """A configuration as the memory sees it.
 
-    `group` holds every setting that moves memory but has no order, each with its type: 1 is not True.
-    Checkpointing and accumulation are apart, because it is known which way they move it.
+    `group` holds every setting that moves memory but has no order. Checkpointing and accumulation are apart,
+    because it is known which way they move it.
     """
 
     group: frozenset[Label]
@@ -39,30 +45,36 @@ class Need(NamedTuple):
     @property
     def labels(self) -> frozenset[Label]:
         """All that moves memory besides the micro-batch."""
-        ordered = (("recomputes", self.recomputes, bool), ("accumulates", self.accumulates, bool))
+        ordered = (Label("recomputes", self.recomputes, bool), Label("accumulates", self.accumulates, bool))
         return self.group.union(ordered)
 
 
-def of(config: Config) -> Need:
+def of(config: Config, known: Knowledge = COMMON) -> Need:
     """Accumulating keeps the gradients alive during the forward passes, but not more of them with more steps:
     so only whether it accumulates at all counts.
     """
-    recomputes = config.get(_CHECKPOINTING)
-    ordered = recomputes is None or isinstance(recomputes, bool)  # by name, modes of it have no known order
-    labels = [
-        (name, value, value.__class__)
-        for name, value in config.items()
-        if name not in _APART and not (ordered and name == _CHECKPOINTING)
-    ]
-    stored = _STORED_AS.get(str(config.get("precision")))
-    if stored:
-        labels = [("precision", stored, str) if label[0] == "precision" else label for label in labels]
+    labels = [_label(name, value, known) for name, value in config.items()]
     return Need(
-        frozenset(labels),
-        recomputes is True,
-        number(config, "accumulation_steps", 1) > 1,
-        number(config, "micro_batch_size", 1),
+        frozenset(label for label in labels if label),
+        config.get(CHECKPOINTING) is True,
+        number(config, ACCUMULATION, 1) > 1,
+        number(config, MICRO_BATCH, 1),
     )
+
+
+def _label(name: str, value: Setting, known: Knowledge) -> Label | None:
+    """A setting as a part of a group; None where it moves no memory of the process, or has a known order."""
+    if known[name].moves_memory in {Memory.NOT, Memory.LOADER} or _is_ordered(name, value):
+        return None
+    if name == PRECISION and value in PRECISIONS:
+        value = PRECISIONS[str(value)].stored_as
+    return Label(name, value, value.__class__, known[name].power)
+
+
+def _is_ordered(name: str, value: Setting) -> bool:
+    """Whether it is apart from the group; of checkpointing by name, modes of it have no known order."""
+    is_switch = value is None or isinstance(value, bool)
+    return name in BATCH or (name == CHECKPOINTING and is_switch)
 
 
 def number(config: Config, name: str, otherwise: float) -> float:
@@ -87,9 +99,9 @@ def per_sample(need: Need) -> float:
     numeric settings to their powers; everything else is expected to leave it alone.
     """
     ratio = _RECOMPUTED_SHARE if need.recomputes else 1.0
-    for name, value, _ in need.group:
-        if name == "precision":
-            ratio *= _BYTES.get(str(value), 4) / 4
-        elif name in POWERS and isinstance(value, int | float) and value > 0:
-            ratio *= float(value) ** POWERS[name]
+    for name, value, _, power in need.group:
+        if name == PRECISION and value in PRECISIONS:
+            ratio *= PRECISIONS[str(value)].activation_bytes / PRECISIONS["fp32"].activation_bytes
+        elif power and isinstance(value, int | float) and value > 0:
+            ratio *= float(value) ** power
     return ratio

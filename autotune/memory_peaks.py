@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.memory_needs import POWERS, Label, Need, per_sample
+from autotune.memory_needs import Label, Need, per_sample
 
 Array = NDArray[np.floating]
 
@@ -150,7 +150,7 @@ class Peaks:
         row = self._rows([labels])[0]
         variance = _OWN_SD**2
         for label in labels:
-            values = self._values.get(label[0], set())
+            values = self._values.get(label.name, set())
             if label not in values and len(values) <= _MOST_VALUES:
                 variance = variance + 2 * _sd(label) ** 2  # it may be off, and so may the values seen so far
         return _Affine(
@@ -172,11 +172,10 @@ def _noise_variance(peak: Array | float, share: Array | float = _NOISE) -> Array
 def _values(groups: Iterable[frozenset[Label]]) -> dict[str, set[Label]]:
     values: dict[str, set[Label]] = {}
     for label in {label for labels in groups for label in labels}:
-        values.setdefault(label[0], set()).add(label)
+        values.setdefault(label.name, set()).add(label)
     return values
 
 
 def _sd(label: Label) -> Array:
-    name, value, _ = label
-    number = isinstance(value, int | float) and not isinstance(value, bool) and name not in POWERS
-    return _NUMBER_SD if number else _SETTING_SD
+    is_number = isinstance(label.value, int | float) and not isinstance(label.value, bool)
+    return _NUMBER_SD if is_number and not label.power else _SETTING_SD

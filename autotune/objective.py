@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 
 from autotune import curves
 from autotune.sections import Objective, comparison
+from autotune.settings import COMMON, Config, Knowledge, Setting, effective_batch
 from autotune.speeds import Speeds
-from autotune.trial import SAME_TRAINING, Config, Evaluation, Measurement, Setting, Trial
+from autotune.trial import Evaluation, Measurement, Trial
 
-_BATCH, _STEPS = "micro_batch_size", "accumulation_steps"
 _ROUNDING = 1e-3  # of a learning rate, which has four digits
 
 
@@ -103,13 +103,15 @@ def broken_constraint(measurement: Measurement, goal: Objective) -> str | None:
     return None
 
 
-def ranked(trials: Sequence[Trial], objective: Objective, memory_fraction: float) -> list[Trial]:
+def ranked(
+    trials: Sequence[Trial], objective: Objective, memory_fraction: float, known: Knowledge = COMMON
+) -> list[Trial]:
     """The trials that may be recommended, best first; empty before the baseline has completed.
 
     Best is whose interval of throughput has the highest lower end - of two that read the same, the surer
     one - and of equal ones that with the higher quality; or who was quickest at the target.
     """
-    baseline, quality, speeds = baseline_of(trials), baseline_quality(trials), Speeds(trials)
+    baseline, quality, speeds = baseline_of(trials), baseline_quality(trials), Speeds(trials, known)
     if baseline is None:
         return []
     eligible = [
@@ -117,13 +119,19 @@ def ranked(trials: Sequence[Trial], objective: Objective, memory_fraction: float
         for t in trials
         if t.completed
         and t.searched
-        and why_not_eligible(t, baseline, quality, objective, memory_fraction) is None
+        and why_not_eligible(t, baseline, quality, objective, memory_fraction, known=known) is None
     ]
     return sorted(eligible, key=lambda t: _rank(t, speeds, objective), reverse=True)
 
 
 def why_not_eligible(
-    trial: Trial, baseline: Trial, quality: float | None, objective: Objective, memory_fraction: float
+    trial: Trial,
+    baseline: Trial,
+    quality: float | None,
+    objective: Objective,
+    memory_fraction: float,
+    *,
+    known: Knowledge = COMMON,
 ) -> str | None:
     """Why a completed trial cannot be recommended, None if it can. The baseline always can.
 
@@ -136,7 +144,7 @@ def why_not_eligible(
         return None
     if trial.measurement.origin != baseline.measurement.origin:
         return "it was measured on another device, or with other code, than the baseline"
-    if objective.select == "same-training" and not trains_alike(trial.config, baseline.config):
+    if objective.select == "same-training" and not trains_alike(trial.config, baseline.config, known):
         return "it trains something else than the baseline"
     if too_much := over_memory(trial.measurement, memory_fraction):
         return too_much
@@ -150,14 +158,15 @@ def why_not_eligible(
     return None if objective.select == "same-training" else _lost(trial, quality or 0.0, objective)
 
 
-def trains_alike(config: Config, other: Config) -> bool:
+def trains_alike(config: Config, other: Config, known: Knowledge = COMMON) -> bool:
     """Whether two configurations are the same training: all is equal that a training's result depends on.
 
     Of the batch that is the effective one, and numbers are equal to the digits that are kept of a rate.
     """
-    names = (config.keys() | other.keys()) - SAME_TRAINING
-    batches = [int(c.get(_BATCH) or 1) * int(c.get(_STEPS) or 1) for c in (config, other)]
-    return batches[0] == batches[1] and all(_is_equal(config.get(n), other.get(n)) for n in names)
+    names = (config.keys() | other.keys()) - known.same_training
+    return effective_batch(config) == effective_batch(other) and all(
+        _is_equal(config.get(n), other.get(n)) for n in names
+    )
 
 
 def _is_equal(value: Setting, other: Setting) -> bool:
@@ -176,9 +185,11 @@ def _lost(trial: Trial, quality: float, objective: Objective) -> str | None:
     return f"{objective.quality} {found:.4f} is below {least:.4f}" if found < least else None
 
 
-def winner(trials: Sequence[Trial], objective: Objective, memory_fraction: float) -> Trial | None:
+def winner(
+    trials: Sequence[Trial], objective: Objective, memory_fraction: float, known: Knowledge = COMMON
+) -> Trial | None:
     """The best of `ranked`: the baseline itself when nothing better keeps the quality."""
-    return next(iter(ranked(trials, objective, memory_fraction)), None)
+    return next(iter(ranked(trials, objective, memory_fraction, known)), None)
 
 
 def _rank(trial: Trial, speeds: Speeds, objective: Objective) -> tuple[float, float]:

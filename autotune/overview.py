@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune import confirm, objective, view
-from autotune.charts import cleaned
+from autotune.secrecy import cleaned
+from autotune.settings import Setting
 from autotune.space import Space
-from autotune.trial import Setting, Trial
+from autotune.trial import Trial
 
 Value = str | bool | int | float | None
 

@@ -88,7 +88,7 @@ def _search(
         known.append(_ended(trial, simulated))
         if asked is not None:
             _tell(study, asked, known, directions)
-        best = objective.winner(known, space.objective, space.limits.memory_fraction)
+        best = objective.winner(known, space.objective, space.limits.memory_fraction, space.known)
         moments.append(Moment(seconds, len(known), best.config if best else None))
     return _confirmed(table, machine, known, moments, seconds)
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from autotune import curves, objective, quality
 from autotune.knobs import Distribution, ScaledLearningRate
 from autotune.quality import Noise
+from autotune.settings import MICRO_BATCH
 from autotune.space import Space
-from autotune.trial import SAME_TRAINING, Evaluation, Trial
+from autotune.trial import Evaluation, Trial
 
 _FURTHER = 4  # times as many samples: what a pilot recommends that has learnt nothing
 _A_LITTLE_FURTHER = 2  # where equal runs lie too far apart
@@ -145,11 +146,11 @@ def same_training(space: Space) -> Space:
     The effective batch is the baseline's, whatever micro-batch it is made of, and so is the learning rate.
     """
     knobs = {
-        name: knob if name in SAME_TRAINING else _fixed(space, name, knob)
+        name: knob if name in space.known.same_training else _fixed(space, name, knob)
         for name, knob in space.knobs.items()
     }
     changes: dict[str, object] = {"knobs": knobs}
-    if "micro_batch_size" in space.baseline:
+    if MICRO_BATCH in space.baseline:
         size = space.effective_batch_size({})
         changes["limits"] = space.limits.model_copy(update={"effective_batch_size": (size, size)})
     return space.model_copy(update=changes)

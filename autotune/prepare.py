@@ -9,13 +9,14 @@ from typing import Any
 from autotune import secrecy, study_file, units
 from autotune import space as spaces
 from autotune.errors import InputError
-from autotune.knobs import LARGEST_INT, Distribution, ScaledLearningRate
+from autotune.knobs import Distribution, ScaledLearningRate
 from autotune.machine import Machine, fit_to
 from autotune.sections import PROMISES, Budget
+from autotune.settings import LARGEST_INT, Setting
 from autotune.space import Space
 from autotune.store import Session
 from autotune.telemetry import Hardware
-from autotune.trial import Setting, Trial
+from autotune.trial import Trial
 from autotune.workloads import Workload
 
 AUTO = "auto"
@@ -168,12 +169,16 @@ def machine(hardware: Hardware) -> Machine:
 def warm_start(
     earlier: Session, space: Space, workload: Workload, hardware: str, revision: str
 ) -> list[Trial]:
-    """The trials of an `earlier` session; raises InputError where they say nothing about this one."""
+    """The trials of an `earlier` session; raises InputError where they say nothing about this one.
+
+    Over other data none does: quality is another, and so may be the steps' time and memory, by what is in it.
+    """
     theirs, provenance = earlier.space(), earlier.info().get("provenance", {})
     fixed = [n for n in space.baseline if n not in space.knobs and n not in workload.places]
     pairs = {
         "workload": (theirs.workload, space.workload),
         "code": (provenance.get("revision"), revision),
+        "fingerprint of the data": (provenance.get("data"), workload.data_fingerprint(space.baseline)),
         "hardware": (provenance.get("hardware"), hardware),
         "samples_per_trial": (theirs.budget.samples_per_trial, space.budget.samples_per_trial),
         "quality": (theirs.objective.quality, space.objective.quality),
@@ -181,7 +186,7 @@ def warm_start(
     }
     differ = [f"{name} {then!r}, now {now!r}" for name, (then, now) in pairs.items() if then != now]
     if differ:
-        rule = "must be of the same workload, settings and hardware"
+        rule = "must be of the same workload, settings, data and hardware"
         raise InputError(f"--warm-start {earlier.root}: {rule}: {'; '.join(differ)}")
     try:
         known = study_file.trials(study_file.load_study(earlier.study_file))

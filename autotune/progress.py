@@ -7,7 +7,8 @@ from typing import Any
 
 from autotune import failures, units
 from autotune.measure import Meter, prefetched_steps
-from autotune.trial import Config, Evaluation, Failure, Measurement, Outcome, Status
+from autotune.settings import Config
+from autotune.trial import Evaluation, Failure, Measurement, Outcome, Status
 
 _PHASES = ("data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s")
 _MOST_ITEMS = 100_000  # whose scores are kept

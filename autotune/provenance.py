@@ -124,5 +124,5 @@ def _shown(value: Any) -> str:
 
 def _warm(session: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """How the new session learns from the old one, where it can."""
-    is_like = all(then.get(key) == now[key] for key in ("hardware", "revision", "space"))
+    is_like = all(then.get(key) == now[key] for key in ("hardware", "revision", "data", "space"))
     return f" --warm-start {shlex.quote(str(session))}" if is_like else ""

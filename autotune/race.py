@@ -23,8 +23,9 @@ from autotune.child import Child, ForkServer
 from autotune.measure import Stamp, Step, counted_steps, prefetched_steps, steps_to_start
 from autotune.progress import Phase
 from autotune.records import open_lines
+from autotune.settings import Setting
 from autotune.telemetry import Telemetry
-from autotune.trial import Failure, Measurement, Outcome, Setting, Slice, Status
+from autotune.trial import Failure, Measurement, Outcome, Slice, Status
 
 SLICES = "slices.jsonl"
 _POLL_S = 0.2

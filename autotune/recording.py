@@ -13,13 +13,13 @@ from autotune.attempt import Attempt, Order
 from autotune.child import ForkServer
 from autotune.drift import Drift
 from autotune.errors import InputError
-from autotune.knobs import LARGEST_INT
 from autotune.progress import is_mark
 from autotune.records import read_records
 from autotune.sections import Budget
+from autotune.settings import LARGEST_INT, Config, Key, Setting, settings_key
 from autotune.space import Space
 from autotune.table import Point, Run, Table
-from autotune.trial import SAME_QUALITY, SAME_SPEED, Config, Key, Setting, Status, settings_key
+from autotune.trial import Status
 from autotune.workloads import Workload
 
 PARTS = ("all", "timed", "untimed")
@@ -58,13 +58,13 @@ def missing(known: Table, *, seeds: int, timings: int, part: str = "all") -> Ite
     configs = grid(known.space)
     if part != "untimed":
         for turn in range(timings):
-            for config in _distinct(configs, SAME_SPEED):
+            for config in _distinct(configs, known.space.known.same_speed):
                 if len(known.timed(config)) <= turn and not _fails(known, config):
                     yield Planned(config, turn, timed=True)
         for turn in range(max(timings, len(known.timed(configs[0]))), _BASELINE_TIMES * timings):
             yield Planned(configs[0], turn, timed=True)
     if part != "timed":
-        for config in _distinct(configs, SAME_QUALITY):
+        for config in _distinct(configs, known.space.known.same_quality):
             for seed in range(seeds):
                 if seed not in {run.seed for run in known.qualities(config)} and not _fails(known, config):
                     yield Planned(config, seed, timed=False)

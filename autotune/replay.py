@@ -16,8 +16,9 @@ import optuna
 from autotune import confirm, curves, objective, racing, stopping
 from autotune.progress import Progress
 from autotune.search import Search, Silent
+from autotune.settings import Config
 from autotune.table import Point, Run, Table
-from autotune.trial import Config, Measurement, Outcome, Slice, Status, Trial
+from autotune.trial import Measurement, Outcome, Slice, Status, Trial
 
 _ASKED_EVERY_S = 1.0  # how often a running trial is held against the bar: as often as it reports
 
@@ -237,7 +238,7 @@ def ours(
         search.end(trial.number, simulated.outcome, simulated.measurement)
         if not confirm.is_alone(trial):
             goal, fraction = search.space.objective, search.space.limits.memory_fraction
-            best = objective.winner(search.trials(), goal, fraction)
+            best = objective.winner(search.trials(), goal, fraction, search.space.known)
             moments.append(Moment(clock.seconds, len(search.trials()), best.config if best else None))
     found = confirm.confirmed(search.trials(), search.space)
     winner = found[0].config if found else space.baseline_config

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from autotune import failures, secrecy, units
-from autotune.trial import Failure, Outcome, Setting, Status
+from autotune.settings import Setting
+from autotune.trial import Failure, Outcome, Status
 
 STACK_SIGNAL = signal.SIGUSR1  # makes the process write the stack of every thread into its log
 _PR_SET_PDEATHSIG = 1

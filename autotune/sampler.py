@@ -21,8 +21,9 @@ from optuna.trial import TrialState, create_trial
 
 from autotune import curves, objective
 from autotune.knobs import Distribution, ScaledLearningRate
+from autotune.settings import Config, Setting
 from autotune.space import Space
-from autotune.trial import Config, Setting, Status, Trial
+from autotune.trial import Status, Trial
 
 _TRIES = 8
 _STARTUP = 3

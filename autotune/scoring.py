@@ -10,8 +10,9 @@ from pathlib import Path
 
 from autotune import curves, peers, replay
 from autotune.replay import Result
+from autotune.settings import Config, Key, settings_key
 from autotune.table import Table
-from autotune.trial import Config, Evaluation, Key, Measurement, Status, Trial, settings_key
+from autotune.trial import Evaluation, Measurement, Status, Trial
 
 _OTHER_SEEDS = 10_000
 
@@ -50,8 +51,8 @@ class Truth:
         return statistics.fmean(run.evaluations[-1].quality for run in runs) if runs else 0.0
 
     def keeps_quality(self, config: Config) -> bool:
-        space = self._table.space
-        return self.quality(config) >= space.objective.keep * self.quality(space.baseline_config)
+        keep, baseline = self._table.space.objective.keep, self._table.space.baseline_config
+        return not keep or self.quality(config) >= curves.least(keep, self.quality(baseline))
 
     def merit(self, config: Config) -> float:
         """What a search maximises: throughput, or the inverse of the time to quality; 0 of who cannot win."""

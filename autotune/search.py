@@ -16,10 +16,11 @@ from autotune import study as record
 from autotune.judge import Judge
 from autotune.losses import Losses
 from autotune.sampler import Sampler
+from autotune.settings import Config
 from autotune.space import Space
 from autotune.stopping import Bar
 from autotune.study import Plan
-from autotune.trial import Config, Failure, Measurement, Outcome, Repeat, Status, Trial
+from autotune.trial import Failure, Measurement, Outcome, Repeat, Status, Trial
 
 Verdict = tuple[Outcome, Measurement]
 
@@ -91,7 +92,7 @@ class Search:
         self._trials = {t.number: t for t in record.trials(study)}
         self.space = pilot.settled(space, self.trials())
         self._sampler = self._informed()
-        ranked = objective.ranked(earlier, self.space.objective, space.limits.memory_fraction)
+        ranked = objective.ranked(earlier, self.space.objective, space.limits.memory_fraction, space.known)
         self._best_before = [t.config for t in ranked if self.space.contains(t.config)][:_BEST_BEFORE]
         self.bar = stopping.bar(self.trials(), self.space)
         publish(self.bar)
@@ -249,14 +250,15 @@ class Search:
 
     def _leads(self, trials: Sequence[Trial]) -> Iterator[Config]:
         """What to try before the sampler is asked, which has every other turn to itself."""
-        best = objective.winner(trials, self.space.objective, self.space.limits.memory_fraction)
+        space = self.space
+        best = objective.winner(trials, space.objective, space.limits.memory_fraction, space.known)
         self._turn += 1
         if best is None:
             return
         yield from self._best_before
-        yield from leads.larger_batches(best, trials, self.space)
+        yield from leads.larger_batches(best, trials, space)
         if self._turn % 2 == 0:
-            yield from leads.steps_from(best, self.space, self._rng)
+            yield from leads.steps_from(best, space, self._rng)
 
     def _begin(
         self,

@@ -1,5 +1,6 @@
 """Keys and passwords come from the environment, and are written nowhere: told by their name or their form."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -60,3 +61,28 @@ def hidden(text: str, environment: Mapping[str, str]) -> str:
         if is_secret and len(value) >= _SHORTEST:
             text = text.replace(value, _HIDDEN)
     return _KEY_IN_TEXT.sub(_HIDDEN, text)
+
+
+def cleaned(value: Any) -> Any:
+    """`value`, but that no text in it has a key, or the user's name in a path."""
+    if isinstance(value, Mapping):
+        return {key: cleaned(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [cleaned(item) for item in value]
+    if not isinstance(value, str):
+        return value
+    home, shown = os.environ.get("HOME", ""), hidden(value, os.environ)
+    return shown.replace(home, "~") if len(home) > 1 else shown
+
+
+def wandb_is_online(asked: str, environment: Mapping[str, str]) -> bool:
+    """Whether runs go to the server: under `auto` where WANDB_API_KEY is set and WANDB_MODE does not forbid.
+
+    Raises InputError when `online` is asked for without a key.
+    """
+    has_key = bool(environment.get("WANDB_API_KEY"))
+    if asked == "online" and not has_key:
+        raise InputError("--wandb online: needs WANDB_API_KEY in the environment, which is not set")
+    if asked == "auto":
+        return has_key and environment.get("WANDB_MODE", "online") == "online"
+    return asked == "online"

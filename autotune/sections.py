@@ -7,11 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from autotune import units
 from autotune.errors import InputError
-from autotune.knobs import LARGEST_INT, STRICT
-
-# What the sampler and the arithmetic carry.
-LARGEST_BATCH, MOST_ACCUMULATED = 2**30, 2**20
-MOST_COUNTED = 10**6
+from autotune.knobs import STRICT
+from autotune.settings import LARGEST_BATCH, LARGEST_INT, MOST_ACCUMULATED, MOST_COUNTED
 
 
 class Limits(BaseModel):

@@ -9,10 +9,9 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from autotune import units
+from autotune import units, workloads
 from autotune.errors import InputError
 from autotune.knobs import (
-    LARGEST_INT,
     STRICT,
     Distribution,
     ScaledLearningRate,
@@ -20,8 +19,16 @@ from autotune.knobs import (
     mistakes,
     read_knob,
 )
-from autotune.sections import LARGEST_BATCH, MOST_ACCUMULATED, MOST_COUNTED, Budget, Limits, Objective
-from autotune.trial import Config, Setting
+from autotune.sections import Budget, Limits, Objective
+from autotune.settings import (
+    ACCUMULATION,
+    LEARNING_RATE,
+    MICRO_BATCH,
+    Config,
+    Knowledge,
+    Setting,
+    effective_batch,
+)
 
 _RATES = (1e-20, 1e20)  # what the sampler and the arithmetic carry
 _MOST_LISTED = 20_000
@@ -59,17 +66,21 @@ class Space(BaseModel):
 
     def effective_batch_size(self, config: Config) -> int:
         """Samples per optimizer step under `config`; settings that it lacks are the baseline's."""
-        settings = self.settings(config)
-        return int(settings["micro_batch_size"] or 1) * int(settings.get("accumulation_steps") or 1)
+        return effective_batch(self.settings(config))
 
     def settings(self, config: Config) -> dict[str, Setting]:
         """Every setting of a run: the baseline's, overridden by `config`."""
         return {**self.baseline, **config}
 
     @property
+    def known(self) -> Knowledge:
+        """What is known of settings, those included that are the workload's own."""
+        return workloads.known_settings(self.workload)
+
+    @property
     def micro_batch_sizes(self) -> list[int]:
         """The micro-batches to choose from, ascending; empty where they are no choice."""
-        knob = self.knobs.get("micro_batch_size")
+        knob = self.knobs.get(MICRO_BATCH)
         choice = knob.drawn_from.choice if knob else None
         return sorted(size for size in choice or () if isinstance(size, int))
 
@@ -79,7 +90,7 @@ class Space(BaseModel):
 
     def learning_rate(self, config: Config, multiplier: float) -> float:
         ratio = self.effective_batch_size(config) / self.effective_batch_size({})
-        return float(self.baseline["learning_rate"] or 0) * math.sqrt(ratio) * multiplier
+        return float(self.baseline[LEARNING_RATE] or 0) * math.sqrt(ratio) * multiplier
 
     def config(self, drawn: Mapping[str, Setting]) -> dict[str, Setting]:
         """The configuration of `drawn`: every knob's value, and of a scaled learning rate the multiplier."""
@@ -142,7 +153,7 @@ class Space(BaseModel):
     def violation(self, config: Config) -> str | None:
         """Why `config` is outside the limits, None if it is inside. The baseline is never asked."""
         low, high = self.limits.effective_batch_size
-        if "micro_batch_size" not in self.baseline:
+        if MICRO_BATCH not in self.baseline:
             return None
         size = self.effective_batch_size(config)
         return None if low <= size <= high else f"effective batch {size} is outside [{low}, {high}]"
@@ -196,15 +207,6 @@ def to_values(space: Space) -> dict[str, Any]:
     return values
 
 
-_WHOLE = {
-    "micro_batch_size": (1, LARGEST_BATCH),
-    "accumulation_steps": (1, MOST_ACCUMULATED),
-    "num_workers": (0, MOST_COUNTED),
-    "prefetch_factor": (0, MOST_COUNTED),
-    "seed": (0, LARGEST_INT),
-}
-
-
 def complete(space: Space, source: str) -> Space:
     """`space` with the baseline's own value among every choice, so that the search can start from it.
 
@@ -216,8 +218,8 @@ def complete(space: Space, source: str) -> Space:
     for name, knob in space.knobs.items():
         knobs[name] = knob
         if isinstance(knob, ScaledLearningRate):
-            if name != "learning_rate":
-                mistakes.append(f"{name}: scale: sqrt is the rule of learning_rate alone")
+            if name != LEARNING_RATE:
+                mistakes.append(f"{name}: scale: sqrt is the rule of {LEARNING_RATE} alone")
             if not knob.multiplier.contains(1.0):
                 mistakes.append(f"{name}.multiplier: must contain 1.0, the baseline's")
         elif name in space.baseline and not knob.contains(space.baseline[name]):
@@ -235,16 +237,16 @@ def complete(space: Space, source: str) -> Space:
 def _not_numbers(space: Space) -> list[str]:
     """What the tuner itself computes with, where it is no number: batches, loaders, the learning rate."""
     found = []
-    for name, (low, high) in _WHOLE.items():
+    for name, (low, high) in space.known.whole.items():
         knob = space.knobs.get(name)
         values = (knob.choice or knob.bounds) if isinstance(knob, Distribution) else ()
         given = [*values, *([space.baseline[name]] if name in space.baseline else [])]
         wrong = [v for v in given if not _is_whole(v, low, high)]
         found += [f"{name}: whole numbers of {low} to {high}: got {units.shown(wrong[0])}"] if wrong else []
-    rate = space.baseline.get("learning_rate")
-    scaled = isinstance(space.knobs.get("learning_rate"), ScaledLearningRate)
+    rate = space.baseline.get(LEARNING_RATE)
+    scaled = isinstance(space.knobs.get(LEARNING_RATE), ScaledLearningRate)
     if scaled and not _RATES[0] <= (units.number(rate) or 0.0) <= _RATES[1]:
-        found.append(f"baseline learning_rate: a number above 0, to be scaled: got {units.shown(rate)}")
+        found.append(f"baseline {LEARNING_RATE}: a number above 0, to be scaled: got {units.shown(rate)}")
     return found
 
 
@@ -267,9 +269,9 @@ def _number(value: Setting) -> int | float:
 
 def _unreachable(space: Space) -> list[str]:
     """The limit on the effective batch, where no combination of knobs can meet it."""
-    if "micro_batch_size" not in space.baseline:
+    if MICRO_BATCH not in space.baseline:
         return []
-    micro, accumulation = _values(space, "micro_batch_size"), _values(space, "accumulation_steps")
+    micro, accumulation = _values(space, MICRO_BATCH), _values(space, ACCUMULATION)
     low, high = space.limits.effective_batch_size
     if any(_has_between(micro, -(-low // steps), high // steps) for steps in accumulation):
         return []

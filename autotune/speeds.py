@@ -4,7 +4,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from autotune.trial import SAME_SPEED, Config, Key, Throughput, Trial, settings_key
+from autotune.settings import COMMON, Config, Key, Knowledge, settings_key
+from autotune.trial import Throughput, Trial
 
 _AGREE = 0.02
 
@@ -14,26 +15,31 @@ _Group = tuple[Key, bool, tuple[str, str]]  # settings, shared, origin: device a
 class Speeds:
     """The throughput of settings, from all trials that differ in nothing that could change it.
 
-    Everything that can is in the key: the settings but for the learning rate and the seed, whether other
-    trials ran beside it, the device, and the code's revision.
+    Everything that can is in the key: the settings but for those that are `known` to leave speed alone,
+    whether other trials ran beside it, the device, and the code's revision.
     """
 
-    def __init__(self, trials: Iterable[Trial]) -> None:
+    def __init__(self, trials: Iterable[Trial], known: Knowledge = COMMON) -> None:
+        self._neutral = known.same_speed
         self._groups: dict[_Group, list[Trial]] = defaultdict(list)
         for trial in trials:
             if _half_width(trial) is not None:
-                self._groups[_group(trial)].append(trial)
+                self._groups[self._group(trial)].append(trial)
 
     def of(self, trial: Trial) -> Throughput | None:
         """The figure of `trial`: with those of its equals, where there are some."""
-        group = self._groups.get(_group(trial))
+        group = self._groups.get(self._group(trial))
         return pooled(group) if group else trial.measurement.throughput
 
     def known(self, config: Config, like: Trial) -> Throughput | None:
         """What `config` would read beside trial `like`, None where nothing equal was measured yet."""
-        _, shared, origin = _group(like)
-        group = self._groups.get((settings_key(config, SAME_SPEED), shared, origin))
+        _, shared, origin = self._group(like)
+        group = self._groups.get((settings_key(config, self._neutral), shared, origin))
         return pooled(group) if group else None
+
+    def _group(self, trial: Trial) -> _Group:
+        m = trial.measurement
+        return settings_key(trial.config, self._neutral), m.shared, m.origin
 
     @property
     def drift(self) -> float:
@@ -70,11 +76,6 @@ def pooled(trials: Sequence[Trial]) -> Throughput:
     rates = [p.samples_per_s for p in parts]
     between = (max(rates) - min(rates)) / 2
     return Throughput(rate, max(within, between), sum(p.steps for p in parts), seconds)
-
-
-def _group(trial: Trial) -> _Group:
-    m = trial.measurement
-    return settings_key(trial.config, SAME_SPEED), m.shared, m.origin
 
 
 def _half_width(trial: Trial) -> float | None:

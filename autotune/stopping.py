@@ -68,23 +68,24 @@ def _curve(points: Sequence[Mapping[str, Any]]) -> tuple[Evaluation, ...]:
 def bar(trials: Sequence[Trial], space: Space) -> Bar:
     """What a trial has to be able to reach, after all that is known."""
     goal, fraction = space.objective, space.limits.memory_fraction
-    drift, noise = Speeds(trials).drift, objective.noise(trials)
+    speeds = Speeds(trials, space.known)
+    drift, noise = speeds.drift, objective.noise(trials)
     if goal.target is not None:
-        speeds, ranked = Speeds(trials), objective.ranked(trials, goal, fraction)
+        ranked = objective.ranked(trials, goal, fraction, space.known)
         times = (objective.seconds_to(t, goal.target, speeds) for t in ranked)
         return Bar(drift=drift, seconds=min((s for s in times if s), default=None))
     samples = space.budget.samples_per_trial
     if goal.select == "pareto":
-        front = tuple(_rival(t, trials, t.measurement.curve) for t in objective.pareto(trials))
+        front = tuple(_rival(t, speeds, t.measurement.curve) for t in objective.pareto(trials))
         return Bar(front, samples, drift=drift, noise=noise)
     least = curves.least(goal.keep, objective.baseline_quality(trials) or 0.0)
     least += abs(least) * (noise or 0.0)
     is_free = goal.select == "same-training"
-    ranked = objective.ranked(trials, goal, fraction)
+    ranked = objective.ranked(trials, goal, fraction, space.known)
     sure = (t for t in ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
     best = next(sure, None)
     return Bar(
-        rivals=(_rival(best, trials),) if best else (),
+        rivals=(_rival(best, speeds),) if best else (),
         samples=samples,
         curve=() if is_free else objective.baseline_curve(trials),
         keep=goal.keep,
@@ -93,8 +94,8 @@ def bar(trials: Sequence[Trial], space: Space) -> Bar:
     )
 
 
-def _rival(trial: Trial, trials: Sequence[Trial], curve: tuple[Evaluation, ...] = ()) -> Rival:
-    surely = objective.surely_per_s(trial, Speeds(trials))
+def _rival(trial: Trial, speeds: Speeds, curve: tuple[Evaluation, ...] = ()) -> Rival:
+    surely = objective.surely_per_s(trial, speeds)
     return Rival(trial.number, surely, trial.measurement.shared, curve, trial.measurement.origin)
 
 

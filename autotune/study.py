@@ -19,9 +19,10 @@ from optuna.trial import TrialState, create_trial
 
 from autotune import objective, sampler, study_file
 from autotune.knobs import Distribution, ScaledLearningRate
+from autotune.settings import ACCUMULATION, MICRO_BATCH, Config
 from autotune.space import Space
 from autotune.study_file import Plan, load_study, passed_over, plan, trials  # reading takes no Optuna
-from autotune.trial import Config, Repeat, Status, Trial
+from autotune.trial import Repeat, Status, Trial
 
 __all__ = [
     "Plan",
@@ -116,10 +117,10 @@ def _distribution(knob: Distribution | ScaledLearningRate, space: Space) -> Base
 
 def _learning_rates(knob: ScaledLearningRate, space: Space) -> tuple[float, float]:
     """Between which learning rates every configuration lies, their rounding counted in."""
-    micro, accumulation = (_numbers(name, space) for name in ("micro_batch_size", "accumulation_steps"))
+    micro, accumulation = (_numbers(name, space) for name in (MICRO_BATCH, ACCUMULATION))
     multipliers = [float(value or 0) for value in knob.multiplier.choice or knob.multiplier.bounds]
-    smallest = {"micro_batch_size": min(micro), "accumulation_steps": min(accumulation)}
-    largest = {"micro_batch_size": max(micro), "accumulation_steps": max(accumulation)}
+    smallest = {MICRO_BATCH: min(micro), ACCUMULATION: min(accumulation)}
+    largest = {MICRO_BATCH: max(micro), ACCUMULATION: max(accumulation)}
     lowest, highest = (
         space.learning_rate(smallest, min(multipliers)),
         space.learning_rate(largest, max(multipliers)),

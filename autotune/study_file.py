@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from autotune.trial import Config, Measurement, Outcome, Repeat, Trial
+from autotune.settings import Config
+from autotune.trial import Measurement, Outcome, Repeat, Trial
 
 # User attributes of a trial, and of the study.
 CONFIG, REPEAT, WAY_TO, RACE = "config", "repeat", "way_to", "race"

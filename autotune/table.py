@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, Self
 from autotune import space as spaces
 from autotune.drift import Drift
 from autotune.errors import InputError
+from autotune.settings import Config, Key, settings_key
 from autotune.space import Space
-from autotune.trial import SAME_QUALITY, SAME_SPEED, Config, Key, Outcome, Status, settings_key
+from autotune.trial import Outcome, Status
 
 FORMAT = 1
 
@@ -92,6 +93,8 @@ class Table:
 
     def __init__(self, header: Header, runs: Iterable[Run] = (), drift: Drift | None = None) -> None:
         self.header, self.space, self.drift = header, header.space, drift
+        known = header.space.known
+        self._same_speed, self._same_quality = known.same_speed, known.same_quality
         self._by_speed: dict[Key, list[Run]] = defaultdict(list)
         self._by_quality: dict[Key, list[Run]] = defaultdict(list)
         for run in runs:
@@ -99,16 +102,16 @@ class Table:
 
     def add(self, run: Run) -> None:
         if run.timed:
-            self._by_speed[settings_key(run.config, SAME_SPEED)].append(run)
-        self._by_quality[settings_key(run.config, SAME_QUALITY)].append(run)
+            self._by_speed[settings_key(run.config, self._same_speed)].append(run)
+        self._by_quality[settings_key(run.config, self._same_quality)].append(run)
 
     def timed(self, config: Config) -> list[Run]:
         """Runs that show the speed and memory of `config`, in the order in which they were recorded."""
-        return self._by_speed.get(settings_key(config, SAME_SPEED), [])
+        return self._by_speed.get(settings_key(config, self._same_speed), [])
 
     def qualities(self, config: Config) -> list[Run]:
         """Runs that show the quality of `config`, the seeds in order; failed ones are left out."""
-        runs = self._by_quality.get(settings_key(config, SAME_QUALITY), [])
+        runs = self._by_quality.get(settings_key(config, self._same_quality), [])
         by_seed = {run.seed: run for run in reversed(runs) if run.evaluations}
         return [by_seed[seed] for seed in sorted(by_seed)]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ray.tune.logger import LoggerCallback
 
-from autotune import charts, failures
+from autotune import charts, failures, secrecy
 from autotune.errors import printable
 from autotune.space import Space
 from autotune.trial import Status
@@ -121,7 +121,7 @@ class _Run:
 
     def describe(self, knobs: Mapping[str, Any], figures: Sequence[str]) -> None:
         """What the trial has in the table of hyperparameters; its figures are the last of their charts."""
-        experiment, start, _ = hparams(charts.cleaned(knobs), dict.fromkeys(figures))
+        experiment, start, _ = hparams(secrecy.cleaned(knobs), dict.fromkeys(figures))
         self._write(summary=experiment)
         self._write(summary=start)
 

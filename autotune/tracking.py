@@ -18,8 +18,9 @@ from ray.air.integrations.wandb import WandbLoggerCallback
 
 from autotune import objective, overview
 from autotune import space as spaces
-from autotune.charts import AXES, cleaned, rows, summary
-from autotune.errors import InputError, printable
+from autotune.charts import AXES, rows, summary
+from autotune.errors import printable
+from autotune.secrecy import cleaned, wandb_is_online
 from autotune.space import Space
 from autotune.trial import Failure, Status, Trial
 
@@ -37,19 +38,6 @@ _SUMMARY = "summary"
 _EXIT_CODES = {Status.FAILED: 1, "interrupted": 255}  # 255 is W&B's own code for an interrupted run
 
 
-def is_online(asked: str, environment: Mapping[str, str]) -> bool:
-    """Whether runs go to the server: under `auto` where WANDB_API_KEY is set and WANDB_MODE does not forbid.
-
-    Raises InputError when `online` is asked for without a key.
-    """
-    has_key = bool(environment.get("WANDB_API_KEY"))
-    if asked == "online" and not has_key:
-        raise InputError("--wandb online: needs WANDB_API_KEY in the environment, which is not set")
-    if asked == "auto":
-        return has_key and environment.get("WANDB_MODE", "online") == "online"
-    return asked == "online"
-
-
 class Tracker(WandbLoggerCallback):
     """Ray's W&B callback, but that its runs live in this process, in `directory`/wandb.
 
@@ -61,7 +49,7 @@ class Tracker(WandbLoggerCallback):
     def __init__(self, directory: Path, session: str, mode: str = "auto", project: str = "autotune") -> None:
         super().__init__(project=os.environ.get("WANDB_PROJECT", project), group=session)
         self._directory = directory
-        self._online = is_online(mode, os.environ)
+        self._online = wandb_is_online(mode, os.environ)
         self._worker: _Worker | None = None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,31 +1,14 @@
-"""The nouns of a search: configuration, measurement, outcome, trial. Frozen, without I/O."""
+"""The nouns of a search: measurement, outcome, trial. Frozen, without I/O."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
-Setting = str | bool | int | float | None
-Config = Mapping[str, Setting]
-
+from autotune.settings import Config
 
 _THROTTLED_SHARE = 0.05
 _OTHERS_SHARE = 0.05  # of the CPUs or of the GPU: a machine's own housekeeping takes less
-Key = frozenset[tuple[str, str]]
-
-# Settings that change neither speed nor memory, and settings that do not change what is computed.
-SAME_SPEED = frozenset({"learning_rate", "seed", "weight_decay"})
-SAME_QUALITY = frozenset({"num_workers", "prefetch_factor", "pin_memory"})
-# Settings that leave the training the same, to rounding, as long as micro-batch times accumulation stays.
-SAME_TRAINING = SAME_QUALITY | {
-    *("micro_batch_size", "accumulation_steps", "precision", "compile"),
-    *("activation_checkpointing", "channels_last"),
-}
-
-
-def settings_key(config: Config, left_out: Collection[str]) -> Key:
-    """What of a configuration counts: every setting but some, by its text, because 1 is not True."""
-    return frozenset((name, repr(value)) for name, value in config.items() if name not in left_out)
 
 
 class Status(StrEnum):

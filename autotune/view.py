@@ -9,9 +9,10 @@ from pathlib import Path
 from autotune import confirm, objective, racing, units
 from autotune.confirm import Claim
 from autotune.errors import printable
+from autotune.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION, Config, Knowledge, Setting
 from autotune.space import Space
 from autotune.speeds import Speeds
-from autotune.trial import SAME_TRAINING, Config, Failure, Measurement, Setting, Status, Trial
+from autotune.trial import Failure, Measurement, Status, Trial
 from autotune.workloads import Workload
 
 _STYLES = {
@@ -21,21 +22,18 @@ _STYLES = {
     Status.INTERRUPTED: "cyan",
 }
 NO_RESULT = "No result: the baseline has not completed, or shows no throughput or quality."
-# Settings with which a training may be the same to the last bit, and others that are no score.
-_SAME_FIGURES = SAME_TRAINING - {"micro_batch_size", "accumulation_steps", "precision"}
 _NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_allocated_bytes"})
-_SHORT = {"num_workers": "workers", "learning_rate": "lr", "activation_checkpointing": "checkpointing"}
 
 
 def knobs(config: Config) -> str:
     """A configuration in short: `16x2 bf16 workers 2 lr 1.2e-04`, batch times accumulation first."""
     rest = dict(config)
     words = []
-    if "micro_batch_size" in rest:
-        accumulation = rest.pop("accumulation_steps", None)
-        words.append(f"{rest.pop('micro_batch_size')}" + (f"x{accumulation}" if accumulation else ""))
-    if "precision" in rest:
-        words.append(str(rest.pop("precision")))
+    if MICRO_BATCH in rest:
+        accumulation = rest.pop(ACCUMULATION, None)
+        words.append(f"{rest.pop(MICRO_BATCH)}" + (f"x{accumulation}" if accumulation else ""))
+    if PRECISION in rest:
+        words.append(str(rest.pop(PRECISION)))
     words += [_knob(name, value) for name, value in rest.items() if value is not False]
     return printable(" ".join(words))
 
@@ -44,7 +42,7 @@ def _knob(name: str, value: Setting) -> str:
     if value is True:
         return name
     shown = f"{value:.2g}" if isinstance(value, float) else str(value)
-    return f"{_SHORT.get(name, name)} {shown}"
+    return f"{COMMON[name].short or name} {shown}"
 
 
 def speed(measurement: Measurement) -> str:
@@ -146,7 +144,7 @@ def summary(trials: Sequence[Trial], space: Space, workload: Workload, session: 
         return [NO_RESULT]
     lines = [promise(space)]
     lines += _front(trials, space, baseline) if space.objective.select == "pareto" else []
-    lines += [*refuted(trials, space), *cautions(trials)]
+    lines += [*refuted(trials, space), *cautions(trials, space.known)]
     trial, claim = best
     if trial.number == 0:
         return [*lines, nothing_better(trial, space)]
@@ -270,10 +268,10 @@ def _front(trials: Sequence[Trial], space: Space, baseline: Trial) -> list[str]:
     ]
 
 
-def cautions(trials: Sequence[Trial]) -> list[str]:
+def cautions(trials: Sequence[Trial], known: Knowledge = COMMON) -> list[str]:
     """What makes the figures less than they seem."""
     lines = []
-    if apart := Speeds(trials).disagreements():
+    if apart := Speeds(trials, known).disagreements():
         slower, faster, share = apart[0]
         lines.append(
             f"Figures move on this machine: trials {slower.number} and {faster.number} ran the same "
@@ -283,7 +281,7 @@ def cautions(trials: Sequence[Trial]) -> list[str]:
     if throttled:
         lines.append(f"Thermally throttled, and slower for it: trials {_listed(throttled)}.")
     lines += [_meanwhile(what, found) for what, found in _disturbed(trials).items()]
-    return lines + _unused(trials)
+    return lines + _unused(trials, known)
 
 
 def _meanwhile(what: str, trials: Sequence[Trial]) -> str:
@@ -298,7 +296,7 @@ def _listed(trials: Sequence[Trial]) -> str:
     return ", ".join(str(t.number) for t in trials)
 
 
-def _unused(trials: Sequence[Trial]) -> list[str]:
+def _unused(trials: Sequence[Trial], known: Knowledge) -> list[str]:
     """What the workload seems not to use: its seed, or a knob, where figures are the same to the last bit."""
     lines: dict[str, str] = {}
     for one, other in _read_the_same(trials):
@@ -307,7 +305,7 @@ def _unused(trials: Sequence[Trial]) -> list[str]:
         if not differ and confirm.seed_of(one) != confirm.seed_of(other):
             what = "have different seeds and the very same figures: does the workload use its seed?"
             lines.setdefault("", f"Trials {pair} {what}")
-        if len(differ) == 1 and differ[0] not in _SAME_FIGURES:
+        if len(differ) == 1 and differ[0] not in known.same_figures:
             knob = printable(differ[0])
             line = f"{knob} changes nothing: trials {pair} differ in it alone and have the very same figures."
             lines.setdefault(knob, line)

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from autotune import confirm
 from autotune.feasibility import MemoryModel
+from autotune.settings import Config, Key, Setting, settings_key
 from autotune.space import Space
 from autotune.speeds import Speeds
-from autotune.trial import SAME_SPEED, Config, Failure, Key, Setting, Status, Throughput, Trial, settings_key
+from autotune.trial import Failure, Status, Throughput, Trial
 
 _MOST_ORDERED = 12  # knobs: 4,096 configurations lie between
 _FAILS_AGAIN = frozenset({Failure.ERROR, Failure.TIMEOUT})
@@ -46,7 +47,7 @@ def steps(trials: Sequence[Trial], space: Space) -> list[Step]:
     found = confirm.confirmed(trials, space)
     if found is None:
         return []
-    winner, known, speeds = found[0], _Known(trials, found[0], space), Speeds(trials)
+    winner, known, speeds = found[0], _Known(trials, found[0], space), Speeds(trials, space.known)
     start = known.measured(space.baseline_config)
     last = speeds.of(start) if start else None
     before: Config = space.baseline_config
@@ -83,12 +84,12 @@ class _Known:
 
     def __init__(self, trials: Sequence[Trial], winner: Trial, space: Space) -> None:
         self._space = space
-        self._memory = MemoryModel(trials, fraction=space.limits.memory_fraction)
+        self._memory = MemoryModel(trials, fraction=space.limits.memory_fraction, known=space.known)
         like = next((t for t in reversed(trials) if _confirms(t, winner)), winner)
         self._measured: dict[Key, Trial] = {}
         self._failed: dict[Key, Trial] = {}
         for trial in trials:
-            key = settings_key(trial.config, SAME_SPEED)
+            key = settings_key(trial.config, space.known.same_speed)
             if _is_measured_like(trial, like):
                 self._measured.setdefault(key, trial)
             elif _is_not_run_again(trial):
@@ -96,11 +97,11 @@ class _Known:
 
     def measured(self, config: Config) -> Trial | None:
         """A trial of equal speed that may be held against the winner's repeats."""
-        return self._measured.get(settings_key(config, SAME_SPEED))
+        return self._measured.get(settings_key(config, self._space.known.same_speed))
 
     def why_not(self, config: Config) -> str | None:
         """Why `config`, which is not measured, is not going to be; None where it can be."""
-        if trial := self._failed.get(settings_key(config, SAME_SPEED)):
+        if trial := self._failed.get(settings_key(config, self._space.known.same_speed)):
             return _told(trial)
         return self._space.violation(config) or self._memory.why_unfit(config)
 
@@ -154,7 +155,11 @@ def _order(winner: Trial, trials: Sequence[Trial], space: Space) -> list[str]:
     trials show does not change it.
     """
     baseline = space.baseline_config
-    knobs = [n for n in space.knobs if n not in SAME_SPEED and repr(baseline[n]) != repr(winner.config[n])]
+    knobs = [
+        n
+        for n in space.knobs
+        if n not in space.known.same_speed and repr(baseline[n]) != repr(winner.config[n])
+    ]
     if len(knobs) > _MOST_ORDERED:
         return knobs
     begun = next((t.number for t in trials if t.way_to == winner.number), None)
@@ -190,5 +195,6 @@ def _config(winner: Trial, taken: Sequence[str], space: Space) -> Config:
     """The baseline with the winner's values of the knobs that are `taken`; the winner's own with all."""
     drawn, theirs = space.drawn(space.baseline_config), space.drawn(winner.config)
     config = space.config({**drawn, **{name: theirs[name] for name in taken}})
-    is_there = settings_key(config, SAME_SPEED) == settings_key(winner.config, SAME_SPEED)
+    neutral = space.known.same_speed
+    is_there = settings_key(config, neutral) == settings_key(winner.config, neutral)
     return winner.config if is_there else config

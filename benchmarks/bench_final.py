@@ -31,8 +31,8 @@ from typing import NamedTuple
 
 from autotune import curves, recording
 from autotune.scoring import Truth
+from autotune.settings import Config
 from autotune.table import Run, Table
-from autotune.trial import Config
 
 TABLES = Path(__file__).parent / "tables"
 SHARES = (0.05, 0.1, 0.2, 0.4, 1.0)  # of the whole training's samples, in a trial

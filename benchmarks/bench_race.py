@@ -27,7 +27,8 @@ from autotune.child import ForkServer
 from autotune.measure import half_interval
 from autotune.orders import RACE_S
 from autotune.race import Race, RaceOrder
-from autotune.trial import Measurement, Setting
+from autotune.settings import Setting
+from autotune.trial import Measurement
 from autotune.workloads.r2gen import MODELS, R2GenWorkload
 
 _BATCHES = (4, 32)

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotune import schema
+from autotune import schema, workloads
+from autotune.settings import COMMON, Known, Result
 
 _MARK = re.compile(r"^<!-- made from the code: (.+) -->$", re.MULTILINE)
 _R2GEN = ("train", "evaluate", "generate")
@@ -102,6 +103,27 @@ def _value(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+_RESULT = {
+    Result.EQUAL: "no",
+    Result.REORDERED: "to rounding, or not at all",
+    Result.ROUNDED: "to rounding",
+    Result.OTHER: "yes",
+}
+
+
+def known_settings(workload: str | None = None) -> str:
+    """What the tuner knows of any workload's settings, or of those of one workload besides."""
+    own = workloads.load(workload).known_settings if workload else COMMON.by_name.values()
+    heading = "| setting | moves speed | moves what is trained | moves memory | known for |"
+    return "\n".join([heading, "| --- | --- | --- | --- | --- |", *map(_known, own)])
+
+
+def _known(known: Known) -> str:
+    speed = "yes" if known.moves_speed else "no"
+    cells = (speed, _RESULT[known.moves_result], known.moves_memory, known.about)
+    return f"| `{known.name}` | {' | '.join(cells)} |"
+
+
 MADE: Mapping[str, Callable[[], str]] = {
     "commands of autotune": commands,
     "commands of r2gen": trainer_commands,
@@ -111,5 +133,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     "limits": lambda: table("Limits"),
     "objective": lambda: table("Objective"),
     "budget": lambda: table("Budget"),
+    "known settings": known_settings,
+    "known settings of r2gen": lambda: known_settings("r2gen"),
     "settings of r2gen": lambda: table("Settings"),
 }

@@ -10,11 +10,12 @@ from autotune.comparison import Model, Written
 from autotune.report import clinical, knobs, rows
 from autotune.report.model import Report
 from autotune.report.recommendation import answer
+from autotune.settings import SEED, Config
 from autotune.snapshot import INTERRUPTED
 from autotune.space import Space
 from autotune.store import Options
 from autotune.study_file import Plan
-from autotune.trial import Config, Trial
+from autotune.trial import Trial
 from autotune.workloads import Workload
 
 
@@ -100,4 +101,4 @@ def _provenance(known: Known) -> dict[str, Any]:
 def _seed(trial: Trial, known: Known) -> int:
     """What the generators of a trial were seeded with."""
     settings = known.workload.with_seed(known.space.settings(trial.config), confirm.seed_of(trial))
-    return int(settings.get("seed") or 0)
+    return int(settings.get(SEED) or 0)

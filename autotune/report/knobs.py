@@ -12,8 +12,9 @@ from autotune import objective, sampler, way
 from autotune.feasibility import MemoryModel
 from autotune.report import estimates
 from autotune.report.model import Predicted, Step
+from autotune.settings import MICRO_BATCH, PRECISION, Config
 from autotune.space import Space
-from autotune.trial import Config, Status, Trial
+from autotune.trial import Status, Trial
 
 _FEWEST_TRIALS = 4
 _FEWEST_AT_THE_TOP = 5  # below that PED-ANOVA is told to be unstable
@@ -25,19 +26,24 @@ def predicted(
     config: Config, trials: Sequence[Trial], space: Space, memory_limit_bytes: int | None
 ) -> tuple[Predicted, ...]:
     """Peak memory with each precision and micro-batch to choose from, at the other settings of `config`."""
-    model = MemoryModel(trials, fraction=space.limits.memory_fraction, limit_bytes=memory_limit_bytes)
-    knob = space.knobs.get("precision")
+    model = MemoryModel(
+        trials,
+        fraction=space.limits.memory_fraction,
+        limit_bytes=memory_limit_bytes,
+        known=space.known,
+    )
+    knob = space.knobs.get(PRECISION)
     precisions = (knob.drawn_from.choice if knob else None) or ()
-    configs: list[Config] = [{**config, "precision": precision} for precision in precisions] or [config]
+    configs: list[Config] = [{**config, PRECISION: precision} for precision in precisions] or [config]
     found = [_predicted(model, chosen, space) for chosen in configs]
     return tuple(p for p in found if p.micro_batch_size)
 
 
 def _predicted(model: MemoryModel, config: Config, space: Space) -> Predicted:
-    told = [(size, model.predict({**config, "micro_batch_size": size})) for size in space.micro_batch_sizes]
+    told = [(size, model.predict({**config, MICRO_BATCH: size})) for size in space.micro_batch_sizes]
     known = [(size, found) for size, found in told if found is not None]
     return Predicted(
-        precision=str(space.settings(config).get("precision", "")),
+        precision=str(space.settings(config).get(PRECISION, "")),
         micro_batch_size=tuple(size for size, _ in known),
         peak_bytes=tuple(found.expected_bytes for _, found in known),
         low_bytes=tuple(found.low_bytes for _, found in known),

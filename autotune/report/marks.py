@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from autotune.report.model import Row
+from autotune.settings import PRECISION, PRECISIONS
 
 
 @dataclass(frozen=True)
@@ -33,15 +34,9 @@ AGAIN = Mark("run again to confirm or explain", "var(--stopped)", "square", 5)
 
 ORDER = (AGAIN, OPEN, FAILED, OOM, STOPPED, LOST, COMPLETED, KEPT, BASELINE, WINNER)  # the last is on top
 
+_SYMBOLS = (("circle", 8), ("square", 8), ("triangle-up", 9), ("pentagon", 9), ("hexagram", 10))
 _PRECISIONS = {
-    mark.label: mark
-    for mark in (
-        Mark("fp32", "var(--fp32)", "circle"),
-        Mark("tf32", "var(--tf32)", "square"),
-        Mark("bf16", "var(--bf16)", "triangle-up", 9),
-        Mark("fp16", "var(--fp16)", "pentagon", 9),
-        Mark("fp8", "var(--fp8)", "hexagram", 10),
-    )
+    name: Mark(name, f"var(--{name})", *symbol) for name, symbol in zip(PRECISIONS, _SYMBOLS, strict=True)
 }
 
 _PHASES = ("data", "transfer", "forward", "backward", "optimizer")
@@ -83,7 +78,7 @@ def model(label: str) -> Mark:
 
 def precision_of(row: Row) -> str:
     """The precision of a trial, empty where that is no setting."""
-    return str(row.config.get("precision", ""))
+    return str(row.config.get(PRECISION, ""))
 
 
 def precisions(rows: Iterable[Row]) -> list[str]:

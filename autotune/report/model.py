@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.comparison import Written
-from autotune.trial import Config, Evaluation
+from autotune.settings import Config
+from autotune.trial import Evaluation
 
 FORMATS = ("html", "json", "md")
 SAMPLES = 5  # test studies that are shown where nothing else is asked for

@@ -9,6 +9,7 @@ from autotune.report import marks, words
 from autotune.report.marks import Mark
 from autotune.report.model import Predicted, Report, Row
 from autotune.report.plot import Plot, Table, Trace, layout, line, per_s, points
+from autotune.settings import MICRO_BATCH
 
 _LIMIT = Mark("memory limit", "var(--ink)", "line")
 _ALLOWED = Mark("share that may be used", "var(--ink)", "dash")
@@ -200,4 +201,4 @@ def _sizes(rows: Sequence[Row]) -> list[int]:
 
 def _size(row: Row) -> int:
     """Its micro-batch; 0 where it has none."""
-    return int(max(0.0, units.number(row.config.get("micro_batch_size")) or 0.0))
+    return int(max(0.0, units.number(row.config.get(MICRO_BATCH)) or 0.0))

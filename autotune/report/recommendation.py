@@ -9,6 +9,7 @@ from autotune.advice import Verdict
 from autotune.confirm import Claim
 from autotune.report import estimates
 from autotune.report.model import Answer, Figure, Side
+from autotune.settings import MICRO_BATCH
 from autotune.space import Space
 from autotune.trial import Measurement, Trial
 from autotune.workloads import Workload
@@ -35,7 +36,7 @@ def answer(
     going_on = (store.going_on(session),) if can_go_on else ()
     baseline, found = objective.baseline_of(trials), confirm.recommended(trials, space)
     if baseline is None or found is None:
-        return _none(trials, session, going_on)
+        return _none(trials, space, session, going_on)
     trial, claim = found
     is_better = trial.number != baseline.number
     known = trials if claim or not is_better else [t for t in trials if not confirm.is_alone(t)]
@@ -50,19 +51,26 @@ def answer(
         factor=_factor(trial, baseline, claim, space) if is_better else None,
         rounds=claim.rounds if claim else 0,
         full_training_samples=training_samples,
-        cautions=(*view.refuted(trials, space), *view.cautions(trials), *_few(theirs, ours, space)),
+        cautions=(
+            *view.refuted(trials, space),
+            *view.cautions(trials, space.known),
+            *_few(theirs, ours, space),
+        ),
         commands=(*(view.next_commands(session, workload) if is_better else ()), *going_on),
     )
 
 
-def _none(trials: Sequence[Trial], session: Path, going_on: tuple[str, ...]) -> Answer:
+def _none(trials: Sequence[Trial], space: Space, session: Path, going_on: tuple[str, ...]) -> Answer:
     """The answer where nothing can be compared: without a baseline there is nothing to go on with either."""
     failed = objective.failed_baseline(trials)
     if failed is None or failed.outcome is None:
         return Answer(Verdict.NONE, view.NO_RESULT, commands=going_on)
     sentence = f"{view.NO_RESULT} It {failed.outcome}: {failed.outcome.reason}"
     return Answer(
-        Verdict.NONE, sentence, cautions=tuple(view.cautions(trials)), commands=(store.anew(session),)
+        Verdict.NONE,
+        sentence,
+        cautions=tuple(view.cautions(trials, space.known)),
+        commands=(store.anew(session),),
     )
 
 
@@ -165,7 +173,7 @@ def _step_s(
     trial: Trial, measurements: Sequence[Measurement], throughput: Figure | None, space: Space
 ) -> dict[str, float]:
     """Seconds of each phase of an optimizer step: its share of the steps, times what one takes."""
-    if throughput is None or throughput.value <= 0 or "micro_batch_size" not in space.settings(trial.config):
+    if throughput is None or throughput.value <= 0 or MICRO_BATCH not in space.settings(trial.config):
         return {}
     whole_s = space.effective_batch_size(trial.config) / throughput.value
     shares = _means([m.step_shares for m in measurements])

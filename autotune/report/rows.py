@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from autotune import curves, feasibility, objective, view
 from autotune.report import estimates
 from autotune.report.model import Row, Skipped
+from autotune.settings import Config, settings_key
 from autotune.space import Space
-from autotune.trial import Config, Status, Trial, settings_key
+from autotune.trial import Status, Trial
 
 _FIGURE = re.compile(r"\d+([.,]\d+)*( [KMGT]iB)?")
 _TAKEN_OUT = "…"

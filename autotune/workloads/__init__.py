@@ -1,25 +1,41 @@
 """What is tuned: a generator `fit(config, workdir)`, and what is known about it besides."""
 
 import importlib.util
+from functools import cache
 
 from autotune.errors import InputError
+from autotune.settings import COMMON, Knowledge
 from autotune.workloads.base import Workload
 
-__all__ = ["Workload", "load"]
+__all__ = ["Workload", "known_settings", "load"]
+
+_R2GEN = "r2gen"
 
 
 def load(name: str) -> Workload:
     """The workload called `name`: `r2gen`, or an entry point `package.module:function`."""
-    if name == "r2gen":
-        from autotune.workloads.r2gen import R2GenWorkload  # noqa: PLC0415 - it imports torch
-
-        return R2GenWorkload()
+    if name == _R2GEN:
+        return _called(name)
     module, _, function = name.partition(":")
     if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
         raise InputError(f"workload: r2gen, or an entry point package.module:function: got {name!r}")
     if not _exists(module):
         raise InputError(f"workload {name}: there is no module {module} on the Python path")
-    return Workload(name)
+    return _called(name)
+
+
+@cache
+def known_settings(name: str) -> Knowledge:
+    """What is known of the settings of the workload called `name`, which `load` need not find."""
+    return COMMON.with_own(_called(name).known_settings)
+
+
+def _called(name: str) -> Workload:
+    if name != _R2GEN:
+        return Workload(name)
+    from autotune.workloads.r2gen import R2GenWorkload  # noqa: PLC0415 - it imports the trainer
+
+    return R2GenWorkload()
 
 
 def _exists(module: str) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel
 
-from autotune.trial import Setting
+from autotune.settings import SEED, Known, Setting
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,11 @@ class Workload:
     def places(self) -> frozenset[str]:
         """Settings that say where something lies on this machine."""
         return frozenset()
+
+    @property
+    def known_settings(self) -> tuple[Known, ...]:
+        """What is known of its own settings, or of common ones better: see `settings.Known`."""
+        return ()
 
     def revision(self) -> str:
         """A fingerprint of the code: of the package that the entry point is in."""
@@ -55,7 +60,7 @@ class Workload:
 
     def with_seed(self, settings: Mapping[str, Setting], repeat: int) -> dict[str, Setting]:
         """`settings` with the seed of the `repeat`-th run, 0 for their own."""
-        return {**settings, "seed": int(settings.get("seed") or 0) + repeat} if repeat else dict(settings)
+        return {**settings, SEED: int(settings.get(SEED) or 0) + repeat} if repeat else dict(settings)
 
     def fill(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
         """`baseline` with what it cannot do without and the workload can give: data to try it on, say."""

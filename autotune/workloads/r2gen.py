@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from autotune.errors import InputError
-from autotune.trial import Setting
+from autotune.settings import Known, Memory, Setting
 from autotune.workloads.base import Workload
 from r2gen import config as trainer
 from r2gen import errors
@@ -27,6 +27,8 @@ _SMALL: dict[str, Setting] = {
     "dropout": 0.0,
     "drop_prob_lm": 0.0,
 }
+# Of the optimizer alone: a step takes as long, and as much memory, whatever they are.
+_OPTIMIZER = ("grad_clip_value", "lr_gamma", "lr_step_epochs", "visual_learning_rate_ratio")
 _STUDIES = {"train": 256, "val": 64, "test": 64}
 _SHAPE = (*_SMALL, "rm_num_slots", "max_seq_length")
 MODELS: dict[str, dict[str, Setting]] = {
@@ -47,6 +49,11 @@ class R2GenWorkload(Workload):
     @property
     def places(self) -> frozenset[str]:
         return frozenset({"data", "visual_weights"})
+
+    @property
+    def known_settings(self) -> tuple[Known, ...]:
+        about = "of the optimizer alone"
+        return tuple(Known(name, about, moves_speed=False, moves_memory=Memory.NOT) for name in _OPTIMIZER)
 
     def fill(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
         return {**baseline} if "data" in baseline else {**baseline, "data": str(_drawn_data())}

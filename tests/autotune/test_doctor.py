@@ -79,6 +79,12 @@ def test_without_a_key_runs_are_kept_offline() -> None:
     assert doctor.wandb_key({"WANDB_API_KEY": ""}).ok is False
 
 
+def test_a_search_and_what_is_said_of_it_go_by_the_same_rule() -> None:
+    assert doctor.wandb_key({"WANDB_API_KEY": "made up"}).ok is True
+    found = doctor.wandb_key({"WANDB_API_KEY": "made up", "WANDB_MODE": "offline"})
+    assert (found.ok, found.detail) == (False, "WANDB_MODE is offline: runs are kept offline")
+
+
 def test_torch_that_cannot_be_imported_is_reported_with_its_last_words(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open shared object file')")
     found, _ = examined(PYTHONPATH=f"{tmp_path}:{Path.cwd()}")

@@ -4,7 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from autotune import space as spaces
 from autotune.feasibility import MemoryModel, dominating
+from autotune.judge import Judge
+from autotune.stopping import Bar
 from autotune.trial import Outcome, Status
 
 GIB = 2**30
@@ -27,6 +30,7 @@ def config(**changes):
         {"micro_batch_size": 64},
         {"accumulation_steps": 4},
         {"learning_rate": 1e-3, "num_workers": 4},
+        {"weight_decay": 0.1},
         {"precision": "tf32"},
         {"activation_checkpointing": False},
     ],
@@ -52,6 +56,18 @@ def test_what_may_need_less_is_not(failed, changes):
 def test_other_failures_say_nothing_about_memory(make_trial):
     failed = [make_trial(3, failure=kind, accumulation_steps=2) for kind in ("error", "timeout", "lost")]
     assert dominating(failed[0].config, failed) is None
+
+
+@pytest.mark.parametrize(("name", "value"), [("weight_decay", 0.1), ("grad_clip_value", 1.0)])
+def test_an_out_of_memory_is_not_paid_once_per_value_of_what_moves_no_memory(make_trial, name, value):
+    """`r2gen` clips gradients in place, and decays weights as it updates them."""
+    knobs = f"{{micro_batch_size: {{choice: [4, 16]}}, {name}: {{choice: [{value}, 0.5]}}}}"
+    baseline = f"{{micro_batch_size: 4, {name}: {value}, precision: fp32}}"
+    text = f"{{workload: r2gen, baseline: {baseline}, knobs: {knobs}}}"
+    space = spaces.complete(spaces.parse(text, "test"), "test")
+    failed = make_trial(1, failure="oom", **{name: value})
+    judge = Judge(space, [failed], Bar(), None)
+    assert "ran out of it" in judge({**failed.config, name: 0.5}).reason
 
 
 @pytest.mark.parametrize(

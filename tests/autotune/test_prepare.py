@@ -140,6 +140,24 @@ def test_another_session_warms_only_its_like(tmp_path, space):
     assert "code 'abc', now 'def'" in str(raised.value)
 
 
+def test_a_session_over_other_data_says_nothing_about_these(tmp_path, space):
+    class Told(workloads.Workload):
+        def data_fingerprint(self, settings):
+            return settings["text"]
+
+    workload = Told("json:loads")
+    then, now = (
+        space.model_copy(update={"baseline": {**space.baseline, "text": text}}) for text in ("old", "new")
+    )
+    facts = {"hardware": "one GPU", "revision": "abc", "data": workload.data_fingerprint(then.baseline)}
+    earlier = Session.create(tmp_path / "earlier", now, Options(), facts)
+    record.open_study(earlier.study_file, now)
+    with pytest.raises(InputError, match="fingerprint of the data 'old', now 'new'") as raised:
+        prepare.warm_start(earlier, now, workload, "one GPU", "abc")
+    assert "\n" not in str(raised.value)
+    assert "must be of the same workload, settings, data and hardware" in str(raised.value)
+
+
 def test_a_trial_does_not_wait_for_a_score_that_nobody_asked_for():
     r2gen = workloads.load("r2gen")
     assert r2gen.for_trial({}, 1000, 4, "bleu_4") == {"eval_every_samples": 250, "meteor": False}

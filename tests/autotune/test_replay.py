@@ -170,6 +170,20 @@ def test_the_truth_is_the_mean_of_what_was_recorded(recorded):
     assert not truth.is_right(config, 0.95)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_baseline_keeps_its_own_quality_be_it_negative(recorded, sign):
+    runs = [run for config in recorded.space.every() for run in recorded.qualities(config)]
+    signed = [
+        replace(run, evaluations=tuple(p._replace(quality=sign * p.quality) for p in run.evaluations))
+        for run in runs
+    ]
+    truth, config = Truth(Table(recorded.header, signed)), recorded.space.baseline_config
+    doubled = recorded.space.config({**recorded.space.drawn(config), "learning_rate": 2.0})
+    assert truth.quality(config) * sign > 0
+    assert truth.keeps_quality(config)
+    assert truth.keeps_quality(doubled) is (sign < 0), "half of the quality, or half of the loss"
+
+
 def test_a_score_says_when_the_search_was_right_for_good_and_what_was_lost(recorded):
     result, truth = replay.ours(recorded, 0, 12), Truth(recorded)
     found = scoring.score(result, truth)

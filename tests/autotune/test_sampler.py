@@ -11,7 +11,7 @@ from autotune import space as spaces
 from autotune.knobs import Distribution
 from autotune.sampler import Refusal, Sampler, Told
 from autotune.sections import Objective
-from autotune.trial import settings_key
+from autotune.settings import settings_key
 
 TRIED = Refusal("was tried already")
 

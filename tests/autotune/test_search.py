@@ -14,20 +14,10 @@ from autotune.feasibility import dominating
 from autotune.machine import Machine, fit_to
 from autotune.search import Search
 from autotune.sections import Budget
+from autotune.settings import COMMON, settings_key
 from autotune.store import Options, Session
 from autotune.study import Plan
-from autotune.trial import (
-    SAME_SPEED,
-    Evaluation,
-    Failure,
-    Measurement,
-    Outcome,
-    Repeat,
-    Status,
-    Throughput,
-    Trial,
-    settings_key,
-)
+from autotune.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
 
 from .conftest import slices_of
 
@@ -122,7 +112,7 @@ def faster():
     speeds = {}
 
     def result(trial):
-        key = settings_key(trial.config, SAME_SPEED)
+        key = settings_key(trial.config, COMMON.same_speed)
         return report(trial.number, speed=speeds.setdefault(key, 10.0 + 10 * len(speeds)))
 
     return result

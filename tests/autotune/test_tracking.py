@@ -16,8 +16,6 @@ from typing import Any
 
 import pytest
 
-from autotune.errors import InputError
-
 pytest.importorskip("ray.air.integrations.wandb")
 
 KEY = "made-up-key-" + "0123456789" * 3
@@ -417,27 +415,3 @@ for each in (tracker, again):
     driver.run(script)
     # The first to end takes W&B's service, which is the process's, with it: the other's run is gone on with.
     assert {run.name for run in read_runs(driver.session)} == {"chest-0000", "chest-0001"}
-
-
-@pytest.mark.parametrize(
-    ("asked", "environment", "online"),
-    [
-        ("auto", {}, False),
-        ("auto", {"WANDB_API_KEY": ""}, False),
-        ("auto", {"WANDB_API_KEY": KEY}, True),
-        ("auto", {"WANDB_API_KEY": KEY, "WANDB_MODE": "offline"}, False),
-        ("online", {"WANDB_API_KEY": KEY}, True),
-        ("offline", {"WANDB_API_KEY": KEY}, False),
-    ],
-)
-def test_runs_go_online_only_with_a_key(asked: str, environment: dict[str, str], online: bool) -> None:
-    from autotune.tracking import is_online
-
-    assert is_online(asked, environment) is online
-
-
-def test_online_without_a_key_is_a_mistake_of_the_users() -> None:
-    from autotune.tracking import is_online
-
-    with pytest.raises(InputError, match="WANDB_API_KEY"):
-        is_online("online", {})

@@ -10,19 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from autotune import confirm, way
+from autotune.settings import COMMON, settings_key
 from autotune.space import Budget
-from autotune.trial import (
-    SAME_SPEED,
-    Evaluation,
-    Failure,
-    Measurement,
-    Outcome,
-    Repeat,
-    Status,
-    Throughput,
-    Trial,
-    settings_key,
-)
+from autotune.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
 
 from .conftest import slices_of
 
@@ -289,7 +279,7 @@ RESULTS = st.sampled_from([COMPLETED, STOPPED, FAILED, OOM])
 
 def between(changes, space):
     """Every configuration on any of the ways, ends excluded."""
-    names = [name for name in changes if name not in SAME_SPEED]
+    names = [name for name in changes if name not in COMMON.same_speed]
     for size in range(1, len(names)):
         for chosen in itertools.combinations(names, size):
             yield frozenset(chosen), config_of(space, **{name: changes[name] for name in chosen})
@@ -297,7 +287,7 @@ def between(changes, space):
 
 def speeds_differ(one, other):
     """The knobs that make a difference in speed."""
-    return [name for name in one if name not in SAME_SPEED and one[name] != other[name]]
+    return [name for name in one if name not in COMMON.same_speed and one[name] != other[name]]
 
 
 @settings(
@@ -324,7 +314,7 @@ def test_whatever_is_known_and_comes_out_a_way_is_whole_stays_and_costs_no_more_
     assert (gaps, runs) == cheapest(changes, inner, tried, space)
 
     seen, ran = play(trials, space, lambda _: (data.draw(RESULTS), data.draw(st.floats(1.0, 100.0))))
-    assert len({settings_key(config, SAME_SPEED) for config in ran}) == len(ran) <= runs
+    assert len({settings_key(config, COMMON.same_speed) for config in ran}) == len(ran) <= runs
     for count in range(len(trials), len(seen) + 1):
         assert knobs(way.steps(seen[:count], space)) == knobs(planned)
 
@@ -344,7 +334,7 @@ def test_whatever_is_known_and_comes_out_a_way_is_whole_stays_and_costs_no_more_
 
 def cheapest(changes, inner, tried, space):
     """The fewest gaps, and then runs, of all ways, by trying all."""
-    names = [name for name in changes if name not in SAME_SPEED]
+    names = [name for name in changes if name not in COMMON.same_speed]
 
     def price(chosen):
         config = inner[frozenset(chosen)]

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 import typer
 
-from autotune import schema
+from autotune import schema, workloads
 from autotune.cli import app
 
 from . import pages
@@ -74,3 +74,6 @@ def test_everything_that_is_made_from_the_code_is_there(site):
     whole = schema.of_spaces()
     for fields in (whole, *whole["$defs"].values()):
         assert [field for field in fields["properties"] if f"<code>{field}</code>" not in text] == []
+    known = workloads.known_settings("r2gen").by_name
+    assert [name for name in known if f"<td><code>{name}</code></td>\n<td>" not in text] == []
+    assert "<td><code>weight_decay</code></td>\n<td>no</td>\n<td>yes</td>\n<td>no</td>" in text

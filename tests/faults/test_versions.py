@@ -222,8 +222,9 @@ def test_only_what_a_new_session_can_learn_from_is_recommended_to_it(facts):
     now = collect()
     with pytest.raises(InputError, match=f"--warm-start {place}$"):
         provenance.require_same(place, {**now, "torch": "1.0"}, now, ())
-    with pytest.raises(InputError, match=r"--session [^ ]+$"):
-        provenance.require_same(place, {**now, "torch": "1.0", "revision": "other"}, now, ())
+    for other in ("revision", "data"):
+        with pytest.raises(InputError, match=r"--session [^ ]+$"):
+            provenance.require_same(place, {**now, "torch": "1.0", other: "other"}, now, ())
 
 
 def test_data_may_move_and_may_not_change(tmp_path):

@@ -21,7 +21,7 @@ from autotune.report.model import (
     Skipped,
     Step,
 )
-from autotune.trial import Config
+from autotune.settings import Config
 
 from .made_trials import (
     BASELINE,

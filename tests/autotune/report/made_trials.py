@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from autotune import view
 from autotune.report.model import Figure, Row
-from autotune.trial import Config, Evaluation
+from autotune.settings import Config
+from autotune.trial import Evaluation
 
 GIB = 2**30
 LIMIT = 8 * GIB
