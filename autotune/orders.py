@@ -25,7 +25,7 @@ def order(
 ) -> Order:
     """What a supervisor needs to run `trial` on a device with so much memory.
 
-    A repeat has a seed of its round's, and a confirming one the device to itself, as a step of the way has.
+    A repeat has a seed of its round's, and a confirming one the device to itself, as an ablation step has.
     Only a trial of a new configuration can be beaten, a step included: its speed is known by then. The others
     are there to be measured to the end.
     """

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import optuna
 
-from autotune import confirm, failures, leads, objective, pilot, stopping, way
+from autotune import ablation, confirm, failures, leads, objective, pilot, stopping
 from autotune import sampler as samplers
 from autotune import study as record
 from autotune.judge import Judge
@@ -130,7 +130,7 @@ class Search:
             self._listener.note(said)
 
     def trials(self) -> list[Trial]:
-        """Every trial so far, running ones, repeats and steps of the way included."""
+        """Every trial so far, running ones, repeats and ablation steps included."""
         return list(self._trials.values())
 
     @property
@@ -231,16 +231,16 @@ class Search:
             return self._begin(self._trials[step.of].config, step)
         if (explained := self._explained()) is not None:
             config, winner = explained
-            return self._begin(config, way_to=winner)
+            return self._begin(config, ablation_of=winner)
         return None
 
     def _explained(self) -> tuple[Config, int] | None:
-        """What is to be measured next on the way to the winner, and its number; None where time is short."""
+        """What is to be measured next to explain the winner, and its number; None where time is short."""
         if not self._explain or self._spent_s() + confirm.trial_s(self.trials()) > (
             self._plan.time_s or math.inf
         ):
             return None
-        return way.next_step(self.trials(), self.space)
+        return ablation.next_step(self.trials(), self.space)
 
     def _needs_noise(self, trials: Sequence[Trial]) -> bool:
         """Whether the pilot lacks its second run of the baseline."""
@@ -264,10 +264,12 @@ class Search:
         repeat: Repeat | None = None,
         *,
         passed: Sequence[tuple[Config, str]] = (),
-        way_to: int | None = None,
+        ablation_of: int | None = None,
         race: Sequence[int] = (),
     ) -> Trial:
-        trial = record.begin(self._study, self.asked, config, repeat, passed=passed, way_to=way_to, race=race)
+        trial = record.begin(
+            self._study, self.asked, config, repeat, passed=passed, ablation_of=ablation_of, race=race
+        )
         self._trials[trial.number] = trial
         if not race:  # which is of many configurations
             self._sampler.started(trial)

@@ -69,7 +69,7 @@ def report(known: Known, samples: int) -> Report:
         least_quality=rows.least_quality(trials, space),
         trials=rows.rows(trials, space, found.best.trial if found.best else None),
         predicted=knobs.predicted(found.best.config, trials, space, limit) if found.best else (),
-        way=knobs.steps(trials, space),
+        ablation=knobs.steps(trials, space),
         compared=clinical.compared(known.models, known.written),
         samples=clinical.samples(known.written, samples),
         skipped=rows.skipped(known.passed_over, trials, space),

@@ -75,7 +75,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Row:
-    """One trial. `kind` is baseline, winner, trial, race, repeat or way (a step of the way).
+    """One trial. `kind` is baseline, winner, trial, race, repeat or ablation (a step of it).
 
     `keeps_quality` is None where it is not known. `seconds` are the search's own, `saved_s` what stopping it
     early has saved, about. `shared` says that other trials ran beside it, `disturbed` that somebody else did.
@@ -118,7 +118,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Step:
-    """One knob of the way from the baseline to the winner: its value before and after, and what that brought.
+    """One knob of the ablation of the winner: its value before and after, and what that brought.
 
     `throughput` is after the change; None, with the reason, where that was not measured.
     """
@@ -219,7 +219,7 @@ class Report:
     least_quality: float | None
     trials: tuple[Row, ...]
     predicted: tuple[Predicted, ...]
-    way: tuple[Step, ...]
+    ablation: tuple[Step, ...]
     compared: tuple[Compared, ...]
     samples: tuple[Sample, ...]
     skipped: tuple[Skipped, ...]

@@ -42,9 +42,9 @@ def test_what_was_tried_is_refused_and_says_nothing_new(judge, make_trial):
 
 
 def test_a_step_of_the_way_may_still_be_tried_as_it_could_not_win(judge, make_trial):
-    step = replace(trial(make_trial, 1, 50.0, precision="bf16"), way_to=7)
+    step = replace(trial(make_trial, 1, 50.0, precision="bf16"), ablation_of=7)
     assert judge(trial(make_trial, 0, 10.0), step)(step.config) == step.config
-    slow = replace(trial(make_trial, 1, 5.0, precision="bf16"), way_to=7)
+    slow = replace(trial(make_trial, 1, 5.0, precision="bf16"), ablation_of=7)
     assert "equal settings read" in judge(trial(make_trial, 0, 10.0), slow)(slow.config).reason
 
 

@@ -32,7 +32,7 @@ def test_a_replayed_search_finds_the_best_and_confirms_it(recorded, seed):
     assert {t.repeat.round for t in result.trials if t.repeat} >= {0, 1}, "the pilot, and a seed of its own"
     assert result.seconds == pytest.approx(sum(t.seconds for t in result.trials))
     assert result.moments[-1].seconds < result.seconds, "confirming comes after"
-    assert all(t.way_to is None for t in result.trials), "and nothing after that"
+    assert all(t.ablation_of is None for t in result.trials), "and nothing after that"
 
 
 def test_where_every_configuration_is_the_baseline_a_gain_is_rarely_claimed(recorded):

@@ -145,10 +145,10 @@ def test_a_session_of_before_races_is_told_without_a_claim(kept):
         "winner": 1,
         "trial": 10,
         "repeat": 8,
-        "way": 1,
+        "ablation": 1,
     }
     assert [row.number for row in report.trials if row.failure == "oom"] == [2]
-    assert report.way == ()
+    assert report.ablation == ()
 
 
 def test_the_search_on_real_reports_is_small_and_says_nothing_of_its_machine_or_of_the_reports():
