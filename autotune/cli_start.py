@@ -32,7 +32,7 @@ def search(session: Path | None, given: Given, options: Options, machine: Hardwa
     workload = workloads.load(asked.workload)
     workload.require_gpus(options.gpus_per_trial)
     settings = prepare.settings(
-        given.model, given.baseline, given.data, skip_bad_samples=given.skip_bad_samples
+        workload, given.model, given.baseline, given.data, skip_bad_samples=given.skip_bad_samples
     )
     space, notes = prepare.complete(asked, settings, workload, machine, str(file))
     root = session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")

@@ -47,7 +47,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     source = builtin.space_file(space)
     asked = prepare.read_space(source, {})
     workload = workloads.load(asked.workload)
-    given = prepare.settings(model, baseline, data)
+    given = prepare.settings(workload, model, baseline, data)
     chosen, notes = prepare.complete(asked, given, workload, machine, str(source))
     recording.grid(chosen)  # says what is wrong with it before anything is written
     limit = units.size_bytes(memory_limit) if memory_limit else None

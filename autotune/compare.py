@@ -219,8 +219,9 @@ class Comparison:
         return replace(model, **vars(found))
 
     def _command(self, job: _Job, work: Path) -> list[str] | None:
-        reports = comparison.reports_file(job.directory)
-        return self._workload.evaluate_command(work, job.order.settings, reports)
+        """What scores a model, None where the workload has no command line."""
+        reports, program = comparison.reports_file(job.directory), self._workload.program
+        return None if program is None else program.evaluate(work, job.order.settings, reports)
 
     def _is_whole(self, job: _Job, model: Model) -> bool:
         """Whether nothing is left to do for it."""

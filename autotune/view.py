@@ -336,9 +336,6 @@ def _figures(measurement: Measurement) -> object:
 
 def next_commands(session: Path, workload: Workload) -> list[str]:
     """The two commands that turn a search into a training run."""
-    config = Path("best.yaml")
-    train = workload.train_command(config)
-    return [
-        f"python -m autotune export {shlex.quote(str(session))} -o {config}",
-        *([train] if train else []),
-    ]
+    config, program = Path("best.yaml"), workload.program
+    export = f"python -m autotune export {shlex.quote(str(session))} -o {config}"
+    return [export] if program is None else [export, program.train(config)]

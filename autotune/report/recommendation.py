@@ -15,7 +15,6 @@ from autotune.workloads import Workload
 
 _FEWEST_SEEDS = 3
 _FEWEST_STUDIES = 100
-_STUDIES = "val_studies"  # what r2gen calls the size of its validation split
 _NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_allocated_bytes"})
 
 
@@ -50,7 +49,7 @@ def answer(
         factor=_factor(trial, baseline, claim, space) if is_better else None,
         rounds=claim.rounds if claim else 0,
         full_training_samples=training_samples,
-        cautions=(*view.refuted(trials, space), *view.cautions(trials), *_few(theirs, ours, space)),
+        cautions=(*view.refuted(trials, space), *view.cautions(trials), *_few(theirs, ours, space, workload)),
         commands=(*(view.next_commands(session, workload) if is_better else ()), *going_on),
     )
 
@@ -89,13 +88,13 @@ def _factor(trial: Trial, baseline: Trial, claim: Claim | None, space: Space) ->
     return estimates.within(ratio, *(objective.factor_interval(trial, baseline) or (None, None)))
 
 
-def _few(baseline: Side, best: Side, space: Space) -> list[str]:
+def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[str]:
     """What quality rests on, where that is little."""
     name, lines = space.objective.quality, []
     if min(baseline.seeds, best.seeds) < _FEWEST_SEEDS:
         theirs = f", trial {best.trial} with {best.seeds}" if best.trial != baseline.trial else ""
         lines.append(f"Few seeds: {name} of the baseline was measured with {baseline.seeds}{theirs}.")
-    studies = baseline.scores.get(_STUDIES)
+    studies = baseline.scores.get(workload.validation_size) if workload.validation_size else None
     if studies is not None and studies < _FEWEST_STUDIES:
         lines.append(f"Small validation split: {name} is that of {studies:.0f} studies.")
     return lines

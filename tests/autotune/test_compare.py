@@ -44,14 +44,23 @@ print(json.dumps({"split": "test", "studies": 1, "trained": state, "bleu_4": 0.5
 
 
 @dataclass(frozen=True)
+class Scorer:
+    fault: Path
+
+    def evaluate(self, workdir, settings, reports):
+        return [sys.executable, "-c", SCORER, str(workdir), str(reports), str(self.fault)]
+
+
+@dataclass(frozen=True)
 class Scored(Workload):
     """The toy workload, with a command that scores it."""
 
     entry_point: str = "toy_workload:fit"
     fault: Path = Path("none")
 
-    def evaluate_command(self, workdir, settings, reports):
-        return [sys.executable, "-c", SCORER, str(workdir), str(reports), str(self.fault)]
+    @property
+    def program(self):
+        return Scorer(self.fault)
 
 
 @pytest.fixture(autouse=True)
