@@ -90,15 +90,15 @@ class Sampler:
         self._study.tell(handle, list(told.values))
 
     def suggest(
-        self, judge: Callable[[Config], Config | Refusal], leads: Iterable[Config] = ()
+        self, judge: Callable[[Config], Config | Refusal], heuristics: Iterable[Config] = ()
     ) -> tuple[Config | None, list[tuple[Config, str]]]:
         """What to run, None when nothing is left; and what was passed over on the way, with the reasons.
 
         Where the sampler suggests what was tried already, something next to that is run.
         """
         passed: list[tuple[Config, str]] = []
-        if (lead := _first(leads, judge)) is not None:
-            return lead, passed
+        if (heuristic := _first(heuristics, judge)) is not None:
+            return heuristic, passed
         for _ in range(_TRIES):
             asked = self._study.ask(self._distributions)
             config = configuration(asked.params, self._space)

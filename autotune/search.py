@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import optuna
 
-from autotune import ablation, confirm, failures, leads, objective, pilot, stopping
+from autotune import ablation, confirm, failures, heuristics, objective, pilot, stopping
 from autotune import sampler as samplers
 from autotune import study as record
 from autotune.judge import Judge
@@ -214,7 +214,7 @@ class Search:
             return self._begin(self.space.baseline_config, confirm.noise_repeat())
         if not self._is_searched():
             judge = Judge(self.space, trials, self.bar, self._memory_limit_bytes, self._earlier)
-            config, passed = self._sampler.suggest(judge, self._leads(trials))
+            config, passed = self._sampler.suggest(judge, self._heuristics(trials))
             if config is not None:
                 return self._begin(config, passed=passed)
         if self._running:
@@ -247,16 +247,16 @@ class Search:
         is_first = objective.baseline_of(trials) is not None and not any(t.repeat for t in trials)
         return is_first and pilot.is_wanted(self.asked)
 
-    def _leads(self, trials: Sequence[Trial]) -> Iterator[Config]:
+    def _heuristics(self, trials: Sequence[Trial]) -> Iterator[Config]:
         """What to try before the sampler is asked, which has every other turn to itself."""
         best = objective.winner(trials, self.space.objective, self.space.limits.memory_fraction)
         self._turn += 1
         if best is None:
             return
         yield from self._best_before
-        yield from leads.larger_batches(best, trials, self.space)
+        yield from heuristics.larger_batches(best, trials, self.space)
         if self._turn % 2 == 0:
-            yield from leads.steps_from(best, self.space, self._rng)
+            yield from heuristics.steps_from(best, self.space, self._rng)
 
     def _begin(
         self,

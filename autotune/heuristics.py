@@ -1,4 +1,4 @@
-"""What somebody who knows the field would try next: a larger batch first, then a step from the best. Pure."""
+"""Heuristics of who knows the field, for what to try next: a larger batch, then a step from the best. Pure."""
 
 import random
 from collections.abc import Iterator, Sequence

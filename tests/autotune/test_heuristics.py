@@ -1,10 +1,10 @@
 import random
 
-from autotune import leads
+from autotune import heuristics
 
 
 def batches(best, trials, space):
-    return [c["micro_batch_size"] for c in leads.larger_batches(best, trials, space)]
+    return [c["micro_batch_size"] for c in heuristics.larger_batches(best, trials, space)]
 
 
 def baseline(make_trial, **changes):
@@ -19,7 +19,7 @@ def test_the_largest_batch_comes_first(space, make_trial):
 
 def test_the_learning_rate_goes_with_the_batch(space, make_trial):
     best = baseline(make_trial)
-    first = next(leads.larger_batches(best, [best], space))
+    first = next(heuristics.larger_batches(best, [best], space))
     assert first["learning_rate"] == 2e-4
 
 
@@ -48,7 +48,7 @@ def test_nothing_is_larger_than_the_largest(space, make_trial):
 
 def test_a_step_changes_one_knob(space, make_trial):
     best = baseline(make_trial)
-    steps = leads.steps_from(best, space, random.Random(0))
+    steps = heuristics.steps_from(best, space, random.Random(0))
     for step in steps:
         changed = {name for name, value in step.items() if value != best.config[name]}
         assert len(changed - {"learning_rate"}) == 1
