@@ -13,9 +13,9 @@ import optuna
 from autotune import ablation, confirm, failures, heuristics, objective, pilot, stopping
 from autotune import sampler as samplers
 from autotune import study as record
-from autotune.judge import Judge
 from autotune.losses import Losses
 from autotune.sampler import Sampler
+from autotune.screening import Screening
 from autotune.space import Space
 from autotune.stopping import Bar
 from autotune.study import Plan
@@ -213,8 +213,8 @@ class Search:
         if self._needs_noise(trials):
             return self._begin(self.space.baseline_config, confirm.noise_repeat())
         if not self._is_searched():
-            judge = Judge(self.space, trials, self.bar, self._memory_limit_bytes, self._earlier)
-            config, passed = self._sampler.suggest(judge, self._heuristics(trials))
+            screen = Screening(self.space, trials, self.bar, self._memory_limit_bytes, self._earlier)
+            config, passed = self._sampler.suggest(screen, self._heuristics(trials))
             if config is not None:
                 return self._begin(config, passed=passed)
         if self._running:

@@ -13,8 +13,8 @@ from autotune.trial import SAME_SPEED, Config, Trial, settings_key
 _BATCH = "micro_batch_size"
 
 
-class Judge:
-    """Judges suggestions by what is known now: refuses what cannot fit, cannot win, or was tried."""
+class Screening:
+    """Screens suggestions by what is known now: refuses what cannot fit, cannot win, or was tried."""
 
     def __init__(
         self,
