@@ -126,7 +126,7 @@ def _search(
         memory_limit_bytes=orders.memory_limit(options, machine),
         earlier=_earlier(options, space, workload, machine),
         verdict_of=lambda number: read_verdict(session.trial_dir(number)),
-        publish=lambda bar: stopping.write(session.bar_file, bar),
+        publish=lambda threshold: stopping.write(session.threshold_file, threshold),
     )
     shows.known(running.trials())
     return running

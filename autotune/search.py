@@ -17,7 +17,7 @@ from autotune.losses import Losses
 from autotune.sampler import Sampler
 from autotune.screening import Screening
 from autotune.space import Space
-from autotune.stopping import Bar
+from autotune.stopping import Threshold
 from autotune.study import Plan
 from autotune.trial import Config, Failure, Measurement, Outcome, Repeat, Status, Trial
 
@@ -48,7 +48,7 @@ class Silent:
 class Search:
     """The bookkeeping of a search. Every change is in the study before anybody else hears of it.
 
-    `verdict_of` gives the verdict that a trial has written itself, `publish` puts the bar where running
+    `verdict_of` gives the verdict that a trial has written itself, `publish` puts the threshold where running
     trials read it. `memory_limit_bytes` is what a trial may take, None for no limit that is known. `earlier`
     trials, of another session, are known to the sampler and to the memory model, and to nobody else. To
     `explain` a confirmed winner, what lies between the baseline and it is measured in the end, as far as time
@@ -66,7 +66,7 @@ class Search:
         earlier: Sequence[Trial] = (),
         explain: bool = True,
         verdict_of: Callable[[int], Verdict | None] = lambda _: None,
-        publish: Callable[[Bar], None] = lambda _: None,
+        publish: Callable[[Threshold], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.space = self.asked = space
@@ -93,8 +93,8 @@ class Search:
         self._sampler = self._informed()
         ranked = objective.ranked(earlier, self.space.objective, space.limits.memory_fraction)
         self._best_before = [t.config for t in ranked if self.space.contains(t.config)][:_BEST_BEFORE]
-        self.bar = stopping.bar(self.trials(), self.space)
-        publish(self.bar)
+        self.threshold = stopping.threshold(self.trials(), self.space)
+        publish(self.threshold)
 
     def _recover(self) -> list[Trial]:
         """The trials that a killed process was running, but for those whose verdict was already written."""
@@ -213,7 +213,7 @@ class Search:
         if self._needs_noise(trials):
             return self._begin(self.space.baseline_config, confirm.noise_repeat())
         if not self._is_searched():
-            screen = Screening(self.space, trials, self.bar, self._memory_limit_bytes, self._earlier)
+            screen = Screening(self.space, trials, self.threshold, self._memory_limit_bytes, self._earlier)
             config, passed = self._sampler.suggest(screen, self._heuristics(trials))
             if config is not None:
                 return self._begin(config, passed=passed)
@@ -314,8 +314,8 @@ class Search:
         if not ended.race:
             self._sampler.ended(ended, samplers.told(ended, trials, self.space))
         self._settle()
-        self.bar = stopping.bar(trials, self.space)
-        self._publish(self.bar)
+        self.threshold = stopping.threshold(trials, self.space)
+        self._publish(self.threshold)
         self._listener.ended(ended)
         if number == 0 and not ended.completed:
             self.stop(f"the baseline itself {outcome.status}: {outcome.reason}")

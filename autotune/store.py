@@ -64,7 +64,7 @@ class Session:
         return self.root / "lock"
 
     @property
-    def bar_file(self) -> Path:
+    def threshold_file(self) -> Path:
         """What running trials have to be able to reach."""
         return self.root / "bar.json"
 

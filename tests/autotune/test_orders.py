@@ -56,10 +56,12 @@ def test_an_order_has_all_that_a_trial_needs_in_plain_values(ordered, space):
 
 def test_only_a_trial_of_a_new_configuration_can_be_beaten(ordered):
     order, session = ordered(number=1)
-    assert order.bar_file == str(session.bar_file)
+    assert order.threshold_file == str(session.threshold_file)
     for number, repeat in ((0, None), (1, NOISE), (7, CONFIRMING)):
-        assert ordered(number=number, repeat=repeat)[0].bar_file is None
-    assert ordered(number=8, ablation_of=1)[0].bar_file is not None, "its speed is known before it is stopped"
+        assert ordered(number=number, repeat=repeat)[0].threshold_file is None
+    assert ordered(number=8, ablation_of=1)[0].threshold_file is not None, (
+        "its speed is known before it is stopped"
+    )
 
 
 def test_a_repeat_has_the_seed_of_its_round_and_a_trial_its_own(ordered):
@@ -131,7 +133,7 @@ def test_a_race_has_the_settings_of_its_members_and_no_evaluation(raced, space):
     assert first.settings == order.settings == {**space.baseline, **space.baseline_config}
     assert second.settings == {**space.baseline, **others}, "with its own seed"
     assert (first.gpu_memory_fraction, first.device_memory_bytes) == (None, 8 * GIB)
-    assert (second.bar_file, second.target, second.stall_timeout_s) == (None, None, 9.0)
+    assert (second.threshold_file, second.target, second.stall_timeout_s) == (None, None, 9.0)
     assert RaceOrder.from_dict(json.loads(json.dumps(order.to_dict()))) == order
 
 

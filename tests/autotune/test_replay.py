@@ -8,7 +8,7 @@ from autotune import racing, replay, scoring
 from autotune.drift import Drift
 from autotune.replay import Machine
 from autotune.scoring import Truth
-from autotune.stopping import Bar, Rival
+from autotune.stopping import Rival, Threshold
 from autotune.table import Header, Point, Table
 from autotune.trial import Status, Trial
 
@@ -65,8 +65,8 @@ def test_what_did_not_fit_does_not_fit(recorded, machine):
 
 
 def test_a_trial_that_the_bar_stops_costs_no_more_than_until_then(recorded, machine):
-    bar = Bar(rivals=(Rival(2, 1000.0, shared=False),))
-    done = machine.run(Trial(1, recorded.space.baseline_config), bar)
+    threshold = Threshold(rivals=(Rival(2, 1000.0, shared=False),))
+    done = machine.run(Trial(1, recorded.space.baseline_config), threshold)
     assert done.outcome.status is Status.STOPPED
     assert "trial 2 has 1000.0" in done.outcome.reason
     assert done.seconds < 20

@@ -19,7 +19,7 @@ CONFIG = {
 @pytest.fixture
 def screen(space):
     def make(*trials, limit=None):
-        return Screening(space, trials, stopping.bar(trials, space), limit)
+        return Screening(space, trials, stopping.threshold(trials, space), limit)
 
     return make
 

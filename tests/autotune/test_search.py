@@ -171,7 +171,7 @@ def test_the_baseline_is_run_twice_before_anything_else(begin):
     assert ran[1].repeat == confirm.noise_repeat()
     assert ran[1].config == ran[0].config == baseline.config
     assert sum(t.searched for t in ran) == 3
-    assert search.bar.noise == 0.02
+    assert search.threshold.noise == 0.02
     assert heard.notes == ["Pilot: the baseline has bleu_4 0.2000 after 200 samples, equal runs 2.0% apart."]
 
 
@@ -468,13 +468,13 @@ def test_settings_that_read_slower_are_not_run_again_with_another_learning_rate(
 
 
 def test_the_bar_is_published_whenever_a_trial_has_ended(begin):
-    bars = []
-    search, _ = begin(trials=3, publish=bars.append)
+    thresholds = []
+    search, _ = begin(trials=3, publish=thresholds.append)
     run(search)
-    assert len(bars) == 4
-    assert bars[0].rivals == ()
-    assert bars[1].rivals[0].number == 0
-    assert bars[-1] == search.bar
+    assert len(thresholds) == 4
+    assert thresholds[0].rivals == ()
+    assert thresholds[1].rivals[0].number == 0
+    assert thresholds[-1] == search.threshold
 
 
 def test_a_killed_search_goes_on_with_what_was_running(begin):
