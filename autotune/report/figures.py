@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from autotune import confirm
-from autotune.comparison import Model, Written
 from autotune.report import clinical, knobs, rows
 from autotune.report.model import Report
 from autotune.report.recommendation import answer
+from autotune.results import Model, Written
 from autotune.snapshot import INTERRUPTED
 from autotune.space import Space
 from autotune.store import Options

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.comparison import Written
+from autotune.results import Written
 from autotune.trial import Config, Evaluation
 
 FORMATS = ("html", "json", "md")

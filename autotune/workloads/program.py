@@ -19,7 +19,7 @@ class Program(Protocol):
     def evaluate(self, workdir: Path, settings: Mapping[str, Setting], reports: Path) -> list[str]:
         """The command that scores the best checkpoint in `workdir` on the test split.
 
-        It writes a JSON object a line to `reports`, the fields of `comparison.Written`, and prints one, whose
+        It writes a JSON object a line to `reports`, the fields of `results.Written`, and prints one, whose
         numbers are scores, but that `studies`, `seconds`, `reports_per_s` and `peak_memory_bytes` are what
         writing them took.
         """

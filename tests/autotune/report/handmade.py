@@ -7,7 +7,6 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from autotune import view
-from autotune.comparison import Written
 from autotune.report.model import (
     Answer,
     Compared,
@@ -21,6 +20,7 @@ from autotune.report.model import (
     Skipped,
     Step,
 )
+from autotune.results import Written
 from autotune.trial import Config
 
 from .made_trials import (

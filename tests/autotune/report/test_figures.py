@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.comparison import Model, Written
 from autotune.report import figures
+from autotune.results import Model, Written
 from autotune.study import Plan
 from autotune.trial import Measurement, Outcome, Status
 
