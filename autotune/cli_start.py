@@ -16,7 +16,7 @@ from autotune.telemetry import Hardware
 def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Running) -> int:
     """Makes a new session and runs it; nothing is made where something given is wrong."""
     check_wandb(output.wandb)
-    found, gpus = machine(running.address, running.gpus_per_trial)
+    found, gpus = hardware(running.address, running.gpus_per_trial)
     options = _options(tuned, output, running, found, gpus)
     overrides = _overrides(length, goal)
     file = builtin.space_file(tuned.space) if tuned.space else builtin.space_for(found)
@@ -71,7 +71,7 @@ def resume(session: Path, *, more: int, time_s: float | None, as_json: bool) -> 
     with opened.lock():  # who comes second is told so at once
         options, then = opened.options(), opened.info().get("provenance", {})
         notes = workload.check(space.baseline)
-        found, _ = machine(options.address, options.gpus_per_trial)
+        found, _ = hardware(options.address, options.gpus_per_trial)
         now = provenance.collect(session.name, space, workload, found, options.seed)
         notes += provenance.require_same(session, then, now, workload.places)
     from autotune import cli_run  # noqa: PLC0415 - as above
@@ -81,7 +81,7 @@ def resume(session: Path, *, more: int, time_s: float | None, as_json: bool) -> 
     )
 
 
-def machine(address: str | None, gpus_per_trial: float | None) -> tuple[Hardware, float]:
+def hardware(address: str | None, gpus_per_trial: float | None) -> tuple[Hardware, float]:
     """What trials may use, here or in the cluster at `address`, and the GPUs of each."""
     if address is None:
         found = telemetry.hardware()
