@@ -248,7 +248,7 @@ def test_a_baseline_that_stays_is_drawn_once(rich):
     assert plots_ablation.ablation(report) is None
 
 
-def test_the_way_goes_from_bar_to_bar(rich):
+def test_the_ablation_goes_from_bar_to_bar(rich):
     plot = plots_ablation.ablation(rich)
     gains = trace(plot, "faster by this knob")
     reached = rich.answer.baseline.throughput.value
