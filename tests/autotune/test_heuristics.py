@@ -34,7 +34,7 @@ def test_below_a_batch_that_was_no_success_the_middle_comes_first(space, make_tr
     assert 64 not in batches(best, [best, failed], space)
 
 
-def test_a_step_of_the_way_is_no_batch_that_was_tried(space, make_trial):
+def test_an_ablation_step_is_no_batch_that_was_tried(space, make_trial):
     best = baseline(make_trial)
     rest = {n: v for n, v in best.config.items() if n not in {"micro_batch_size", "precision"}}
     step = make_trial(1, 90.0, 0.2, micro_batch_size=64, ablation_of=7, **rest)

@@ -64,7 +64,7 @@ def test_a_repeat_and_what_was_passed_over_are_read_back(study, space):
     assert record.passed_over(study) == passed
 
 
-def test_a_step_of_the_way_is_read_back_and_recovered(study, file, space):
+def test_an_ablation_step_is_read_back_and_recovered(study, file, space):
     baseline(study, space)
     step = record.begin(study, space, {**space.baseline_config, "precision": "bf16"}, ablation_of=0)
     assert (step.ablation_of, step.searched) == (0, False)
