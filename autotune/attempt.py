@@ -42,7 +42,7 @@ class Order:
     stall_timeout_s: float | None = None
     target: float | None = None
     until_learnt: int = 0  # evaluations at least; 0: the trial has all its samples
-    bar_file: str | None = None
+    threshold_file: str | None = None
     revision: str = ""
     keep_work: bool = False
 
@@ -166,9 +166,9 @@ class Attempt:
         )
 
     def _end_if_beaten(self, shown: Measurement) -> None:
-        """Stops what the bar says need not go on."""
-        bar = stopping.read(Path(self._order.bar_file)) if self._order.bar_file else None
-        reason = stopping.why_stop(shown, bar) if bar else None
+        """Stops what the threshold says need not go on."""
+        threshold = stopping.read(Path(self._order.threshold_file)) if self._order.threshold_file else None
+        reason = stopping.why_stop(shown, threshold) if threshold else None
         if reason is not None and self._child is not None:
             self._child.stop(_BEATEN_GRACE_S)
             self._outcome = Outcome(Status.STOPPED, reason=reason)

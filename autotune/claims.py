@@ -52,7 +52,7 @@ class Claim:
 def is_alone(trial: Trial) -> bool:
     """Whether nothing else may run beside `trial`."""
     is_repeat = trial.repeat is not None and trial.repeat.round > 0
-    return is_repeat or bool(trial.race) or trial.way_to is not None
+    return is_repeat or bool(trial.race) or trial.ablation_of is not None
 
 
 def seed_of(trial: Trial) -> int:

@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from autotune import compare as comparing
-from autotune import comparison, pilot, prepare, provenance, study_file, view, workloads
+from autotune import pilot, prepare, provenance, results, study_file, view, workloads
 from autotune.compare import Comparison, Contender, Terms
-from autotune.comparison import Model
 from autotune.errors import InputError, printable
 from autotune.machine import Machine, why_not
+from autotune.results import Model
 from autotune.settings import PRECISION, PRECISIONS
 from autotune.space import Space
 from autotune.store import Session
@@ -50,7 +50,7 @@ def compare(session: Path, precisions: str | None, samples_per_model: int | None
         running.keep_only(comparing.contenders(trials, space, PRECISIONS))
         for contender in asked:
             running.run(contender)
-    Console().print(_table(comparison.models(opened.comparison_dir), space.objective.quality))
+    Console().print(_table(results.models(opened.comparison_dir), space.objective.quality))
     print(printable(f"See what they wrote: python -m autotune report {shlex.quote(str(session))}"))
     return 0
 

@@ -50,7 +50,7 @@ def run(
     shown: Path,
     space: Space,
     workload: Workload,
-    machine: Hardware,
+    hardware: Hardware,
     *,
     notes: list[str],
     more: int = 0,
@@ -64,15 +64,15 @@ def run(
         plan = _extended(record.plan(study) or Plan(space.budget.trials, space.budget.time), more, time_s)
         record.set_plan(study, plan)
         session.remove_work(record.trials(study))
-        begun = _begun(shown, machine, space, plan)
+        begun = _begun(shown, hardware, space, plan)
         with screen(Console(), begun, as_json=as_json) as shows:
-            shows.note(f"session {shown}: {plan.trials} trials on {machine.description}")
+            shows.note(f"session {shown}: {plan.trials} trials on {hardware.description}")
             for line in notes:
                 shows.note(line)
-            running = _search(session, space, workload, machine, study=study, shows=shows)
+            running = _search(session, space, workload, hardware, study=study, shows=shows)
             trackers: list[Board | Tracker] = [Board(session.tensorboard_dir, space)]
             trackers += [tracker] if tracker else []
-            job = engine.Job(session, workload, machine)
+            job = engine.Job(session, workload, hardware)
             _execute(running, job, trackers, shown=shown, shows=shows, as_json=as_json)
         session.remove_work(running.trials())
         if running.stopping != _INTERRUPTED and not running.fault:
@@ -93,10 +93,10 @@ def _wandb(session: Session) -> AbstractContextManager["Tracker | None"]:
     return Tracker(session.root, session.name, mode)
 
 
-def _begun(shown: Path, machine: Hardware, space: Space, plan: Plan) -> Snapshot:
+def _begun(shown: Path, hardware: Hardware, space: Space, plan: Plan) -> Snapshot:
     return Snapshot(
         session=str(shown),
-        device=machine.description,
+        device=hardware.description,
         state=RUNNING,
         space=space,
         plan=plan,
@@ -112,7 +112,7 @@ def _search(
     session: Session,
     space: Space,
     workload: Workload,
-    machine: Hardware,
+    hardware: Hardware,
     *,
     study: optuna.Study,
     shows: Screen,
@@ -123,21 +123,21 @@ def _search(
         study,
         shows,
         seed=options.seed,
-        memory_limit_bytes=orders.memory_limit(options, machine),
-        earlier=_earlier(options, space, workload, machine),
+        memory_limit_bytes=orders.memory_limit(options, hardware),
+        earlier=_earlier(options, space, workload, hardware),
         verdict_of=lambda number: read_verdict(session.trial_dir(number)),
-        publish=lambda bar: stopping.write(session.bar_file, bar),
+        publish=lambda threshold: stopping.write(session.threshold_file, threshold),
     )
     shows.known(running.trials())
     return running
 
 
-def _earlier(options: Options, space: Space, workload: Workload, machine: Hardware) -> list[Trial]:
+def _earlier(options: Options, space: Space, workload: Workload, hardware: Hardware) -> list[Trial]:
     """What a session was told to learn from; nothing where that is gone since, or is of another machine."""
     if options.warm_start is None or not is_session(Path(options.warm_start)):
         return []
     known = Session.open(Path(options.warm_start))
-    return prepare.warm_start(known, space, workload, machine.description, workload.revision())
+    return prepare.warm_start(known, space, workload, hardware.description, workload.revision())
 
 
 def _execute(

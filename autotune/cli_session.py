@@ -75,8 +75,8 @@ def export(
     text = exporting.render(wanted, measured, space, workload, known.info().get("provenance", {}))
     exporting.write(output, text)
     print(printable(f"{output}: {view.knobs(wanted.config)}: {measured}"))
-    if command := workload.train_command(output):
-        print(printable(f"Train with: {command}"))
+    if workload.program is not None:
+        print(printable(f"Train with: {workload.program.train(output)}"))
     return 0
 
 

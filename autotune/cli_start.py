@@ -1,49 +1,67 @@
 """How a search begins: what was given becomes a session, or a session is opened again."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from autotune import builtin, cli_session, prepare, provenance, secrecy, telemetry, workloads
+from autotune import builtin, cli_session, prepare, provenance, secrecy, telemetry, units, workloads
+from autotune.cli_options import Goal, Length, Output, Running, Tuned
 from autotune.errors import InputError
 from autotune.store import WANDB_MODES, Options, Session
 from autotune.telemetry import Hardware
 
 
-@dataclass(frozen=True)
-class Given:
-    """What the command line says of the search space and of the baseline; what is None was not said."""
-
-    space: str | None
-    overrides: Mapping[str, Mapping[str, Any]]
-    model: str | None
-    baseline: Path | None
-    data: Path | None
-    skip_bad_samples: bool
-
-
-def search(session: Path | None, given: Given, options: Options, machine: Hardware, *, as_json: bool) -> int:
+def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Running) -> int:
     """Makes a new session and runs it; nothing is made where something given is wrong."""
-    file = builtin.space_file(given.space) if given.space else builtin.space_for(machine)
-    asked = prepare.read_space(file, given.overrides)
+    check_wandb(output.wandb)
+    found, gpus = hardware(running.address, running.gpus_per_trial)
+    options = _options(tuned, output, running, found, gpus)
+    overrides = _overrides(length, goal)
+    file = builtin.space_file(tuned.space) if tuned.space else builtin.space_for(found)
+    asked = prepare.read_space(file, overrides)
     workload = workloads.load(asked.workload)
     workload.require_gpus(options.gpus_per_trial)
     settings = prepare.settings(
-        given.model, given.baseline, given.data, skip_bad_samples=given.skip_bad_samples
+        workload, tuned.model, tuned.baseline, tuned.data, skip_bad_samples=tuned.skip_bad_samples
     )
-    space, notes = prepare.complete(asked, settings, workload, machine, str(file))
-    root = session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+    space, notes = prepare.complete(asked, settings, workload, found, str(file))
+    root = output.session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     if options.warm_start:
         known = Session.open(Path(options.warm_start))
-        prepare.warm_start(known, space, workload, machine.description, workload.revision())
-    facts = provenance.collect(root.name, space, workload, machine, options.seed)
+        prepare.warm_start(known, space, workload, found.description, workload.revision())
+    facts = provenance.collect(root.name, space, workload, found, options.seed)
     opened = Session.create(root, space, options, facts)
     from autotune import cli_run  # noqa: PLC0415 - Ray and Optuna take seconds: what is wrong is said before
 
-    return cli_run.run(opened, root, space, workload, machine, notes=notes, as_json=as_json)
+    return cli_run.run(opened, root, space, workload, found, notes=notes, as_json=output.as_json)
+
+
+def _options(tuned: Tuned, output: Output, running: Running, found: Hardware, gpus: float) -> Options:
+    """What is kept with the session of how its trials run."""
+    return Options(
+        gpus_per_trial=gpus,
+        cpus_per_trial=prepare.cpus_per_trial(running.cpus_per_trial, found),
+        memory_limit_bytes=units.size_bytes(running.memory_limit) if running.memory_limit else None,
+        stall_timeout_s=units.seconds(running.stall_timeout) if running.stall_timeout else None,
+        wandb=output.wandb,
+        address=running.address,
+        seed=running.seed,
+        warm_start=str(tuned.warm_start.resolve()) if tuned.warm_start else None,
+        keep_checkpoints=running.keep_checkpoints,
+    )
+
+
+def _overrides(length: Length, goal: Goal) -> dict[str, dict[str, Any]]:
+    """What the command line says instead of the search space, by its sections."""
+    budget = {"trials": length.trials, "time": length.time, **prepare.samples(length.samples)}
+    rule = prepare.select(goal.promise, goal.select)
+    return {
+        "budget": {**budget, "finalists": goal.finalists, "repeats": goal.repeats},
+        "objective": {"keep": goal.keep, "select": rule, "target": goal.target},
+        "limits": {"memory_fraction": goal.memory_fraction},
+    }
 
 
 def resume(session: Path, *, more: int, time_s: float | None, as_json: bool) -> int:
@@ -53,7 +71,7 @@ def resume(session: Path, *, more: int, time_s: float | None, as_json: bool) -> 
     with opened.lock():  # who comes second is told so at once
         options, then = opened.options(), opened.info().get("provenance", {})
         notes = workload.check(space.baseline)
-        found, _ = machine(options.address, options.gpus_per_trial)
+        found, _ = hardware(options.address, options.gpus_per_trial)
         now = provenance.collect(session.name, space, workload, found, options.seed)
         notes += provenance.require_same(session, then, now, workload.places)
     from autotune import cli_run  # noqa: PLC0415 - as above
@@ -63,7 +81,7 @@ def resume(session: Path, *, more: int, time_s: float | None, as_json: bool) -> 
     )
 
 
-def machine(address: str | None, gpus_per_trial: float | None) -> tuple[Hardware, float]:
+def hardware(address: str | None, gpus_per_trial: float | None) -> tuple[Hardware, float]:
     """What trials may use, here or in the cluster at `address`, and the GPUs of each."""
     if address is None:
         found = telemetry.hardware()

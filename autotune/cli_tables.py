@@ -43,12 +43,12 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     from autotune.table import Header, Table  # noqa: PLC0415
 
     prepare.one_of("--only", only, recording.PARTS)
-    machine = telemetry.hardware()
+    hardware = telemetry.hardware()
     source = builtin.space_file(space)
     asked = prepare.read_space(source, {})
     workload = workloads.load(asked.workload)
-    given = prepare.settings(model, baseline, data)
-    chosen, notes = prepare.complete(asked, given, workload, machine, str(source))
+    given = prepare.settings(workload, model, baseline, data)
+    chosen, notes = prepare.complete(asked, given, workload, hardware, str(source))
     recording.grid(chosen)  # says what is wrong with it before anything is written
     limit = units.size_bytes(memory_limit) if memory_limit else None
     drift_s = units.seconds(drift) if drift else None
@@ -63,12 +63,12 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
         if not file.exists():
             facts = {
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
-                "hardware": machine.description,
+                "hardware": hardware.description,
                 "revision": workload.revision(),
                 "versions": ", ".join(f"{name} {version(name)}" for name in ("autotune-r2gen", "torch")),
                 "samples_per_run": chosen.budget.samples_per_trial,
                 "memory_limit": memory_limit or "none",
-                "host_memory_bytes": machine.host_memory_bytes,
+                "host_memory_bytes": hardware.host_memory_bytes,
             }
             header = Header(prepare.without(chosen, workload.places), facts)
             table.create(file, header)
@@ -88,7 +88,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
             workload,
             recording.missing(known, seeds=seeds, timings=timings, part=only),
             memory_limit_bytes=limit,
-            device_memory_bytes=min((gpu.memory_bytes for gpu in machine.gpus), default=None),
+            device_memory_bytes=min((gpu.memory_bytes for gpu in hardware.gpus), default=None),
             say=lambda line: print(printable(line), flush=True),
         )
     return 0

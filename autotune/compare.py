@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from autotune import alone, comparison, confirm, evaluation, files, orders, telemetry, view
+from autotune import alone, confirm, evaluation, files, orders, results, telemetry, view
 from autotune.attempt import Order, read_verdict
 from autotune.child import ForkServer
-from autotune.comparison import BASELINE, Model
 from autotune.errors import EvaluationError, InputError
+from autotune.results import BASELINE, Model
 from autotune.settings import PRECISION, Config
 from autotune.space import Space
 from autotune.store import Session
@@ -125,7 +125,7 @@ class Comparison:
     def run(self, contender: Contender) -> None:
         """Sees to it that a model is trained and scored, as far as that can be done."""
         job = self._job(contender)
-        known = comparison.models(self._session.comparison_dir).get(job.label)
+        known = results.models(self._session.comparison_dir).get(job.label)
         if known is not None and job.is_planned() and self._is_whole(job, known):
             self._say(f"{job.label}: is done already")
             return
@@ -134,7 +134,7 @@ class Comparison:
         model, work = self._taken(job) or self._trained(job)
         if model.outcome.status is Status.COMPLETED:
             model = self._scored(job, model, work)
-        comparison.write(job.directory, model)
+        results.write(job.directory, model)
         if self._is_whole(job, model) and not self._keeps_checkpoints:
             shutil.rmtree(job.work, ignore_errors=True)
 
@@ -219,8 +219,9 @@ class Comparison:
         return replace(model, **vars(found))
 
     def _command(self, job: _Job, work: Path) -> list[str] | None:
-        reports = comparison.reports_file(job.directory)
-        return self._workload.evaluate_command(work, job.order.settings, reports)
+        """What scores a model, None where the workload has no command line."""
+        reports, program = results.reports_file(job.directory), self._workload.program
+        return None if program is None else program.evaluate(work, job.order.settings, reports)
 
     def _is_whole(self, job: _Job, model: Model) -> bool:
         """Whether nothing is left to do for it."""

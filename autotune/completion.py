@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from autotune import builtin
+from autotune import builtin, workloads
 from autotune.store import is_session
 
 _USUAL = Path("runs")  # where sessions are kept unless they are told where
@@ -23,10 +23,8 @@ def one_of(values: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 def models(incomplete: str) -> list[str]:
-    """Sizes of the R2Gen model."""
-    from autotune.workloads.r2gen import MODELS  # noqa: PLC0415 - it imports the trainer's configuration
-
-    return one_of(tuple(MODELS))(incomplete)
+    """Models of the built-in workload."""
+    return one_of(tuple(workloads.load(workloads.BUILTIN).models))(incomplete)
 
 
 def spaces(incomplete: str) -> list[str]:

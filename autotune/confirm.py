@@ -119,9 +119,11 @@ def finalists(trials: Sequence[Trial], space: Space) -> list[Trial]:
 def trial_s(trials: Sequence[Trial]) -> float:
     """The time that a trial takes to its end, 0 while it is not known.
 
-    Neither races nor steps of the way count: what they take must not open a search again that is done.
+    Neither races nor ablation steps count: what they take must not open a search again that is done.
     """
-    seconds = [t.seconds for t in trials if t.completed and t.seconds and t.way_to is None and not t.race]
+    seconds = [
+        t.seconds for t in trials if t.completed and t.seconds and t.ablation_of is None and not t.race
+    ]
     return objective.mean(seconds) or 0.0
 
 

@@ -139,8 +139,8 @@ class Lines(Screen):
             what = f" (repeat of trial {trial.repeat.of})"
         elif trial.race:
             what = f" (race of trials {', '.join(map(str, trial.race))})"
-        elif trial.way_to is not None:
-            what = f" (step of the way to trial {trial.way_to})"
+        elif trial.ablation_of is not None:
+            what = f" (ablation step to trial {trial.ablation_of})"
         self.note(f"{self._clock()} trial {trial.number} started: {view.knobs(trial.config)}{what}")
 
     def ended(self, trial: Trial) -> None:

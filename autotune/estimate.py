@@ -114,9 +114,9 @@ def _left_s(seconds: float, took: Sequence[float]) -> float:
 def _confirming(
     trials: Sequence[Trial], running_s: Mapping[int, float], space: Space, *, is_searched: bool
 ) -> tuple[float, float] | None:
-    """The time that races, repeats and the way to the winner will take, all of which run by themselves.
+    """The time that races, repeats and the ablation will take, all of which run by themselves.
 
-    If the best holds and its way is known; and if every finalist is tried after the other, and every step.
+    If the best holds and its ablation is done; and if every finalist is tried in turn, and every step.
     """
     budget = space.budget
     if not budget.repeats:
@@ -126,7 +126,7 @@ def _confirming(
     if baseline is None or best is None:
         return None
     each_s = (baseline.seconds + best.seconds) / 2  # the one is run as often as the others
-    steps = [t for t in trials if t.way_to is not None]
+    steps = [t for t in trials if t.ablation_of is not None]
     going_on = [t for t in trials if t.outcome is None and confirm.is_alone(t)]
     begun_s = sum(running_s.get(t.number, 0.0) for t in going_on)
     is_decided = is_searched and confirm.next_step(trials, space) is None

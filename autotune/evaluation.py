@@ -36,7 +36,7 @@ class Evaluated:
 
 
 def run(command: Sequence[str], log: Path) -> Evaluated:
-    """What `command` prints, see `Workload.evaluate_command`; what else it says is added to `log`.
+    """What `command` prints, see `Program.evaluate`; what else it says is added to `log`.
 
     It ends with this process, however that ends, and so does all that it has started. Raises EvaluationError.
     """

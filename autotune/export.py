@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from autotune import files, view
 from autotune.errors import InputError, printable
+from autotune.settings import Setting
 from autotune.space import Space
 from autotune.trial import Trial
 from autotune.workloads import Workload
@@ -27,7 +30,14 @@ def render(
         },
     }
     header = "".join(f"# {name}: {printable(fact)}\n" for name, fact in facts.items())
-    return header + workload.export(space.settings(trial.config))
+    return header + _config(space.settings(trial.config), workload)
+
+
+def _config(settings: Mapping[str, Setting], workload: Workload) -> str:
+    """The trainer's own config file with `settings`; the settings as YAML where it has no command line."""
+    if workload.program is None:
+        return yaml.safe_dump(dict(settings), sort_keys=False)
+    return workload.program.config(settings)
 
 
 def write(file: Path, text: str) -> None:

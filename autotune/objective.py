@@ -1,6 +1,6 @@
 """Which trials may win, and which one does. Pure functions of measurements.
 
-A trial that repeats another is a measurement of that one, and never wins itself; nor does a step of the way.
+A trial that repeats another is a measurement of that one, and never wins itself; nor does an ablation step.
 """
 
 import math

@@ -25,7 +25,7 @@ def order(
 ) -> Order:
     """What a supervisor needs to run `trial` on a device with so much memory.
 
-    A repeat has a seed of its round's, and a confirming one the device to itself, as a step of the way has.
+    A repeat has a seed of its round's, and a confirming one the device to itself, as an ablation step has.
     Only a trial of a new configuration can be beaten, a step included: its speed is known by then. The others
     are there to be measured to the end.
     """
@@ -51,7 +51,7 @@ def order(
         stall_timeout_s=options.stall_timeout_s,
         target=goal.target if races_to_target else None,
         until_learnt=_FEWEST_EVALUATIONS if learns_on else 0,
-        bar_file=str(session.bar_file) if can_be_beaten else None,
+        threshold_file=str(session.threshold_file) if can_be_beaten else None,
         revision=workload.revision(),
         keep_work=options.keep_checkpoints,
     )
@@ -84,7 +84,7 @@ def race_order(
             gpu_memory_fraction=None,
             device_memory_bytes=device_bytes,
             target=None,
-            bar_file=None,
+            threshold_file=None,
             keep_work=False,
         )
 

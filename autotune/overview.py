@@ -35,7 +35,7 @@ def _row(trial: Trial, space: Space, mixed: set[str]) -> tuple[Value, ...]:
     knobs = [_shown(trial.config.get(name), as_text=name in mixed) for name in space.knobs]
     outcome, reason = (str(trial.outcome), trial.outcome.reason) if trial.outcome else ("", "")
     return (
-        *(trial.number, trial.repeat.of if trial.repeat else None, trial.way_to),
+        *(trial.number, trial.repeat.of if trial.repeat else None, trial.ablation_of),
         *(cleaned(view.knobs(trial.config)), *knobs),
         *(trial.samples_per_s, trial.quality),
         *(trial.measurement.peak_memory_bytes, trial.measurement.memory_is_rising),

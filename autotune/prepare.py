@@ -42,15 +42,20 @@ def baseline_file(file: Path) -> dict[str, Setting]:
 
 
 def settings(
-    model: str | None, baseline: Path | None, data: Path | None, *, skip_bad_samples: bool = False
+    workload: Workload,
+    model: str | None,
+    baseline: Path | None,
+    data: Path | None,
+    *,
+    skip_bad_samples: bool = False,
 ) -> dict[str, Setting]:
     """What the command line says about the baseline, the more specific the later."""
     given: dict[str, Setting] = {}
     if model is not None:
-        from autotune.workloads.r2gen import MODELS  # noqa: PLC0415 - it imports the trainer
-
-        one_of("--model", model, tuple(MODELS))
-        given |= MODELS[model]
+        if not workload.models:
+            raise InputError(f"--model: {workload.entry_point} has no models to choose from: got {model!r}")
+        one_of("--model", model, tuple(workload.models))
+        given |= workload.models[model]
     if baseline is not None:
         given |= baseline_file(baseline)
     if data is not None:

@@ -35,17 +35,17 @@ _FREE = (
 )
 
 
-def collect(name: str, space: Space, workload: Workload, machine: Hardware, seed: int) -> dict[str, Any]:
+def collect(name: str, space: Space, workload: Workload, hardware: Hardware, seed: int) -> dict[str, Any]:
     """All that the figures of a session called `name` come from, if it were begun now."""
     arguments = [secrecy.hidden(argument, os.environ) for argument in sys.argv[1:]]
     return {
         "session": name,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": shlex.join(["python", "-m", "autotune", *arguments]),
-        "hardware": machine.description,
-        "device": ", ".join(sorted({gpu.name for gpu in machine.gpus})) or telemetry.cpu_model(),
-        "cpus": machine.cpus,
-        "driver": machine.driver if machine.gpus else None,
+        "hardware": hardware.description,
+        "device": ", ".join(sorted({gpu.name for gpu in hardware.gpus})) or telemetry.cpu_model(),
+        "cpus": hardware.cpus,
+        "driver": hardware.driver if hardware.gpus else None,
         "torch": version("torch"),
         "revision": workload.revision(),
         "data": workload.data_fingerprint(space.baseline),

@@ -20,7 +20,7 @@ from autotune.settings import Config
 from autotune.table import Point, Run, Table
 from autotune.trial import Measurement, Outcome, Slice, Status, Trial
 
-_ASKED_EVERY_S = 1.0  # how often a running trial is held against the bar: as often as it reports
+_ASKED_EVERY_S = 1.0  # how often a running trial is held against the threshold: as often as it reports
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ class Machine:
     def run(
         self,
         trial: Trial,
-        bar: stopping.Bar | None,
+        threshold: stopping.Threshold | None,
         *,
         members: Sequence[Trial] = (),
         at_s: float = 0.0,
         target: float | None = None,
     ) -> Simulated:
-        """`trial` from its start at `at_s` to its end, at a `target`, or to where `bar` stops it.
+        """`trial` from its start at `at_s` to its end, at a `target`, or to where `threshold` stops it.
 
         `members` are the trials whose numbers a race has. Raises KeyError for what was not recorded.
         """
@@ -89,9 +89,9 @@ class Machine:
         for record in self._records(run, curve, at_s):
             progress.count(record)
             seconds = record["at_s"] - at_s
-            if bar is not None and seconds - asked_s >= _ASKED_EVERY_S:
+            if threshold is not None and seconds - asked_s >= _ASKED_EVERY_S:
                 asked_s = seconds
-                if reason := stopping.why_stop(progress.measurement(), bar):
+                if reason := stopping.why_stop(progress.measurement(), threshold):
                     return Simulated(
                         Outcome(Status.STOPPED, reason=reason), self._shown(progress, run), seconds
                     )
@@ -230,10 +230,10 @@ def ours(
     while (trial := search.next()) is not None:
         is_searched = trial.number > 0 and trial.searched
         members = [known for number in trial.race for known in search.trials() if known.number == number]
-        bar = search.bar if is_searched else None
+        threshold = search.threshold if is_searched else None
         is_pilot = trial.number == 0 or trial.repeat == confirm.noise_repeat()
         target = None if is_pilot else search.space.objective.target
-        simulated = machine.run(trial, bar, members=members, at_s=clock.seconds, target=target)
+        simulated = machine.run(trial, threshold, members=members, at_s=clock.seconds, target=target)
         clock.seconds += simulated.seconds
         search.end(trial.number, simulated.outcome, simulated.measurement)
         if not confirm.is_alone(trial):

@@ -46,7 +46,7 @@ class Refusal:
 
 
 class Sampler:
-    """Suggests configurations. `judge` says what to run for one: itself, a smaller one, or nothing."""
+    """Suggests configurations. `screen` says what to run for one: itself, a smaller one, or nothing."""
 
     def __init__(self, space: Space, seed: int) -> None:
         self._space, self._rng = space, random.Random(seed)
@@ -91,37 +91,37 @@ class Sampler:
         self._study.tell(handle, list(told.values))
 
     def suggest(
-        self, judge: Callable[[Config], Config | Refusal], leads: Iterable[Config] = ()
+        self, screen: Callable[[Config], Config | Refusal], heuristics: Iterable[Config] = ()
     ) -> tuple[Config | None, list[tuple[Config, str]]]:
         """What to run, None when nothing is left; and what was passed over on the way, with the reasons.
 
         Where the sampler suggests what was tried already, something next to that is run.
         """
         passed: list[tuple[Config, str]] = []
-        if (lead := _first(leads, judge)) is not None:
-            return lead, passed
+        if (heuristic := _first(heuristics, screen)) is not None:
+            return heuristic, passed
         for _ in range(_TRIES):
             asked = self._study.ask(self._distributions)
             config = configuration(asked.params, self._space)
-            verdict = judge(config)
-            if not isinstance(verdict, Refusal):
+            screened = screen(config)
+            if not isinstance(screened, Refusal):
                 self._study.tell(asked, state=TrialState.FAIL)  # told when it starts: it may be another one
-                return verdict, passed
-            if verdict.told is not None:
-                self._tell(asked.number, verdict.told)
-                passed.append((config, verdict.reason))
+                return screened, passed
+            if screened.told is not None:
+                self._tell(asked.number, screened.told)
+                passed.append((config, screened.reason))
                 continue
             self._study.tell(asked, state=TrialState.FAIL)
             neighbours = self._space.neighbours(config)
             self._rng.shuffle(neighbours)
-            if (beside := _first(neighbours, judge)) is not None:
+            if (beside := _first(neighbours, screen)) is not None:
                 return beside, passed
-        return _first(self._space.shuffled(self._rng), judge), passed
+        return _first(self._space.shuffled(self._rng), screen), passed
 
 
-def _first(configs: Iterable[Config], judge: Callable[[Config], Config | Refusal]) -> Config | None:
+def _first(configs: Iterable[Config], screen: Callable[[Config], Config | Refusal]) -> Config | None:
     """The first of `configs` that may be run."""
-    return next((v for v in map(judge, configs) if not isinstance(v, Refusal)), None)
+    return next((v for v in map(screen, configs) if not isinstance(v, Refusal)), None)
 
 
 def make(seed: int) -> optuna.samplers.BaseSampler:

@@ -10,8 +10,6 @@ from pydantic_core.core_schema import TupleSchema, WithDefaultSchema
 from autotune import export, workloads
 from autotune.space import Space
 
-_KNOWN = "r2gen"
-
 
 def write(output: Path | None) -> int:
     """Writes the schema to a file, or prints it; the exit code."""
@@ -28,12 +26,15 @@ def text() -> str:
 
 
 def of_spaces() -> dict[str, Any]:
-    """The schema of every search space; the settings are known by name where the workload is r2gen."""
+    """The schema of every search space; the built-in workload's settings are known by name."""
     schema = Space.model_json_schema(schema_generator=_ForEditors)
-    settings = workloads.load(_KNOWN).settings_model()
+    settings = workloads.load(workloads.BUILTIN).settings_model()
     if settings is not None:
         schema["$defs"]["Settings"] = _optional(settings.model_json_schema(schema_generator=_ForEditors))
-        schema |= {"if": {"properties": {"workload": {"const": _KNOWN}}}, "then": _named(schema["$defs"])}
+        schema |= {
+            "if": {"properties": {"workload": {"const": workloads.BUILTIN}}},
+            "then": _named(schema["$defs"]),
+        }
     return {"$schema": _ForEditors.schema_dialect, **schema, "title": "A search space of autotune"}
 
 

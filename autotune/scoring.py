@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-from autotune import curves, peers, replay
+from autotune import curves, replay, strategies
 from autotune.replay import Result
 from autotune.settings import Config, Key, settings_key
 from autotune.table import Table
@@ -25,7 +25,7 @@ def _warm(table: Table, seed: int, trials: int) -> Result:
 STRATEGIES: dict[str, Callable[[Table, int, int], Result]] = {
     "ours": replay.ours,
     "warm": _warm,
-    **peers.STRATEGIES,
+    **strategies.OTHERS,
 }
 _WITHIN, _WRONG = 0.98, 0.95  # of the best throughput: as good as right, and wrong
 

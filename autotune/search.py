@@ -10,15 +10,15 @@ from typing import Any, Protocol
 
 import optuna
 
-from autotune import confirm, failures, leads, objective, pilot, stopping, way
+from autotune import ablation, confirm, failures, heuristics, objective, pilot, stopping
 from autotune import sampler as samplers
 from autotune import study as record
-from autotune.judge import Judge
 from autotune.losses import Losses
 from autotune.sampler import Sampler
+from autotune.screening import Screening
 from autotune.settings import Config
 from autotune.space import Space
-from autotune.stopping import Bar
+from autotune.stopping import Threshold
 from autotune.study import Plan
 from autotune.trial import Failure, Measurement, Outcome, Repeat, Status, Trial
 
@@ -49,7 +49,7 @@ class Silent:
 class Search:
     """The bookkeeping of a search. Every change is in the study before anybody else hears of it.
 
-    `verdict_of` gives the verdict that a trial has written itself, `publish` puts the bar where running
+    `verdict_of` gives the verdict that a trial has written itself, `publish` puts the threshold where running
     trials read it. `memory_limit_bytes` is what a trial may take, None for no limit that is known. `earlier`
     trials, of another session, are known to the sampler and to the memory model, and to nobody else. To
     `explain` a confirmed winner, what lies between the baseline and it is measured in the end, as far as time
@@ -67,7 +67,7 @@ class Search:
         earlier: Sequence[Trial] = (),
         explain: bool = True,
         verdict_of: Callable[[int], Verdict | None] = lambda _: None,
-        publish: Callable[[Bar], None] = lambda _: None,
+        publish: Callable[[Threshold], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.space = self.asked = space
@@ -94,8 +94,8 @@ class Search:
         self._sampler = self._informed()
         ranked = objective.ranked(earlier, self.space.objective, space.limits.memory_fraction, space.known)
         self._best_before = [t.config for t in ranked if self.space.contains(t.config)][:_BEST_BEFORE]
-        self.bar = stopping.bar(self.trials(), self.space)
-        publish(self.bar)
+        self.threshold = stopping.threshold(self.trials(), self.space)
+        publish(self.threshold)
 
     def _recover(self) -> list[Trial]:
         """The trials that a killed process was running, but for those whose verdict was already written."""
@@ -131,7 +131,7 @@ class Search:
             self._listener.note(said)
 
     def trials(self) -> list[Trial]:
-        """Every trial so far, running ones, repeats and steps of the way included."""
+        """Every trial so far, running ones, repeats and ablation steps included."""
         return list(self._trials.values())
 
     @property
@@ -214,8 +214,8 @@ class Search:
         if self._needs_noise(trials):
             return self._begin(self.space.baseline_config, confirm.noise_repeat())
         if not self._is_searched():
-            judge = Judge(self.space, trials, self.bar, self._memory_limit_bytes, self._earlier)
-            config, passed = self._sampler.suggest(judge, self._leads(trials))
+            screen = Screening(self.space, trials, self.threshold, self._memory_limit_bytes, self._earlier)
+            config, passed = self._sampler.suggest(screen, self._heuristics(trials))
             if config is not None:
                 return self._begin(config, passed=passed)
         if self._running:
@@ -232,23 +232,23 @@ class Search:
             return self._begin(self._trials[step.of].config, step)
         if (explained := self._explained()) is not None:
             config, winner = explained
-            return self._begin(config, way_to=winner)
+            return self._begin(config, ablation_of=winner)
         return None
 
     def _explained(self) -> tuple[Config, int] | None:
-        """What is to be measured next on the way to the winner, and its number; None where time is short."""
+        """What is to be measured next to explain the winner, and its number; None where time is short."""
         if not self._explain or self._spent_s() + confirm.trial_s(self.trials()) > (
             self._plan.time_s or math.inf
         ):
             return None
-        return way.next_step(self.trials(), self.space)
+        return ablation.next_step(self.trials(), self.space)
 
     def _needs_noise(self, trials: Sequence[Trial]) -> bool:
         """Whether the pilot lacks its second run of the baseline."""
         is_first = objective.baseline_of(trials) is not None and not any(t.repeat for t in trials)
         return is_first and pilot.is_wanted(self.asked)
 
-    def _leads(self, trials: Sequence[Trial]) -> Iterator[Config]:
+    def _heuristics(self, trials: Sequence[Trial]) -> Iterator[Config]:
         """What to try before the sampler is asked, which has every other turn to itself."""
         space = self.space
         best = objective.winner(trials, space.objective, space.limits.memory_fraction, space.known)
@@ -256,9 +256,9 @@ class Search:
         if best is None:
             return
         yield from self._best_before
-        yield from leads.larger_batches(best, trials, space)
+        yield from heuristics.larger_batches(best, trials, space)
         if self._turn % 2 == 0:
-            yield from leads.steps_from(best, space, self._rng)
+            yield from heuristics.steps_from(best, space, self._rng)
 
     def _begin(
         self,
@@ -266,10 +266,12 @@ class Search:
         repeat: Repeat | None = None,
         *,
         passed: Sequence[tuple[Config, str]] = (),
-        way_to: int | None = None,
+        ablation_of: int | None = None,
         race: Sequence[int] = (),
     ) -> Trial:
-        trial = record.begin(self._study, self.asked, config, repeat, passed=passed, way_to=way_to, race=race)
+        trial = record.begin(
+            self._study, self.asked, config, repeat, passed=passed, ablation_of=ablation_of, race=race
+        )
         self._trials[trial.number] = trial
         if not race:  # which is of many configurations
             self._sampler.started(trial)
@@ -314,8 +316,8 @@ class Search:
         if not ended.race:
             self._sampler.ended(ended, samplers.told(ended, trials, self.space))
         self._settle()
-        self.bar = stopping.bar(trials, self.space)
-        self._publish(self.bar)
+        self.threshold = stopping.threshold(trials, self.space)
+        self._publish(self.threshold)
         self._listener.ended(ended)
         if number == 0 and not ended.completed:
             self.stop(f"the baseline itself {outcome.status}: {outcome.reason}")

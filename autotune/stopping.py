@@ -38,7 +38,7 @@ class Rival:
 
 
 @dataclass(frozen=True)
-class Bar:
+class Threshold:
     """What a running trial has to be able to reach, in plain values: it is sent to wherever trials run.
 
     A whole trial has so many `samples`. `curve` is the baseline's quality, of which `keep` is to be kept;
@@ -65,7 +65,7 @@ def _curve(points: Sequence[Mapping[str, Any]]) -> tuple[Evaluation, ...]:
     return tuple(Evaluation(**point) for point in points)
 
 
-def bar(trials: Sequence[Trial], space: Space) -> Bar:
+def threshold(trials: Sequence[Trial], space: Space) -> Threshold:
     """What a trial has to be able to reach, after all that is known."""
     goal, fraction = space.objective, space.limits.memory_fraction
     speeds = Speeds(trials, space.known)
@@ -73,18 +73,18 @@ def bar(trials: Sequence[Trial], space: Space) -> Bar:
     if goal.target is not None:
         ranked = objective.ranked(trials, goal, fraction, space.known)
         times = (objective.seconds_to(t, goal.target, speeds) for t in ranked)
-        return Bar(drift=drift, seconds=min((s for s in times if s), default=None))
+        return Threshold(drift=drift, seconds=min((s for s in times if s), default=None))
     samples = space.budget.samples_per_trial
     if goal.select == "pareto":
         front = tuple(_rival(t, speeds, t.measurement.curve) for t in objective.pareto(trials))
-        return Bar(front, samples, drift=drift, noise=noise)
+        return Threshold(front, samples, drift=drift, noise=noise)
     least = curves.least(goal.keep, objective.baseline_quality(trials) or 0.0)
     least += abs(least) * (noise or 0.0)
     is_free = goal.select == "same-training"
     ranked = objective.ranked(trials, goal, fraction, space.known)
     sure = (t for t in ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
     best = next(sure, None)
-    return Bar(
+    return Threshold(
         rivals=(_rival(best, speeds),) if best else (),
         samples=samples,
         curve=() if is_free else objective.baseline_curve(trials),
@@ -99,56 +99,60 @@ def _rival(trial: Trial, speeds: Speeds, curve: tuple[Evaluation, ...] = ()) -> 
     return Rival(trial.number, surely, trial.measurement.shared, curve, trial.measurement.origin)
 
 
-def why_stop(shown: Measurement, bar: Bar) -> str | None:
+def why_stop(shown: Measurement, threshold: Threshold) -> str | None:
     """Why a trial that has `shown` this can no longer win, None while it may."""
-    return _too_slow(shown, bar) or _too_poor(shown, bar) or _too_late(shown, bar)
+    return _too_slow(shown, threshold) or _too_poor(shown, threshold) or _too_late(shown, threshold)
 
 
-def _too_slow(shown: Measurement, bar: Bar) -> str | None:
-    for rival in bar.rivals:
-        slower = why_slower(shown.throughput, rival, bar) if rival.is_like(shown) else None
+def _too_slow(shown: Measurement, threshold: Threshold) -> str | None:
+    for rival in threshold.rivals:
+        slower = why_slower(shown.throughput, rival, threshold) if rival.is_like(shown) else None
         if slower and not rival.curve:
             return slower
-        if slower and curves.is_out_of_reach(shown.curve, rival.curve, 1.0, bar.noise, bar.samples):
+        if slower and curves.is_out_of_reach(
+            shown.curve, rival.curve, 1.0, threshold.noise, threshold.samples
+        ):
             return f"{slower}, and its quality cannot be reached either"
     return None
 
 
-def why_slower(throughput: Throughput | None, rival: Rival, bar: Bar) -> str | None:
+def why_slower(throughput: Throughput | None, rival: Rival, threshold: Threshold) -> str | None:
     """By how much a throughput surely lies below the rival's, None where that is not sure."""
     if throughput is None or throughput.half_width_per_s is None or throughput.steps < _FEWEST_STEPS:
         return None
     most = throughput.samples_per_s + throughput.half_width_per_s
-    if most * (1 + curves.SURE * bar.drift) >= rival.samples_per_s:
+    if most * (1 + curves.SURE * threshold.drift) >= rival.samples_per_s:
         return None
     return f"at most {most:.1f} samples/s; trial {rival.number} has {rival.samples_per_s:.1f}"
 
 
-def _too_poor(shown: Measurement, bar: Bar) -> str | None:
-    if not curves.is_out_of_reach(shown.curve, bar.curve, bar.keep, bar.noise, bar.samples):
+def _too_poor(shown: Measurement, threshold: Threshold) -> str | None:
+    if not curves.is_out_of_reach(
+        shown.curve, threshold.curve, threshold.keep, threshold.noise, threshold.samples
+    ):
         return None
     last = shown.curve[-1]
-    there = curves.at(bar.curve, last.samples) or 0.0
+    there = curves.at(threshold.curve, last.samples) or 0.0
     return f"quality {last.quality:.4f} after {last.samples} samples, where the baseline has {there:.4f}"
 
 
-def _too_late(shown: Measurement, bar: Bar) -> str | None:
-    if bar.seconds is None or not shown.throughput:
+def _too_late(shown: Measurement, threshold: Threshold) -> str | None:
+    if threshold.seconds is None or not shown.throughput:
         return None
     trained_s = shown.samples / shown.throughput.samples_per_s
-    if trained_s <= bar.seconds * (1 + curves.SURE * bar.drift):
+    if trained_s <= threshold.seconds * (1 + curves.SURE * threshold.drift):
         return None
-    return f"has trained for {trained_s:.0f} s; the target was reached in {bar.seconds:.0f} s"
+    return f"has trained for {trained_s:.0f} s; the target was reached in {threshold.seconds:.0f} s"
 
 
-def write(file: Path, bar: Bar) -> None:
-    """Puts `bar` where running trials read it, whole or not at all."""
-    files.write_whole(file, json.dumps(asdict(bar)))
+def write(file: Path, threshold: Threshold) -> None:
+    """Puts `threshold` where running trials read it, whole or not at all."""
+    files.write_whole(file, json.dumps(asdict(threshold)))
 
 
-def read(file: Path) -> Bar | None:
-    """The bar in `file`, None where there is none yet."""
+def read(file: Path) -> Threshold | None:
+    """The threshold in `file`, None where there is none yet."""
     try:
-        return Bar.from_dict(json.loads(file.read_text(encoding="utf-8")))
+        return Threshold.from_dict(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -20,7 +20,7 @@ from autotune.space import Space
 from autotune.study_file import StudyFile
 from autotune.trial import Trial
 
-FORMAT = 2  # code that takes steps of the way for trials of a search was never released
+FORMAT = 2  # code that takes ablation steps for trials of a search was never released
 WANDB_MODES = ("auto", "online", "offline", "off")
 _READABLE = (1, FORMAT)
 _TRIES, _BETWEEN_S = 5, 0.1  # who only asks whether a session is in use holds its lock for a moment
@@ -64,7 +64,7 @@ class Session:
         return self.root / "lock"
 
     @property
-    def bar_file(self) -> Path:
+    def threshold_file(self) -> Path:
         """What running trials have to be able to reach."""
         return self.root / "bar.json"
 

@@ -77,7 +77,7 @@ def begin(
     repeat: Repeat | None = None,
     *,
     passed: Sequence[tuple[Config, str]] = (),
-    way_to: int | None = None,
+    ablation_of: int | None = None,
     race: Sequence[int] = (),
 ) -> Trial:
     """Records a trial that is going to run `config`, and what was `passed` over before it.
@@ -86,7 +86,7 @@ def begin(
     """
     attributes: dict[str, Any] = {study_file.CONFIG: dict(config)}
     attributes |= {study_file.REPEAT: asdict(repeat)} if repeat else {}
-    attributes |= {} if way_to is None else {study_file.WAY_TO: way_to}
+    attributes |= {} if ablation_of is None else {study_file.ABLATION_OF: ablation_of}
     attributes |= {study_file.RACE: list(race)} if race else {}
     attributes |= {study_file.PASSED_OVER: [[dict(c), reason] for c, reason in passed]} if passed else {}
     study.add_trial(
@@ -98,7 +98,7 @@ def begin(
         )
     )
     number = study.get_trials(deepcopy=False)[-1].number
-    return Trial(number, config, repeat=repeat, way_to=way_to, race=tuple(race))
+    return Trial(number, config, repeat=repeat, ablation_of=ablation_of, race=tuple(race))
 
 
 def _distributions(space: Space) -> dict[str, BaseDistribution]:

@@ -15,7 +15,7 @@ from autotune.settings import Config
 from autotune.trial import Measurement, Outcome, Repeat, Trial
 
 # User attributes of a trial, and of the study.
-CONFIG, REPEAT, WAY_TO, RACE = "config", "repeat", "way_to", "race"
+CONFIG, REPEAT, ABLATION_OF, RACE = "config", "repeat", "way_to", "race"
 PASSED_OVER, SHARED = "passed_over", "shared"
 PLAN = "plan"
 NAME = "autotune"
@@ -151,7 +151,7 @@ def plan(study: Study) -> Plan | None:
 
 
 def trials(study: Study) -> list[Trial]:
-    """Every trial that was started, in order, repeats and steps of the way included."""
+    """Every trial that was started, in order, repeats and ablation steps included."""
     known = [trial(t) for t in study.get_trials(deepcopy=False)]
     return [t for t in known if t is not None]
 
@@ -180,6 +180,6 @@ def trial(known: Attributes) -> Trial | None:
         measurement=Measurement.from_dict(values.get("measurement", {"shared": values.get(SHARED, False)})),
         seconds=values.get("seconds", 0.0),
         repeat=Repeat.from_dict(repeat) if repeat else None,
-        way_to=values.get(WAY_TO),
+        ablation_of=values.get(ABLATION_OF),
         race=tuple(values.get(RACE, ())),
     )

@@ -1,7 +1,6 @@
 """TensorBoard: one run for each trial, in event files below the session."""
 
 import logging
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -9,33 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from ray.tune.logger import LoggerCallback
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
+from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from autotune import charts, failures, secrecy
 from autotune.errors import printable
 from autotune.space import Space
 from autotune.trial import Status
-
-
-@contextmanager
-def _unfound(module: str) -> Iterator[None]:
-    """Lets imports take `module` for one that is not installed, unless it is imported already."""
-    if module in sys.modules:
-        yield
-        return
-    sys.modules[module] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        del sys.modules[module]
-
-
-with _unfound("torch"):  # of no use here, and 2 s and 120 MiB of the driver's
-    from tensorboardX.proto.api_pb2 import Status as HparamsStatus
-    from tensorboardX.proto.event_pb2 import Event, SessionLog
-    from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData, SessionEndInfo
-    from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
-    from tensorboardX.record_writer import RecordWriter
-    from tensorboardX.summary import hparams
 
 logger = logging.getLogger(__name__)
 
@@ -101,8 +83,8 @@ class Board(LoggerCallback):
 class _Run:
     """A trial's event file, a new one for every attempt. Its steps are samples, its clock is the trial's.
 
-    RecordWriter is used by itself: SummaryWriter has a thread, which a full disk ends, and then whoever logs
-    waits for ever. It is never flushed, which syncs: what a kill can lose is the last 8 KiB.
+    RecordWriter is used by itself: EventFileWriter has a thread, which a full disk ends, and then whoever
+    logs waits for ever. It is never flushed: what a kill can lose is the last 8 KiB.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -112,7 +94,8 @@ class _Run:
         self._begun_s = min([now_ns, *known_ns]) / 1e9
         self._samples, self._seconds = 0, 0.0
         self._goes_on = bool(known_ns)
-        self._writer = RecordWriter(str(directory / f"{_PREFIX}{now_ns}"))
+        self._name = directory.name
+        self._writer = RecordWriter((directory / f"{_PREFIX}{now_ns}").open("wb"))
         self._write(file_version="brain.Event:2")
 
     def _write(self, **content: Any) -> None:
@@ -121,9 +104,13 @@ class _Run:
 
     def describe(self, knobs: Mapping[str, Any], figures: Sequence[str]) -> None:
         """What the trial has in the table of hyperparameters; its figures are the last of their charts."""
-        experiment, start, _ = hparams(secrecy.cleaned(knobs), dict.fromkeys(figures))
-        self._write(summary=experiment)
-        self._write(summary=start)
+        known = {name: value for name, value in secrecy.cleaned(knobs).items() if value is not None}
+        experiment = api_pb2.Experiment(
+            hparam_infos=[api_pb2.HParamInfo(name=name, type=_type(value)) for name, value in known.items()],
+            metric_infos=[api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag)) for tag in figures],
+        )
+        self._write(summary=_hparams(metadata.EXPERIMENT_TAG, experiment=experiment))
+        self._write(summary=hparams_pb(known, trial_id=self._name, start_time_secs=self._begun_s))
 
     def log(self, result: Mapping[str, Any]) -> None:
         for row in charts.thinned(charts.rows(result)):
@@ -144,10 +131,20 @@ class _Run:
         if status is Status.INTERRUPTED:
             return
         word = "STATUS_FAILURE" if status is Status.FAILED else "STATUS_SUCCESS"
-        info = HParamsPluginData(session_end_info=SessionEndInfo(status=HparamsStatus.Value(word)))
-        plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=info.SerializeToString())
-        end = Summary.Value(tag="_hparams_/session_end_info", metadata=SummaryMetadata(plugin_data=plugin))
-        self._write(summary=Summary(value=[end]))
+        end = plugin_data_pb2.SessionEndInfo(status=api_pb2.Status.Value(word))
+        self._write(summary=_hparams(metadata.SESSION_END_INFO_TAG, session_end_info=end))
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _type(value: Any) -> Any:
+    """The type of a hyperparameter as TensorBoard's table has it."""
+    word = {bool: "DATA_TYPE_BOOL", str: "DATA_TYPE_STRING"}.get(type(value), "DATA_TYPE_FLOAT64")
+    return api_pb2.DataType.Value(word)
+
+
+def _hparams(tag: str, **content: Any) -> Summary:
+    """What the table of hyperparameters finds under `tag`."""
+    data = plugin_data_pb2.HParamsPluginData(**content)
+    return Summary(value=[Summary.Value(tag=tag, metadata=metadata.create_summary_metadata(data))])

@@ -191,8 +191,8 @@ class Trial:
     """One configuration tried. `outcome` is None while it runs, or waits to be run again after a kill.
 
     One that repeats another has its `config`, and a seed of its round's. A `race` holds the speeds of the
-    trials that it names against each other, the first of which it has the `config` of. One on the way to the
-    winner, trial `way_to`, is there to show what single knobs have brought. None of these can win.
+    trials that it names against each other, the first of which it has the `config` of. A step of the
+    ablation of the winner, trial `ablation_of`, shows what single knobs have brought. None of these can win.
     """
 
     number: int
@@ -201,13 +201,13 @@ class Trial:
     measurement: Measurement = field(default_factory=Measurement)
     seconds: float = 0.0
     repeat: Repeat | None = None
-    way_to: int | None = None
+    ablation_of: int | None = None
     race: tuple[int, ...] = ()
 
     @property
     def searched(self) -> bool:
         """Whether it is one of the configurations that are searched among: it may win, and it is counted."""
-        return self.repeat is None and self.way_to is None and not self.race
+        return self.repeat is None and self.ablation_of is None and not self.race
 
     @property
     def samples_per_s(self) -> float | None:

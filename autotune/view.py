@@ -83,7 +83,7 @@ def name(trial: Trial) -> str:
         return f"race of {', '.join(map(str, trial.race))}"
     if trial.repeat is not None:
         return f"repeat of {trial.repeat.of}: {config}"
-    return config if trial.way_to is None else f"way to {trial.way_to}: {config}"
+    return config if trial.ablation_of is None else f"ablation step to {trial.ablation_of}: {config}"
 
 
 def style(trial: Trial) -> str:
@@ -92,7 +92,7 @@ def style(trial: Trial) -> str:
 
 
 def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
-    """`12 trials: 9 completed, 2 out of memory, 1 failed; 7 repeats, 2 steps of the way`."""
+    """`12 trials: 9 completed, 2 out of memory, 1 failed; 7 repeats, 2 ablation steps`."""
     searched = [t for t in trials if t.searched]
     failed = [t for t in searched if t.outcome and t.outcome.status is Status.FAILED]
     oom = sum(t.outcome.failure is Failure.OOM for t in failed if t.outcome)
@@ -112,12 +112,12 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
 
 
 def besides(trials: Sequence[Trial]) -> str:
-    """`7 repeats, 2 steps of the way`: what was run besides the trials that are searched among."""
-    repeats, steps = sum(t.repeat is not None for t in trials), sum(t.way_to is not None for t in trials)
+    """`7 repeats, 2 ablation steps`: what was run besides the trials that are searched among."""
+    repeats, steps = sum(t.repeat is not None for t in trials), sum(t.ablation_of is not None for t in trials)
     races = sum(bool(t.race) for t in trials)
     words = [f"{races} race{'s' * (races > 1)}"] if races else []
     words += [f"{repeats} repeat{'s' * (repeats > 1)}"] if repeats else []
-    words += [f"{steps} step{'s' * (steps > 1)} of the way"] if steps else []
+    words += [f"{steps} ablation step{'s' * (steps > 1)}"] if steps else []
     return ", ".join(words)
 
 
@@ -334,9 +334,6 @@ def _figures(measurement: Measurement) -> object:
 
 def next_commands(session: Path, workload: Workload) -> list[str]:
     """The two commands that turn a search into a training run."""
-    config = Path("best.yaml")
-    train = workload.train_command(config)
-    return [
-        f"python -m autotune export {shlex.quote(str(session))} -o {config}",
-        *([train] if train else []),
-    ]
+    config, program = Path("best.yaml"), workload.program
+    export = f"python -m autotune export {shlex.quote(str(session))} -o {config}"
+    return [export] if program is None else [export, program.train(config)]

@@ -29,7 +29,7 @@ from autotune.orders import RACE_S
 from autotune.race import Race, RaceOrder
 from autotune.settings import Setting
 from autotune.trial import Measurement
-from autotune.workloads.r2gen import MODELS, R2GenWorkload
+from autotune.workloads.r2gen import R2GenWorkload
 
 _BATCHES = (4, 32)
 _PAIRS = 3
@@ -49,7 +49,7 @@ class Found:
 def order(number: int, batch: int, directory: Path) -> Order:
     """A run without end of the small model in batches of so many studies."""
     workload = R2GenWorkload()
-    baseline: dict[str, Setting] = {**MODELS["small"], "micro_batch_size": batch, "num_workers": 0}
+    baseline: dict[str, Setting] = {**workload.models["small"], "micro_batch_size": batch, "num_workers": 0}
     settings = workload.complete(workload.fill(baseline))
     return Order(
         number=number,

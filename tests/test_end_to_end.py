@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from autotune import comparison
+from autotune import results
 from autotune import study as record
 from autotune.trial import Status
 from r2gen import config as trainer
@@ -140,7 +140,7 @@ def test_precisions_are_compared_by_the_reports_that_their_models_write(searched
     done = command(root, *("-m", "autotune", "compare", "s", "--precisions", "bf16"), PATH=without_java)
     assert done.returncode == 0, done.stdout + done.stderr
     studies = json.loads(next((root / "data").glob("*/annotation.json")).read_text())["test"]
-    found = comparison.models(root / "s" / "comparison")
+    found = results.models(root / "s" / "comparison")
     assert list(found) == ["baseline", "bf16"]
     for label, model in found.items():
         directory = root / "s" / "comparison" / label
@@ -149,7 +149,7 @@ def test_precisions_are_compared_by_the_reports_that_their_models_write(searched
         assert {"bleu_1", "bleu_4", "rouge_l", "cider", "full_bleu_4"} <= set(model.scores)
         assert model.reports_per_s > 0
         assert model.peak_memory_bytes > 0
-        written = list(comparison.written(directory))
+        written = list(results.written(directory))
         assert [w.id for w in written] == [study["id"] for study in studies]
         assert all(Path(image).is_file() for w in written for image in w.images)
         assert all(set(w.scores) == {"bleu_1", "bleu_4", "rouge_l"} for w in written)

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from autotune import confirm
-from autotune.comparison import Model, Written
 from autotune.report import clinical, knobs, rows
 from autotune.report.model import Report
 from autotune.report.recommendation import answer
+from autotune.results import Model, Written
 from autotune.settings import SEED, Config
 from autotune.snapshot import INTERRUPTED
 from autotune.space import Space
@@ -70,7 +70,7 @@ def report(known: Known, samples: int) -> Report:
         least_quality=rows.least_quality(trials, space),
         trials=rows.rows(trials, space, found.best.trial if found.best else None),
         predicted=knobs.predicted(found.best.config, trials, space, limit) if found.best else (),
-        way=knobs.steps(trials, space),
+        ablation=knobs.steps(trials, space),
         compared=clinical.compared(known.models, known.written),
         samples=clinical.samples(known.written, samples),
         skipped=rows.skipped(known.passed_over, trials, space),

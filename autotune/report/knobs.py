@@ -1,4 +1,4 @@
-"""What the knobs do: to memory, to speed and quality, on the way from the baseline to the winner. Pure."""
+"""What the knobs do: to memory, to speed and quality, from the baseline to the winner. Pure."""
 
 import math
 import warnings
@@ -8,7 +8,7 @@ import optuna
 from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.trial import create_trial
 
-from autotune import objective, sampler, way
+from autotune import ablation, objective, sampler
 from autotune.feasibility import MemoryModel
 from autotune.report import estimates
 from autotune.report.model import Predicted, Step
@@ -52,7 +52,7 @@ def _predicted(model: MemoryModel, config: Config, space: Space) -> Predicted:
 
 
 def steps(trials: Sequence[Trial], space: Space) -> tuple[Step, ...]:
-    """The way from the baseline to the confirmed winner, one knob at a time."""
+    """The ablation from the baseline to the confirmed winner, one knob at a time."""
     return tuple(
         Step(
             knob=step.knob,
@@ -63,7 +63,7 @@ def steps(trials: Sequence[Trial], space: Space) -> tuple[Step, ...]:
             factor=step.factor,
             reason=step.reason or ("" if step.trial else "not measured yet"),
         )
-        for step in way.steps(trials, space)
+        for step in ablation.steps(trials, space)
     )
 
 

@@ -53,7 +53,7 @@ def outcome(row: Row) -> Mark:
         return OOM if row.failure == "oom" else FAILED
     if row.status != "completed":
         return STOPPED if row.status == "stopped" else OPEN
-    if row.kind in {"race", "repeat", "way"}:
+    if row.kind in {"race", "repeat", "ablation"}:
         return AGAIN
     if row.keeps_quality is None:
         return KEPT if row.kind == "baseline" else COMPLETED

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.comparison import Written
+from autotune.results import Written
 from autotune.settings import Config
 from autotune.trial import Evaluation
 
@@ -76,7 +76,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Row:
-    """One trial. `kind` is baseline, winner, trial, race, repeat or way (a step of the way).
+    """One trial. `kind` is baseline, winner, trial, race, repeat or ablation (a step of it).
 
     `keeps_quality` is None where it is not known. `seconds` are the search's own, `saved_s` what stopping it
     early has saved, about. `shared` says that other trials ran beside it, `disturbed` that somebody else did.
@@ -119,7 +119,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Step:
-    """One knob of the way from the baseline to the winner: its value before and after, and what that brought.
+    """One knob of the ablation of the winner: its value before and after, and what that brought.
 
     `throughput` is after the change; None, with the reason, where that was not measured.
     """
@@ -220,7 +220,7 @@ class Report:
     least_quality: float | None
     trials: tuple[Row, ...]
     predicted: tuple[Predicted, ...]
-    way: tuple[Step, ...]
+    ablation: tuple[Step, ...]
     compared: tuple[Compared, ...]
     samples: tuple[Sample, ...]
     skipped: tuple[Skipped, ...]

@@ -24,12 +24,12 @@ from autotune.report import (
     images,
     marks,
     plots,
+    plots_ablation,
     plots_parallel,
     plots_quality,
     plots_search,
     plots_speed,
     plots_step,
-    plots_way,
     tables,
     texts,
     words,
@@ -45,7 +45,7 @@ class _Plots:
     front: list[Plot]
     batches: list[Plot]
     step: list[Plot]
-    way: list[Plot]
+    ablation: list[Plot]
     quality: list[Plot]
     compared: list[Plot]
     history: list[Plot]
@@ -89,7 +89,7 @@ def plots_of(report: Report) -> _Plots:
         front=_list(plots.front(report)),
         batches=plots_speed.by_batch(report),
         step=_list(plots_step.step_time(report)),
-        way=_list(plots_way.way(report)),
+        ablation=_list(plots_ablation.ablation(report)),
         quality=plots_quality.of_runs(report),
         compared=plots_quality.of_compared(report),
         history=_list(plots_search.history(report)),

@@ -50,7 +50,7 @@ def _running_best(rows: Sequence[Row]) -> list[tuple[int, float]]:
     """Where a trial that keeps the quality was faster than those before it."""
     found: list[tuple[int, float]] = []
     for row in rows:
-        if row.kind in {"race", "repeat", "way"} or row.throughput is None or row.status != "completed":
+        if row.kind in {"race", "repeat", "ablation"} or row.throughput is None or row.status != "completed":
             continue
         if (row.keeps_quality or row.kind == "baseline") and (not found or per_s(row) > found[-1][1]):
             found.append((row.number, per_s(row)))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from autotune import comparison, pilot, snapshot, study_file, workloads
+from autotune import pilot, results, snapshot, study_file, workloads
 from autotune.report import figures
 from autotune.report.figures import Known
 from autotune.report.model import Report
@@ -20,7 +20,7 @@ def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
     trials = study_file.trials(study)
     space = pilot.settled(session.space(), trials)
     plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
-    models = comparison.models(session.comparison_dir)
+    models = results.models(session.comparison_dir)
     known = Known(
         name=session.name,
         shown=root,
@@ -34,6 +34,6 @@ def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
         can_go_on=session.format == FORMAT,
         passed_over=study_file.passed_over(study),
         models=models,
-        written={label: tuple(comparison.written(session.comparison_dir / label)) for label in models},
+        written={label: tuple(results.written(session.comparison_dir / label)) for label in models},
     )
     return figures.report(known, samples)

@@ -16,7 +16,6 @@ from autotune.workloads import Workload
 
 _FEWEST_SEEDS = 3
 _FEWEST_STUDIES = 100
-_STUDIES = "val_studies"  # what r2gen calls the size of its validation split
 _NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_allocated_bytes"})
 
 
@@ -54,7 +53,7 @@ def answer(
         cautions=(
             *view.refuted(trials, space),
             *view.cautions(trials, space.known),
-            *_few(theirs, ours, space),
+            *_few(theirs, ours, space, workload),
         ),
         commands=(*(view.next_commands(session, workload) if is_better else ()), *going_on),
     )
@@ -97,13 +96,13 @@ def _factor(trial: Trial, baseline: Trial, claim: Claim | None, space: Space) ->
     return estimates.within(ratio, *(objective.factor_interval(trial, baseline) or (None, None)))
 
 
-def _few(baseline: Side, best: Side, space: Space) -> list[str]:
+def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[str]:
     """What quality rests on, where that is little."""
     name, lines = space.objective.quality, []
     if min(baseline.seeds, best.seeds) < _FEWEST_SEEDS:
         theirs = f", trial {best.trial} with {best.seeds}" if best.trial != baseline.trial else ""
         lines.append(f"Few seeds: {name} of the baseline was measured with {baseline.seeds}{theirs}.")
-    studies = baseline.scores.get(_STUDIES)
+    studies = baseline.scores.get(workload.validation_size) if workload.validation_size else None
     if studies is not None and studies < _FEWEST_STUDIES:
         lines.append(f"Small validation split: {name} is that of {studies:.0f} studies.")
     return lines

@@ -57,8 +57,8 @@ def _row(trial: Trial, space: Space, winner: int | None, least: float | None, *,
 
 
 def _kind(trial: Trial, winner: int | None) -> str:
-    if trial.way_to is not None:
-        return "way"
+    if trial.ablation_of is not None:
+        return "ablation"
     if trial.race:
         return "race"
     if trial.repeat is not None:

@@ -14,12 +14,12 @@ _LABELS = {"cpus": "CPUs", "revision": "code revision", "data": "data fingerprin
 
 
 def counted(report: Report) -> str:
-    """`48 trials; 1 race, 9 repeats, 3 steps of the way`."""
+    """`48 trials; 1 race, 9 repeats, 3 ablation steps`."""
     kinds = Counter(r.kind for r in report.trials)
-    races, repeats, steps = (kinds.pop(kind, 0) for kind in ("race", "repeat", "way"))
+    races, repeats, steps = (kinds.pop(kind, 0) for kind in ("race", "repeat", "ablation"))
     besides = [words.plural(races, "race")] if races else []
     besides += [words.plural(repeats, "repeat")] if repeats else []
-    besides += [f"{words.plural(steps, 'step')} of the way"] if steps else []
+    besides += [words.plural(steps, "ablation step")] if steps else []
     return "; ".join([words.plural(kinds.total(), "trial"), *([", ".join(besides)] if besides else [])])
 
 
@@ -41,7 +41,7 @@ def asides(row: Row) -> str:
     """What else is to be known of a trial."""
     found = {
         f"repeats trial {row.repeats}": row.repeats is not None,
-        "a step of the way": row.kind == "way",
+        "an ablation step": row.kind == "ablation",
         "on the Pareto front": row.on_front,
         "measured beside others": row.shared,
         "others used the machine": row.disturbed,

@@ -6,19 +6,20 @@ from functools import cache
 from autotune.errors import InputError
 from autotune.settings import COMMON, Knowledge
 from autotune.workloads.base import Workload
+from autotune.workloads.program import Program
 
-__all__ = ["Workload", "known_settings", "load"]
+__all__ = ["BUILTIN", "Program", "Workload", "known_settings", "load"]
 
-_R2GEN = "r2gen"
+BUILTIN = "r2gen"
 
 
 def load(name: str) -> Workload:
-    """The workload called `name`: `r2gen`, or an entry point `package.module:function`."""
-    if name == _R2GEN:
+    """The workload called `name`: the built-in one, or an entry point `package.module:function`."""
+    if name == BUILTIN:
         return _called(name)
     module, _, function = name.partition(":")
     if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-        raise InputError(f"workload: r2gen, or an entry point package.module:function: got {name!r}")
+        raise InputError(f"workload: {BUILTIN}, or an entry point package.module:function: got {name!r}")
     if not _exists(module):
         raise InputError(f"workload {name}: there is no module {module} on the Python path")
     return _called(name)
@@ -31,7 +32,7 @@ def known_settings(name: str) -> Knowledge:
 
 
 def _called(name: str) -> Workload:
-    if name != _R2GEN:
+    if name != BUILTIN:
         return Workload(name)
     from autotune.workloads.r2gen import R2GenWorkload  # noqa: PLC0415 - it imports the trainer
 

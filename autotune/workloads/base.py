@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
 from pydantic import BaseModel
 
 from autotune.settings import SEED, Known, Setting
+from autotune.workloads.program import Program
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,21 @@ class Workload:
     def known_settings(self) -> tuple[Known, ...]:
         """What is known of its own settings, or of common ones better: see `settings.Known`."""
         return ()
+
+    @property
+    def models(self) -> Mapping[str, Mapping[str, Setting]]:
+        """The settings of each model that can be asked for by its name."""
+        return {}
+
+    @property
+    def validation_size(self) -> str | None:
+        """The score that says over how many samples an evaluation was; None: none does."""
+        return None
+
+    @property
+    def program(self) -> Program | None:
+        """Its command line; None where it is only a function."""
+        return None
 
     def revision(self) -> str:
         """A fingerprint of the code: of the package that the entry point is in."""
@@ -91,24 +106,3 @@ class Workload:
         """The settings of a trial of `samples` samples, whose `quality` is asked for `evaluations` times."""
         del samples, evaluations, quality
         return dict(settings)
-
-    def export(self, settings: Mapping[str, Setting]) -> str:
-        """The trainer's own config file with `settings`, as text."""
-        return yaml.safe_dump(dict(settings), sort_keys=False)
-
-    def train_command(self, config: Path) -> str | None:
-        """The command that trains with an exported `config`, None where there is no such command line."""
-        del config
-        return None
-
-    def evaluate_command(
-        self, workdir: Path, settings: Mapping[str, Setting], reports: Path
-    ) -> list[str] | None:
-        """The command that scores the best checkpoint in `workdir` on the test split; None: there is no such.
-
-        It writes a JSON object a line to `reports`, the fields of `comparison.Written`, and prints one, whose
-        numbers are scores, but that `studies`, `seconds`, `reports_per_s` and `peak_memory_bytes` are what
-        writing them took.
-        """
-        del workdir, settings, reports
-        return None

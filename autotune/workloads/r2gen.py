@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from autotune.errors import InputError
 from autotune.settings import Known, Memory, Setting
 from autotune.workloads.base import Workload
+from autotune.workloads.program import Program
 from r2gen import config as trainer
 from r2gen import errors
 
@@ -31,7 +32,7 @@ _SMALL: dict[str, Setting] = {
 _OPTIMIZER = ("grad_clip_value", "lr_gamma", "lr_step_epochs", "visual_learning_rate_ratio")
 _STUDIES = {"train": 256, "val": 64, "test": 64}
 _SHAPE = (*_SMALL, "rm_num_slots", "max_seq_length")
-MODELS: dict[str, dict[str, Setting]] = {
+_MODELS: dict[str, dict[str, Setting]] = {
     "full": {name: trainer.Config.model_fields[name].default for name in _SHAPE},
     "small": {name: trainer.Config.model_fields[name].default for name in _SHAPE} | _SMALL,
 }
@@ -54,6 +55,19 @@ class R2GenWorkload(Workload):
     def known_settings(self) -> tuple[Known, ...]:
         about = "of the optimizer alone"
         return tuple(Known(name, about, moves_speed=False, moves_memory=Memory.NOT) for name in _OPTIMIZER)
+
+    @property
+    def models(self) -> Mapping[str, Mapping[str, Setting]]:
+        """Sizes of the model."""
+        return _MODELS
+
+    @property
+    def validation_size(self) -> str:
+        return "val_studies"
+
+    @property
+    def program(self) -> Program:
+        return R2GenProgram()
 
     def fill(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
         return {**baseline} if "data" in baseline else {**baseline, "data": str(_drawn_data())}
@@ -122,15 +136,17 @@ class R2GenWorkload(Workload):
         every = math.ceil(samples / evaluations)
         return {**settings, "eval_every_samples": every, "meteor": quality == "meteor"}
 
-    def export(self, settings: Mapping[str, Setting]) -> str:
+
+class R2GenProgram:
+    """`python -m r2gen`."""
+
+    def config(self, settings: Mapping[str, Setting]) -> str:
         return trainer.dump(trainer.parse(settings))
 
-    def train_command(self, config: Path) -> str | None:
+    def train(self, config: Path) -> str:
         return f"python -m r2gen train --config {shlex.quote(str(config))}"
 
-    def evaluate_command(
-        self, workdir: Path, settings: Mapping[str, Setting], reports: Path
-    ) -> list[str] | None:
+    def evaluate(self, workdir: Path, settings: Mapping[str, Setting], reports: Path) -> list[str]:
         program = [sys.executable, "-m", "r2gen", "evaluate", "--checkpoint", str(workdir / "best.pt")]
         return [*program, "--data", str(settings["data"]), "--reports", str(reports)]
 

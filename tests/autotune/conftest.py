@@ -63,7 +63,7 @@ def make_trial() -> Callable[..., Trial]:
     def make(number: int, speed: float | None = None, quality: float | None = None, **rest: Any) -> Trial:
         said = {name: rest.pop(name) for name in ("chance", "collapsed") if name in rest}
         half_width, curve = rest.pop("half_width", None), curve_of(rest.pop("curve", ()), **said)
-        beside = {name: rest.pop(name) for name in ("repeat", "way_to", "race") if name in rest}
+        beside = {name: rest.pop(name) for name in ("repeat", "ablation_of", "race") if name in rest}
         measurement = Measurement(
             throughput=None if speed is None else Throughput(speed, half_width, 10, 1.0),
             quality=curve[-1].quality if curve and quality is None else quality,

@@ -15,7 +15,7 @@ from autotune import attempt, stopping
 from autotune.attempt import Attempt, Order
 from autotune.child import ForkServer
 from autotune.records import read_records
-from autotune.stopping import Bar, Rival
+from autotune.stopping import Rival, Threshold
 from autotune.trial import Failure, Status
 
 HERE = str(Path(__file__).parent)
@@ -141,8 +141,8 @@ def test_a_workload_that_ends_without_quality_is_a_failure(order, server):
 
 
 def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, server, tmp_path):
-    stopping.write(tmp_path / "bar.json", Bar(rivals=(Rival(1, 1e6, shared=False),)))
-    beaten = order(samples=10**6, directory=tmp_path / "3", bar_file=str(tmp_path / "bar.json"))
+    stopping.write(tmp_path / "bar.json", Threshold(rivals=(Rival(1, 1e6, shared=False),)))
+    beaten = order(samples=10**6, directory=tmp_path / "3", threshold_file=str(tmp_path / "bar.json"))
     report = finish(Attempt(beaten, server))
     outcome, figures = attempt.read_verdict(tmp_path / "3")
     assert report["outcome"] == outcome.to_dict()
@@ -153,10 +153,10 @@ def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, serv
 
 
 def test_a_bar_that_is_raised_while_a_trial_runs_stops_it(order, server, tmp_path):
-    running = Attempt(order(samples=10**6, bar_file=str(tmp_path / "bar.json")), server)
+    running = Attempt(order(samples=10**6, threshold_file=str(tmp_path / "bar.json")), server)
     while running.step(0.1)["samples"] < 40:
         pass
-    stopping.write(tmp_path / "bar.json", Bar(rivals=(Rival(1, 1e6, shared=False),)))
+    stopping.write(tmp_path / "bar.json", Threshold(rivals=(Rival(1, 1e6, shared=False),)))
     assert finish(running)["outcome"]["status"] == Status.STOPPED
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autotune import comparison, evaluation, provenance
+from autotune import evaluation, provenance, results
 from autotune import space as spaces
 from autotune import study as record
 from autotune.__main__ import main
@@ -44,14 +44,23 @@ print(json.dumps({"split": "test", "studies": 1, "trained": state, "bleu_4": 0.5
 
 
 @dataclass(frozen=True)
+class Scorer:
+    fault: Path
+
+    def evaluate(self, workdir, settings, reports):
+        return [sys.executable, "-c", SCORER, str(workdir), str(reports), str(self.fault)]
+
+
+@dataclass(frozen=True)
 class Scored(Workload):
     """The toy workload, with a command that scores it."""
 
     entry_point: str = "toy_workload:fit"
     fault: Path = Path("none")
 
-    def evaluate_command(self, workdir, settings, reports):
-        return [sys.executable, "-c", SCORER, str(workdir), str(reports), str(self.fault)]
+    @property
+    def program(self):
+        return Scorer(self.fault)
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +105,7 @@ def compared(session, space):
         comparing = Comparison(session, space, workload or Scored(), trials, terms=terms, say=said.append)
         said.clear()
         comparing.run(Contender(label, {**space.baseline_config, "precision": label, **config}))
-        return comparison.models(session.comparison_dir)[label], list(said)
+        return results.models(session.comparison_dir)[label], list(said)
 
     return compare
 
@@ -136,7 +145,7 @@ def test_a_model_is_trained_and_scored_once(session, compared):
     assert model.scores == {"bleu_4": 0.5, "trained": pytest.approx(400, abs=100)}
     assert (model.reports_per_s, model.peak_memory_bytes) == (0.5, 7)
     directory = session.comparison_dir / "bf16"
-    assert [written.report for written in comparison.written(directory)] == ["b"]
+    assert [written.report for written in results.written(directory)] == ["b"]
     assert not (directory / "work").exists()
     assert said[0] == "bf16: training over 400 samples: 4 bf16 lr 0.001"
 
@@ -225,7 +234,7 @@ def test_the_command_compares_a_workload_that_writes_no_reports(session, capsys)
     assert [row[0] for row in rows[1:]] == ["baseline", "bf16", "fp32"]
     assert all(row[-2:] == ["0.2000", "-"] for row in rows[1:])
     assert said[-1] == f"See what they wrote: python -m autotune report {session.root}"
-    models = comparison.models(session.comparison_dir)
+    models = results.models(session.comparison_dir)
     assert models["fp32"].config["micro_batch_size"] == 8
     assert models["baseline"].config["micro_batch_size"] == 4
     assert not list(session.comparison_dir.glob("*/work"))
@@ -238,7 +247,7 @@ def test_what_has_changed_since_the_search_is_said(session, capsys):
     code, said, _ = compare(capsys, session.root, "--precisions", "fp32", "--samples-per-model", 100)
     assert code == 0
     assert any(line.startswith("since the search, torch 0.4, now ") for line in said)
-    assert comparison.models(session.comparison_dir)["fp32"].samples == 100
+    assert results.models(session.comparison_dir)["fp32"].samples == 100
 
 
 @pytest.mark.parametrize(
@@ -289,7 +298,7 @@ def test_a_kill_loses_only_what_was_under_way(tmp_path, space, capsys):
     assert "baseline: is done already" in said
     assert records.read_text().startswith(before)
     assert attempts(session, "bf16") == 2
-    assert comparison.models(session.comparison_dir)["bf16"].training.quality_samples == 400
+    assert results.models(session.comparison_dir)["bf16"].training.quality_samples == 400
 
 
 def wait_for(condition):

@@ -211,7 +211,7 @@ def test_confirming_takes_a_race_and_seeds_of_both_by_what_trials_took(trials, s
     assert confirm.most_s(timed, space) == 60 + 2 * 3 * 100
     assert confirm.most_s([replace(t, seconds=1.0) for t in trials], space) == 4 + 2 * 3
     assert confirm.most_s(timed, with_budget(space, repeats=0)) == 0.0
-    others = [make_trial(4, race=(0, 3)), make_trial(5, 10, way_to=3), make_trial(6, failure="oom")]
+    others = [make_trial(4, race=(0, 3)), make_trial(5, 10, ablation_of=3), make_trial(6, failure="oom")]
     assert confirm.trial_s([*timed, *(replace(t, seconds=9.0) for t in others)]) == 100.0
 
 
@@ -220,13 +220,15 @@ def test_only_what_confirms_runs_alone(trials):
     assert not confirm.is_alone(trials[1]), "the baseline's own repeat runs as trials do"
     assert confirm.is_alone(replace(trials[0], repeat=Repeat(0, 1, (0,))))
     assert confirm.is_alone(replace(trials[0], race=(0, 3)))
-    assert confirm.is_alone(replace(trials[0], way_to=3)), "it is held against what confirms"
+    assert confirm.is_alone(replace(trials[0], ablation_of=3)), "it is held against what confirms"
 
 
 def test_steps_of_the_way_change_nothing_of_what_is_confirmed(trials, space, play, make_trial):
     played = play(trials, space, WON)
-    step = make_trial(len(played), 99, 0.9, half_width=0.1, micro_batch_size=32, precision="bf16", way_to=3)
+    step = make_trial(
+        len(played), 99, 0.9, half_width=0.1, micro_batch_size=32, precision="bf16", ablation_of=3
+    )
     assert confirm.next_step([*played, step], space) is None
     assert confirm.confirmed([*played, step], space) == confirm.confirmed(played, space)
-    stopped = make_trial(len(played), 99, half_width=0.1, precision="bf16", way_to=3, stopped=True)
+    stopped = make_trial(len(played), 99, half_width=0.1, precision="bf16", ablation_of=3, stopped=True)
     assert confirm.finalists([*played, stopped], space) == confirm.finalists(played, space)

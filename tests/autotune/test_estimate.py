@@ -85,7 +85,7 @@ def test_the_way_to_the_winner_may_have_to_be_measured(make_trial, space):
     trials += [make_trial(n, 30, 0.2, half_width=0.1, **far) for n in (1, 2)]
     left = estimate.remaining(trials, {}, space, Plan(3, None), 1)
     assert left == Remaining(20.0, 560.0), "three knobs change the speed: two configurations lie between"
-    step = make_trial(3, 20, 0.2, half_width=0.1, way_to=1, **{**far, "num_workers": 2})
+    step = make_trial(3, 20, 0.2, half_width=0.1, ablation_of=1, **{**far, "num_workers": 2})
     assert estimate.remaining([*trials, step], {}, space, Plan(3, None), 1).high_s == 550.0
 
 

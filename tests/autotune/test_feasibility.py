@@ -6,8 +6,8 @@ import pytest
 
 from autotune import space as spaces
 from autotune.feasibility import MemoryModel, dominating
-from autotune.judge import Judge
-from autotune.stopping import Bar
+from autotune.screening import Screening
+from autotune.stopping import Threshold
 from autotune.trial import Outcome, Status
 
 GIB = 2**30
@@ -66,8 +66,8 @@ def test_an_out_of_memory_is_not_paid_once_per_value_of_what_moves_no_memory(mak
     text = f"{{workload: r2gen, baseline: {baseline}, knobs: {knobs}}}"
     space = spaces.complete(spaces.parse(text, "test"), "test")
     failed = make_trial(1, failure="oom", **{name: value})
-    judge = Judge(space, [failed], Bar(), None)
-    assert "ran out of it" in judge({**failed.config, name: 0.5}).reason
+    screening = Screening(space, [failed], Threshold(), None)
+    assert "ran out of it" in screening({**failed.config, name: 0.5}).reason
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_trials_of_the_same_settings_share_their_figure_and_the_better_quality_d
     assert win([baseline, first, second]) == 2
 
 
-@pytest.mark.parametrize("kind", [{"repeat": Repeat(0, 0, (0,))}, {"way_to": 3}])
+@pytest.mark.parametrize("kind", [{"repeat": Repeat(0, 0, (0,))}, {"ablation_of": 3}])
 def test_a_repeat_and_a_step_of_the_way_never_win_themselves(make_trial, kind):
     trials = [make_trial(0, 10, 0.2), make_trial(1, 99, 0.9, **kind)]
     assert win(trials) == 0

@@ -22,7 +22,14 @@ def ordered(tmp_path, space):
     """The order of a trial of a session with the given options, on a device of 8 GiB."""
 
     def make(
-        number=1, *, device_bytes=8 * GIB, repeat=None, way_to=None, objective=None, budget=None, **options
+        number=1,
+        *,
+        device_bytes=8 * GIB,
+        repeat=None,
+        ablation_of=None,
+        objective=None,
+        budget=None,
+        **options,
     ):
         goal = space.objective.model_copy(update=objective or {})
         asked = space.model_copy(
@@ -30,7 +37,7 @@ def ordered(tmp_path, space):
         )
         root = tmp_path / str(len(list(tmp_path.iterdir())))
         session = Session.create(root, asked, Options(**options), {})
-        trial = Trial(number, space.baseline_config, repeat=repeat, way_to=way_to)
+        trial = Trial(number, space.baseline_config, repeat=repeat, ablation_of=ablation_of)
         return orders.order(trial, session, asked, Workload("json:loads"), device_bytes), session
 
     return make
@@ -49,10 +56,12 @@ def test_an_order_has_all_that_a_trial_needs_in_plain_values(ordered, space):
 
 def test_only_a_trial_of_a_new_configuration_can_be_beaten(ordered):
     order, session = ordered(number=1)
-    assert order.bar_file == str(session.bar_file)
+    assert order.threshold_file == str(session.threshold_file)
     for number, repeat in ((0, None), (1, NOISE), (7, CONFIRMING)):
-        assert ordered(number=number, repeat=repeat)[0].bar_file is None
-    assert ordered(number=8, way_to=1)[0].bar_file is not None, "its speed is known before it is stopped"
+        assert ordered(number=number, repeat=repeat)[0].threshold_file is None
+    assert ordered(number=8, ablation_of=1)[0].threshold_file is not None, (
+        "its speed is known before it is stopped"
+    )
 
 
 def test_a_repeat_has_the_seed_of_its_round_and_a_trial_its_own(ordered):
@@ -68,7 +77,7 @@ def test_what_confirms_has_the_whole_device(ordered):
     assert shared.device_memory_bytes == pytest.approx(shared.gpu_memory_fraction * 8 * GIB, abs=1)
     alone = ordered(gpus_per_trial=0.5, repeat=CONFIRMING)[0]
     assert (alone.gpu_memory_fraction, alone.device_memory_bytes) == (None, 8 * GIB)
-    assert ordered(gpus_per_trial=0.5, way_to=3)[0].gpu_memory_fraction is None
+    assert ordered(gpus_per_trial=0.5, ablation_of=3)[0].gpu_memory_fraction is None
     assert ordered(gpus_per_trial=0.5, repeat=NOISE)[0].gpu_memory_fraction == shared.gpu_memory_fraction
 
 
@@ -124,7 +133,7 @@ def test_a_race_has_the_settings_of_its_members_and_no_evaluation(raced, space):
     assert first.settings == order.settings == {**space.baseline, **space.baseline_config}
     assert second.settings == {**space.baseline, **others}, "with its own seed"
     assert (first.gpu_memory_fraction, first.device_memory_bytes) == (None, 8 * GIB)
-    assert (second.bar_file, second.target, second.stall_timeout_s) == (None, None, 9.0)
+    assert (second.threshold_file, second.target, second.stall_timeout_s) == (None, None, 9.0)
     assert RaceOrder.from_dict(json.loads(json.dumps(order.to_dict()))) == order
 
 

@@ -182,12 +182,22 @@ def test_the_whole_training_is_every_study_once_an_epoch(tmp_path):
 
 
 def test_a_checkpoint_is_scored_by_the_trainers_own_command(tmp_path):
-    command = workloads.load("r2gen").evaluate_command(tmp_path, {"data": "d"}, tmp_path / "reports.jsonl")
+    command = workloads.load("r2gen").program.evaluate(tmp_path, {"data": "d"}, tmp_path / "reports.jsonl")
     given = vars(_parser().parse_args(command[3:]))
     assert command[:3] == [sys.executable, "-m", "r2gen"]
     assert (given["checkpoint"], given["data"]) == (tmp_path / "best.pt", Path("d"))
     assert (given["split"], given["reports"]) == ("test", tmp_path / "reports.jsonl")
-    assert workloads.Workload("json:loads").evaluate_command(tmp_path, {}, tmp_path) is None
+    assert workloads.Workload("json:loads").program is None
+
+
+def test_a_model_is_asked_for_by_the_name_that_its_workload_gives_it():
+    r2gen, other = workloads.load("r2gen"), workloads.Workload("json:loads")
+    given = prepare.settings(r2gen, "small", None, Path("d"))
+    assert (given["d_model"], given["data"]) == (64, "d")
+    with pytest.raises(InputError, match="--model: one of full, small: got 'huge'"):
+        prepare.settings(r2gen, "huge", None, None)
+    with pytest.raises(InputError, match="--model: json:loads has no models to choose from: got 'small'"):
+        prepare.settings(other, "small", None, None)
 
 
 def test_the_revision_is_that_of_the_code():

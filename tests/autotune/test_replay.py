@@ -8,7 +8,7 @@ from autotune import racing, replay, scoring
 from autotune.drift import Drift
 from autotune.replay import Machine
 from autotune.scoring import Truth
-from autotune.stopping import Bar, Rival
+from autotune.stopping import Rival, Threshold
 from autotune.table import Header, Point, Table
 from autotune.trial import Status, Trial
 
@@ -32,7 +32,7 @@ def test_a_replayed_search_finds_the_best_and_confirms_it(recorded, seed):
     assert {t.repeat.round for t in result.trials if t.repeat} >= {0, 1}, "the pilot, and a seed of its own"
     assert result.seconds == pytest.approx(sum(t.seconds for t in result.trials))
     assert result.moments[-1].seconds < result.seconds, "confirming comes after"
-    assert all(t.way_to is None for t in result.trials), "and nothing after that"
+    assert all(t.ablation_of is None for t in result.trials), "and nothing after that"
 
 
 def test_where_every_configuration_is_the_baseline_a_gain_is_rarely_claimed(recorded):
@@ -65,8 +65,8 @@ def test_what_did_not_fit_does_not_fit(recorded, machine):
 
 
 def test_a_trial_that_the_bar_stops_costs_no_more_than_until_then(recorded, machine):
-    bar = Bar(rivals=(Rival(2, 1000.0, shared=False),))
-    done = machine.run(Trial(1, recorded.space.baseline_config), bar)
+    threshold = Threshold(rivals=(Rival(2, 1000.0, shared=False),))
+    done = machine.run(Trial(1, recorded.space.baseline_config), threshold)
     assert done.outcome.status is Status.STOPPED
     assert "trial 2 has 1000.0" in done.outcome.reason
     assert done.seconds < 20

@@ -38,14 +38,14 @@ def as_it_is(config):
 def once(seen):
     """Runs everything once."""
 
-    def judge(config):
+    def screen(config):
         key = settings_key(config, ())
         if key in seen:
             return TRIED
         seen.add(key)
         return config
 
-    return judge
+    return screen
 
 
 def test_a_configuration_lies_where_it_was_drawn(space, named):
@@ -79,8 +79,8 @@ def test_equal_seeds_suggest_the_same(space):
 
 def test_a_space_that_is_exhausted_ends(grid):
     suggests, seen, found = Sampler(grid, seed=0), set(), []
-    judge = once(seen)
-    while (config := suggests.suggest(judge)[0]) is not None:
+    screen = once(seen)
+    while (config := suggests.suggest(screen)[0]) is not None:
         found.append(config)
     assert len(found) == len(grid.every())
     assert {settings_key(c, ()) for c in found} == {settings_key(c, ()) for c in grid.every()}
@@ -90,23 +90,23 @@ def test_beside_what_was_tried_already_something_next_to_it_is_run(grid):
     for seed in range(10):
         asked = []
 
-        def judge(config, asked=asked):
+        def screen(config, asked=asked):
             asked.append(config)
             return TRIED if len(asked) == 1 else config
 
-        config, _ = Sampler(grid, seed).suggest(judge)
+        config, _ = Sampler(grid, seed).suggest(screen)
         first, beside = grid.drawn(asked[0]), grid.drawn(config)
         assert sum(first[name] != beside[name] for name in first) == 1
 
 
 def test_what_is_known_not_to_be_worth_it_is_passed_over_with_its_reason(grid):
-    def judge(config):
+    def screen(config):
         if config["micro_batch_size"] > 8:
             return Refusal("does not fit", sampler.worst(grid))
         return config
 
     for seed in range(10):
-        config, passed = Sampler(grid, seed).suggest(judge)
+        config, passed = Sampler(grid, seed).suggest(screen)
         assert config["micro_batch_size"] <= 8
         assert all(c["micro_batch_size"] > 8 and reason == "does not fit" for c, reason in passed)
 

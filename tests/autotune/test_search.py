@@ -6,7 +6,7 @@ from dataclasses import replace
 import optuna
 import pytest
 
-from autotune import confirm, way
+from autotune import ablation, confirm
 from autotune import space as spaces
 from autotune import study as record
 from autotune.attempt import read_verdict
@@ -161,7 +161,7 @@ def test_the_baseline_is_run_twice_before_anything_else(begin):
     assert ran[1].repeat == confirm.noise_repeat()
     assert ran[1].config == ran[0].config == baseline.config
     assert sum(t.searched for t in ran) == 3
-    assert search.bar.noise == 0.02
+    assert search.threshold.noise == 0.02
     assert heard.notes == ["Pilot: the baseline has bleu_4 0.2000 after 200 samples, equal runs 2.0% apart."]
 
 
@@ -279,7 +279,7 @@ RACE = "race"
 
 @pytest.fixture
 def explained(begin, session):
-    """A search that has confirmed trial 1, which took 10 s a trial: the steps of the way to it are left."""
+    """A search that has confirmed trial 1, which took 10 s a trial: the ablation steps to it are left."""
 
     def make(study=None, **rest):
         study, space = study or in_memory(), session.space()
@@ -305,17 +305,17 @@ def test_when_the_winner_is_confirmed_every_knob_of_it_is_measured(explained):
     search = explained()
     assert search.remaining == 1
     ran = run(search, by_knob)
-    assert [(t.number, t.way_to, t.searched) for t in ran] == [(10, 1, False), (11, 1, False)]
-    steps = way.steps(search.trials(), search.space)
+    assert [(t.number, t.ablation_of, t.searched) for t in ran] == [(10, 1, False), (11, 1, False)]
+    steps = ablation.steps(search.trials(), search.space)
     assert [step.knob for step in steps] == ["micro_batch_size", "precision", "num_workers"]
     assert [step.factor for step in steps] == pytest.approx([4.0, GAIN["bf16"], 5 / 3])
     assert search.remaining == 0
 
 
-def test_a_step_of_the_way_runs_alone(explained):
+def test_an_ablation_step_runs_alone(explained):
     search = explained()
     step = search.next()
-    assert step.way_to == 1
+    assert step.ablation_of == 1
     assert search.next() is None
     search.progress(step.number, by_knob(step))
     assert not search.trials()[step.number].measurement.shared
@@ -336,7 +336,7 @@ def test_a_step_that_fails_or_is_lost_is_not_run_again_and_changes_no_winner(exp
         search.lose(lost.number, "gone")
     assert search.next() is None
     assert search.remaining == 0
-    steps = way.steps(search.trials(), search.space)
+    steps = ablation.steps(search.trials(), search.space)
     assert [step.reason for step in steps] == [
         "trial 10 failed (error): x",
         "trial 11 failed (lost): gone; 3 times in a row",
@@ -353,7 +353,7 @@ def test_a_search_killed_on_the_way_goes_on_with_the_same_step(explained, begin,
     assert again.next() is None, "alone"
     again.progress(first.number, by_knob(first))
     assert [t.number for t in run(again, by_knob)] == [11]
-    assert all(step.trial for step in way.steps(again.trials(), again.space))
+    assert all(step.trial for step in ablation.steps(again.trials(), again.space))
 
 
 def test_a_step_is_begun_only_where_there_is_time_for_a_whole_trial(explained, clock):
@@ -362,7 +362,7 @@ def test_a_step_is_begun_only_where_there_is_time_for_a_whole_trial(explained, c
     step = search.next()
     clock.now = 93.0
     search.progress(step.number, by_knob(step))
-    assert way.next_step(search.trials(), search.space) is not None
+    assert ablation.next_step(search.trials(), search.space) is not None
     assert search.next() is None
     assert search.remaining == 0
     assert search.stopping is None
@@ -458,13 +458,13 @@ def test_settings_that_read_slower_are_not_run_again_with_another_learning_rate(
 
 
 def test_the_bar_is_published_whenever_a_trial_has_ended(begin):
-    bars = []
-    search, _ = begin(trials=3, publish=bars.append)
+    thresholds = []
+    search, _ = begin(trials=3, publish=thresholds.append)
     run(search)
-    assert len(bars) == 4
-    assert bars[0].rivals == ()
-    assert bars[1].rivals[0].number == 0
-    assert bars[-1] == search.bar
+    assert len(thresholds) == 4
+    assert thresholds[0].rivals == ()
+    assert thresholds[1].rivals[0].number == 0
+    assert thresholds[-1] == search.threshold
 
 
 def test_a_killed_search_goes_on_with_what_was_running(begin):

@@ -45,7 +45,7 @@ def baseline(study, space):
 
 
 def ended(trial, outcome=COMPLETED, figures=FIGURES):
-    return Trial(trial.number, trial.config, outcome, figures, 33.0, trial.repeat, trial.way_to)
+    return Trial(trial.number, trial.config, outcome, figures, 33.0, trial.repeat, trial.ablation_of)
 
 
 def test_a_trial_is_read_back_as_it_was_written(study, space):
@@ -64,10 +64,10 @@ def test_a_repeat_and_what_was_passed_over_are_read_back(study, space):
     assert record.passed_over(study) == passed
 
 
-def test_a_step_of_the_way_is_read_back_and_recovered(study, file, space):
+def test_an_ablation_step_is_read_back_and_recovered(study, file, space):
     baseline(study, space)
-    step = record.begin(study, space, {**space.baseline_config, "precision": "bf16"}, way_to=0)
-    assert (step.way_to, step.searched) == (0, False)
+    step = record.begin(study, space, {**space.baseline_config, "precision": "bf16"}, ablation_of=0)
+    assert (step.ablation_of, step.searched) == (0, False)
     assert record.recover(record.open_study(file, space), FRACTION)[1] == step
     record.end(study, ended(step), FRACTION)
     assert record.trials(study)[1] == ended(step)

@@ -184,9 +184,9 @@ with cli_run._wandb(session) as tracker:
 """
 
 
-def test_the_driver_of_a_search_imports_no_torch_and_no_wandb_that_is_off(tmp_path):
+def test_the_driver_of_a_search_imports_no_torch_no_tensorflow_and_no_wandb_that_is_off(tmp_path):
     command = [sys.executable, "-c", WITHOUT_WANDB, tmp_path / "s"]
     tracker, *imported = subprocess.check_output(command, cwd=ROOT, text=True).split()
     assert tracker == "None"
-    assert "tensorboardX" in imported
-    assert not {"torch", "wandb"} & set(imported)
+    assert "tensorboard.summary.writer.record_writer" in imported
+    assert not {"torch", "tensorflow", "wandb"} & set(imported)

@@ -33,9 +33,9 @@ def test_trials_are_counted_by_how_they_ended(make_trial):
     assert view.counts([*trials, running], "running") == (
         "5 trials: 1 completed, 1 stopped early, 1 out of memory, 1 failed otherwise, 1 running; 1 repeat"
     )
-    assert view.counts([*trials, make_trial(6, 1, way_to=3)]).endswith("; 1 repeat, 1 step of the way")
-    steps = [make_trial(number, 1, way_to=3) for number in (6, 7)]
-    assert view.counts([trials[0], *steps]) == "1 trials: 1 completed; 2 steps of the way"
+    assert view.counts([*trials, make_trial(6, 1, ablation_of=3)]).endswith("; 1 repeat, 1 ablation step")
+    steps = [make_trial(number, 1, ablation_of=3) for number in (6, 7)]
+    assert view.counts([trials[0], *steps]) == "1 trials: 1 completed; 2 ablation steps"
 
 
 def test_the_summary_states_the_factor_both_qualities_and_what_to_run(make_trial, space, workload, tmp_path):
@@ -180,7 +180,7 @@ def test_alone_is_said_only_of_runs_that_were(confirmed, space):
 def test_what_a_trial_runs(make_trial):
     repeat = make_trial(4, 10, 0.2, micro_batch_size=8, repeat=confirm.noise_repeat())
     assert view.name(repeat) == "repeat of 0: 8 fp32"
-    assert view.name(make_trial(4, 10, way_to=3)) == "way to 3: 16 fp32"
+    assert view.name(make_trial(4, 10, ablation_of=3)) == "ablation step to 3: 16 fp32"
     assert view.name(make_trial(4, race=(0, 3))) == "race of 0, 3"
     assert view.name(make_trial(4, 10, 0.2)) == "16 fp32"
 

@@ -85,7 +85,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setattr(cli_run, "run", lambda *_, **__: 0)
     monkeypatch.setattr(
-        cli_start, "machine", lambda _, gpus: (HARDWARE, prepare.gpus_per_trial(gpus, HARDWARE))
+        cli_start, "hardware", lambda _, gpus: (HARDWARE, prepare.gpus_per_trial(gpus, HARDWARE))
     )
     monkeypatch.setattr(telemetry, "hardware", lambda: HARDWARE)
     monkeypatch.setattr(recording, "record", lambda *_, **__: None)

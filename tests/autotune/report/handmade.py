@@ -7,7 +7,6 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from autotune import view
-from autotune.comparison import Written
 from autotune.report.model import (
     Answer,
     Compared,
@@ -21,6 +20,7 @@ from autotune.report.model import (
     Skipped,
     Step,
 )
+from autotune.results import Written
 from autotune.settings import Config
 
 from .made_trials import (
@@ -97,7 +97,7 @@ def predicted() -> tuple[Predicted, ...]:
     return tuple(found)
 
 
-def way(first: int) -> tuple[Step, ...]:
+def ablation(first: int) -> tuple[Step, ...]:
     """From the baseline to the winner; the learning rate changes no speed and was not measured."""
     steps, before = [], BASELINE
     for number, config in enumerate(between(), start=first):
@@ -218,7 +218,7 @@ def rich(directory: Path, trials: int = 48) -> Report:
         least_quality=0.153,
         trials=searched(trials),
         predicted=predicted(),
-        way=way(trials + 3 * SEEDS),
+        ablation=ablation(trials + 3 * SEEDS),
         compared=compared(),
         samples=samples(directory),
         skipped=(
@@ -264,7 +264,7 @@ def bare() -> Report:
         least_quality=None,
         trials=(),
         predicted=(),
-        way=(),
+        ablation=(),
         compared=(),
         samples=(),
         skipped=(),

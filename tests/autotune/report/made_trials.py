@@ -167,13 +167,13 @@ def searched(count: int) -> tuple[Row, ...]:
             again = trial(len(rows), rows[member].config, rng, kind="repeat", repeats=member)
             rows.append(replace(again, keeps_quality=None))
     for config in between():
-        rows.append(replace(trial(len(rows), config, rng, kind="way", repeats=None), keeps_quality=None))
+        rows.append(replace(trial(len(rows), config, rng, kind="ablation", repeats=None), keeps_quality=None))
     return tuple(_with_front(rows))
 
 
 def _with_front(rows: list[Row]) -> list[Row]:
     best, front = 0.0, set()
-    searched = [r for r in rows if r.kind not in {"repeat", "way"}]
+    searched = [r for r in rows if r.kind not in {"repeat", "ablation"}]
     ended = [r for r in searched if r.status == "completed" and r.quality is not None]
     for row in sorted(ended, key=lambda r: r.throughput.value, reverse=True):
         if row.quality > best:
@@ -183,7 +183,7 @@ def _with_front(rows: list[Row]) -> list[Row]:
 
 
 def between() -> list[Config]:
-    """The configurations of the way, from the baseline to the winner, one knob after the other."""
+    """The configurations of the ablation, from the baseline to the winner, one knob after the other."""
     found = [BASELINE]
     for knob in ("micro_batch_size", "precision", "num_workers", "channels_last"):
         found.append(found[-1] | {knob: BEST[knob]})

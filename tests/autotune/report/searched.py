@@ -43,7 +43,7 @@ def trial(space: Space, number: int, speed: float | None, quality: float | None,
     return replace(
         Trial(number, config, outcome, measurement, seconds=rest.pop("seconds", 10.0)),
         repeat=rest.pop("repeat", None),
-        way_to=rest.pop("way_to", None),
+        ablation_of=rest.pop("ablation_of", None),
     )
 
 

@@ -307,8 +307,8 @@ def test_without_javascript_text_and_tables_are_there(browser, pages):
         assert "Trial 11 trains 2.86 times as fast" in said
         shown = [b for b in browser.driver.find_elements(By.TAG_NAME, "button") if b.is_displayed()]
         assert shown == []
-        browser.driver.find_element(By.CSS_SELECTOR, "#table-way summary").click()
-        assert "micro_batch_size" in browser.driver.find_element(By.ID, "table-way").text
+        browser.driver.find_element(By.CSS_SELECTOR, "#table-ablation summary").click()
+        assert "micro_batch_size" in browser.driver.find_element(By.ID, "table-ablation").text
     finally:
         browser.do("Emulation.setScriptExecutionDisabled", value=False)
         browser.driver.get("about:blank")

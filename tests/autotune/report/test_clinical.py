@@ -2,9 +2,9 @@
 
 import pytest
 
-from autotune.comparison import Model, Written
 from autotune.report import clinical
 from autotune.report.model import Finding
+from autotune.results import Model, Written
 from autotune.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.comparison import Model, Written
 from autotune.report import figures
+from autotune.results import Model, Written
 from autotune.study import Plan
 from autotune.trial import Measurement, Outcome, Status
 
@@ -29,7 +29,7 @@ def test_a_report_says_what_was_searched_for_and_how(known):
     assert report.least_quality == pytest.approx(0.95 * report.answer.baseline.quality.value)
     assert [row.kind for row in report.trials[:3]] == ["baseline", "winner", "repeat"]
     assert [p.precision for p in report.predicted] == ["fp32", "tf32", "bf16", "fp16", "fp8"]
-    assert [step.knob for step in report.way] == ["micro_batch_size", "precision"]
+    assert [step.knob for step in report.ablation] == ["micro_batch_size", "precision"]
 
 
 def test_what_is_not_known_is_left_out_and_a_limit_that_was_asked_for_stands_in(known):
@@ -38,7 +38,7 @@ def test_what_is_not_known_is_left_out_and_a_limit_that_was_asked_for_stands_in(
     report = figures.report(begun, samples=5)
     assert (report.answer.verdict, report.answer.commands, report.created) == ("none", (), "")
     assert (report.memory_limit_bytes, report.seconds, report.least_quality) == (GIB, 7.0, None)
-    assert (report.predicted, report.way, report.compared, report.samples) == ((), (), (), ())
+    assert (report.predicted, report.ablation, report.compared, report.samples) == ((), (), (), ())
     assert (report.skipped, report.importance) == ((), {})
 
 

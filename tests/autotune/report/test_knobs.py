@@ -1,9 +1,9 @@
-"""What the knobs do: memory as predicted, importance, the way."""
+"""What the knobs do: memory as predicted, importance, the ablation."""
 
 import pytest
 
+from autotune import ablation
 from autotune import space as spaces
-from autotune import way
 from autotune.feasibility import MemoryModel
 from autotune.report import knobs
 
@@ -44,11 +44,11 @@ def test_the_way_is_that_of_the_search(space):
     trials = confirmed(space)
     taken = knobs.steps(trials, space)
     assert [(s.knob, s.before, s.after) for s in taken] == [
-        (s.knob, s.before, s.after) for s in way.steps(trials, space)
+        (s.knob, s.before, s.after) for s in ablation.steps(trials, space)
     ]
     assert (taken[0].trial, taken[0].throughput, taken[0].reason) == (None, None, "not measured yet")
-    half = way.steps(trials, space)[0].config
-    measured = [*trials, trial(space, 9, 20, None, way_to=1, status="stopped", **dict(half))]
+    half = ablation.steps(trials, space)[0].config
+    measured = [*trials, trial(space, 9, 20, None, ablation_of=1, status="stopped", **dict(half))]
     first, last = knobs.steps(measured, space)
     assert (first.trial, first.throughput.value, first.reason) == (9, 20, "")
     assert first.factor * last.factor == pytest.approx(last.throughput.value / 10.2, rel=1e-2)
@@ -101,7 +101,7 @@ def test_of_too_few_trials_or_where_nothing_varies_nothing_is_said(space):
 
 
 def test_repeats_steps_of_the_way_and_what_is_outside_the_space_do_not_count(space):
-    repeated = searched(space, by_batch, by_rate, way_to=1)
+    repeated = searched(space, by_batch, by_rate, ablation_of=1)
     assert knobs.importance(repeated, space) == {}
     other = spaces.complete(space.model_copy(update={"knobs": dict(list(space.knobs.items())[:3])}), "test")
     assert knobs.importance(searched(space, by_batch, by_rate), other) == {}

@@ -193,7 +193,7 @@ def test_commands_quote_a_session_with_a_space(bare):
 
 def test_a_baseline_that_stays_has_no_column_beside_it(rich):
     stays = replace(rich.answer, verdict="baseline", best=rich.answer.baseline, factor=None)
-    said = Page(page.render(replace(rich, answer=stays, way=()))).texts["answer"]
+    said = Page(page.render(replace(rich, answer=stays, ablation=()))).texts["answer"]
     assert "The baseline stays" in said
     assert "Recommended" not in said
     assert "0.1611" in said
@@ -220,7 +220,9 @@ def test_trials_of_which_nothing_is_known_are_in_the_table_all_the_same(rich):
     unknown = dict.fromkeys(("throughput", "quality", "peak_memory_bytes", "memory_share"))
     rows = tuple(replace(r, **unknown, config={}, curve=(), on_front=False) for r in rich.trials)
     nothing = replace(rich.answer, verdict="none", baseline=None, best=None, factor=None)
-    found = Page(page.render(replace(rich, trials=rows, answer=nothing, predicted=(), way=(), importance={})))
+    found = Page(
+        page.render(replace(rich, trials=rows, answer=nothing, predicted=(), ablation=(), importance={}))
+    )
     assert [v["data-figure"] for _, v in found.tags if "data-figure" in v] == [
         "compared-samples",
         "compared-seconds",

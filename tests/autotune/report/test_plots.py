@@ -10,12 +10,12 @@ from plotly.graph_objects import Figure as Checked
 from autotune.report import (
     page,
     plots,
+    plots_ablation,
     plots_parallel,
     plots_quality,
     plots_search,
     plots_speed,
     plots_step,
-    plots_way,
     words,
 )
 from autotune.report.model import Figure, Step
@@ -243,30 +243,30 @@ def test_the_parts_of_a_sample_make_its_time(rich):
 
 def test_a_baseline_that_stays_is_drawn_once(rich):
     stays = replace(rich.answer, best=rich.answer.baseline, verdict="baseline", factor=None)
-    report = replace(rich, answer=stays, way=())
+    report = replace(rich, answer=stays, ablation=())
     assert plots_step.step_time(report).data[0]["y"] == [0]
-    assert plots_way.way(report) is None
+    assert plots_ablation.ablation(report) is None
 
 
-def test_the_way_goes_from_bar_to_bar(rich):
-    plot = plots_way.way(rich)
+def test_the_ablation_goes_from_bar_to_bar(rich):
+    plot = plots_ablation.ablation(rich)
     gains = trace(plot, "faster by this knob")
     reached = rich.answer.baseline.throughput.value
     for begin, length in zip(gains["base"], gains["x"], strict=True):
         assert begin == pytest.approx(reached)
         reached = begin + length
-    assert reached == pytest.approx(rich.way[-2].throughput.value)
-    assert len(gains["x"]) == sum(step.throughput is not None for step in rich.way)
+    assert reached == pytest.approx(rich.ablation[-2].throughput.value)
+    assert len(gains["x"]) == sum(step.throughput is not None for step in rich.ablation)
 
 
 def test_a_step_that_was_not_measured_says_why(rich):
-    notes = " ".join(note["text"] for note in plots_way.way(rich).layout["annotations"])
+    notes = " ".join(note["text"] for note in plots_ablation.ablation(rich).layout["annotations"])
     assert "not measured: it does not change the speed" in notes
 
 
 def test_a_step_that_slowed_down_is_named_so(rich):
     slower = Step("compile", "off", "default", 60, Figure(70.0), 0.88)
-    plot = plots_way.way(replace(rich, way=(slower, *rich.way)))
+    plot = plots_ablation.ablation(replace(rich, ablation=(slower, *rich.ablation)))
     loss = trace(plot, "slower by this knob")
     assert loss["x"][0] < 0
     assert [mark.label for mark in plot.legend] == ["faster by this knob", "slower by this knob"]
@@ -319,7 +319,7 @@ def test_knobs_are_ordered_by_what_they_matter_for_throughput(rich):
 def test_every_configuration_is_one_line_over_all_axes(report):
     plot = plots_parallel.parallel(report)
     axes = len(plot.layout["shapes"])
-    searched = [r for r in report.trials if r.kind not in {"repeat", "way"}]
+    searched = [r for r in report.trials if r.kind not in {"repeat", "ablation"}]
     assert sum(t["x"].count(None) for t in plot.data) == len(searched)
     assert axes == len(made_trials.BASELINE) + 2
     assert all(len(t["x"]) % (axes + 1) == 0 for t in plot.data)

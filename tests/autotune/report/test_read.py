@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from autotune import comparison
+from autotune import results
 from autotune import study as record
-from autotune.comparison import Model, Written
 from autotune.errors import InputError
 from autotune.report.read import read
+from autotune.results import Model, Written
 from autotune.store import Options, Session
 from autotune.trial import Failure, Measurement, Outcome, Status, Trial
 
@@ -108,9 +108,9 @@ def test_what_was_compared_is_read_from_beside_the_trials(kept):
     for label in ("baseline", "bf16"):
         (root / label).mkdir(parents=True)
         model = Model(label, {}, Outcome(Status.COMPLETED), Measurement(), 400, scores={"bleu_4": 0.1})
-        comparison.write(root / label, model)
+        results.write(root / label, model)
         lines = [json.dumps(asdict(Written(str(n), (f"{n}.png",), "true", label))) for n in range(4)]
-        comparison.reports_file(root / label).write_text("\n".join([*lines, "{"]))
+        results.reports_file(root / label).write_text("\n".join([*lines, "{"]))
     report = read(place, 2)
     assert [model.label for model in report.compared] == ["baseline", "bf16"]
     assert [sample.id for sample in report.samples] == ["1", "3"]
@@ -145,10 +145,10 @@ def test_a_session_of_before_races_is_told_without_a_claim(kept):
         "winner": 1,
         "trial": 10,
         "repeat": 8,
-        "way": 1,
+        "ablation": 1,
     }
     assert [row.number for row in report.trials if row.failure == "oom"] == [2]
-    assert report.way == ()
+    assert report.ablation == ()
 
 
 def test_the_search_on_real_reports_is_small_and_says_nothing_of_its_machine_or_of_the_reports():

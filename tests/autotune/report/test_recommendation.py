@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune import confirm, view
+from autotune import confirm, view, workloads
 from autotune.report.recommendation import answer
 from autotune.space import Objective
 from autotune.trial import Failure, Outcome, Status
@@ -166,13 +166,16 @@ def test_the_whole_training_takes_its_samples_over_the_throughput(space, workloa
 
 
 def test_a_small_validation_split_and_a_throttled_gpu_are_pointed_out(space, workload):
-    def told(studies):
+    r2gen = workloads.load("r2gen")
+
+    def told(studies, workload=r2gen):
         scores = {"bleu_4": 0.2, "val_studies": studies}
         hot = {"telemetry": {"gpu_throttled": 0.5}}
         return answer([trial(space, 0, 10, 0.2, scores=scores, **hot)], space, workload, HERE).cautions
 
     assert "Small validation split: bleu_4 is that of 60 studies." in told(60.0)
     assert not [line for line in told(296.0) if "validation" in line]
+    assert not [line for line in told(60.0, workload) if "validation" in line], "another's score of that name"
     assert "Thermally throttled, and slower for it: trials 0." in told(60.0)
 
 

@@ -13,9 +13,9 @@ from .searched import GIB, confirmed, trial
 
 
 def test_every_trial_is_told_by_what_it_is_there_for(space):
-    trials = [*confirmed(space), trial(space, 10, 20, 0.2, way_to=1), trial(space, 11, 5, 0.1)]
+    trials = [*confirmed(space), trial(space, 10, 20, 0.2, ablation_of=1), trial(space, 11, 5, 0.1)]
     found = rows.rows(trials, space, winner=1)
-    kinds = ["baseline", "winner", "repeat", "race", *["repeat"] * 6, "way", "trial"]
+    kinds = ["baseline", "winner", "repeat", "race", *["repeat"] * 6, "ablation", "trial"]
     assert [row.kind for row in found] == kinds
     assert [row.repeats for row in found] == [None, None, 0, None, 0, 1, 0, 1, 0, 1, None, None]
     assert [row.number for row in found] == list(range(12))
@@ -63,7 +63,7 @@ def test_the_figures_of_a_row_are_the_trials_own(space):
 
 
 def test_the_front_is_that_of_the_trials_that_can_win(space):
-    found = rows.rows([*confirmed(space), trial(space, 9, 99, 0.9, way_to=1)], space, 1)
+    found = rows.rows([*confirmed(space), trial(space, 9, 99, 0.9, ablation_of=1)], space, 1)
     assert [row.number for row in found if row.on_front] == [1]
 
 
@@ -73,7 +73,7 @@ def test_the_front_is_that_of_the_trials_that_can_win(space):
         ({"status": "stopped", "samples": 5_000, "seconds": 10.0}, 30.0),
         ({"status": "stopped", "samples": 0, "seconds": 10.0}, 0.0),
         ({"status": "stopped", "samples": 25_000, "seconds": 10.0}, 0.0),
-        ({"status": "stopped", "samples": 5_000, "way_to": 1}, 0.0),
+        ({"status": "stopped", "samples": 5_000, "ablation_of": 1}, 0.0),
         ({"status": "completed", "samples": 5_000}, 0.0),
         ({"failure": "oom", "samples": 5_000}, 0.0),
     ],

@@ -1,10 +1,14 @@
-"""The way from the baseline to the confirmed winner, one knob at a time: what each of them brings. Pure.
+"""Ablation: from the baseline to the confirmed winner, one knob at a time: what each of them brings. Pure.
+
+The path is greedy as in Fawcett and Hoos, "Analysing differences between algorithm configurations through
+ablation" (Journal of Heuristics 22, 2016). They try every knob that is left at each step and take the best;
+here a step is one run at most, so the one is taken that is measured already, or else that can be.
 
 What lies in between is measured as the winner's repeats were: alone on the device. What the search has
 measured like that already is not measured again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune import confirm
@@ -14,10 +18,7 @@ from autotune.space import Space
 from autotune.speeds import Speeds
 from autotune.trial import Failure, Status, Throughput, Trial
 
-_MOST_ORDERED = 12  # knobs: 4,096 configurations lie between
 _FAILS_AGAIN = frozenset({Failure.ERROR, Failure.TIMEOUT})
-
-_Price = tuple[int, int]  # gaps, and runs
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Step:
 
 
 def steps(trials: Sequence[Trial], space: Space) -> list[Step]:
-    """The way to the confirmed winner, in order; empty where none is confirmed, or nothing makes it faster.
+    """The path to the confirmed winner, in order; empty where none is confirmed, or nothing makes it faster.
 
     Settings that change no speed are no steps: in between, they are the baseline's.
     """
@@ -51,7 +52,7 @@ def steps(trials: Sequence[Trial], space: Space) -> list[Step]:
     start = known.measured(space.baseline_config)
     last = speeds.of(start) if start else None
     before: Config = space.baseline_config
-    way, taken = [], []
+    path, taken = [], []
     for knob in _order(winner, trials, space):
         taken.append(knob)
         config = _config(winner, taken, space)
@@ -59,9 +60,9 @@ def steps(trials: Sequence[Trial], space: Space) -> list[Step]:
         throughput = speeds.of(trial) if trial else None
         factor = throughput.samples_per_s / last.samples_per_s if throughput and last else None
         reason = "" if trial else known.why_not(config) or ""
-        way.append(Step(knob, before[knob], config[knob], config, trial, reason, throughput, factor))
+        path.append(Step(knob, before[knob], config[knob], config, trial, reason, throughput, factor))
         before, last = config, throughput or last
-    return way
+    return path
 
 
 def next_step(trials: Sequence[Trial], space: Space) -> tuple[Config, int] | None:
@@ -69,18 +70,18 @@ def next_step(trials: Sequence[Trial], space: Space) -> tuple[Config, int] | Non
 
     The baseline, too, where it was measured only beside other trials, and the winner alone.
     """
-    way, found = steps(trials, space), confirm.confirmed(trials, space)
-    if found is None or not way:
+    path, found = steps(trials, space), confirm.confirmed(trials, space)
+    if found is None or not path:
         return None
     known, start = _Known(trials, found[0], space), space.baseline_config
-    left = [s.config for s in way if s.trial is None and not s.reason]
+    left = [s.config for s in path if s.trial is None and not s.reason]
     if known.measured(start) is None and known.why_not(start) is None:
         left = [start, *left]
     return next(((config, found[0].number) for config in left), None)
 
 
 class _Known:
-    """What `trials` say of configurations on the way to `winner`."""
+    """What `trials` say of configurations between the baseline and `winner`."""
 
     def __init__(self, trials: Sequence[Trial], winner: Trial, space: Space) -> None:
         self._space = space
@@ -105,11 +106,11 @@ class _Known:
             return _told(trial)
         return self._space.violation(config) or self._memory.why_unfit(config)
 
-    def price(self, config: Config) -> _Price:
-        """What a way through `config` costs: a gap where it cannot be measured, a run where it is to be."""
+    def cost(self, config: Config) -> int:
+        """What a step to `config` costs: 0 where it is measured, 1 where it can be, 2 where it cannot."""
         if self.measured(config):
-            return 0, 0
-        return (1, 0) if self.why_not(config) else (0, 1)
+            return 0
+        return 2 if self.why_not(config) else 1
 
 
 def _confirms(trial: Trial, winner: Trial) -> bool:
@@ -134,7 +135,7 @@ def _is_measured_like(trial: Trial, like: Trial) -> bool:
 def _is_not_run_again(trial: Trial) -> bool:
     """Whether its configuration is not to be begun: it was, as a step, or would fail in the same way."""
     has_failed = trial.outcome is not None and trial.outcome.failure in _FAILS_AGAIN
-    return has_failed or trial.way_to is not None
+    return has_failed or trial.ablation_of is not None
 
 
 def _told(trial: Trial) -> str:
@@ -148,47 +149,22 @@ def _told(trial: Trial) -> str:
 
 
 def _order(winner: Trial, trials: Sequence[Trial], space: Space) -> list[str]:
-    """The knobs in the order of the way: the one with the fewest gaps, then the fewest runs, that are left.
+    """The knobs in the order in which they are changed: at each step one that costs the least there.
 
-    Of equal ones the first in the space's own order of knobs, which alone counts where there are too many to
-    compare. The order is that of the moment when the first step is begun, and stays: what the steps and later
-    trials show does not change it.
+    Of equal ones the first in the space's own order of knobs. The order is that of the moment when the first
+    step is begun, and stays: what the steps and later trials show does not change it.
     """
     baseline = space.baseline_config
-    knobs = [
-        n
-        for n in space.knobs
-        if n not in space.known.same_speed and repr(baseline[n]) != repr(winner.config[n])
-    ]
-    if len(knobs) > _MOST_ORDERED:
-        return knobs
-    begun = next((t.number for t in trials if t.way_to == winner.number), None)
+    same_speed = space.known.same_speed
+    left = [n for n in space.knobs if n not in same_speed and repr(baseline[n]) != repr(winner.config[n])]
+    begun = next((t.number for t in trials if t.ablation_of == winner.number), None)
     known = _Known([t for t in trials if begun is None or t.number < begun], winner, space)
-
-    def price(taken: int) -> _Price:
-        return known.price(_config(winner, [k for place, k in enumerate(knobs) if taken >> place & 1], space))
-
-    return [knobs[place] for place in _cheapest(len(knobs), price)]
-
-
-def _cheapest(count: int, price: Callable[[int], _Price]) -> tuple[int, ...]:
-    """The order in which to take so many things so that the sum of prices on the way is the lowest.
-
-    Each set of things, a bit for each, has its price: from the whole set backwards, the best that follows is
-    known of every larger one.
-    """
-    whole = (1 << count) - 1
-    best: dict[int, tuple[_Price, tuple[int, ...]]] = {whole: ((0, 0), ())}
-    prices = {taken: price(taken) for taken in range(1, whole + 1)}
-    for taken in range(whole - 1, -1, -1):
-        choices = []
-        for place in range(count):
-            after = taken | 1 << place
-            if after != taken:
-                (gaps, runs), rest = best[after]
-                choices.append(((gaps + prices[after][0], runs + prices[after][1]), (place, *rest)))
-        best[taken] = min(choices)
-    return best[0][1]
+    taken: list[str] = []
+    while left:
+        knob = min(left, key=lambda name: known.cost(_config(winner, [*taken, name], space)))
+        taken.append(knob)
+        left.remove(knob)
+    return taken
 
 
 def _config(winner: Trial, taken: Sequence[str], space: Space) -> Config:

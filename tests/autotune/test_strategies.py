@@ -2,14 +2,14 @@
 
 import pytest
 
-from autotune import peers
+from autotune import strategies
 from autotune.scoring import Truth
 from autotune.trial import Status
 
 
-@pytest.mark.parametrize("name", peers.STRATEGIES)
+@pytest.mark.parametrize("name", strategies.OTHERS)
 def test_a_strategy_tries_what_it_may_from_the_baseline_on_and_is_confirmed_like_ours(recorded, name):
-    result = peers.STRATEGIES[name](recorded, 0, 15)
+    result = strategies.OTHERS[name](recorded, 0, 15)
     searched = [t for t in result.trials if t.searched]
     assert len(searched) == 15
     assert searched[0].config == recorded.space.baseline_config
@@ -19,13 +19,13 @@ def test_a_strategy_tries_what_it_may_from_the_baseline_on_and_is_confirmed_like
         assert Truth(recorded).speed(result.winner) > Truth(recorded).speed(searched[0].config)
     else:
         assert result.winner == recorded.space.baseline_config
-    assert result == peers.STRATEGIES[name](recorded, 0, 15), "equal seeds"
+    assert result == strategies.OTHERS[name](recorded, 0, 15), "equal seeds"
 
 
 def test_asha_cuts_trials_short_and_the_others_do_not(recorded):
     stopped = {
         name: sum(t.outcome.status is Status.STOPPED for t in strategy(recorded, 0, 15).trials)
-        for name, strategy in peers.STRATEGIES.items()
+        for name, strategy in strategies.OTHERS.items()
     }
     assert stopped["asha"] > 0
     assert stopped["optuna"] == stopped["random"] == 0

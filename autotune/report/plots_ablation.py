@@ -1,4 +1,4 @@
-"""The way from the baseline to the winner: what each knob has brought. A pure function of a report."""
+"""The ablation from the baseline to the winner: what each knob has brought. A pure function of a report."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _LOSS = Mark("slower by this knob", "var(--failed)", "bar")
 
 @dataclass(frozen=True)
 class _Bar:
-    """A row of the way: samples per second from and to, what was changed, and what that brought."""
+    """A row of the ablation: samples per second from and to, what was changed, and what that brought."""
 
     mark: Mark | None  # None: not measured
     what: str
@@ -25,19 +25,19 @@ class _Bar:
     brought: str
 
 
-def way(report: Report) -> Plot | None:
-    """The throughput after each knob of the way; what was not measured says why. None without a way."""
+def ablation(report: Report) -> Plot | None:
+    """The throughput after each knob; what was not measured says why. None without an ablation."""
     baseline, best = report.answer.baseline, report.answer.best
-    if not report.way or baseline is None or baseline.throughput is None:
+    if not report.ablation or baseline is None or baseline.throughput is None:
         return None
     start = baseline.throughput.value
-    found = [_Bar(marks.BASELINE, "baseline", 0.0, start, words.rate(start)), *_steps(report.way, start)]
+    found = [_Bar(marks.BASELINE, "baseline", 0.0, start, words.rate(start)), *_steps(report.ablation, start)]
     end = best.throughput.value if best and best.throughput else found[-1].end
     found.append(_Bar(marks.WINNER, "recommended", 0.0, end, words.rate(end)))
     drawn = [mark for mark in (_GAIN, _LOSS) if any(bar.mark is mark for bar in found)]
     return Plot(
-        id="way",
-        title="The way from baseline to recommended, one knob at a time",
+        id="ablation",
+        title="Ablation: from baseline to recommended, one knob at a time",
         axes="Samples per second with each change on top of those above it.",
         label="; ".join(f"{bar.what}: {bar.brought}" for bar in found),
         data=[_trace(mark, found) for mark in (marks.BASELINE, *drawn, marks.WINNER)],
@@ -48,7 +48,7 @@ def way(report: Report) -> Plot | None:
             shapes=[joint(bar.end, row) for row, (bar, _) in enumerate(pairwise(found))],
         ),
         legend=tuple(drawn),
-        table=_table(report.way),
+        table=_table(report.ablation),
     )
 
 

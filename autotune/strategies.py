@@ -145,4 +145,4 @@ def _confirmed(
     return Result(tuple(moments), tuple(trials), winner, found is not None, seconds)
 
 
-STRATEGIES = {"optuna": optuna_search, "random": random_search, "asha": asha}
+OTHERS = {"optuna": optuna_search, "random": random_search, "asha": asha}

@@ -1,4 +1,4 @@
-"""The way from the baseline to the winner: one knob at a time, by what is measured already."""
+"""The ablation from the baseline to the winner: one knob at a time, by what is measured already."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
-from autotune import confirm, way
+from autotune import ablation, confirm
 from autotune.settings import COMMON, settings_key
 from autotune.space import Budget
 from autotune.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
@@ -70,14 +70,14 @@ def config_of(space, **drawn):
 def play(trials, space, reads=lambda _: (COMPLETED, 20.0)):
     """Measures what is asked for; the configurations that were, and all trials."""
     trials, ran = list(trials), []
-    while (asked := way.next_step(trials, space)) is not None:
+    while (asked := ablation.next_step(trials, space)) is not None:
         config, winner = asked
         ran.append(config)
         outcome, speed = reads(config)
         if outcome.status is Status.FAILED:
-            trials.append(failed(len(trials), config, outcome, way_to=winner))
+            trials.append(failed(len(trials), config, outcome, ablation_of=winner))
         else:
-            trials.append(measured(len(trials), config, speed, outcome, way_to=winner))
+            trials.append(measured(len(trials), config, speed, outcome, ablation_of=winner))
     return trials, ran
 
 
@@ -85,59 +85,59 @@ def knobs(steps):
     return [step.knob for step in steps]
 
 
-def test_without_a_confirmed_winner_there_is_no_way(space):
+def test_without_a_confirmed_winner_there_is_no_ablation(space):
     trials = confirmed(space, {"precision": "bf16"})
-    assert way.steps([], space) == []
-    assert way.steps(trials[:4], space) == [], "not repeated often enough yet"
-    assert way.next_step(trials[:4], space) is None
+    assert ablation.steps([], space) == []
+    assert ablation.steps(trials[:4], space) == [], "not repeated often enough yet"
+    assert ablation.next_step(trials[:4], space) is None
     unconfirmed = space.model_copy(update={"budget": Budget(repeats=0)})
-    assert way.steps(trials[:2], unconfirmed) == []
+    assert ablation.steps(trials[:2], unconfirmed) == []
 
 
 def test_a_single_knob_needs_no_run(space):
     trials = confirmed(space, {"precision": "bf16"})
-    (step,) = way.steps(trials, space)
+    (step,) = ablation.steps(trials, space)
     assert (step.knob, step.before, step.after) == ("precision", "fp32", "bf16")
     assert step.config == trials[1].config
     assert step.throughput.samples_per_s == pytest.approx(30.0)
     assert step.factor == pytest.approx(3.0)
-    assert way.next_step(trials, space) is None
+    assert ablation.next_step(trials, space) is None
 
 
 def test_settings_that_change_no_speed_are_no_steps(space):
     trials = confirmed(space, {"precision": "bf16"}, learning_rate=1.5)
-    assert knobs(way.steps(trials, space)) == ["precision"]
-    assert way.steps(trials, space)[0].config == trials[1].config
+    assert knobs(ablation.steps(trials, space)) == ["precision"]
+    assert ablation.steps(trials, space)[0].config == trials[1].config
     trials = confirmed(space, {}, learning_rate=1.5)
-    assert way.steps(trials, space) == []
+    assert ablation.steps(trials, space) == []
 
 
 def test_in_between_the_learning_rate_follows_the_batch_as_the_baselines_does(space):
     trials = confirmed(space, {"micro_batch_size": 64, "precision": "bf16"}, learning_rate=1.5)
-    first, last = way.steps(trials, space)
+    first, last = ablation.steps(trials, space)
     assert (first.knob, first.config["learning_rate"]) == ("micro_batch_size", 2e-4)
     assert (last.knob, last.config["learning_rate"]) == ("precision", 3e-4)
 
 
 def test_what_was_measured_already_decides_the_order_and_is_not_run_again(space):
     winner = {"micro_batch_size": 64, "precision": "bf16", "num_workers": 8}
-    assert knobs(way.steps(confirmed(space, winner), space)) == list(winner), "the space's own order"
+    assert knobs(ablation.steps(confirmed(space, winner), space)) == list(winner), "the space's own order"
     known = [
         measured(2, config_of(space, num_workers=8, learning_rate=1.7), 12.0, STOPPED),
         measured(3, config_of(space, num_workers=8, precision="bf16"), 24.0),
     ]
     trials = confirmed(space, winner, known)
-    steps = way.steps(trials, space)
+    steps = ablation.steps(trials, space)
     assert knobs(steps) == ["num_workers", "precision", "micro_batch_size"]
     assert [s.trial.number for s in steps[:2]] == [2, 3]
     assert [s.factor for s in steps] == pytest.approx([1.2, 2.0, 1.25])
-    assert way.next_step(trials, space) is None
+    assert ablation.next_step(trials, space) is None
 
 
 def test_equal_settings_are_one_figure(space):
     bf16 = config_of(space, precision="bf16")
     known = [measured(2, bf16, 18.0), measured(3, {**bf16, "learning_rate": 1e-3}, 22.0)]
-    first = way.steps(confirmed(space, {"precision": "bf16", "num_workers": 8}, known), space)[0]
+    first = ablation.steps(confirmed(space, {"precision": "bf16", "num_workers": 8}, known), space)[0]
     assert first.throughput.samples_per_s == pytest.approx(20.0)
     assert first.throughput.half_width_per_s == pytest.approx(2.0)
 
@@ -148,39 +148,39 @@ def test_what_was_measured_beside_others_or_elsewhere_is_measured_anew(space, un
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8}, [measured(2, bf16, 18.0, **unlike)])
     trials, ran = play(trials, space)
     assert ran == [bf16]
-    assert way.steps(trials, space)[0].throughput.samples_per_s == 20.0
+    assert ablation.steps(trials, space)[0].throughput.samples_per_s == 20.0
 
 
 def test_a_winner_that_ran_beside_others_is_held_against_what_ran_alone(space):
     trials = confirmed(space, {"precision": "bf16"}, shared=True)
-    assert way.steps(trials, space)[0].trial.repeat is not None
+    assert ablation.steps(trials, space)[0].trial.repeat is not None
 
 
 def test_a_baseline_that_ran_beside_others_is_measured_alone_where_no_repeat_was(space):
     known = confirmed(space, {"precision": "bf16", "num_workers": 8}, shared=True)
     space = space.model_copy(update={"objective": space.objective.model_copy(update={"keep": 0.5})})
     trials = [t for t in known if not (t.repeat and t.repeat.of == 0)]
-    assert way.next_step(trials, space) == (space.baseline_config, 1)
+    assert ablation.next_step(trials, space) == (space.baseline_config, 1)
     trials, ran = play(trials, space)
     assert ran == [space.baseline_config, config_of(space, precision="bf16")]
-    assert all(step.factor for step in way.steps(trials, space))
+    assert all(step.factor for step in ablation.steps(trials, space))
 
 
-def test_a_winner_that_no_seed_had_to_confirm_has_a_way(space):
+def test_a_winner_that_no_seed_had_to_confirm_has_an_ablation(space):
     """Where any quality will do, the race alone confirms."""
     free = space.model_copy(update={"objective": space.objective.model_copy(update={"keep": 0.0})})
     trials = [t for t in confirmed(space, {"precision": "bf16", "num_workers": 8}) if not t.repeat]
     trials, ran = play(trials, free)
     assert ran == [config_of(space, precision="bf16")]
-    assert [step.factor for step in way.steps(trials, free)] == pytest.approx([2.0, 1.5])
+    assert [step.factor for step in ablation.steps(trials, free)] == pytest.approx([2.0, 1.5])
 
 
 def test_a_step_on_another_device_is_not_run_again(space):
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8})
-    config, winner = way.next_step(trials, space)
-    trials.append(measured(len(trials), config, 20.0, device="another", way_to=winner))
-    assert way.next_step(trials, space) is None
-    assert "was measured on another device" in way.steps(trials, space)[0].reason
+    config, winner = ablation.next_step(trials, space)
+    trials.append(measured(len(trials), config, 20.0, device="another", ablation_of=winner))
+    assert ablation.next_step(trials, space) is None
+    assert "was measured on another device" in ablation.steps(trials, space)[0].reason
 
 
 def test_a_step_that_failed_is_told_and_the_next_factor_is_of_both(space):
@@ -188,7 +188,7 @@ def test_a_step_that_failed_is_told_and_the_next_factor_is_of_both(space):
     reads = {1: (FAILED, None), 2: (COMPLETED, 20.0)}
     trials, ran = play(trials, space, lambda config: reads[1 + (config["precision"] == "bf16")])
     assert len(ran) == 2
-    gap, second, last = way.steps(trials, space)
+    gap, second, last = ablation.steps(trials, space)
     assert (gap.knob, gap.trial, gap.throughput, gap.factor) == ("accumulation_steps", None, None, None)
     assert gap.reason == "trial 9 failed (lost): gone"
     assert (second.factor, last.factor) == (pytest.approx(2.0), pytest.approx(1.5))
@@ -196,27 +196,27 @@ def test_a_step_that_failed_is_told_and_the_next_factor_is_of_both(space):
 
 def test_a_step_that_runs_is_not_begun_again(space):
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8})
-    config, winner = way.next_step(trials, space)
-    trials.append(Trial(len(trials), config, way_to=winner))
-    assert way.next_step(trials, space) is None
-    assert way.steps(trials, space)[0].reason == "trial 9 has not ended"
+    config, winner = ablation.next_step(trials, space)
+    trials.append(Trial(len(trials), config, ablation_of=winner))
+    assert ablation.next_step(trials, space) is None
+    assert ablation.steps(trials, space)[0].reason == "trial 9 has not ended"
 
 
-def test_a_way_around_what_did_not_fit_is_preferred(space):
+def test_a_path_around_what_did_not_fit_is_preferred(space):
     winner = {"micro_batch_size": 64, "precision": "bf16"}
     known = [failed(2, config_of(space, micro_batch_size=64), OOM)]
-    steps = way.steps(confirmed(space, winner, known), space)
+    steps = ablation.steps(confirmed(space, winner, known), space)
     assert knobs(steps) == ["precision", "micro_batch_size"]
     assert [s.reason for s in steps] == ["", ""]
 
 
-def test_a_way_around_what_is_outside_the_limits_is_preferred(space):
+def test_a_path_around_what_is_outside_the_limits_is_preferred(space):
     larger = space.model_copy(update={"baseline": {**space.baseline, "accumulation_steps": 4}})
-    steps = way.steps(confirmed(larger, {"micro_batch_size": 64, "accumulation_steps": 1}), larger)
+    steps = ablation.steps(confirmed(larger, {"micro_batch_size": 64, "accumulation_steps": 1}), larger)
     assert knobs(steps) == ["accumulation_steps", "micro_batch_size"]
 
 
-def test_where_every_way_has_a_gap_it_is_told_and_not_run(space):
+def test_where_every_path_has_a_gap_it_is_told_and_not_run(space):
     winner = {"micro_batch_size": 64, "precision": "bf16"}
     crash = Outcome(Status.FAILED, Failure.ERROR, "no such kernel")
     known = [
@@ -224,8 +224,8 @@ def test_where_every_way_has_a_gap_it_is_told_and_not_run(space):
         failed(3, config_of(space, precision="bf16", learning_rate=1.3), crash),
     ]
     trials = confirmed(space, winner, known)
-    assert way.next_step(trials, space) is None
-    gap, last = way.steps(trials, space)
+    assert ablation.next_step(trials, space) is None
+    gap, last = ablation.steps(trials, space)
     assert (gap.knob, gap.reason) == (
         "micro_batch_size",
         "needs no less memory than trial 2, which ran out of it",
@@ -233,35 +233,15 @@ def test_where_every_way_has_a_gap_it_is_told_and_not_run(space):
     assert last.factor == pytest.approx(3.0)
 
 
-def test_a_new_winner_has_a_way_of_its_own(space):
+def test_a_new_winner_has_an_ablation_of_its_own(space):
     trials, _ = play(confirmed(space, {"micro_batch_size": 64, "precision": "bf16"}), space)
     better = config_of(space, micro_batch_size=64, precision="bf16", num_workers=8)
     number = len(trials)
     trials.append(measured(number, better, 60.0))
     trials += confirming(trials, number, 6.0)
-    steps = way.steps(trials, space)
+    steps = ablation.steps(trials, space)
     assert knobs(steps) == ["micro_batch_size", "precision", "num_workers"]
-    assert all(step.trial for step in steps), "the steps to the winner before are on this way, too"
-
-
-def test_of_too_many_knobs_the_order_is_the_spaces_own(make_wide):
-    for count in (12, 13):
-        wide, winner = make_wide(count)
-        known = [measured(2, config_of(wide, **{f"k{count - 1}": 1}), 11.0)]
-        steps = way.steps(confirmed(wide, winner, known), wide)
-        assert len(steps) == count
-        assert steps[0].knob == ("k11" if count == 12 else "k0")
-
-
-@pytest.fixture
-def make_wide(space):
-    def make(count):
-        extra = {f"k{n}": 0 for n in range(count)}
-        choice = type(space.knobs["precision"])(choice=(0, 1))
-        wide = {"baseline": space.baseline | extra, "knobs": space.knobs | dict.fromkeys(extra, choice)}
-        return space.model_copy(update=wide), dict.fromkeys(extra, 1)
-
-    return make
+    assert all(step.trial for step in steps), "the steps to the winner before are on this path, too"
 
 
 CHANGES = st.fixed_dictionaries(
@@ -278,7 +258,7 @@ RESULTS = st.sampled_from([COMPLETED, STOPPED, FAILED, OOM])
 
 
 def between(changes, space):
-    """Every configuration on any of the ways, ends excluded."""
+    """Every configuration on any of the paths, ends excluded, by the knobs that are the winner's."""
     names = [name for name in changes if name not in COMMON.same_speed]
     for size in range(1, len(names)):
         for chosen in itertools.combinations(names, size):
@@ -298,7 +278,7 @@ def speeds_differ(one, other):
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(changes=CHANGES, data=st.data())
-def test_whatever_is_known_and_comes_out_a_way_is_whole_stays_and_costs_no_more_than_it_must(
+def test_whatever_is_known_and_comes_out_a_path_is_whole_stays_and_takes_the_cheapest_step(
     space, changes, data
 ):
     if space.violation(config_of(space, **changes)):
@@ -309,16 +289,16 @@ def test_whatever_is_known_and_comes_out_a_way_is_whole_stays_and_costs_no_more_
     )
     known = [measured(2, config, 15.0, data.draw(st.sampled_from([COMPLETED, STOPPED]))) for config in tried]
     trials = confirmed(space, changes, known)
-    planned = way.steps(trials, space)
-    gaps, runs = sum(bool(s.reason) for s in planned), sum(not s.trial and not s.reason for s in planned)
-    assert (gaps, runs) == cheapest(changes, inner, tried, space)
+    planned = ablation.steps(trials, space)
+    runs = sum(not s.trial and not s.reason for s in planned)
+    assert [cost(step) for step in planned] == cheapest(knobs(planned), inner, tried, space)
 
     seen, ran = play(trials, space, lambda _: (data.draw(RESULTS), data.draw(st.floats(1.0, 100.0))))
     assert len({settings_key(config, COMMON.same_speed) for config in ran}) == len(ran) <= runs
     for count in range(len(trials), len(seen) + 1):
-        assert knobs(way.steps(seen[:count], space)) == knobs(planned)
+        assert knobs(ablation.steps(seen[:count], space)) == knobs(planned)
 
-    steps = way.steps(seen, space)
+    steps = ablation.steps(seen, space)
     assert all((step.trial is None) == bool(step.reason) for step in steps)
     before = space.baseline_config
     for step in steps:
@@ -332,18 +312,18 @@ def test_whatever_is_known_and_comes_out_a_way_is_whole_stays_and_costs_no_more_
         assert math.prod(s.factor for s in steps if s.factor) == pytest.approx(3.0)
 
 
-def cheapest(changes, inner, tried, space):
-    """The fewest gaps, and then runs, of all ways, by trying all."""
-    names = [name for name in changes if name not in COMMON.same_speed]
+def cost(step):
+    """0 where a step is measured, 1 where it is to be run, 2 where it is a gap."""
+    return 2 if step.reason else int(step.trial is None)
+
+
+def cheapest(order, inner, tried, space):
+    """For each step in `order` the least cost of a step to any knob that is left."""
 
     def price(chosen):
-        config = inner[frozenset(chosen)]
-        if config in tried:
-            return 0, 0
-        return (1, 0) if space.violation(config) else (0, 1)
+        config = inner.get(frozenset(chosen))
+        if config is None or config in tried:
+            return 0
+        return 2 if space.violation(config) else 1
 
-    prices = []
-    for order in itertools.permutations(names):
-        found = [price(order[:size]) for size in range(1, len(order))]
-        prices.append((sum(gap for gap, _ in found), sum(run for _, run in found)))
-    return min(prices, default=(0, 0))
+    return [min(price({*order[:at], name}) for name in order[at:]) for at in range(len(order))]

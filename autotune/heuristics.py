@@ -1,4 +1,4 @@
-"""What somebody who knows the field would try next: a larger batch first, then a step from the best. Pure."""
+"""Heuristics of the field, for what to try next: a larger batch first, then a step from the best. Pure."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ def larger_batches(best: Trial, trials: Sequence[Trial], space: Space) -> Iterat
     """`best` with a larger micro-batch: the largest, and below one that was no success, the middle first.
 
     A larger batch is faster almost everywhere until the device is full, and a trial that is fast early lets
-    slower ones be stopped after seconds. Whether it fits, or is within the limits, is for others to judge.
+    slower ones be stopped after seconds. Whether it fits, or is within the limits, screening says.
     """
     knob = space.knobs.get(MICRO_BATCH)
     if knob is None or knob.drawn_from.choice is None:

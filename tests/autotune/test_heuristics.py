@@ -1,10 +1,10 @@
 import random
 
-from autotune import leads
+from autotune import heuristics
 
 
 def batches(best, trials, space):
-    return [c["micro_batch_size"] for c in leads.larger_batches(best, trials, space)]
+    return [c["micro_batch_size"] for c in heuristics.larger_batches(best, trials, space)]
 
 
 def baseline(make_trial, **changes):
@@ -19,7 +19,7 @@ def test_the_largest_batch_comes_first(space, make_trial):
 
 def test_the_learning_rate_goes_with_the_batch(space, make_trial):
     best = baseline(make_trial)
-    first = next(leads.larger_batches(best, [best], space))
+    first = next(heuristics.larger_batches(best, [best], space))
     assert first["learning_rate"] == 2e-4
 
 
@@ -34,10 +34,10 @@ def test_below_a_batch_that_was_no_success_the_middle_comes_first(space, make_tr
     assert 64 not in batches(best, [best, failed], space)
 
 
-def test_a_step_of_the_way_is_no_batch_that_was_tried(space, make_trial):
+def test_an_ablation_step_is_no_batch_that_was_tried(space, make_trial):
     best = baseline(make_trial)
     rest = {n: v for n, v in best.config.items() if n not in {"micro_batch_size", "precision"}}
-    step = make_trial(1, 90.0, 0.2, micro_batch_size=64, way_to=7, **rest)
+    step = make_trial(1, 90.0, 0.2, micro_batch_size=64, ablation_of=7, **rest)
     assert batches(best, [best, step], space) == [64, 32]
 
 
@@ -48,7 +48,7 @@ def test_nothing_is_larger_than_the_largest(space, make_trial):
 
 def test_a_step_changes_one_knob(space, make_trial):
     best = baseline(make_trial)
-    steps = leads.steps_from(best, space, random.Random(0))
+    steps = heuristics.steps_from(best, space, random.Random(0))
     for step in steps:
         changed = {name for name, value in step.items() if value != best.config[name]}
         assert len(changed - {"learning_rate"}) == 1

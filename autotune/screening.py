@@ -8,23 +8,23 @@ from autotune.sampler import Refusal, Told
 from autotune.settings import MICRO_BATCH, Config, settings_key
 from autotune.space import Space
 from autotune.speeds import Speeds
-from autotune.stopping import Bar
+from autotune.stopping import Threshold
 from autotune.trial import Trial
 
 
-class Judge:
-    """Judges suggestions by what is known now: refuses what cannot fit, cannot win, or was tried."""
+class Screening:
+    """Screens suggestions by what is known now: refuses what cannot fit, cannot win, or was tried."""
 
     def __init__(
         self,
         space: Space,
         trials: Sequence[Trial],
-        bar: Bar,
+        threshold: Threshold,
         memory_limit_bytes: int | None,
         earlier: Sequence[Trial] = (),
     ) -> None:
         """`earlier` trials, of another session, count for memory alone: speed has to be measured anew."""
-        self._space, self._bar = space, bar
+        self._space, self._threshold = space, threshold
         self._worst = sampler.worst(space)
         self._memory = MemoryModel(
             [*earlier, *trials],
@@ -37,8 +37,8 @@ class Judge:
         self._speeds = Speeds(trials, space.known)
         # Where speed alone decides, it is known of every configuration that differs from a measured one in
         # nothing that changes speed.
-        counts = space.objective.select in {"fastest", "same-training"} and bool(bar.rivals)
-        self._rival = bar.rivals[0] if counts else None
+        counts = space.objective.select in {"fastest", "same-training"} and bool(threshold.rivals)
+        self._rival = threshold.rivals[0] if counts else None
         number = self._rival.number if self._rival else None
         self._fastest = next((t for t in trials if t.number == number), None)
 
@@ -67,7 +67,7 @@ class Judge:
             reason = f"is as fast as trial {self._fastest.number}, which keeps the quality"
             return Refusal(reason, Told((self._rival.samples_per_s,)))
         known = self._speeds.known(config, self._fastest)
-        reason = stopping.why_slower(known, self._rival, self._bar) or ""
+        reason = stopping.why_slower(known, self._rival, self._threshold) or ""
         return (
             Refusal(f"equal settings read {reason}", Told((known.samples_per_s,)))
             if known and reason

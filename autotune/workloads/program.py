@@ -1,0 +1,25 @@
+"""The command line of a trainer: what trains with what was found, and what scores a model."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from autotune.settings import Setting
+
+
+class Program(Protocol):
+    """A trainer that can be called without the tuner."""
+
+    def config(self, settings: Mapping[str, Setting]) -> str:
+        """Its own config file with `settings`, as text."""
+
+    def train(self, config: Path) -> str:
+        """The command line that trains with the file `config`."""
+
+    def evaluate(self, workdir: Path, settings: Mapping[str, Setting], reports: Path) -> list[str]:
+        """The command that scores the best checkpoint in `workdir` on the test split.
+
+        It writes a JSON object a line to `reports`, the fields of `results.Written`, and prints one, whose
+        numbers are scores, but that `studies`, `seconds`, `reports_per_s` and `peak_memory_bytes` are what
+        writing them took.
+        """
