@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotune.attempt import Attempt, Order
+from autotune.attempt import Attempt
 from autotune.child import ForkServer
 from autotune.errors import InputError
+from autotune.order import Order
 from autotune.trial import Measurement, Outcome, Status
 
 _POLL_S = 1.0

@@ -17,6 +17,7 @@ from autotune.compare import PRECISION, Comparison, Contender, Terms
 from autotune.comparison import Model
 from autotune.errors import InputError, printable
 from autotune.machine import PRECISIONS, Machine, why_not
+from autotune.setup import Training
 from autotune.space import Space
 from autotune.store import Session
 from autotune.telemetry import Hardware, hardware
@@ -45,7 +46,8 @@ def compare(session: Path, precisions: str | None, samples_per_model: int | None
             _say(note)
         for contender in asked:
             workload.complete(space.settings(contender.config))
-        running = Comparison(opened, space, workload, trials, terms=terms, say=_say)
+        training = Training(space, workload, here, opened.options())
+        running = Comparison(opened, training, trials, terms=terms, say=_say)
         running.keep_only(comparing.contenders(trials, space, PRECISIONS))
         for contender in asked:
             running.run(contender)
@@ -66,7 +68,6 @@ def _terms(
         notes.append(f"since the search, {'; '.join(changed)}: every model is trained anew")
     terms = Terms(
         samples=samples,
-        device_bytes=min((gpu.memory_bytes for gpu in here.gpus), default=None),
         data=now["data"],
         may_take=not changed,
     )

@@ -6,9 +6,11 @@ from typing import Any
 
 from ray import tune
 
-from autotune.attempt import Attempt, Order
+from autotune import order
+from autotune.attempt import Attempt
 from autotune.child import ForkServer
-from autotune.race import Race, RaceOrder
+from autotune.order import RaceOrder
+from autotune.race import Race
 from autotune.trial import Outcome, Status
 
 REPORT_S = 1.0
@@ -71,8 +73,7 @@ class Supervisor(tune.Trainable):
         return tune.PlacementGroupFactory([{"CPU": config["cpu"], "GPU": config["gpu"]}])
 
 
-def _begun(order: Mapping[str, Any], server: ForkServer) -> Attempt | Race:
-    """What runs the order; a race is told by its members."""
-    if "members" in order:
-        return Race(RaceOrder.from_dict(order), server)
-    return Attempt(Order.from_dict(order), server)
+def _begun(values: Mapping[str, Any], server: ForkServer) -> Attempt | Race:
+    """What runs the order that Ray has carried as `values`."""
+    given = order.from_dict(values)
+    return Race(given, server) if isinstance(given, RaceOrder) else Attempt(given, server)

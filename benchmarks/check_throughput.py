@@ -23,8 +23,9 @@ from typing import Any
 
 import yaml
 
-from autotune.attempt import Attempt, Order
+from autotune.attempt import Attempt
 from autotune.child import ForkServer
+from autotune.order import Order
 from autotune.trial import Throughput
 from autotune.workloads.r2gen import R2GenWorkload
 from r2gen.train import fit

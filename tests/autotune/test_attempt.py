@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from autotune import attempt, stopping
-from autotune.attempt import Attempt, Order
+from autotune.attempt import Attempt
 from autotune.child import ForkServer
+from autotune.order import Order
 from autotune.records import read_records
 from autotune.stopping import Bar, Rival
 from autotune.trial import Failure, Status
+from autotune.trial_dir import TrialDir
 
 HERE = str(Path(__file__).parent)
 
@@ -92,7 +94,7 @@ def finish(running, seconds=60):
 
 def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, tmp_path):
     report = finish(Attempt(order(), server))
-    outcome, figures = attempt.read_verdict(tmp_path)
+    outcome, figures = attempt.read_verdict(TrialDir(tmp_path))
     assert report["outcome"] == outcome.to_dict()
     assert outcome.status is Status.COMPLETED
     assert figures.quality == 0.25
@@ -104,7 +106,7 @@ def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, 
     )
     assert figures.memory_limit_bytes == 2**30
     assert not (tmp_path / "work").exists()
-    records = list(read_records(tmp_path))
+    records = list(read_records(TrialDir(tmp_path)))
     assert [r["samples"] for r in records if "train_loss" in r][:20] == list(range(4, 84, 4))
 
 
@@ -119,7 +121,7 @@ def test_what_a_workloads_own_process_holds_is_in_its_peak(order, server):
 
 def test_a_process_that_holds_nothing_to_speak_of_has_no_peak(order, server, tmp_path):
     assert finish(Attempt(order(), server))["measurement"]["peak_memory_bytes"] is None
-    assert not [r for r in read_records(tmp_path) if "memory_children_bytes" in r]
+    assert not [r for r in read_records(TrialDir(tmp_path)) if "memory_children_bytes" in r]
 
 
 def test_without_ray_all_but_the_trial_and_its_search_are_others(order, server):
@@ -144,7 +146,7 @@ def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, serv
     stopping.write(tmp_path / "bar.json", Bar(rivals=(Rival(1, 1e6, shared=False),)))
     beaten = order(samples=10**6, directory=tmp_path / "3", bar_file=str(tmp_path / "bar.json"))
     report = finish(Attempt(beaten, server))
-    outcome, figures = attempt.read_verdict(tmp_path / "3")
+    outcome, figures = attempt.read_verdict(TrialDir(tmp_path / "3"))
     assert report["outcome"] == outcome.to_dict()
     assert outcome.status is Status.STOPPED
     assert outcome.reason.endswith("; trial 1 has 1000000.0")
@@ -172,12 +174,12 @@ def test_a_stopped_attempt_is_gone_on_with(order, server, tmp_path):
         pass
     first.stop()
     assert (tmp_path / "work").exists()
-    assert attempt.read_verdict(tmp_path) is None
-    before = [r for r in read_records(tmp_path) if "train_loss" in r]
+    assert attempt.read_verdict(TrialDir(tmp_path)) is None
+    before = [r for r in read_records(TrialDir(tmp_path)) if "train_loss" in r]
     with (tmp_path / "records.jsonl").open("a") as file:
         file.write('{"at_s": 1.0, "samp')  # a kill cut the last line short
     finish(Attempt(order(samples=10**4 if len(before) > 10**3 else 80), server))
-    records = list(read_records(tmp_path))
+    records = list(read_records(TrialDir(tmp_path)))
     assert sum("attempt" in r for r in records) >= 1
     assert [r for r in records if "train_loss" in r][: len(before)] == before
 
@@ -191,7 +193,7 @@ def test_a_disk_that_is_full_interrupts_the_attempt_and_keeps_it(order, server, 
         report = finish(Attempt(order(directory=place, samples=10**6), server))
         assert report["outcome"]["status"] == Status.INTERRUPTED
         assert "No space left on device" in report["outcome"]["reason"]
-        assert attempt.read_verdict(place) is None
+        assert attempt.read_verdict(TrialDir(place)) is None
         subprocess.run(["mount", "-o", "remount,size=1m", place], check=True)
         assert finish(Attempt(order(directory=place), server))["outcome"]["status"] == Status.COMPLETED
     finally:

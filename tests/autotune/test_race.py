@@ -11,11 +11,12 @@ import psutil
 import pytest
 
 from autotune import attempt, race, racing
-from autotune.attempt import Order
 from autotune.child import ForkServer
+from autotune.order import Order, RaceOrder
 from autotune.progress import Phase
-from autotune.race import Race, RaceOrder
+from autotune.race import Race
 from autotune.trial import Failure, Slice, Status
+from autotune.trial_dir import TrialDir
 
 HERE = str(Path(__file__).parent)
 SHORT = race._Least(0.1, 3)
@@ -109,7 +110,7 @@ def test_an_order_is_plain_values(order):
 def test_who_is_twice_as_fast_is_found_to_be(order, server, tmp_path, rounds, together):
     rounds(4)
     report = finish(Race(order({"step_s": 0.04}, {"step_s": 0.02}, together=together), server))
-    outcome, figures = attempt.read_verdict(tmp_path)
+    outcome, figures = attempt.read_verdict(TrialDir(tmp_path))
     assert report["outcome"] == outcome.to_dict()
     assert outcome.status is Status.COMPLETED
     assert report["phase"] == Phase.RACING
@@ -128,7 +129,7 @@ def test_who_is_twice_as_fast_is_found_to_be(order, server, tmp_path, rounds, to
 def test_a_race_ends_by_the_rules(order, server, tmp_path):
     """As soon as the gain is sure."""
     finish(Race(order({"step_s": 0.03}, {"step_s": 0.01}), server))
-    _, figures = attempt.read_verdict(tmp_path)
+    _, figures = attempt.read_verdict(TrialDir(tmp_path))
     assert racing.runs_on(figures.slices, (0, 7)) == ()
     assert racing.ratio(figures.slices, 7, 0).low > 1.5
 
@@ -154,17 +155,17 @@ def test_a_race_that_is_broken_off_keeps_its_rounds_and_no_half_ones(order, serv
     rounds(3)
     given = order({"step_s": 0.01}, {"step_s": 0.01})
     first = Race(given, server)
-    while not race.read_slices(tmp_path):
+    while not race.read_slices(TrialDir(tmp_path)):
         first.step(0.05)
     first.stop()
-    kept = race.read_slices(tmp_path)
-    assert attempt.read_verdict(tmp_path) is None
-    with (tmp_path / race.SLICES).open("a") as file:
+    kept = race.read_slices(TrialDir(tmp_path))
+    assert attempt.read_verdict(TrialDir(tmp_path)) is None
+    with TrialDir(tmp_path).slices_file.open("a") as file:
         file.write('[{"number": 0, "round": 2, "sam')  # a kill in the middle of a line
     slices = finish(Race(given, server))["measurement"]["slices"]
     assert [Slice(**one) for one in slices][: len(kept)] == kept
     assert [one["round"] for one in slices] == [1, 1, 2, 2, 3, 3]
-    assert [one.round for one in race.read_slices(tmp_path)] == [1, 1, 2, 2, 3, 3]
+    assert [one.round for one in race.read_slices(TrialDir(tmp_path))] == [1, 1, 2, 2, 3, 3]
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -177,7 +178,7 @@ def test_a_member_that_fails_ends_the_race_and_is_named(order, server, tmp_path,
         return
     assert (outcome["status"], outcome["failure"]) == (Status.FAILED, Failure.OOM)
     assert outcome["reason"].startswith("trial 7: MemoryError: no room")
-    assert attempt.read_verdict(tmp_path)[0].to_dict() == outcome
+    assert attempt.read_verdict(TrialDir(tmp_path))[0].to_dict() == outcome
     wait_for(lambda: not processes(tmp_path))
     assert not list(tmp_path.glob("*/work"))
 
@@ -190,8 +191,8 @@ def test_a_member_that_somebody_kills_interrupts_the_race(order, server, tmp_pat
         one.kill()
     outcome = finish(running)["outcome"]
     assert (outcome["status"], outcome["failure"]) == (Status.INTERRUPTED, Failure.LOST)
-    assert attempt.read_verdict(tmp_path) is None
-    assert race.read_slices(tmp_path)
+    assert attempt.read_verdict(TrialDir(tmp_path)) is None
+    assert race.read_slices(TrialDir(tmp_path))
 
 
 def test_a_workload_that_ends_is_started_anew(order, server, rounds):
@@ -227,14 +228,14 @@ def test_a_disk_that_is_full_interrupts_the_race_and_keeps_its_rounds(order, ser
     try:
         given = replace(order({"step_s": 0.005}, {"step_s": 0.005}), directory=str(place))
         running = Race(given, server)
-        while not race.read_slices(place):
+        while not race.read_slices(TrialDir(place)):
             running.step(0.05)
         with pytest.raises(OSError, match="No space"):
             (place / "ballast").write_bytes(bytes(2**17))
         outcome = finish(running)["outcome"]
         assert outcome["status"] == Status.INTERRUPTED
         assert "No space left on device" in outcome["reason"]
-        assert race.read_slices(place)
+        assert race.read_slices(TrialDir(place))
         (place / "ballast").unlink()
         assert finish(Race(replace(given, most_s=0.1), server))["outcome"]["status"] == Status.COMPLETED
     finally:

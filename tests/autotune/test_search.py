@@ -518,9 +518,9 @@ def test_a_search_killed_while_it_confirms_goes_on_with_the_same_race_and_seed(b
 def test_a_verdict_that_nobody_heard_of_counts(begin, session):
     search, _ = begin()
     search.next()
-    directory = session.trial_dir(0)
-    directory.mkdir(parents=True)
-    (directory / "verdict.json").write_text(json.dumps(report(0)))
+    place = session.trial_dir(0)
+    place.root.mkdir(parents=True)
+    place.verdict_file.write_text(json.dumps(report(0)))
 
     again, _ = begin()
     assert again.trials()[0].outcome == COMPLETED

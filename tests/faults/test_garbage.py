@@ -11,11 +11,13 @@ import pytest
 
 from autotune import attempt, confirm, objective
 from autotune import study as record
-from autotune.attempt import Attempt, Order
+from autotune.attempt import Attempt
 from autotune.child import ForkServer
+from autotune.order import Order
 from autotune.records import read_records
 from autotune.store import Session
 from autotune.trial import Failure, Status
+from autotune.trial_dir import TrialDir
 from tests.faults.garbage_workload import KINDS
 
 HERE = Path(__file__).parent
@@ -89,7 +91,7 @@ def test_garbage_is_a_failure_with_its_reason(attempt_at, tmp_path, kind):
     assert (outcome["status"], outcome["failure"]) == (Status.FAILED, FAULTS[kind][0]), outcome
     assert FAULTS[kind][1] in outcome["reason"]
     assert "\n" not in outcome["reason"]
-    assert attempt.read_verdict(tmp_path)[0].to_dict() == outcome
+    assert attempt.read_verdict(TrialDir(tmp_path))[0].to_dict() == outcome
     json.dumps(shown.to_dict(), allow_nan=False)  # what the study keeps can be read by every reader of JSON
 
 
@@ -117,7 +119,7 @@ def test_spoilt_lines_of_a_trials_records_are_left_out(tmp_path):
         '{"a": 1}',
     ]
     (tmp_path / "records.jsonl").write_text("\n".join([*lines, json.dumps(good)]), encoding="utf-8")
-    assert list(read_records(tmp_path)) == [good]
+    assert list(read_records(TrialDir(tmp_path))) == [good]
 
 
 SPACE = """

@@ -11,8 +11,9 @@ import psutil
 import pytest
 
 from autotune import attempt
-from autotune.attempt import Attempt, Order
+from autotune.attempt import Attempt
 from autotune.child import ForkServer
+from autotune.order import Order
 from autotune.trial import Failure, Status
 from tests.endings import ENDED
 
@@ -159,13 +160,13 @@ def test_what_was_suspended_goes_on(place, who):
 
 IMPORTS = """
 import sys
-from pathlib import Path
 from autotune import child as children
-from autotune.child import Child, ForkServer, Job
+from autotune.child import Child, ForkServer
+from autotune.order import Order
 
 children._PRELOAD_S = 2.0
-job = Job("stuck:fit", {}, Path("work"), Path("log"), "bleu_4", stall_timeout_s=2.0)
-child = Child(job, ForkServer(["stuck"]))
+order = Order(0, "stuck:fit", {}, ".", "bleu_4", samples=1, stall_timeout_s=2.0)
+child = Child(order, ForkServer(["stuck"]))
 while child.verdict is None:
     child.poll(1.0)
 child.kill()
