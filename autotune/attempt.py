@@ -18,6 +18,7 @@ from autotune.child import Child, Event, ForkServer
 from autotune.order import Order
 from autotune.progress import Progress
 from autotune.records import open_lines, read_records, seconds_of
+from autotune.reported import Report
 from autotune.telemetry import Telemetry
 from autotune.trial import Failure, Measurement, Outcome, Status
 from autotune.trial_dir import TrialDir
@@ -63,7 +64,7 @@ class Attempt:
         self._telemetry = Telemetry(self._child.pid, search=others.top())
         self._telemetry.__enter__()
 
-    def step(self, timeout_s: float) -> dict[str, Any]:
+    def step(self, timeout_s: float) -> Report:
         """What happened within `timeout_s`: records, figures so far, and in the end the outcome."""
         records: list[dict[str, Any]] = []
         with interrupted_by_the_disk(self._end):
@@ -71,23 +72,18 @@ class Attempt:
         shown = self._progress.measurement()
         if self._outcome is None:
             self._end_if_beaten(self.measurement())
-        report = {
-            "number": self._order.number,
-            "samples": shown.samples,
-            "evaluated_samples": shown.quality_samples,
-            "elapsed_s": self._earlier_s + time.monotonic() - self._started,
-            "phase": self._progress.phase(time.monotonic() - self._heard_s),
-            "records": _thin(records, self._order.quality),
-            "telemetry": self._telemetry.latest() if self._telemetry else {},
-            "throughput": shown.throughput.samples_per_s if shown.throughput else None,
-            "half_width_per_s": shown.throughput.half_width_per_s if shown.throughput else None,
-            "quality": shown.quality,
-            "peak_memory_bytes": shown.peak_memory_bytes,
-        }
+        report = Report(
+            number=self._order.number,
+            phase=self._progress.phase(time.monotonic() - self._heard_s),
+            elapsed_s=self._earlier_s + time.monotonic() - self._started,
+            measurement=_at_a_glance(shown),
+            records=_thin(records, self._order.quality),
+            telemetry=self._telemetry.latest() if self._telemetry else {},
+        )
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):
                 write_verdict(self._place, self._outcome, self.measurement())
-            report |= {"outcome": self._outcome.to_dict(), "measurement": self.measurement().to_dict()}
+            report = replace(report, outcome=self._outcome, measurement=self.measurement())
             self._close()
         return report
 
@@ -199,11 +195,22 @@ class Attempt:
             self._records.flush()
 
 
-def _thin(records: list[dict[str, Any]], quality: str) -> list[dict[str, Any]]:
+def _at_a_glance(shown: Measurement) -> Measurement:
+    """What is shown of a trial while it runs, without what may be long: there is a report every second."""
+    return Measurement(
+        throughput=shown.throughput,
+        quality=shown.quality,
+        quality_samples=shown.quality_samples,
+        samples=shown.samples,
+        peak_memory_bytes=shown.peak_memory_bytes,
+    )
+
+
+def _thin(records: list[dict[str, Any]], quality: str) -> tuple[dict[str, Any], ...]:
     """At most 20 of the training records, evenly, and every evaluation: a report stays small."""
     stride = -(-len(records) // _RECORDS_PER_REPORT) or 1
     last = len(records) - 1
-    return [r for i, r in enumerate(records) if quality in r or (last - i) % stride == 0]
+    return tuple(r for i, r in enumerate(records) if quality in r or (last - i) % stride == 0)
 
 
 @contextmanager

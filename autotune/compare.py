@@ -17,6 +17,7 @@ from autotune.child import ForkServer
 from autotune.comparison import BASELINE, Model
 from autotune.errors import EvaluationError, InputError
 from autotune.order import Order
+from autotune.reported import Report
 from autotune.setup import Training
 from autotune.space import Space
 from autotune.store import Session
@@ -218,10 +219,10 @@ class _Progress:
         self._job, self._say = job, say
         self._said_s = time.monotonic()
 
-    def __call__(self, report: Mapping[str, Any]) -> None:
+    def __call__(self, report: Report) -> None:
         if time.monotonic() - self._said_s < _SAY_EVERY_S:
             return
         self._said_s = time.monotonic()
-        rate = report["throughput"]
-        speed = "" if rate is None else f", {rate:.1f} samples/s"
-        self._say(f"{self._job.label}: {report['samples']} of {self._job.order.samples} samples{speed}")
+        rate = report.measurement.throughput
+        speed = "" if rate is None else f", {rate.samples_per_s:.1f} samples/s"
+        self._say(f"{self._job.label}: {report.samples} of {self._job.order.samples} samples{speed}")

@@ -25,6 +25,7 @@ from ray.tune.search import Searcher
 from autotune import confirm, engine_cluster
 from autotune.errors import SearchAborted
 from autotune.order import Order, RaceOrder
+from autotune.reported import Report
 from autotune.search import Search
 from autotune.setup import Setup
 from autotune.supervisor import REPORT_S, Supervisor
@@ -140,7 +141,7 @@ class _Recorder(tune.Callback):
     ) -> None:
         self._silent_s.pop(trial.trial_id, None)
         with self._bridge.guarded():
-            self._bridge.search.progress(result["number"], result)
+            self._bridge.search.progress(Report.from_dict(result))
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
         """Forgets what Tune would keep of every trial to its end; nobody asks it."""

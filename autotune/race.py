@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TextIO
+from typing import TextIO
 
 from autotune import failures, racing, telemetry
 from autotune.attempt import interrupted_by_the_disk, write_verdict
@@ -23,6 +23,7 @@ from autotune.measure import Stamp, Step, counted_steps, prefetched_steps, steps
 from autotune.order import Order, RaceOrder
 from autotune.progress import Phase
 from autotune.records import open_lines
+from autotune.reported import Report
 from autotune.telemetry import Telemetry
 from autotune.trial import Failure, Measurement, Outcome, Slice, Status
 from autotune.trial_dir import TrialDir
@@ -158,26 +159,20 @@ class Race:
         self._telemetry = Telemetry(os.getpid())  # the fork server's children are its grandchildren
         self._telemetry.__enter__()
 
-    def step(self, timeout_s: float) -> dict[str, Any]:
+    def step(self, timeout_s: float) -> Report:
         """What happened within `timeout_s`, more or less: figures so far, and in the end the outcome."""
         self._go_on(time.monotonic() + timeout_s)
-        report = {
-            "number": self._order.number,
-            "samples": sum(one.samples for one in self._slices),
-            "evaluated_samples": 0,
-            "elapsed_s": self._earlier_s + time.monotonic() - self._started,
-            "phase": Phase.RACING,
-            "records": [],
-            "telemetry": self._telemetry.latest(),
-            "throughput": None,
-            "half_width_per_s": None,
-            "quality": None,
-            "peak_memory_bytes": None,
-        }
+        report = Report(
+            number=self._order.number,
+            phase=Phase.RACING,
+            elapsed_s=self._earlier_s + time.monotonic() - self._started,
+            measurement=Measurement(samples=sum(one.samples for one in self._slices)),
+            telemetry=self._telemetry.latest(),
+        )
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):
                 write_verdict(self._place, self._outcome, self.measurement())
-            report |= {"outcome": self._outcome.to_dict(), "measurement": self.measurement().to_dict()}
+            report = replace(report, outcome=self._outcome, measurement=self.measurement())
             self.stop()
         return report
 

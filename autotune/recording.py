@@ -113,8 +113,8 @@ def record_drift(file: Path, training: Training, seconds: float) -> Drift:
     order = endless.order(space.baseline_config, TrialDir(scratch))
     attempt, deadline = Attempt(order, ForkServer(training.workload.preload)), math.inf
     try:
-        while time.monotonic() < deadline and "outcome" not in (report := attempt.step(_POLL_S)):
-            if report["samples"] and deadline == math.inf:
+        while time.monotonic() < deadline and (report := attempt.step(_POLL_S)).outcome is None:
+            if report.samples and deadline == math.inf:
                 deadline = time.monotonic() + seconds
     finally:
         attempt.stop()
@@ -123,7 +123,7 @@ def record_drift(file: Path, training: Training, seconds: float) -> Drift:
     try:
         found = drift.of_steps(steps)
     except ValueError:
-        reason = report.get("outcome", {}).get("reason") or "it was given too little time"
+        reason = (report.outcome and report.outcome.reason) or "it was given too little time"
         raise InputError(f"--drift: the baseline did not train for a second: {reason}") from None
     table.append_drift(file, found)
     return found

@@ -4,9 +4,9 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import optuna
 
@@ -15,6 +15,7 @@ from autotune import sampler as samplers
 from autotune import study as record
 from autotune.judge import Judge
 from autotune.losses import Losses
+from autotune.reported import Report
 from autotune.sampler import Sampler
 from autotune.space import Space
 from autotune.stopping import Bar
@@ -32,7 +33,7 @@ class Listener(Protocol):
 
     def note(self, text: str) -> None: ...
     def started(self, trial: Trial) -> None: ...
-    def progress(self, trial: Trial, report: Mapping[str, Any]) -> None: ...
+    def progress(self, trial: Trial, report: Report) -> None: ...
     def ended(self, trial: Trial) -> None: ...
 
 
@@ -41,7 +42,7 @@ class Silent:
 
     def note(self, text: str) -> None: ...
     def started(self, trial: Trial) -> None: ...
-    def progress(self, trial: Trial, report: Mapping[str, Any]) -> None: ...
+    def progress(self, trial: Trial, report: Report) -> None: ...
     def ended(self, trial: Trial) -> None: ...
 
 
@@ -80,7 +81,7 @@ class Search:
         self._started_at: dict[int, float] = {}
         self._running: dict[int, Trial] = {}
         self._shared: set[int] = set()
-        self._reports: dict[int, Mapping[str, Any]] = {}
+        self._reports: dict[int, Report] = {}
         self._losses = Losses()
         self._is_exhausted = self._has_said = False
         self._turn, self._rng = 0, random.Random(seed)
@@ -273,21 +274,22 @@ class Search:
             self._sampler.started(trial)
         return trial
 
-    def progress(self, number: int, report: Mapping[str, Any]) -> None:
+    def progress(self, report: Report) -> None:
         """A running trial's latest figures; its end, when the report has an outcome."""
+        number, outcome = report.number, report.outcome
         trial = self._running.get(number)
         if trial is None:
             return
         self._reports[number] = report
         self._listener.progress(trial, report)
-        if "outcome" in report:
-            outcome = Outcome.from_dict(report["outcome"])
-            if outcome.failure is Failure.LOST:
-                self.lose(number, outcome.reason)
-            elif outcome.status is Status.INTERRUPTED:
-                self._interrupt(trial, outcome)
-            else:
-                self.end(number, outcome, Measurement.from_dict(report["measurement"]))
+        if outcome is None:
+            return
+        if outcome.failure is Failure.LOST:
+            self.lose(number, outcome.reason)
+        elif outcome.status is Status.INTERRUPTED:
+            self._interrupt(trial, outcome)
+        else:
+            self.end(number, outcome, report.measurement)
 
     def _interrupt(self, trial: Trial, outcome: Outcome) -> None:
         """What stopped `trial` would stop the next one, too: both wait until the search is resumed."""
@@ -325,7 +327,8 @@ class Search:
 
     def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
         """Something has killed a trial, or its supervisor, without a word. It runs again, or is given up."""
-        come_to = int(self._reports.get(number, {}).get("evaluated_samples", 0))
+        known = self._reports.get(number)
+        come_to = known.measurement.quality_samples if known else 0
         outcome = self._losses.add(number, come_to, reason, out_of_memory=out_of_memory)
         if outcome is None:
             self.put_back(number, reason)
@@ -345,4 +348,5 @@ class Search:
 
     def host_memory_bytes(self, number: int) -> float:
         """What a running trial was last seen to hold of the host's memory."""
-        return float(self._reports.get(number, {}).get("telemetry", {}).get("host_rss_bytes", 0))
+        known = self._reports.get(number)
+        return known.telemetry.get("host_rss_bytes", 0.0) if known else 0.0

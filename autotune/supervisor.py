@@ -11,7 +11,7 @@ from autotune.attempt import Attempt
 from autotune.child import ForkServer
 from autotune.order import RaceOrder
 from autotune.race import Race
-from autotune.trial import Outcome, Status
+from autotune.trial import Status
 
 REPORT_S = 1.0
 
@@ -40,14 +40,13 @@ class Supervisor(tune.Trainable):
         if self._attempt is None:
             raise RuntimeError("the trial has ended already")
         report = self._attempt.step(REPORT_S)
-        if "outcome" in report:
-            outcome = Outcome.from_dict(report["outcome"])
-            self._attempt = None
-            if outcome.status is Status.FAILED:
-                self._failure = f"{outcome}: {outcome.reason}"  # raised by the next step, after this report
-            else:
-                report["done"] = True
-        return report
+        if (outcome := report.outcome) is None:
+            return report.to_dict()
+        self._attempt = None
+        if outcome.status is Status.FAILED:
+            self._failure = f"{outcome}: {outcome.reason}"  # raised by the next step, after this report
+            return report.to_dict()
+        return {**report.to_dict(), "done": True}
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self._stop()

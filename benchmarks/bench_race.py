@@ -27,7 +27,7 @@ from autotune.child import ForkServer
 from autotune.measure import half_interval
 from autotune.order import Order, RaceOrder
 from autotune.race import Race
-from autotune.trial import Measurement, Setting
+from autotune.trial import Setting
 from autotune.workloads.r2gen import MODELS, R2GenWorkload
 
 _BATCHES = (4, 32)
@@ -67,12 +67,11 @@ def raced(server: ForkServer) -> Found:
     with tempfile.TemporaryDirectory() as scratch:
         members = tuple(order(number, batch, Path(scratch)) for number, batch in enumerate(_BATCHES))
         race = Race(RaceOrder(9, scratch, members, together=True, most_s=_RACE_S), server)
-        while "outcome" not in (report := race.step(1.0)):
+        while (report := race.step(1.0)).outcome is None:
             pass
-    slices = Measurement.from_dict(report["measurement"]).slices
-    found = racing.ratio(slices, 1, 0)
+    found = racing.ratio(report.measurement.slices, 1, 0)
     if found is None:
-        raise SystemExit(f"the race has failed: {report['outcome']}")
+        raise SystemExit(f"the race has failed: {report.outcome}")
     return Found(found.factor, found.width, time.monotonic() - begun_s)
 
 

@@ -46,12 +46,12 @@ def of_trial(settings: Mapping[str, Any], samples: int, server: ForkServer) -> T
             samples=samples,
         )
         attempt = Attempt(order, server)
-        while "outcome" not in (report := attempt.step(1.0)):
+        while (report := attempt.step(1.0)).outcome is None:
             pass
         attempt.stop()
     found = attempt.measurement().throughput
     if found is None:
-        raise SystemExit(f"the trial has no figure: {report['outcome']}")
+        raise SystemExit(f"the trial has no figure: {report.outcome}")
     return found
 
 

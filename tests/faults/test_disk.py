@@ -17,9 +17,11 @@ from autotune import space as spaces
 from autotune import study as record
 from autotune.child import Child, ForkServer
 from autotune.order import Order
+from autotune.progress import Phase
+from autotune.reported import Report
 from autotune.store import Session
 from autotune.tensorboard import Board
-from autotune.trial import Status
+from autotune.trial import Measurement, Status, Throughput
 from tests.endings import ENDED
 
 from .sessions import (
@@ -75,7 +77,8 @@ def test_charts_that_find_no_room_are_left_out_until_there_is_some(tmp_path, cap
     with small_disk(tmp_path / "s", "256k") as place:
         board, space = Board(place, spaces.parse(SPACE, "test")), spaces.parse(SPACE, "test")
         trials = [SimpleNamespace(config={"number": n, "config": space.baseline}) for n in (0, 1, 2)]
-        report = {"samples": 4, "elapsed_s": 1.0, "throughput": 4.0}
+        shown = Measurement(throughput=Throughput(4.0, None, 9, 9.0), samples=4)
+        report = Report(0, Phase.TRAINING, 1.0, shown).to_dict()
         board.log_trial_start(trials[0])
         ballast = fill(place)
         for trial in trials[:2]:

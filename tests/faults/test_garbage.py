@@ -78,8 +78,8 @@ def attempt_at(tmp_path, server):
         running, deadline = Attempt(order, server), time.monotonic() + 60
         while time.monotonic() < deadline:
             report = running.step(0.2)
-            if "outcome" in report:
-                return report["outcome"], running.measurement()
+            if report.outcome is not None:
+                return report.outcome, running.measurement()
         raise AssertionError("it did not end")
 
     return run
@@ -88,17 +88,17 @@ def attempt_at(tmp_path, server):
 @pytest.mark.parametrize("kind", FAULTS)
 def test_garbage_is_a_failure_with_its_reason(attempt_at, tmp_path, kind):
     outcome, shown = attempt_at(kind)
-    assert (outcome["status"], outcome["failure"]) == (Status.FAILED, FAULTS[kind][0]), outcome
-    assert FAULTS[kind][1] in outcome["reason"]
-    assert "\n" not in outcome["reason"]
-    assert attempt.read_verdict(TrialDir(tmp_path))[0].to_dict() == outcome
+    assert (outcome.status, outcome.failure) == (Status.FAILED, FAULTS[kind][0]), outcome
+    assert FAULTS[kind][1] in outcome.reason
+    assert "\n" not in outcome.reason
+    assert attempt.read_verdict(TrialDir(tmp_path))[0] == outcome
     json.dumps(shown.to_dict(), allow_nan=False)  # what the study keeps can be read by every reader of JSON
 
 
 @pytest.mark.parametrize("kind", sorted(SANE))
 def test_what_is_beside_the_point_harms_nobody(attempt_at, kind):
     outcome, shown = attempt_at(kind)
-    assert outcome["status"] == Status.COMPLETED, outcome
+    assert outcome.status == Status.COMPLETED, outcome
     assert shown.quality == 0.2
     assert [point.samples for point in shown.curve][-1] == 80
     assert 0 < shown.throughput.samples_per_s < 20_000
