@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from autotune.tracking import Tracker
 
 EXIT_NO_WINNER, EXIT_INTERRUPTED = 1, 130
-_INTERRUPTED = "interrupted"
 
 
 def run(
@@ -75,7 +74,7 @@ def run(
             trackers += [tracker] if tracker else []
             _execute(running, setup, trackers, shown=shown, shows=shows, as_json=as_json)
         session.remove_work(running.trials())
-        if running.stopping != _INTERRUPTED and not running.fault:
+        if not running.is_interrupted and not running.fault:
             record.set_plan(study, replace(record.plan(study) or plan, ended=True))
         code = _conclude(running, shown, workload, shows)
         if tracker:
@@ -146,8 +145,8 @@ def _execute(
 
     def after_a_loss(reason: str) -> None:
         shows.close()
-        if running.stopping == _INTERRUPTED:
-            revival.give_up(f"{_INTERRUPTED}; {revival.how_to_go_on(shown)}", EXIT_INTERRUPTED)
+        if running.is_interrupted:
+            revival.give_up(f"interrupted; {revival.how_to_go_on(shown)}", EXIT_INTERRUPTED)
         given = ["--json"] if as_json else []
         revival.begin_anew(shown, given, running.remaining, reason, shows.note)
 
@@ -163,7 +162,7 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
         raise InputError(f"{search.fault}; nothing is lost: mend that, then: {going_on(shown)}")
     space, trials = search.space, search.trials()
     best = confirm.recommended(trials, space)
-    is_interrupted = search.stopping == _INTERRUPTED
+    is_interrupted = search.is_interrupted
     has_winner = advice.has_winner(trials, space)
     why, tries = "", []
     if not has_winner and not is_interrupted:

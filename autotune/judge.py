@@ -8,7 +8,7 @@ from autotune.sampler import Refusal, Told
 from autotune.space import Space
 from autotune.speeds import Speeds
 from autotune.stopping import Bar
-from autotune.trial import SAME_SPEED, Config, Trial, settings_key
+from autotune.trial import SAME_SPEED, Config, Refused, Trial, settings_key
 
 _BATCH = "micro_batch_size"
 
@@ -47,14 +47,17 @@ class Judge:
             size = self._memory.largest_worth_trying(config, self._sizes)
             config = self._space.config({**self._space.drawn(config), _BATCH: size})
             if violation := self._space.violation(config):
-                return Refusal(violation, self._worst)
+                return Refusal(Refused.LIMITS, violation, self._worst)
         if settings_key(config, ()) in self._tried:
-            return Refusal("was tried already")
+            return Refusal(Refused.TRIED, "was tried already")
         return self._known_too_slow(config) or config
 
     def _outside(self, config: Config) -> Refusal | None:
-        reason = self._space.violation(config) or self._memory.why_unfit(config)
-        return Refusal(reason, self._worst) if reason else None
+        if reason := self._space.violation(config):
+            return Refusal(Refused.LIMITS, reason, self._worst)
+        if reason := self._memory.why_unfit(config):
+            return Refusal(Refused.MEMORY, reason, self._worst)
+        return None
 
     def _known_too_slow(self, config: Config) -> Refusal | None:
         if self._rival is None or self._fastest is None:
@@ -62,11 +65,11 @@ class Judge:
         equal = settings_key(self._fastest.config, SAME_SPEED)
         if self._fastest.number and settings_key(config, SAME_SPEED) == equal:
             reason = f"is as fast as trial {self._fastest.number}, which keeps the quality"
-            return Refusal(reason, Told((self._rival.samples_per_s,)))
+            return Refusal(Refused.SPEED, reason, Told((self._rival.samples_per_s,)))
         known = self._speeds.known(config, self._fastest)
         reason = stopping.why_slower(known, self._rival, self._bar) or ""
         return (
-            Refusal(f"equal settings read {reason}", Told((known.samples_per_s,)))
+            Refusal(Refused.SPEED, f"equal settings read {reason}", Told((known.samples_per_s,)))
             if known and reason
             else None
         )

@@ -22,7 +22,7 @@ from optuna.trial import TrialState, create_trial
 from autotune import curves, objective
 from autotune.knobs import Distribution, ScaledLearningRate
 from autotune.space import Space
-from autotune.trial import Config, Setting, Status, Trial
+from autotune.trial import Config, PassedOver, Refused, Setting, Status, Trial
 
 _TRIES = 8
 _STARTUP = 3
@@ -40,6 +40,7 @@ class Told:
 class Refusal:
     """Why a suggestion is not run, and what of it is known all the same: nothing where it was tried."""
 
+    kind: Refused
     reason: str
     told: Told | None = None
 
@@ -91,12 +92,12 @@ class Sampler:
 
     def suggest(
         self, judge: Callable[[Config], Config | Refusal], leads: Iterable[Config] = ()
-    ) -> tuple[Config | None, list[tuple[Config, str]]]:
+    ) -> tuple[Config | None, list[PassedOver]]:
         """What to run, None when nothing is left; and what was passed over on the way, with the reasons.
 
         Where the sampler suggests what was tried already, something next to that is run.
         """
-        passed: list[tuple[Config, str]] = []
+        passed: list[PassedOver] = []
         if (lead := _first(leads, judge)) is not None:
             return lead, passed
         for _ in range(_TRIES):
@@ -108,7 +109,7 @@ class Sampler:
                 return verdict, passed
             if verdict.told is not None:
                 self._tell(asked.number, verdict.told)
-                passed.append((config, verdict.reason))
+                passed.append(PassedOver(config, verdict.kind, verdict.reason))
                 continue
             self._study.tell(asked, state=TrialState.FAIL)
             neighbours = self._space.neighbours(config)

@@ -20,7 +20,7 @@ from autotune.sampler import Sampler
 from autotune.space import Space
 from autotune.stopping import Bar
 from autotune.study import Plan
-from autotune.trial import Config, Failure, Measurement, Outcome, Repeat, Status, Trial
+from autotune.trial import Config, Failure, Measurement, Outcome, PassedOver, Repeat, Status, Trial
 
 Verdict = tuple[Outcome, Measurement]
 
@@ -72,6 +72,7 @@ class Search:
     ) -> None:
         self.space = self.asked = space
         self.stopping: str | None = None  # why no further trial is started
+        self.is_interrupted = False  # whether that is because somebody said so
         self.fault: str | None = None  # of the machine, and not of a trial: mend it before going on
         self._listener, self._study = listener, study
         self._verdict_of, self._publish, self._clock = verdict_of, publish, clock
@@ -173,6 +174,11 @@ class Search:
         """Starts nothing more, for `reason`. The first reason stays."""
         self.stopping = self.stopping or reason
 
+    def interrupt(self) -> None:
+        """Starts nothing more, because somebody said so, unless that was to be so anyway."""
+        self.is_interrupted = self.is_interrupted or self.stopping is None
+        self.stop("interrupted")
+
     @property
     def kept_time(self) -> bool:
         """Whether trials were left out, so that there was time to confirm the winner."""
@@ -264,7 +270,7 @@ class Search:
         config: Config,
         repeat: Repeat | None = None,
         *,
-        passed: Sequence[tuple[Config, str]] = (),
+        passed: Sequence[PassedOver] = (),
         way_to: int | None = None,
         race: Sequence[int] = (),
     ) -> Trial:

@@ -21,7 +21,7 @@ from autotune import objective, sampler, study_file
 from autotune.knobs import Distribution, ScaledLearningRate
 from autotune.space import Space
 from autotune.study_file import Plan, load_study, passed_over, plan, trials  # reading takes no Optuna
-from autotune.trial import Config, Repeat, Status, Trial
+from autotune.trial import Config, PassedOver, Repeat, Status, Trial
 
 __all__ = [
     "Plan",
@@ -75,7 +75,7 @@ def begin(
     config: Config,
     repeat: Repeat | None = None,
     *,
-    passed: Sequence[tuple[Config, str]] = (),
+    passed: Sequence[PassedOver] = (),
     way_to: int | None = None,
     race: Sequence[int] = (),
 ) -> Trial:
@@ -87,7 +87,7 @@ def begin(
     attributes |= {study_file.REPEAT: asdict(repeat)} if repeat else {}
     attributes |= {} if way_to is None else {study_file.WAY_TO: way_to}
     attributes |= {study_file.RACE: list(race)} if race else {}
-    attributes |= {study_file.PASSED_OVER: [[dict(c), reason] for c, reason in passed]} if passed else {}
+    attributes |= {study_file.PASSED_OVER: [one.to_dict() for one in passed]} if passed else {}
     study.add_trial(
         create_trial(
             state=TrialState.RUNNING,

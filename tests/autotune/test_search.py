@@ -454,7 +454,7 @@ def test_what_is_passed_over_is_on_record_with_its_reason(begin):
     run(search, toy)
     passed = record.passed_over(study)
     assert passed
-    assert all(set(config) == set(search.space.knobs) and reason for config, reason in passed)
+    assert all(set(one.config) == set(search.space.knobs) and one.reason for one in passed)
 
 
 def test_settings_that_read_slower_are_not_run_again_with_another_learning_rate(begin):
