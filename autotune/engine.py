@@ -290,7 +290,7 @@ def _signals(search: Search) -> Iterator[None]:
         return
 
     def interrupt(number: int, frame: Any) -> None:
-        search.interrupt()
+        search.stop("interrupted", interrupted=True)
         signal.signal(number, signal.default_int_handler)
 
     before = {s: signal.signal(s, interrupt) for s in (signal.SIGINT, signal.SIGTERM)}

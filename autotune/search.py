@@ -72,7 +72,6 @@ class Search:
     ) -> None:
         self.space = self.asked = space
         self.stopping: str | None = None  # why no further trial is started
-        self.is_interrupted = False  # whether that is because somebody said so
         self.fault: str | None = None  # of the machine, and not of a trial: mend it before going on
         self._listener, self._study = listener, study
         self._verdict_of, self._publish, self._clock = verdict_of, publish, clock
@@ -84,7 +83,7 @@ class Search:
         self._shared: set[int] = set()
         self._reports: dict[int, Report] = {}
         self._losses = Losses()
-        self._is_exhausted = self._has_said = False
+        self._is_exhausted = self._has_said = self.is_interrupted = False
         self._turn, self._rng = 0, random.Random(seed)
         known = len(study.get_trials(deepcopy=False))
         self._seed = seed + known  # the same seed would suggest the same again
@@ -170,14 +169,10 @@ class Search:
     def _spent_s(self) -> float:
         return self._plan.spent_s + self._clock() - self._begun
 
-    def stop(self, reason: str) -> None:
-        """Starts nothing more, for `reason`. The first reason stays."""
+    def stop(self, reason: str, *, interrupted: bool = False) -> None:
+        """Starts nothing more, for `reason`, or because it is `interrupted`. The first reason stays."""
+        self.is_interrupted |= interrupted and self.stopping is None
         self.stopping = self.stopping or reason
-
-    def interrupt(self) -> None:
-        """Starts nothing more, because somebody said so, unless that was to be so anyway."""
-        self.is_interrupted = self.is_interrupted or self.stopping is None
-        self.stop("interrupted")
 
     @property
     def kept_time(self) -> bool:
@@ -282,20 +277,19 @@ class Search:
 
     def progress(self, report: Report) -> None:
         """A running trial's latest figures; its end, when the report has an outcome."""
-        number, outcome = report.number, report.outcome
-        trial = self._running.get(number)
+        trial, outcome = self._running.get(report.number), report.outcome
         if trial is None:
             return
-        self._reports[number] = report
+        self._reports[trial.number] = report
         self._listener.progress(trial, report)
         if outcome is None:
             return
         if outcome.failure is Failure.LOST:
-            self.lose(number, outcome.reason)
+            self.lose(trial.number, outcome.reason)
         elif outcome.status is Status.INTERRUPTED:
             self._interrupt(trial, outcome)
         else:
-            self.end(number, outcome, report.measurement)
+            self.end(trial.number, outcome, report.measurement)
 
     def _interrupt(self, trial: Trial, outcome: Outcome) -> None:
         """What stopped `trial` would stop the next one, too: both wait until the search is resumed."""
@@ -333,8 +327,7 @@ class Search:
 
     def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
         """Something has killed a trial, or its supervisor, without a word. It runs again, or is given up."""
-        known = self._reports.get(number)
-        come_to = known.measurement.quality_samples if known else 0
+        come_to = self._reports[number].measurement.quality_samples if number in self._reports else 0
         outcome = self._losses.add(number, come_to, reason, out_of_memory=out_of_memory)
         if outcome is None:
             self.put_back(number, reason)
@@ -354,5 +347,4 @@ class Search:
 
     def host_memory_bytes(self, number: int) -> float:
         """What a running trial was last seen to hold of the host's memory."""
-        known = self._reports.get(number)
-        return known.telemetry.get("host_rss_bytes", 0.0) if known else 0.0
+        return self._reports[number].telemetry.get("host_rss_bytes", 0.0) if number in self._reports else 0.0

@@ -79,6 +79,15 @@ class Session:
         return self.root / "tensorboard"
 
     @property
+    def wandb_dir(self) -> Path:
+        """W&B's own, and beside it what tells this session's runs from another's of the same name."""
+        return self.root / "wandb"
+
+    @property
+    def wandb_key_file(self) -> Path:
+        return self.wandb_dir / "session-key"
+
+    @property
     def report_file(self) -> Path:
         return self.root / "report.html"
 

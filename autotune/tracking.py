@@ -22,6 +22,7 @@ from autotune.charts import AXES, cleaned, rows, summary
 from autotune.errors import InputError, printable
 from autotune.reported import Report
 from autotune.space import Space
+from autotune.store import Session
 from autotune.trial import Failure, Measurement, Outcome, Status, Trial
 
 logger = logging.getLogger(__name__)
@@ -106,7 +107,8 @@ class Tracker(WandbLoggerCallback):
         worker, self._worker = self._worker, None
         if worker is not None and not worker.close(_DRAIN_TIMEOUT_S):
             logger.warning(
-                "W&B has not taken everything; `wandb sync` of %s uploads it", self._directory / "wandb"
+                "W&B has not taken everything; `wandb sync` of %s uploads it",
+                Session(self._directory).wandb_dir,
             )
             worker.abandon()
 
@@ -181,7 +183,9 @@ class _Runs:
         self._online = online
         # Or else W&B's service calls home, even when every run is offline.
         os.environ["WANDB_ERROR_REPORTING"] = "false"
-        os.environ.setdefault("WANDB_DATA_DIR", str(directory / "wandb"))  # or else reports lie in the home
+        os.environ.setdefault(
+            "WANDB_DATA_DIR", str(Session(directory).wandb_dir)
+        )  # or else reports lie in the home
         self._open: dict[int, wandb.Run] = {}
         self._ends: dict[int, tuple[Outcome, Measurement | None]] = {}
 
@@ -313,7 +317,7 @@ def _settings() -> wandb.Settings:
 
 def _session_key(directory: Path) -> str:
     """What tells this session's runs from another's of the same name: random, and kept beside the runs."""
-    file = directory / "wandb" / "session-key"
+    file = Session(directory).wandb_key_file
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(secrets.token_hex(4), encoding="ascii")

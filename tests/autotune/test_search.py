@@ -655,3 +655,13 @@ def test_nothing_is_exhausted_while_a_trial_runs_that_may_show_otherwise(begin, 
     assert search.is_exhausted
     assert search.next() is None
     assert search.is_exhausted
+
+
+def test_who_interrupts_a_search_that_ends_anyway_has_not_ended_it(begin):
+    first, _ = begin()
+    first.stop("interrupted", interrupted=True)
+    assert (first.is_interrupted, first.stopping) == (True, "interrupted")
+    second, _ = begin()
+    second.stop("the time is up")
+    second.stop("interrupted", interrupted=True)
+    assert (second.is_interrupted, second.stopping) == (False, "the time is up")
