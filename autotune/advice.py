@@ -175,5 +175,5 @@ def _for_baseline(failed: Trial, session: Path) -> Try:
     """What to do about a baseline that has failed."""
     if failed.out_of_memory:
         return Try("settings that fit as the --baseline, with a smaller batch; or a higher --memory-limit")
-    log = Session(session).trial_dir(failed.number) / "log"
+    log = Session(session).trial_dir(failed.number).log
     return Try(f"fix that, or give other settings as the --baseline; the trial's log is {log}")

@@ -1,18 +1,19 @@
 """One trial by itself, from its start to its end: no search, no Ray, nothing beside it."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-from autotune.attempt import Attempt, Order
+from autotune.attempt import Attempt
 from autotune.child import ForkServer
 from autotune.errors import InputError
+from autotune.order import Order
+from autotune.reported import Report
 from autotune.trial import Measurement, Outcome, Status
 
 _POLL_S = 1.0
 
 
 def run(
-    order: Order, server: ForkServer, heard: Callable[[Mapping[str, Any]], None] | None = None
+    order: Order, server: ForkServer, heard: Callable[[Report], None] | None = None
 ) -> tuple[Outcome, Measurement]:
     """How the trial ended and what it showed; every report on the way is `heard`.
 
@@ -20,12 +21,11 @@ def run(
     """
     attempt = Attempt(order, server)
     try:
-        while "outcome" not in (report := attempt.step(_POLL_S)):
+        while (outcome := (report := attempt.step(_POLL_S)).outcome) is None:
             if heard is not None:
                 heard(report)
     finally:
         attempt.stop()
-    outcome = Outcome.from_dict(report["outcome"])
     if outcome.status is Status.INTERRUPTED:
         raise InputError(f"{outcome.reason}; nothing is lost: fix that and run the command again")
     return outcome, attempt.measurement()

@@ -9,62 +9,23 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 
 from autotune import curves, failures, files, others, stopping, telemetry
-from autotune.child import Child, Event, ForkServer, Job
+from autotune.child import Child, Event, ForkServer
+from autotune.order import Order
 from autotune.progress import Progress
-from autotune.records import RECORDS, open_lines, read_records, seconds_of
-from autotune.settings import Setting
+from autotune.records import open_lines, read_records, seconds_of
+from autotune.reported import Report
 from autotune.telemetry import Telemetry
 from autotune.trial import Failure, Measurement, Outcome, Status
+from autotune.trial_dir import TrialDir
 
 _GRACE_S = 60.0
 _BEATEN_GRACE_S = 5.0  # nothing that it would still write is wanted
 _RECORDS_PER_REPORT = 20
-
-
-@dataclass(frozen=True)
-class Order:
-    """All that is needed to run one trial, on whatever machine: plain values only."""
-
-    number: int
-    entry_point: str
-    settings: dict[str, Setting]
-    directory: str
-    quality: str
-    samples: int
-    memory_limit_bytes: int | None = None
-    gpu_memory_fraction: float | None = None
-    device_memory_bytes: int | None = None
-    stall_timeout_s: float | None = None
-    target: float | None = None
-    until_learnt: int = 0  # evaluations at least; 0: the trial has all its samples
-    threshold_file: str | None = None
-    revision: str = ""
-    keep_work: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        return cls(**values)
-
-    def job(self) -> Job:
-        """What the child is to run; its checkpoints lie in `work`, its output in `log`."""
-        return Job(
-            workload=self.entry_point,
-            config=dict(self.settings),
-            workdir=Path(self.directory, "work"),
-            log=Path(self.directory, "log"),
-            quality=self.quality,
-            memory_limit_bytes=self.memory_limit_bytes,
-            gpu_memory_fraction=self.gpu_memory_fraction,
-            stall_timeout_s=self.stall_timeout_s,
-        )
 
 
 class Attempt:
@@ -72,7 +33,7 @@ class Attempt:
 
     def __init__(self, order: Order, server: ForkServer) -> None:
         self._order = order
-        self._directory = Path(order.directory)
+        self._place = order.place
         self._progress = Progress(order.quality, order.settings)
         self._started, self._earlier_s = time.monotonic(), 0.0
         self._heard_s = self._started
@@ -88,22 +49,22 @@ class Attempt:
         self._outcome = outcome
 
     def _start(self, server: ForkServer) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        known = list(read_records(self._directory))
+        self._place.root.mkdir(parents=True, exist_ok=True)
+        known = list(read_records(self._place))
         for record in known:
             self._progress.count(record)
         self._earlier_s = seconds_of(known)
-        self._records = open_lines(self._directory / RECORDS)
+        self._records = open_lines(self._place.records_file)
         if self._is_enough():
             self._outcome = self._progress.judge(Outcome(Status.COMPLETED))
             return
         self._progress.restart()
         self._write([{"attempt": time.time(), "clock_s": time.monotonic()}])
-        self._child = Child(self._order.job(), server)
+        self._child = Child(self._order, server)
         self._telemetry = Telemetry(self._child.pid, search=others.top())
         self._telemetry.__enter__()
 
-    def step(self, timeout_s: float) -> dict[str, Any]:
+    def step(self, timeout_s: float) -> Report:
         """What happened within `timeout_s`: records, figures so far, and in the end the outcome."""
         records: list[dict[str, Any]] = []
         with interrupted_by_the_disk(self._end):
@@ -111,23 +72,18 @@ class Attempt:
         shown = self._progress.measurement()
         if self._outcome is None:
             self._end_if_beaten(self.measurement())
-        report = {
-            "number": self._order.number,
-            "samples": shown.samples,
-            "evaluated_samples": shown.quality_samples,
-            "elapsed_s": self._earlier_s + time.monotonic() - self._started,
-            "phase": self._progress.phase(time.monotonic() - self._heard_s),
-            "records": _thin(records, self._order.quality),
-            "telemetry": self._telemetry.latest() if self._telemetry else {},
-            "throughput": shown.throughput.samples_per_s if shown.throughput else None,
-            "half_width_per_s": shown.throughput.half_width_per_s if shown.throughput else None,
-            "quality": shown.quality,
-            "peak_memory_bytes": shown.peak_memory_bytes,
-        }
+        report = Report(
+            number=self._order.number,
+            phase=self._progress.phase(time.monotonic() - self._heard_s),
+            elapsed_s=self._earlier_s + time.monotonic() - self._started,
+            measurement=_at_a_glance(shown),
+            records=_thin(records, self._order.quality),
+            telemetry=self._telemetry.latest() if self._telemetry else {},
+        )
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):
-                write_verdict(self._directory, self._outcome, self.measurement())
-            report |= {"outcome": self._outcome.to_dict(), "measurement": self.measurement().to_dict()}
+                write_verdict(self._place, self._outcome, self.measurement())
+            report = replace(report, outcome=self._outcome, measurement=self.measurement())
             self._close()
         return report
 
@@ -230,7 +186,7 @@ class Attempt:
             with suppress(OSError):  # flushed after every write: what is left is what could not be written
                 self._records.close()
         if self._outcome is not None and not self._outcome.leaves_work(keep=self._order.keep_work):
-            shutil.rmtree(self._directory / "work", ignore_errors=True)
+            shutil.rmtree(self._place.work, ignore_errors=True)
 
     def _write(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Writes records, and flushes them: a kill must not lose an evaluation that took minutes."""
@@ -239,11 +195,22 @@ class Attempt:
             self._records.flush()
 
 
-def _thin(records: list[dict[str, Any]], quality: str) -> list[dict[str, Any]]:
+def _at_a_glance(shown: Measurement) -> Measurement:
+    """What is shown of a trial while it runs, without what may be long: there is a report every second."""
+    return Measurement(
+        throughput=shown.throughput,
+        quality=shown.quality,
+        quality_samples=shown.quality_samples,
+        samples=shown.samples,
+        peak_memory_bytes=shown.peak_memory_bytes,
+    )
+
+
+def _thin(records: list[dict[str, Any]], quality: str) -> tuple[dict[str, Any], ...]:
     """At most 20 of the training records, evenly, and every evaluation: a report stays small."""
     stride = -(-len(records) // _RECORDS_PER_REPORT) or 1
     last = len(records) - 1
-    return [r for i, r in enumerate(records) if quality in r or (last - i) % stride == 0]
+    return tuple(r for i, r in enumerate(records) if quality in r or (last - i) % stride == 0)
 
 
 @contextmanager
@@ -258,7 +225,7 @@ def interrupted_by_the_disk(end: Callable[[Outcome], None]) -> Iterator[None]:
         end(Outcome(Status.INTERRUPTED, reason=fault))
 
 
-def write_verdict(directory: Path, outcome: Outcome, measurement: Measurement) -> None:
+def write_verdict(place: TrialDir, outcome: Outcome, measurement: Measurement) -> None:
     """Writes how a trial ended, whole or not at all: it is there even if nobody hears of it.
 
     An interrupted trial has not ended.
@@ -266,13 +233,13 @@ def write_verdict(directory: Path, outcome: Outcome, measurement: Measurement) -
     if outcome.status is Status.INTERRUPTED:
         return
     final = {"outcome": outcome.to_dict(), "measurement": measurement.to_dict()}
-    files.write_whole(directory / "verdict.json", json.dumps(final))
+    files.write_whole(place.verdict_file, json.dumps(final))
 
 
-def read_verdict(directory: Path) -> tuple[Outcome, Measurement] | None:
-    """How the trial in `directory` ended, None if no attempt came that far."""
+def read_verdict(place: TrialDir) -> tuple[Outcome, Measurement] | None:
+    """How the trial in `place` ended, None if no attempt came that far."""
     try:
-        final = json.loads((directory / "verdict.json").read_text(encoding="utf-8"))
+        final = json.loads(place.verdict_file.read_text(encoding="utf-8"))
         return Outcome.from_dict(final["outcome"]), Measurement.from_dict(final["measurement"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

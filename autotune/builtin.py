@@ -25,10 +25,9 @@ def names() -> list[str]:
 
 def space_for(hardware: "Hardware") -> Path:
     """The search space for this machine: by its smallest GPU, or for the CPU."""
-    if not hardware.gpus:
+    if hardware.device_bytes is None:
         return spaces_dir() / "cpu.yaml"
-    smallest = min(gpu.memory_bytes for gpu in hardware.gpus)
-    return spaces_dir() / ("laptop-8gb.yaml" if smallest < _LAPTOP_BYTES else "gpu.yaml")
+    return spaces_dir() / ("laptop-8gb.yaml" if hardware.device_bytes < _LAPTOP_BYTES else "gpu.yaml")
 
 
 def space_file(name: str) -> Path:

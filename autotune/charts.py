@@ -1,9 +1,11 @@
 """Under which names the figures of a trial are charted: groups of metrics over samples and seconds. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from autotune.reported import Report
 from autotune.secrecy import cleaned
+from autotune.trial import Measurement, Outcome
 
 _NAMES = {
     "samples": "samples",
@@ -27,7 +29,7 @@ _LARGEST = 2**63
 
 
 def metrics(values: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers in a record, or among a result's own values, under the names that the charts have.
+    """The numbers in a record, or among a report's own figures, under the names that the charts have.
 
     What is not known by name is a training metric beside a `train_loss`, and a validation score elsewhere.
     """
@@ -55,41 +57,49 @@ def _name(key: str, other: str) -> str:
     return ("perf/" if key.endswith("_s") else other) + key
 
 
-def rows(result: Mapping[str, Any]) -> list[dict[str, float]]:
-    """A result as lines of the run's history: one for each record, then one for the trial as a whole."""
-    records: Sequence[Mapping[str, Any]] = result.get("records", ())
-    end_s = result["elapsed_s"]
+def rows(report: Report) -> list[dict[str, float]]:
+    """A report as lines of the run's history: one for each record, then one for the trial as a whole."""
+    records, shown = report.records, report.measurement
     last_at_s = records[-1].get(_CLOCK, 0.0) if records else 0.0
-    own = {key: result.get(key) for key in ("samples", "elapsed_s", "throughput", "peak_memory_bytes")}
+    own = {
+        "samples": report.samples,
+        "elapsed_s": report.elapsed_s,
+        "throughput": shown.throughput and shown.throughput.samples_per_s,
+        "peak_memory_bytes": shown.peak_memory_bytes,
+    }
     return [
-        *(metrics(r) | {"seconds": end_s - (last_at_s - r.get(_CLOCK, last_at_s))} for r in records),
-        metrics({**own, **result.get("telemetry", {})}),
+        *(
+            metrics(r) | {"seconds": report.elapsed_s - (last_at_s - r.get(_CLOCK, last_at_s))}
+            for r in records
+        ),
+        metrics({**own, **report.telemetry}),
     ]
 
 
-def summary(outcome: Mapping[str, Any], measurement: Mapping[str, Any]) -> dict[str, Any]:
-    """What the run is to be known by: how the trial ended and why, and its figures over the whole trial."""
-    throughput = measurement.get("throughput") or {}
-    peak, limit = measurement.get("peak_memory_bytes"), measurement.get("memory_limit_bytes")
-    share = peak / limit if peak and limit else None
+def summary(outcome: Outcome, shown: Measurement | None) -> dict[str, Any]:
+    """What the run is to be known by: how the trial ended and why, and its figures over the whole trial.
+
+    Of one that was lost nothing is `shown`.
+    """
+    verdict = {"status": outcome.status, "failure": outcome.failure or "", "reason": outcome.reason}
+    return (_figures(shown) if shown else {}) | {key: cleaned(str(value)) for key, value in verdict.items()}
+
+
+def _figures(shown: Measurement) -> dict[str, Any]:
+    peak, limit = shown.peak_memory_bytes, shown.memory_limit_bytes
     figures = {
-        "throughput": throughput.get("samples_per_s"),
-        "samples": measurement.get("samples"),
+        "throughput": shown.throughput and shown.throughput.samples_per_s,
+        "samples": shown.samples,
         "peak_memory_bytes": peak,
-        "memory_peak_share": share,
-        **measurement.get("scores", {}),
-        **measurement.get("telemetry", {}),
+        "memory_peak_share": peak / limit if peak and limit else None,
+        **shown.scores,
+        **shown.telemetry,
     }
-    verdict = {key: outcome.get(key) or "" for key in ("status", "failure", "reason")}
-    return {
-        **metrics(figures),
-        **({"memory/is_rising": bool(measurement.get("memory_is_rising"))} if peak else {}),
-        **{key: cleaned(str(value)) for key, value in verdict.items()},
-    }
+    return metrics(figures) | ({"memory/is_rising": shown.memory_is_rising} if peak else {})
 
 
 def thinned(rows: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:
-    """The evaluations among a result's rows, and of all the others one with the latest of each figure."""
+    """The evaluations among a report's rows, and of all the others one with the latest of each figure."""
     evaluations: list[Mapping[str, float]] = []
     rest: dict[str, float] = {}
     for row in rows:

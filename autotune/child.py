@@ -22,10 +22,8 @@ from typing import Any
 import psutil
 
 from autotune import cgroup, failures, family, runner
-from autotune.runner import Job
+from autotune.order import Order
 from autotune.trial import Failure, Outcome, Status
-
-__all__ = ["Child", "Event", "ForkServer", "Job"]
 
 _STARTS = 5
 _RESTART_S = 0.2  # a dying server is deaf before it can be seen to be dead
@@ -65,10 +63,10 @@ class ForkServer:
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload([runner.__name__, *preload])
 
-    def start(self, job: Job) -> tuple[BaseProcess, Connection]:
-        """A process that runs `job`, and the pipe in which it reports."""
+    def start(self, order: Order) -> tuple[BaseProcess, Connection]:
+        """A process that runs what is ordered, and the pipe in which it reports."""
         receiver, sender = self.context.Pipe(duplex=False)
-        process = self.context.Process(target=runner.run, args=(job, sender), name="trial")
+        process = self.context.Process(target=runner.run, args=(order, sender), name="trial")
         for left in reversed(range(_STARTS)):
             try:
                 with _main_hidden(), _server_killed_after(_PRELOAD_S):
@@ -124,14 +122,14 @@ class Child:
     forgotten is killed, too.
     """
 
-    def __init__(self, job: Job, server: ForkServer) -> None:
+    def __init__(self, order: Order, server: ForkServer) -> None:
         self.verdict: Outcome | None = None
-        self._job = job
-        self._log_start = _size(job.log)
+        self._order = order
+        self._log_start = _size(order.place.log)
         self._kernel_kills = _kernel_kills()
         self._memory_share, self._memory_seen_s = 0.0, 0.0
         self._cap_share = 0.0
-        self._process, pipe = server.start(job)
+        self._process, pipe = server.start(order)
         self._inbox = _Inbox(pipe)
         self._end = Finalize(self, family.end, (self._process,), exitpriority=0)
         self._events: list[Event] = []
@@ -187,13 +185,13 @@ class Child:
                 self._longest_gap_s = max(self._longest_gap_s, self._gaps_s[-1])
             self._yielded_s = event.at_s
             self._follow(event.record)
-            if self._job.memory_limit_bytes and "memory_reserved_bytes" not in event.record:  # of the host
-                self._cap_share = event.record["memory_peak_bytes"] / self._job.memory_limit_bytes
+            if self._order.memory_limit_bytes and "memory_reserved_bytes" not in event.record:  # of the host
+                self._cap_share = event.record["memory_peak_bytes"] / self._order.memory_limit_bytes
             self._events.append(event)
 
     def _follow(self, record: Mapping[str, Any]) -> None:
         """Notes when the trial got on: to more samples, or to the evaluation that is due where it stands."""
-        is_evaluation = self._job.quality in record
+        is_evaluation = self._order.quality in record
         if record["samples"] > self._samples or (is_evaluation and not self._is_evaluated):
             self._still_s = 0.0
             self._is_evaluated = is_evaluation
@@ -213,7 +211,7 @@ class Child:
         return failures.of_exit(
             code,
             self._last_words(),
-            capped=self._job.memory_limit_bytes is not None,
+            capped=self._order.memory_limit_bytes is not None,
             kernel_killed=_kernel_kills() > self._kernel_kills,
             memory_share=self._memory_share,
             cap_share=self._cap_share,
@@ -222,7 +220,7 @@ class Child:
     def _last_words(self) -> str:
         """The end of what it wrote into its log, earlier attempts left out."""
         try:
-            with self._job.log.open("rb") as log:
+            with self._order.place.log.open("rb") as log:
                 log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
                 return log.read().decode(errors="replace")
         except OSError:
@@ -240,13 +238,13 @@ class Child:
         self._process.join(_STACK_WAIT_S)
         self.verdict = failures.failed(
             Failure.TIMEOUT,
-            f"no record of more samples for {self._still_s:.0f} s; its stack is in {self._job.log}",
+            f"no record of more samples for {self._still_s:.0f} s; its stack is in {self._order.place.log}",
         )
         self.kill()
 
     def _stall_limit_s(self) -> float:
-        if self._job.stall_timeout_s is not None:
-            return self._job.stall_timeout_s
+        if self._order.stall_timeout_s is not None:
+            return self._order.stall_timeout_s
         if not self._has_evaluated:
             return _UNTIMED_S
         median_s = statistics.median(self._gaps_s or [0.0])
@@ -257,7 +255,7 @@ class Child:
 
         Not for ever, because a driver that hangs looks the same.
         """
-        is_timed_here = self._job.stall_timeout_s is None
+        is_timed_here = self._order.stall_timeout_s is None
         return is_timed_here and self._still_s <= _UNTIMED_S and family.waits_for_disk(self.pid)
 
     def pause(self) -> None:

@@ -18,6 +18,7 @@ from autotune.errors import InputError, printable
 from autotune.machine import Machine, why_not
 from autotune.results import Model
 from autotune.settings import PRECISION, PRECISIONS
+from autotune.setup import Training
 from autotune.space import Space
 from autotune.store import Session
 from autotune.telemetry import Hardware, hardware
@@ -46,7 +47,8 @@ def compare(session: Path, precisions: str | None, samples_per_model: int | None
             _say(note)
         for contender in asked:
             workload.complete(space.settings(contender.config))
-        running = Comparison(opened, space, workload, trials, terms=terms, say=_say)
+        training = Training(space, workload, here, opened.options())
+        running = Comparison(opened, training, trials, terms=terms, say=_say)
         running.keep_only(comparing.contenders(trials, space, PRECISIONS))
         for contender in asked:
             running.run(contender)
@@ -67,7 +69,6 @@ def _terms(
         notes.append(f"since the search, {'; '.join(changed)}: every model is trained anew")
     terms = Terms(
         samples=samples,
-        device_bytes=min((gpu.memory_bytes for gpu in here.gpus), default=None),
         data=now["data"],
         may_take=not changed,
     )

@@ -16,7 +16,6 @@ from autotune import (
     engine,
     events,
     objective,
-    orders,
     pilot,
     prepare,
     revival,
@@ -29,9 +28,10 @@ from autotune.attempt import read_verdict
 from autotune.console import Screen, screen
 from autotune.errors import InputError, SearchAborted
 from autotune.search import Search
+from autotune.setup import Setup
 from autotune.snapshot import RUNNING, Snapshot
 from autotune.space import Space
-from autotune.store import Options, Session, going_on, is_session
+from autotune.store import Session, going_on, is_session
 from autotune.study import Plan
 from autotune.telemetry import Hardware
 from autotune.tensorboard import Board
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from autotune.tracking import Tracker
 
 EXIT_NO_WINNER, EXIT_INTERRUPTED = 1, 130
-_INTERRUPTED = "interrupted"
 
 
 def run(
@@ -69,13 +68,13 @@ def run(
             shows.note(f"session {shown}: {plan.trials} trials on {hardware.description}")
             for line in notes:
                 shows.note(line)
-            running = _search(session, space, workload, hardware, study=study, shows=shows)
+            setup = Setup(session, space, workload, hardware)
+            running = _search(setup, study, shows)
             trackers: list[Board | Tracker] = [Board(session.tensorboard_dir, space)]
             trackers += [tracker] if tracker else []
-            job = engine.Job(session, workload, hardware)
-            _execute(running, job, trackers, shown=shown, shows=shows, as_json=as_json)
+            _execute(running, setup, trackers, shown=shown, shows=shows, as_json=as_json)
         session.remove_work(running.trials())
-        if running.stopping != _INTERRUPTED and not running.fault:
+        if not running.is_interrupted and not running.fault:
             record.set_plan(study, replace(record.plan(study) or plan, ended=True))
         code = _conclude(running, shown, workload, shows)
         if tracker:
@@ -108,23 +107,15 @@ def _begun(shown: Path, hardware: Hardware, space: Space, plan: Plan) -> Snapsho
     )
 
 
-def _search(
-    session: Session,
-    space: Space,
-    workload: Workload,
-    hardware: Hardware,
-    *,
-    study: optuna.Study,
-    shows: Screen,
-) -> Search:
-    options = session.options()
+def _search(setup: Setup, study: optuna.Study, shows: Screen) -> Search:
+    session = setup.session
     running = Search(
-        space,
+        setup.space,
         study,
         shows,
-        seed=options.seed,
-        memory_limit_bytes=orders.memory_limit(options, hardware),
-        earlier=_earlier(options, space, workload, hardware),
+        seed=setup.options.seed,
+        memory_limit_bytes=setup.memory_limit_bytes,
+        earlier=_earlier(setup),
         verdict_of=lambda number: read_verdict(session.trial_dir(number)),
         publish=lambda threshold: stopping.write(session.threshold_file, threshold),
     )
@@ -132,17 +123,18 @@ def _search(
     return running
 
 
-def _earlier(options: Options, space: Space, workload: Workload, hardware: Hardware) -> list[Trial]:
+def _earlier(setup: Setup) -> list[Trial]:
     """What a session was told to learn from; nothing where that is gone since, or is of another machine."""
-    if options.warm_start is None or not is_session(Path(options.warm_start)):
+    warm_start, workload = setup.options.warm_start, setup.workload
+    if warm_start is None or not is_session(Path(warm_start)):
         return []
-    known = Session.open(Path(options.warm_start))
-    return prepare.warm_start(known, space, workload, hardware.description, workload.revision())
+    known = Session.open(Path(warm_start))
+    return prepare.warm_start(known, setup.space, workload, setup.hardware.description, workload.revision())
 
 
 def _execute(
     running: Search,
-    job: engine.Job,
+    setup: Setup,
     trackers: Sequence["Board | Tracker"],
     *,
     shown: Path,
@@ -153,13 +145,13 @@ def _execute(
 
     def after_a_loss(reason: str) -> None:
         shows.close()
-        if running.stopping == _INTERRUPTED:
-            revival.give_up(f"{_INTERRUPTED}; {revival.how_to_go_on(shown)}", EXIT_INTERRUPTED)
+        if running.is_interrupted:
+            revival.give_up(f"interrupted; {revival.how_to_go_on(shown)}", EXIT_INTERRUPTED)
         given = ["--json"] if as_json else []
         revival.begin_anew(shown, given, running.remaining, reason, shows.note)
 
     try:
-        engine.run(running, job, trackers, after_a_loss)
+        engine.run(running, setup, trackers, after_a_loss)
     except SearchAborted as error:
         raise SearchAborted(f"{error}; {revival.how_to_go_on(shown)}") from error
 
@@ -170,7 +162,7 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
         raise InputError(f"{search.fault}; nothing is lost: mend that, then: {going_on(shown)}")
     space, trials = search.space, search.trials()
     best = confirm.recommended(trials, space)
-    is_interrupted = search.stopping == _INTERRUPTED
+    is_interrupted = search.is_interrupted
     has_winner = advice.has_winner(trials, space)
     why, tries = "", []
     if not has_winner and not is_interrupted:

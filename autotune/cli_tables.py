@@ -9,7 +9,7 @@ import typer
 
 from autotune import builtin, completion, units, workloads
 from autotune.errors import InputError, printable
-from autotune.store import locked
+from autotune.store import Options, locked
 
 if TYPE_CHECKING:
     from autotune.table import Table
@@ -40,6 +40,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     """Record a grid of runs, to replay searches over. Example: autotune record lab.jsonl --space grid.yaml"""
     # Imported here because what runs a trial takes a while, which `status` does not wait for.
     from autotune import prepare, recording, table, telemetry  # noqa: PLC0415
+    from autotune.setup import Training  # noqa: PLC0415
     from autotune.table import Header, Table  # noqa: PLC0415
 
     prepare.one_of("--only", only, recording.PARTS)
@@ -51,6 +52,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     chosen, notes = prepare.complete(asked, given, workload, hardware, str(source))
     recording.grid(chosen)  # says what is wrong with it before anything is written
     limit = units.size_bytes(memory_limit) if memory_limit else None
+    training = Training(chosen, workload, hardware, Options(memory_limit_bytes=limit))
     drift_s = units.seconds(drift) if drift else None
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -78,17 +80,14 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
         for line in notes:
             print(printable(line))
         if drift_s is not None:
-            found = recording.record_drift(file, chosen, workload, drift_s, memory_limit_bytes=limit)
+            found = recording.record_drift(file, training, drift_s)
             print(f"the speed of {len(found.speeds)} seconds moved by {found.deviation:.0%} (one deviation)")
             return 0
         recording.record(
             file,
             known,
-            chosen,
-            workload,
+            training,
             recording.missing(known, seeds=seeds, timings=timings, part=only),
-            memory_limit_bytes=limit,
-            device_memory_bytes=min((gpu.memory_bytes for gpu in hardware.gpus), default=None),
             say=lambda line: print(printable(line), flush=True),
         )
     return 0

@@ -11,18 +11,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from autotune import alone, confirm, evaluation, files, orders, results, telemetry, view
-from autotune.attempt import Order, read_verdict
+from autotune import alone, confirm, evaluation, files, results, telemetry, view
+from autotune.attempt import read_verdict
 from autotune.child import ForkServer
 from autotune.errors import EvaluationError, InputError
+from autotune.order import Order
+from autotune.reported import Report
 from autotune.results import BASELINE, Model
 from autotune.settings import PRECISION, Config
+from autotune.setup import Training
 from autotune.space import Space
 from autotune.store import Session
 from autotune.trial import Status, Trial
-from autotune.workloads import Workload
+from autotune.trial_dir import ModelDir
 
-_PLAN = "plan.json"
 _SAY_EVERY_S = 10.0
 
 
@@ -57,7 +59,6 @@ class Terms:
     """
 
     samples: int
-    device_bytes: int | None
     data: str | None
     may_take: bool
 
@@ -67,6 +68,7 @@ class _Job:
     """A model, how it is trained, and all that its figures come from: its `plan`."""
 
     contender: Contender
+    place: ModelDir
     order: Order
     plan: Mapping[str, Any]
 
@@ -74,18 +76,10 @@ class _Job:
     def label(self) -> str:
         return self.contender.label
 
-    @property
-    def directory(self) -> Path:
-        return Path(self.order.directory)
-
-    @property
-    def work(self) -> Path:
-        return self.directory / "work"
-
     def is_planned(self) -> bool:
         """Whether what its directory holds is of this very model, and not of one on other terms."""
         try:
-            return bool(json.loads((self.directory / _PLAN).read_text(encoding="utf-8")) == self.plan)
+            return bool(json.loads(self.place.plan_file.read_text(encoding="utf-8")) == self.plan)
         except (OSError, ValueError):
             return False
 
@@ -94,14 +88,14 @@ class _Job:
 
         What has failed is tried again from its start.
         """
-        verdict = read_verdict(self.directory)
+        verdict = read_verdict(self.place)
         is_trained = verdict is not None and verdict[0].status is Status.COMPLETED
-        return self.is_planned() and (verdict is None or (is_trained and self.work.is_dir()))
+        return self.is_planned() and (verdict is None or (is_trained and self.place.work.is_dir()))
 
     def begin(self) -> None:
-        shutil.rmtree(self.directory, ignore_errors=True)
-        self.directory.mkdir(parents=True)
-        files.write_whole(self.directory / _PLAN, json.dumps(self.plan))
+        shutil.rmtree(self.place.root, ignore_errors=True)
+        self.place.root.mkdir(parents=True)
+        files.write_whole(self.place.plan_file, json.dumps(self.plan))
 
 
 class Comparison:
@@ -110,17 +104,16 @@ class Comparison:
     def __init__(
         self,
         session: Session,
-        space: Space,
-        workload: Workload,
+        training: Training,
         trials: Sequence[Trial],
         *,
         terms: Terms,
         say: Callable[[str], None],
     ) -> None:
-        self._session, self._space, self._workload = session, space, workload
+        """`training` is that of the search's own settings, from which the samples of the terms may differ."""
+        self._session, self._space, self._training = session, training.space, training
         self._trials, self._terms, self._say = trials, terms, say
-        self._keeps_checkpoints = session.options().keep_checkpoints
-        self._server = ForkServer(workload.preload)
+        self._server = ForkServer(training.workload.preload)
 
     def run(self, contender: Contender) -> None:
         """Sees to it that a model is trained and scored, as far as that can be done."""
@@ -134,9 +127,9 @@ class Comparison:
         model, work = self._taken(job) or self._trained(job)
         if model.outcome.status is Status.COMPLETED:
             model = self._scored(job, model, work)
-        results.write(job.directory, model)
-        if self._is_whole(job, model) and not self._keeps_checkpoints:
-            shutil.rmtree(job.work, ignore_errors=True)
+        results.write(job.place, model)
+        if self._is_whole(job, model) and not self._training.options.keep_checkpoints:
+            shutil.rmtree(job.place.work, ignore_errors=True)
 
     def keep_only(self, contenders: Iterable[Contender]) -> None:
         """Removes models made under other conditions: no new model can be compared with them."""
@@ -148,19 +141,11 @@ class Comparison:
                 self._say(f"{directory.name}: was made under other conditions and is removed")
 
     def _job(self, contender: Contender) -> _Job:
-        """A trial's order, but alone on the device and to the last sample; its checkpoint is kept for now."""
-        samples, device_bytes = self._terms.samples, self._terms.device_bytes
-        budget = self._space.budget.model_copy(update={"samples_per_trial": samples})
-        space = self._space.model_copy(update={"budget": budget})
-        trial = Trial(0, contender.config)
-        order = replace(
-            orders.order(trial, self._session, space, self._workload, device_bytes),
-            directory=str(self._session.comparison_dir / contender.label),
-            gpu_memory_fraction=None,
-            device_memory_bytes=device_bytes,
-            target=None,
-            keep_work=True,
-        )
+        """A training alone on the device and to the last sample; its checkpoint is kept for now."""
+        budget = self._space.budget.model_copy(update={"samples_per_trial": self._terms.samples})
+        training = replace(self._training, space=self._space.model_copy(update={"budget": budget}))
+        place = self._session.model_dir(contender.label)
+        order = replace(training.order(contender.config, place), keep_work=True)
         plan = {
             "settings": order.settings,
             "samples": order.samples,
@@ -169,7 +154,7 @@ class Comparison:
             "data": self._terms.data,
             "device": telemetry.device(),
         }
-        return _Job(contender, order, plan)
+        return _Job(contender, place, order, plan)
 
     def _taken(self, job: _Job) -> tuple[Model, Path] | None:
         """The model of a trial of the search that was trained just so, where its checkpoint was kept."""
@@ -177,7 +162,7 @@ class Comparison:
         if not self._terms.may_take or samples != self._space.budget.samples_per_trial:
             return None
         for trial in self._trials:
-            work, shown = self._session.trial_dir(trial.number) / "work", trial.measurement
+            work, shown = self._session.trial_dir(trial.number).work, trial.measurement
             is_same = trial.repeat is None and self._space.settings(trial.config) == settings
             is_whole = trial.completed and shown.quality_samples >= samples and work.is_dir()
             if is_same and is_whole and trial.outcome:
@@ -188,7 +173,7 @@ class Comparison:
 
     def _trained(self, job: _Job) -> tuple[Model, Path]:
         """The model trained now, unless it was when something ended the command."""
-        order, verdict = job.order, read_verdict(job.directory)
+        order, verdict = job.order, read_verdict(job.place)
         if verdict is None:
             self._say(
                 f"{job.label}: training over {order.samples} samples: {view.knobs(job.contender.config)}"
@@ -201,7 +186,7 @@ class Comparison:
             f"{job.label}: training {outcome}: "
             + (f"{figures}, memory {view.memory(shown)}" if is_done else outcome.reason)
         )
-        return Model(job.label, job.contender.config, outcome, shown, order.samples), job.work
+        return Model(job.label, job.contender.config, outcome, shown, order.samples), job.place.work
 
     def _scored(self, job: _Job, model: Model, work: Path) -> Model:
         """`model` with its scores over the test split; without them where it cannot be scored."""
@@ -210,7 +195,7 @@ class Comparison:
             return model
         self._say(f"{job.label}: writing the reports of the test split")
         try:
-            found = evaluation.run(command, job.directory / "log")
+            found = evaluation.run(command, job.place.log)
         except EvaluationError as error:
             self._say(f"{job.label}: could not be scored: {error}; run the same command to try again")
             return model
@@ -220,12 +205,12 @@ class Comparison:
 
     def _command(self, job: _Job, work: Path) -> list[str] | None:
         """What scores a model, None where the workload has no command line."""
-        reports, program = results.reports_file(job.directory), self._workload.program
-        return None if program is None else program.evaluate(work, job.order.settings, reports)
+        program = self._training.workload.program
+        return None if program is None else program.evaluate(work, job.order.settings, job.place.reports_file)
 
     def _is_whole(self, job: _Job, model: Model) -> bool:
         """Whether nothing is left to do for it."""
-        is_scored = bool(model.scores) or self._command(job, job.work) is None
+        is_scored = bool(model.scores) or self._command(job, job.place.work) is None
         return model.outcome.status is Status.COMPLETED and is_scored
 
 
@@ -236,10 +221,10 @@ class _Progress:
         self._job, self._say = job, say
         self._said_s = time.monotonic()
 
-    def __call__(self, report: Mapping[str, Any]) -> None:
+    def __call__(self, report: Report) -> None:
         if time.monotonic() - self._said_s < _SAY_EVERY_S:
             return
         self._said_s = time.monotonic()
-        rate = report["throughput"]
-        speed = "" if rate is None else f", {rate:.1f} samples/s"
-        self._say(f"{self._job.label}: {report['samples']} of {self._job.order.samples} samples{speed}")
+        rate = report.measurement.throughput
+        speed = "" if rate is None else f", {rate.samples_per_s:.1f} samples/s"
+        self._say(f"{self._job.label}: {report.samples} of {self._job.order.samples} samples{speed}")

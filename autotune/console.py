@@ -15,8 +15,9 @@ from rich.text import Text
 from autotune import confirm, draw, estimate, events, objective, pilot, units, view
 from autotune.estimate import Remaining
 from autotune.progress import Phase
+from autotune.reported import Report
 from autotune.snapshot import Running, Snapshot
-from autotune.trial import Measurement, Status, Throughput, Trial
+from autotune.trial import Status, Trial
 
 _REFRESH_S = 0.5
 _ESTIMATE_S = 10.0  # with a thousand trials it takes a tenth of a second
@@ -61,8 +62,9 @@ class Screen:
         self._slots = max(self._slots, len(self._running))
         self._estimate = None
 
-    def progress(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        self._running[trial.number] = _so_far(trial, report)
+    def progress(self, trial: Trial, report: Report) -> None:
+        so_far = replace(trial, measurement=report.measurement)
+        self._running[trial.number] = Running(so_far, report.phase, report.elapsed_s)
 
     def ended(self, trial: Trial) -> None:
         self._running.pop(trial.number, None)
@@ -102,19 +104,6 @@ class Screen:
             left = estimate.remaining(self._all(), running_s, self.space, plan, self._slots)
             self._estimate = made = (spent_s, left)
         return made[1] and made[1].after(spent_s - made[0])
-
-
-def _so_far(trial: Trial, report: Mapping[str, Any]) -> Running:
-    """A running trial with what its last report said."""
-    rate = report.get("throughput")
-    measurement = Measurement(
-        throughput=Throughput(rate, report.get("half_width_per_s"), 0, 0.0) if rate else None,
-        quality=report.get("quality"),
-        samples=report.get("samples", 0),
-        peak_memory_bytes=report.get("peak_memory_bytes"),
-    )
-    phase, seconds = str(report.get("phase", Phase.START)), float(report.get("elapsed_s", 0.0))
-    return Running(replace(trial, measurement=measurement), phase, seconds)
 
 
 class Lines(Screen):
@@ -230,7 +219,7 @@ class Events(Screen):
         super().started(trial)
         self._write("started", **events.started(trial))
 
-    def progress(self, trial: Trial, report: Mapping[str, Any]) -> None:
+    def progress(self, trial: Trial, report: Report) -> None:
         super().progress(trial, report)
         running, now_s = self._running[trial.number], time.monotonic()
         told_s, phase = self._told.get(trial.number, (-_PROGRESS_S, ""))

@@ -14,8 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,14 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
-from autotune import confirm, engine_cluster, orders, racing, settings
-from autotune.attempt import Order
+from autotune import confirm, engine_cluster, settings
 from autotune.errors import SearchAborted
-from autotune.race import RaceOrder
+from autotune.order import Order, RaceOrder
+from autotune.reported import Report
 from autotune.search import Search
-from autotune.space import Space
-from autotune.store import Options, Session
+from autotune.setup import Setup
 from autotune.supervisor import REPORT_S, Supervisor
-from autotune.telemetry import Hardware
 from autotune.trial import Trial
-from autotune.workloads import Workload
 
 _SILENT_S = 600.0  # of a supervisor, which reports every second but while a workload starts or closes
 _LOW_ON_MEMORY = re.compile(r"running low on memory|OutOfMemoryError")
@@ -42,49 +38,15 @@ MOST_ABORTS = 3  # without a trial ending in between
 _FORWARDED = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 
 
-@dataclass(frozen=True)
-class Job:
-    """What the trials of a search are: of which workload, in which session, on what hardware."""
-
-    session: Session
-    workload: Workload
-    hardware: Hardware
-
-    @cached_property
-    def options(self) -> Options:
-        return self.session.options()
-
-    @cached_property
-    def _device_bytes(self) -> int | None:
-        return min((gpu.memory_bytes for gpu in self.hardware.gpus), default=None)
-
-    def order(self, trial: Trial, space: Space) -> Order:
-        return orders.order(trial, self.session, space, self.workload, self._device_bytes)
-
-    def race_order(self, trial: Trial, members: Sequence[Trial], space: Space) -> RaceOrder:
-        """The order of the race `trial`: all members are alive at once where there is room for that."""
-        together = orders.fit_together(members, orders.race_room(self.hardware, len(members)))
-        return orders.race_order(
-            trial,
-            members,
-            self.session,
-            space,
-            self.workload,
-            device_bytes=self._device_bytes,
-            together=together,
-            most_s=racing.most_s(t.seconds for t in members) if together else orders.RACE_APART_S,
-        )
-
-
 class _Bridge:
     """What Tune's searcher, callback and stopper share. An error of ours in one of them ends the run.
 
     Tune pickles and copies what it is given, for a restoring that is never used: this comes back as itself.
     """
 
-    def __init__(self, search: Search, job: Job, slots: int, cpus: int) -> None:
+    def __init__(self, search: Search, setup: Setup, slots: int, cpus: int) -> None:
         self.search, self.slots, self.cpus = search, slots, cpus
-        self._job = job
+        self._setup = setup
         self.error: Exception | None = None
 
     def __reduce__(self) -> tuple[type[object], tuple[()]]:
@@ -106,7 +68,7 @@ class _Bridge:
         if trial is None:
             return None if self.search.running() else Searcher.FINISHED
         order = self._order(trial)
-        gpu = self._job.options.gpus_per_trial
+        gpu = self._setup.options.gpus_per_trial
         if confirm.is_alone(trial):
             gpu = float(math.ceil(gpu))  # a part of a GPU could get a neighbour
         runs = order.members if isinstance(order, RaceOrder) else (order,)
@@ -115,17 +77,17 @@ class _Bridge:
             "number": trial.number,
             "config": order.settings,
             "order": order.to_dict(),
-            "preload": self._job.workload.preload,
+            "preload": self._setup.workload.preload,
             "cpu": min(1 + workers, self.cpus) if gpu else self.cpus,
             "gpu": gpu,
         }
 
     def _order(self, trial: Trial) -> Order | RaceOrder:
-        space = self.search.space
+        setup = replace(self._setup, space=self.search.space)  # as it is settled by now
         if not trial.race:
-            return self._job.order(trial, space)
+            return setup.order(trial)
         known = {one.number: one for one in self.search.trials()}
-        return self._job.race_order(trial, [known[number] for number in trial.race], space)
+        return setup.race(trial, [known[number] for number in trial.race])
 
 
 class _StudySearcher(Searcher):
@@ -179,7 +141,7 @@ class _Recorder(tune.Callback):
     ) -> None:
         self._silent_s.pop(trial.trial_id, None)
         with self._bridge.guarded():
-            self._bridge.search.progress(result["number"], result)
+            self._bridge.search.progress(Report.from_dict(result))
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
         """Forgets what Tune would keep of every trial to its end; nobody asks it."""
@@ -211,7 +173,7 @@ class _Over(tune.Stopper):
 
 def run(
     search: Search,
-    job: Job,
+    setup: Setup,
     callbacks: Sequence[tune.Callback] = (),
     lost: Callable[[str], None] = lambda _: None,
 ) -> None:
@@ -221,20 +183,20 @@ def run(
     itself dies, `lost` is told, perhaps in another thread, and nothing else is to be expected of this one.
     """
     # In this order: Ray takes SIGTERM for itself.
-    with engine_cluster.connected(job.options.address, job.hardware, lost), _signals(search):
+    with engine_cluster.connected(setup.options.address, setup.hardware, lost), _signals(search):
         try:
-            _run(search, job, callbacks)
+            _run(search, setup, callbacks)
         finally:
             for callback in callbacks:
                 callback.on_experiment_end([])  # Tune forgets it when it aborts; twice does no harm
 
 
-def _run(search: Search, job: Job, callbacks: Sequence[tune.Callback]) -> None:
-    bridge = _bridge(search, job)
+def _run(search: Search, setup: Setup, callbacks: Sequence[tune.Callback]) -> None:
+    bridge = _bridge(search, setup)
     aborts, remaining = 0, search.remaining
     while search.remaining > 0 and search.stopping is None:
         try:
-            _tune(job.session.ray_dir, bridge, callbacks)
+            _tune(setup.session.ray_dir, bridge, callbacks)
         except Exception as error:
             aborts = aborts + 1 if search.remaining == remaining else 1
             remaining = search.remaining
@@ -304,8 +266,8 @@ def _line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
-def _bridge(search: Search, job: Job) -> _Bridge:
-    options, hardware = job.options, job.hardware
+def _bridge(search: Search, setup: Setup) -> _Bridge:
+    options, hardware = setup.options, setup.hardware
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     has = [node["Resources"] for node in nodes if node["Alive"]]
     gpu = options.gpus_per_trial
@@ -317,7 +279,7 @@ def _bridge(search: Search, job: Job) -> _Bridge:
     else:
         cpus = min(options.cpus_per_trial or hardware.cpus, hardware.cpus)  # those of one node
         slots = sum(int(node.get("CPU", 0)) // cpus for node in has)
-    return _Bridge(search, job, max(1, slots), cpus)
+    return _Bridge(search, setup, max(1, slots), cpus)
 
 
 @contextmanager
@@ -328,7 +290,7 @@ def _signals(search: Search) -> Iterator[None]:
         return
 
     def interrupt(number: int, frame: Any) -> None:
-        search.stop("interrupted")
+        search.stop("interrupted", interrupted=True)
         signal.signal(number, signal.default_int_handler)
 
     before = {s: signal.signal(s, interrupt) for s in (signal.SIGINT, signal.SIGTERM)}

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Set
 
 from autotune.errors import printable
-from autotune.trial import Failure, Outcome, Status
+from autotune.trial import Failure, Outcome, Shortage, Status
 
 # What an allocator says when it has no more: CUDA and what builds on it, the CPU allocator, the C library,
 # C++, a compiler, a loader's worker that ran out of memory or was killed for it, and /dev/shm.
@@ -34,7 +34,7 @@ _CAPPED_TEXT = re.compile(
     r"|Thread creation failed: Resource temporarily unavailable"
 )
 # Where not the training process alone ran out, but what it shares with the loader's workers.
-_WHOLE_MACHINE = re.compile(r"DataLoader worker|shared memory|killed by |memory monitor killed")
+_SHARED = re.compile(r"DataLoader worker|shared memory|killed by ")
 _KILLED_WORKER = re.compile(r"DataLoader worker \(pid[^)]*\) is killed by signal: Killed")
 # The disk cannot be written, whatever a trial does: full, over a quota or a limit, read-only.
 DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
@@ -57,9 +57,9 @@ _SERVER_DIED = 255  # multiprocessing's exit code for a process whose fork serve
 _LONGEST = 300
 
 
-def failed(kind: Failure, reason: str) -> Outcome:
+def failed(kind: Failure, reason: str, shortage: Shortage | None = None) -> Outcome:
     """The outcome of a trial that failed, its reason in one printable line of at most 300 characters."""
-    return Outcome(Status.FAILED, kind, _one_line(reason))
+    return Outcome(Status.FAILED, kind, _one_line(reason), shortage)
 
 
 def lost(reason: str) -> Outcome:
@@ -81,7 +81,7 @@ def of_exception(error: BaseException, *, capped: bool = True) -> Outcome:
     for kind in (Failure.OOM, Failure.DIVERGED):
         if (cause := told.get(kind)) is not None:
             reason = _line(error) if cause is error else f"{_line(error)}; because of {_line(cause)}"
-            return failed(kind, reason)
+            return failed(kind, reason, _shortage(_one_line(reason)) if kind is Failure.OOM else None)
     if fault := disk_fault(error, DISK_ERRNOS):
         # A write has no file name with it; who caught its error and raised another one has said which.
         return Outcome(
@@ -138,6 +138,13 @@ def _out_of_memory_text(text: str, capped: bool) -> str | None:
     return said and said[0]
 
 
+def _shortage(text: str) -> Shortage | None:
+    """Whose memory it was that an out-of-memory is about, by what torch says in its `text`."""
+    if _KILLED_WORKER.search(text):
+        return Shortage.KILLED_WORKER
+    return Shortage.MACHINE if _SHARED.search(text) else None
+
+
 def _text(error: BaseException) -> str:
     try:
         return str(error)
@@ -166,15 +173,10 @@ def of_verdict(outcome: Outcome, *, asked_to_stop: bool, kernel_killed: bool, me
     """
     if outcome.status is Status.STOPPED and not asked_to_stop:
         return lost("somebody has sent it a SIGTERM")
-    if outcome.failure is Failure.OOM and _KILLED_WORKER.search(outcome.reason):
+    if outcome.shortage is Shortage.KILLED_WORKER:
         is_memory = kernel_killed or memory_share >= _MEMORY_GONE_SHARE
         return outcome if is_memory else lost(outcome.reason)
     return outcome
-
-
-def is_of_whole_machine(outcome: Outcome) -> bool:
-    """Whether an out-of-memory was of memory that other processes of the trial hold a part of."""
-    return outcome.failure is Failure.OOM and _WHOLE_MACHINE.search(outcome.reason) is not None
 
 
 def of_exit(
@@ -195,20 +197,22 @@ def of_exit(
     A SIGKILL without any sign of want of memory came from outside, and is no fault of the trial's.
     """
     if kernel_killed and code in {-signal.SIGKILL, _SERVER_DIED}:
-        return failed(Failure.OOM, "killed by the kernel, which was out of memory")
+        return failed(Failure.OOM, "killed by the kernel, which was out of memory", Shortage.MACHINE)
     if code == _SERVER_DIED:
         what = "exited with 255 without a verdict, or its fork server was killed"
     else:
         what = f"killed by {_signal_name(-code)}" if code < 0 else f"exited with {code} without a verdict"
     if code == -signal.SIGKILL and memory_share >= _MEMORY_GONE_SHARE:
-        return failed(Failure.OOM, f"{what} while {memory_share:.0%} of the machine's memory was in use")
+        reason = f"{what} while {memory_share:.0%} of the machine's memory was in use"
+        return failed(Failure.OOM, reason, Shortage.MACHINE)
     if code == -signal.SIGSEGV and cap_share >= _CAP_GONE_SHARE:
-        return failed(Failure.OOM, f"{what} with {cap_share:.0%} of its memory limit in use")
+        reason = f"{what} with {cap_share:.0%} of its memory limit in use"
+        return failed(Failure.OOM, reason, Shortage.MACHINE)
     if code in {-signal.SIGKILL, _SERVER_DIED}:
         return lost(what)
     said = _out_of_memory_text(last_words, capped)
     if said and code in {-signal.SIGABRT, -signal.SIGBUS, 1}:
-        return failed(Failure.OOM, f"{what}: {said}")
+        return failed(Failure.OOM, f"{what}: {said}", Shortage.MACHINE if code < 0 else _shortage(said))
     return failed(Failure.ERROR, what)
 
 

@@ -3,20 +3,18 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from autotune import failures, memory_needs, units
+from autotune import memory_needs, units
 from autotune.memory_border import Border
 from autotune.memory_needs import Label, Need
 from autotune.memory_peaks import Peak, Peaks, Prediction
 from autotune.settings import COMMON, MICRO_BATCH, Config, Knowledge
 from autotune.trial import Measurement, Status, Trial
 
-__all__ = ["MemoryModel", "Prediction", "dominating", "is_why_unfit", "peak_bytes"]
+__all__ = ["MemoryModel", "Prediction", "dominating", "peak_bytes"]
 
 # Below that chance of fitting a larger size is left alone: a failure costs a trial, and the next smaller size
 # is little slower.
 _LEAST_CHANCE = 0.3
-# How the reasons begin for which a suggestion is not worth starting.
-_NEEDS_NO_LESS, _PREDICTED = "needs no less memory than", "predicted to need"
 
 _Key = TypeVar("_Key")
 
@@ -30,11 +28,6 @@ def dominating(config: Config, trials: Iterable[Trial], known: Knowledge = COMMO
     """
     need, found = memory_needs.of(config, known), (_failed(trial, known) for trial in trials)
     return next((f.trial for f in found if f and _no_less(config, need, f, known)), None)
-
-
-def is_why_unfit(reason: str) -> bool:
-    """Whether a suggestion was passed over for what it needs of the memory."""
-    return reason.startswith((_NEEDS_NO_LESS, _PREDICTED))
 
 
 def peak_bytes(measurement: Measurement) -> int | None:
@@ -101,7 +94,7 @@ class MemoryModel:
         """Why `config` is not worth starting, None if it may fit."""
         need = memory_needs.of(config, self._known)
         if failed := self._dominating(config, need):
-            return f"{_NEEDS_NO_LESS} trial {failed.number}, which ran out of it"
+            return f"needs no less memory than trial {failed.number}, which ran out of it"
         found = self.predict(config)
         if found is None or not self._allowed_bytes or self._is_known_to_fit(need):
             return None
@@ -180,8 +173,7 @@ class _Failed(NamedTuple):
 def _failed(trial: Trial, known: Knowledge) -> _Failed | None:
     if not trial.out_of_memory or trial.outcome is None:
         return None
-    need = memory_needs.of(trial.config, known)
-    return _Failed(trial, need, failures.is_of_whole_machine(trial.outcome))
+    return _Failed(trial, memory_needs.of(trial.config, known), trial.outcome.shortage is not None)
 
 
 def _no_less(config: Config, need: Need, failed: _Failed, known: Knowledge) -> bool:
@@ -207,4 +199,4 @@ def _ran(trial: Trial) -> bool:
 def _told(found: Prediction, allowed_bytes: float) -> str:
     expected, unit = units.format_bytes(found.expected_bytes).split()
     ends = (units.format_bytes(end).removesuffix(f" {unit}") for end in (found.low_bytes, found.high_bytes))
-    return f"{_PREDICTED} {expected} {unit} ({' to '.join(ends)}) of {units.format_bytes(allowed_bytes)}"
+    return f"predicted to need {expected} {unit} ({' to '.join(ends)}) of {units.format_bytes(allowed_bytes)}"

@@ -1,6 +1,6 @@
 """Trials that something kills without a word: how often, and when it is enough. Pure bookkeeping."""
 
-from autotune.trial import Failure, Outcome, Status
+from autotune.trial import Failure, Outcome, Shortage, Status
 
 MOST = 3  # in a row: what is killed wherever it goes would be killed for ever
 
@@ -21,7 +21,7 @@ class Losses:
         times = 1 if come_to > before else times + 1
         self._known[number] = (come_to, times)
         if out_of_memory:
-            return Outcome(Status.FAILED, Failure.OOM, reason)
+            return Outcome(Status.FAILED, Failure.OOM, reason, Shortage.MACHINE)
         return (
             Outcome(Status.FAILED, Failure.LOST, f"{reason}; {times} times in a row")
             if times >= MOST

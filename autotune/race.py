@@ -11,54 +11,27 @@ import shutil
 import statistics
 import time
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import TextIO
 
 from autotune import failures, racing, telemetry
-from autotune.attempt import Order, interrupted_by_the_disk, write_verdict
+from autotune.attempt import interrupted_by_the_disk, write_verdict
 from autotune.child import Child, ForkServer
 from autotune.measure import Stamp, Step, counted_steps, prefetched_steps, steps_to_start
+from autotune.order import Order, RaceOrder
 from autotune.progress import Phase
 from autotune.records import open_lines
-from autotune.settings import Setting
+from autotune.reported import Report
 from autotune.telemetry import Telemetry
 from autotune.trial import Failure, Measurement, Outcome, Slice, Status
+from autotune.trial_dir import TrialDir
 
-SLICES = "slices.jsonl"
 _POLL_S = 0.2
 _LONGEST_S = 60.0  # of a turn
 _TRIES = 4  # at a turn, each twice as long as the one before
 _STEPS_REMEMBERED = 100
-
-
-@dataclass(frozen=True)
-class RaceOrder:
-    """All that is needed to run a race, on whatever machine: plain values only.
-
-    After `most_s` seconds of rounds no further one begins.
-    """
-
-    number: int
-    directory: str
-    members: tuple[Order, ...]
-    together: bool
-    most_s: float
-
-    @property
-    def settings(self) -> dict[str, Setting]:
-        """Those that the others are compared with."""
-        return self.members[0].settings
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        members = tuple(Order.from_dict(order) for order in values["members"])
-        return cls(**{**values, "members": members})
 
 
 @dataclass(frozen=True)
@@ -97,7 +70,7 @@ class _Member:
         if self._child is not None and self._child.verdict is None:
             return
         self.end()
-        child = self._child = Child(self._order.job(), self._server)
+        child = self._child = Child(self._order, self._server)
         begun_s = time.monotonic()
         while sum(s.is_step for s in self._stamps) <= steps_to_start(self._order.settings):
             if child.verdict is not None:
@@ -165,7 +138,7 @@ class _Member:
             self._child.kill()
         self._child = None
         self._stamps.clear()
-        shutil.rmtree(self._order.job().workdir, ignore_errors=True)
+        shutil.rmtree(self._order.place.work, ignore_errors=True)
 
 
 class Race:
@@ -173,12 +146,12 @@ class Race:
 
     def __init__(self, order: RaceOrder, server: ForkServer) -> None:
         self._order = order
-        self._directory = Path(order.directory)
+        self._place = order.place
         self._started = time.monotonic()
         self._device = telemetry.device()
         self._outcome: Outcome | None = None
         self._rounds: TextIO | None = None
-        self._slices = read_slices(self._directory)
+        self._slices = read_slices(self._place)
         self._earlier_s = sum(one.seconds for one in self._slices)
         least = _TOGETHER if order.together else _APART
         self._members = {one.number: _Member(one, server, least) for one in order.members}
@@ -186,26 +159,20 @@ class Race:
         self._telemetry = Telemetry(os.getpid())  # the fork server's children are its grandchildren
         self._telemetry.__enter__()
 
-    def step(self, timeout_s: float) -> dict[str, Any]:
+    def step(self, timeout_s: float) -> Report:
         """What happened within `timeout_s`, more or less: figures so far, and in the end the outcome."""
         self._go_on(time.monotonic() + timeout_s)
-        report = {
-            "number": self._order.number,
-            "samples": sum(one.samples for one in self._slices),
-            "evaluated_samples": 0,
-            "elapsed_s": self._earlier_s + time.monotonic() - self._started,
-            "phase": Phase.RACING,
-            "records": [],
-            "telemetry": self._telemetry.latest(),
-            "throughput": None,
-            "half_width_per_s": None,
-            "quality": None,
-            "peak_memory_bytes": None,
-        }
+        report = Report(
+            number=self._order.number,
+            phase=Phase.RACING,
+            elapsed_s=self._earlier_s + time.monotonic() - self._started,
+            measurement=Measurement(samples=sum(one.samples for one in self._slices)),
+            telemetry=self._telemetry.latest(),
+        )
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):
-                write_verdict(self._directory, self._outcome, self.measurement())
-            report |= {"outcome": self._outcome.to_dict(), "measurement": self.measurement().to_dict()}
+                write_verdict(self._place, self._outcome, self.measurement())
+            report = replace(report, outcome=self._outcome, measurement=self.measurement())
             self.stop()
         return report
 
@@ -224,8 +191,8 @@ class Race:
 
     def _run(self) -> Waiting:
         """Runs round after round."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._rounds = open_lines(self._directory / SLICES)
+        self._place.root.mkdir(parents=True, exist_ok=True)
+        self._rounds = open_lines(self._place.slices_file)
         if self._order.together:
             for member in self._members.values():
                 yield from member.warm_up()
@@ -275,11 +242,11 @@ def _slice(number: int, round_number: int, steps: Sequence[Step]) -> Slice:
     return Slice(number, round_number, samples, seconds, len(steps))
 
 
-def read_slices(directory: Path) -> list[Slice]:
-    """What the race in `directory` has measured in whole rounds; a line cut short by a kill is left out."""
+def read_slices(place: TrialDir) -> list[Slice]:
+    """What the race in `place` has measured in whole rounds; a line cut short by a kill is left out."""
     found: list[Slice] = []
     with suppress(FileNotFoundError):
-        for line in (directory / SLICES).read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in place.slices_file.read_text(encoding="utf-8", errors="replace").splitlines():
             with suppress(ValueError, TypeError):
                 found += [Slice(**one) for one in json.loads(line)]
     return found

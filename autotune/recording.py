@@ -4,23 +4,25 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from autotune import alone, drift, table, units
-from autotune.attempt import Attempt, Order
+from autotune.attempt import Attempt
 from autotune.child import ForkServer
 from autotune.drift import Drift
 from autotune.errors import InputError
+from autotune.order import Order
 from autotune.progress import is_mark
 from autotune.records import read_records
 from autotune.sections import Budget
 from autotune.settings import LARGEST_INT, Config, Key, Setting, settings_key
+from autotune.setup import Training
 from autotune.space import Space
 from autotune.table import Point, Run, Table
 from autotune.trial import Status
-from autotune.workloads import Workload
+from autotune.trial_dir import TrialDir
 
 PARTS = ("all", "timed", "untimed")
 _BASELINE_TIMES = 4
@@ -84,26 +86,14 @@ def _fails(known: Table, config: Config) -> bool:
 def record(
     file: Path,
     known: Table,
-    space: Space,
-    workload: Workload,
+    training: Training,
     plan: Iterator[Planned],
-    *,
-    memory_limit_bytes: int | None,
-    device_memory_bytes: int | None,
     say: Callable[[str], None],
 ) -> None:
-    """Runs what is `plan`ned under the settings of `space` and adds it to the table in `file`, run by run."""
-    server = ForkServer(workload.preload)
-    scratch = file.with_name(file.name + ".work")
+    """Runs what is `plan`ned, and adds it to the table in `file`, run by run."""
+    server, scratch = ForkServer(training.workload.preload), _scratch(file)
     for planned in plan:
-        order = _order(
-            planned,
-            space,
-            workload,
-            scratch,
-            memory_limit_bytes=memory_limit_bytes,
-            device_memory_bytes=device_memory_bytes,
-        )
+        order = training.order(planned.config, TrialDir(scratch), seed=planned.seed)
         shutil.rmtree(scratch, ignore_errors=True)
         run = _run(planned, order, server)
         table.append(file, run)
@@ -112,27 +102,19 @@ def record(
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def record_drift(
-    file: Path, space: Space, workload: Workload, seconds: float, *, memory_limit_bytes: int | None
-) -> Drift:
+def record_drift(file: Path, training: Training, seconds: float) -> Drift:
     """Trains the baseline for `seconds`, and adds to `file` how fast it was from second to second.
 
     Raises InputError where it ends before there is anything to show.
     """
-    scratch = file.with_name(file.name + ".work")
+    scratch, space = _scratch(file), training.space
     shutil.rmtree(scratch, ignore_errors=True)
-    order = _order(
-        Planned(space.baseline_config, 0, timed=True),
-        space.model_copy(update={"budget": _ENDLESS}),
-        workload,
-        scratch,
-        memory_limit_bytes=memory_limit_bytes,
-        device_memory_bytes=None,
-    )
-    attempt, deadline = Attempt(order, ForkServer(workload.preload)), math.inf
+    endless = replace(training, space=space.model_copy(update={"budget": _ENDLESS}))
+    order = endless.order(space.baseline_config, TrialDir(scratch))
+    attempt, deadline = Attempt(order, ForkServer(training.workload.preload)), math.inf
     try:
-        while time.monotonic() < deadline and "outcome" not in (report := attempt.step(_POLL_S)):
-            if report["samples"] and deadline == math.inf:
+        while time.monotonic() < deadline and (report := attempt.step(_POLL_S)).outcome is None:
+            if report.samples and deadline == math.inf:
                 deadline = time.monotonic() + seconds
     finally:
         attempt.stop()
@@ -141,35 +123,15 @@ def record_drift(
     try:
         found = drift.of_steps(steps)
     except ValueError:
-        reason = report.get("outcome", {}).get("reason") or "it was given too little time"
+        reason = (report.outcome and report.outcome.reason) or "it was given too little time"
         raise InputError(f"--drift: the baseline did not train for a second: {reason}") from None
     table.append_drift(file, found)
     return found
 
 
-def _order(
-    planned: Planned,
-    space: Space,
-    workload: Workload,
-    scratch: Path,
-    *,
-    memory_limit_bytes: int | None,
-    device_memory_bytes: int | None,
-) -> Order:
-    budget = space.budget
-    settings = workload.with_seed(space.settings(planned.config), planned.seed)
-    return Order(
-        number=0,
-        entry_point=workload.entry_point,
-        settings=workload.for_trial(
-            settings, budget.samples_per_trial, budget.evaluations_per_trial, space.objective.quality
-        ),
-        directory=str(scratch),
-        quality=space.objective.quality,
-        samples=budget.samples_per_trial,
-        memory_limit_bytes=memory_limit_bytes,
-        device_memory_bytes=device_memory_bytes,
-    )
+def _scratch(file: Path) -> Path:
+    """Where the runs of the table in `file` are trained, one after the other."""
+    return file.with_name(file.name + ".work")
 
 
 def _run(planned: Planned, order: Order, server: ForkServer) -> Run:
@@ -195,7 +157,7 @@ def _clocked(order: Order) -> tuple[float, list[tuple[int, float]], list[Point]]
     steps: list[tuple[int, float]] = []
     evaluations: list[Point] = []
     start_s, before_s, before = 0.0, None, 0
-    for record in read_records(Path(order.directory)):
+    for record in read_records(order.place):
         if is_mark(record):
             begun_s = record["clock_s"]
             continue

@@ -8,13 +8,12 @@ from typing import Any, TextIO
 
 from autotune import units
 from autotune.progress import is_mark
+from autotune.trial_dir import TrialDir
 
-RECORDS = "records.jsonl"
 
-
-def read_records(directory: Path) -> Iterator[dict[str, Any]]:
+def read_records(place: TrialDir) -> Iterator[dict[str, Any]]:
     """The records written in a trial's directory; a line cut short by a kill, or spoilt, is left out."""
-    file = directory / RECORDS
+    file = place.records_file
     if not file.exists():
         return
     with file.open(encoding="utf-8", errors="replace") as lines:

@@ -13,9 +13,9 @@ from typing import Any, Self
 from autotune import files
 from autotune.settings import Config
 from autotune.trial import Measurement, Outcome
+from autotune.trial_dir import ModelDir
 
 BASELINE = "baseline"
-_RESULT, _REPORTS = "model.json", "reports.jsonl"
 
 
 @dataclass(frozen=True)
@@ -73,34 +73,28 @@ class Model:
         return cls(**{**values, **read})
 
 
-def write(directory: Path, model: Model) -> None:
-    """Writes `model` into its `directory`, whole or not at all."""
-    files.write_whole(directory / _RESULT, json.dumps(model.to_dict()))
-
-
-def reports_file(directory: Path) -> Path:
-    """Where the reports of the model in `directory` are, a JSON object a line, the fields of `Written`."""
-    return directory / _REPORTS
+def write(place: ModelDir, model: Model) -> None:
+    """Writes `model` into its `place`, whole or not at all."""
+    files.write_whole(place.result_file, json.dumps(model.to_dict()))
 
 
 def models(root: Path) -> dict[str, Model]:
     """The models below `root` by label, the baseline first; empty where nothing was compared."""
     found = {}
-    for file in sorted(root.glob(f"*/{_RESULT}")):
+    for directory in sorted(root.glob("*/")):
         with suppress(
             OSError, ValueError, KeyError, TypeError, AttributeError
         ):  # another version's, or spoilt
-            model = Model.from_dict(json.loads(file.read_text(encoding="utf-8")))
+            model = Model.from_dict(json.loads(ModelDir(directory).result_file.read_text(encoding="utf-8")))
             found[model.label] = model
     return dict(sorted(found.items(), key=lambda item: item[0] != BASELINE))
 
 
-def written(directory: Path) -> Iterator[Written]:
-    """The reports of the model in `directory`, study by study."""
-    file = reports_file(directory)
-    if not file.exists():
+def written(place: ModelDir) -> Iterator[Written]:
+    """The reports of the model in `place`, study by study."""
+    if not place.reports_file.exists():
         return
-    with file.open(encoding="utf-8", errors="replace") as lines:
+    with place.reports_file.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             with suppress(ValueError, KeyError, TypeError):
                 yield Written.from_dict(json.loads(line))

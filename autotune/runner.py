@@ -15,12 +15,13 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from autotune import failures, secrecy, units
+from autotune.order import Order
 from autotune.settings import Setting
 from autotune.trial import Failure, Outcome, Status
 
@@ -36,46 +37,27 @@ _clock_s = time.monotonic  # kept here: a workload that replaces the module's cl
 GUARD = "trap '' USR1 TERM; while read -r _; do :; done; kill -s KILL 0"
 
 
-@dataclass(frozen=True)
-class Job:
-    """A workload's entry point, what to call it with, and what the process may take.
-
-    `quality` is the key that tells the record of an evaluation. `memory_limit_bytes` is on top of what a
-    process holds that has imported the workload; `stall_timeout_s` is how long it may go without a record,
-    None for a time that its own records set.
-    """
-
-    workload: str
-    config: dict[str, Setting]
-    workdir: Path
-    log: Path
-    quality: str
-    memory_limit_bytes: int | None = None
-    gpu_memory_fraction: float | None = None
-    stall_timeout_s: float | None = None
-
-
 class _DivergedError(FloatingPointError):
     """The workload goes on yielding losses that are no numbers."""
 
 
-def run(job: Job, pipe: Connection) -> None:
-    """Runs `job` in this process, sends its records and in the end its verdict: {"outcome": ...}.
+def run(order: Order, pipe: Connection) -> None:
+    """Runs what is ordered in this process, sends its records and in the end its verdict: {"outcome": ...}.
 
     A message is a line of JSON.
     """
     stopping = _stop_on_sigterm()
     with os.fdopen(pipe.fileno(), "wb", closefd=False) as messages:
         try:
-            guard = _become_independent(job.log)
-            fit = _entry_point(job.workload)
-            memory = _Memory(job)
-            outcome = _drive(fit, job, messages, memory, stopping)
+            guard = _become_independent(order.place.log)
+            fit = _entry_point(order.entry_point)
+            memory = _Memory(order)
+            outcome = _drive(fit, order, messages, memory, stopping)
         except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
             _lift_memory_limit()
             with suppress(OSError):  # a disk that is full takes no log either; the verdict goes elsewhere
                 print(secrecy.hidden(traceback.format_exc(), os.environ), file=sys.stderr, end="")
-            outcome = failures.of_exception(error, capped=job.memory_limit_bytes is not None)
+            outcome = failures.of_exception(error, capped=order.memory_limit_bytes is not None)
             outcome = replace(outcome, reason=secrecy.hidden(outcome.reason, os.environ))
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
@@ -134,14 +116,15 @@ def _entry_point(name: str) -> Callable[[Mapping[str, Setting], Path], Iterator[
 
 def _drive(
     fit: Callable[[Mapping[str, Setting], Path], Iterator[Mapping[str, Any]]],
-    job: Job,
+    order: Order,
     messages: BinaryIO,
     memory: "_Memory",
     stopping: Callable[[], bool],
 ) -> Outcome:
     """Takes the workload's records one by one until it ends, or is to stop."""
-    job.workdir.mkdir(parents=True, exist_ok=True)
-    records = fit(dict(job.config), job.workdir)
+    workdir = order.place.work
+    workdir.mkdir(parents=True, exist_ok=True)
+    records = fit(dict(order.settings), workdir)
     check = _Check()
     for yielded in records:
         at_s = _clock_s()
@@ -209,7 +192,7 @@ def _scalar(value: object) -> object:
 
 
 class _Memory:
-    """The process's memory: capped as the job says, and its peak.
+    """The process's memory: capped as the order says, and its peak.
 
     On a GPU the figures are the CUDA allocator's. On the host the peak is what was resident beyond what the
     process was born with: what a step frees before its record is yielded counts. Pages of files that are
@@ -217,17 +200,17 @@ class _Memory:
     counts, memory that was asked for and not touched included.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, order: Order) -> None:
         self._born_with = _status_bytes("VmRSS") - _status_bytes("RssFile")
         self._highest = self._peak = 0
-        self._data_born_with = None if job.memory_limit_bytes is None else _status_bytes("VmData")
-        if job.memory_limit_bytes is not None:
-            _limit_memory(_status_bytes("VmData") + job.memory_limit_bytes)
-        if job.gpu_memory_fraction is not None and job.gpu_memory_fraction < 1:
+        self._data_born_with = None if order.memory_limit_bytes is None else _status_bytes("VmData")
+        if order.memory_limit_bytes is not None:
+            _limit_memory(_status_bytes("VmData") + order.memory_limit_bytes)
+        if order.gpu_memory_fraction is not None and order.gpu_memory_fraction < 1:
             import torch  # noqa: PLC0415 - a workload need not use it
 
             if torch.cuda.is_available():
-                torch.cuda.set_per_process_memory_fraction(job.gpu_memory_fraction)
+                torch.cuda.set_per_process_memory_fraction(order.gpu_memory_fraction)
 
     def figures(self) -> dict[str, int]:
         torch = sys.modules.get("torch")

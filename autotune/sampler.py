@@ -23,7 +23,7 @@ from autotune import curves, objective
 from autotune.knobs import Distribution, ScaledLearningRate
 from autotune.settings import Config, Setting
 from autotune.space import Space
-from autotune.trial import Status, Trial
+from autotune.trial import PassedOver, Refused, Status, Trial
 
 _TRIES = 8
 _STARTUP = 3
@@ -41,6 +41,7 @@ class Told:
 class Refusal:
     """Why a suggestion is not run, and what of it is known all the same: nothing where it was tried."""
 
+    kind: Refused
     reason: str
     told: Told | None = None
 
@@ -92,12 +93,12 @@ class Sampler:
 
     def suggest(
         self, screen: Callable[[Config], Config | Refusal], heuristics: Iterable[Config] = ()
-    ) -> tuple[Config | None, list[tuple[Config, str]]]:
+    ) -> tuple[Config | None, list[PassedOver]]:
         """What to run, None when nothing is left; and what was passed over on the way, with the reasons.
 
         Where the sampler suggests what was tried already, something next to that is run.
         """
-        passed: list[tuple[Config, str]] = []
+        passed: list[PassedOver] = []
         if (heuristic := _first(heuristics, screen)) is not None:
             return heuristic, passed
         for _ in range(_TRIES):
@@ -109,7 +110,7 @@ class Sampler:
                 return screened, passed
             if screened.told is not None:
                 self._tell(asked.number, screened.told)
-                passed.append((config, screened.reason))
+                passed.append(PassedOver(config, screened.kind, screened.reason))
                 continue
             self._study.tell(asked, state=TrialState.FAIL)
             neighbours = self._space.neighbours(config)

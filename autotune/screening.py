@@ -9,7 +9,7 @@ from autotune.settings import MICRO_BATCH, Config, settings_key
 from autotune.space import Space
 from autotune.speeds import Speeds
 from autotune.stopping import Threshold
-from autotune.trial import Trial
+from autotune.trial import Refused, Trial
 
 
 class Screening:
@@ -49,14 +49,17 @@ class Screening:
             size = self._memory.largest_worth_trying(config, self._sizes)
             config = self._space.config({**self._space.drawn(config), MICRO_BATCH: size})
             if violation := self._space.violation(config):
-                return Refusal(violation, self._worst)
+                return Refusal(Refused.LIMITS, violation, self._worst)
         if settings_key(config, ()) in self._tried:
-            return Refusal("was tried already")
+            return Refusal(Refused.TRIED, "was tried already")
         return self._known_too_slow(config) or config
 
     def _outside(self, config: Config) -> Refusal | None:
-        reason = self._space.violation(config) or self._memory.why_unfit(config)
-        return Refusal(reason, self._worst) if reason else None
+        if reason := self._space.violation(config):
+            return Refusal(Refused.LIMITS, reason, self._worst)
+        if reason := self._memory.why_unfit(config):
+            return Refusal(Refused.MEMORY, reason, self._worst)
+        return None
 
     def _known_too_slow(self, config: Config) -> Refusal | None:
         if self._rival is None or self._fastest is None:
@@ -65,11 +68,11 @@ class Screening:
         equal = settings_key(self._fastest.config, neutral)
         if self._fastest.number and settings_key(config, neutral) == equal:
             reason = f"is as fast as trial {self._fastest.number}, which keeps the quality"
-            return Refusal(reason, Told((self._rival.samples_per_s,)))
+            return Refusal(Refused.SPEED, reason, Told((self._rival.samples_per_s,)))
         known = self._speeds.known(config, self._fastest)
         reason = stopping.why_slower(known, self._rival, self._threshold) or ""
         return (
-            Refusal(f"equal settings read {reason}", Told((known.samples_per_s,)))
+            Refusal(Refused.SPEED, f"equal settings read {reason}", Told((known.samples_per_s,)))
             if known and reason
             else None
         )

@@ -4,9 +4,9 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import optuna
 
@@ -14,13 +14,14 @@ from autotune import ablation, confirm, failures, heuristics, objective, pilot, 
 from autotune import sampler as samplers
 from autotune import study as record
 from autotune.losses import Losses
+from autotune.reported import Report
 from autotune.sampler import Sampler
 from autotune.screening import Screening
 from autotune.settings import Config
 from autotune.space import Space
 from autotune.stopping import Threshold
 from autotune.study import Plan
-from autotune.trial import Failure, Measurement, Outcome, Repeat, Status, Trial
+from autotune.trial import Failure, Measurement, Outcome, PassedOver, Repeat, Status, Trial
 
 Verdict = tuple[Outcome, Measurement]
 
@@ -33,7 +34,7 @@ class Listener(Protocol):
 
     def note(self, text: str) -> None: ...
     def started(self, trial: Trial) -> None: ...
-    def progress(self, trial: Trial, report: Mapping[str, Any]) -> None: ...
+    def progress(self, trial: Trial, report: Report) -> None: ...
     def ended(self, trial: Trial) -> None: ...
 
 
@@ -42,7 +43,7 @@ class Silent:
 
     def note(self, text: str) -> None: ...
     def started(self, trial: Trial) -> None: ...
-    def progress(self, trial: Trial, report: Mapping[str, Any]) -> None: ...
+    def progress(self, trial: Trial, report: Report) -> None: ...
     def ended(self, trial: Trial) -> None: ...
 
 
@@ -81,9 +82,9 @@ class Search:
         self._started_at: dict[int, float] = {}
         self._running: dict[int, Trial] = {}
         self._shared: set[int] = set()
-        self._reports: dict[int, Mapping[str, Any]] = {}
+        self._reports: dict[int, Report] = {}
         self._losses = Losses()
-        self._is_exhausted = self._has_said = False
+        self._is_exhausted = self._has_said = self.is_interrupted = False
         self._turn, self._rng = 0, random.Random(seed)
         known = len(study.get_trials(deepcopy=False))
         self._seed = seed + known  # the same seed would suggest the same again
@@ -169,8 +170,9 @@ class Search:
     def _spent_s(self) -> float:
         return self._plan.spent_s + self._clock() - self._begun
 
-    def stop(self, reason: str) -> None:
-        """Starts nothing more, for `reason`. The first reason stays."""
+    def stop(self, reason: str, *, interrupted: bool = False) -> None:
+        """Starts nothing more, for `reason`, or because it is `interrupted`. The first reason stays."""
+        self.is_interrupted |= interrupted and self.stopping is None
         self.stopping = self.stopping or reason
 
     @property
@@ -265,7 +267,7 @@ class Search:
         config: Config,
         repeat: Repeat | None = None,
         *,
-        passed: Sequence[tuple[Config, str]] = (),
+        passed: Sequence[PassedOver] = (),
         ablation_of: int | None = None,
         race: Sequence[int] = (),
     ) -> Trial:
@@ -277,21 +279,21 @@ class Search:
             self._sampler.started(trial)
         return trial
 
-    def progress(self, number: int, report: Mapping[str, Any]) -> None:
+    def progress(self, report: Report) -> None:
         """A running trial's latest figures; its end, when the report has an outcome."""
-        trial = self._running.get(number)
+        trial, outcome = self._running.get(report.number), report.outcome
         if trial is None:
             return
-        self._reports[number] = report
+        self._reports[trial.number] = report
         self._listener.progress(trial, report)
-        if "outcome" in report:
-            outcome = Outcome.from_dict(report["outcome"])
-            if outcome.failure is Failure.LOST:
-                self.lose(number, outcome.reason)
-            elif outcome.status is Status.INTERRUPTED:
-                self._interrupt(trial, outcome)
-            else:
-                self.end(number, outcome, Measurement.from_dict(report["measurement"]))
+        if outcome is None:
+            return
+        if outcome.failure is Failure.LOST:
+            self.lose(trial.number, outcome.reason)
+        elif outcome.status is Status.INTERRUPTED:
+            self._interrupt(trial, outcome)
+        else:
+            self.end(trial.number, outcome, report.measurement)
 
     def _interrupt(self, trial: Trial, outcome: Outcome) -> None:
         """What stopped `trial` would stop the next one, too: both wait until the search is resumed."""
@@ -329,7 +331,7 @@ class Search:
 
     def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
         """Something has killed a trial, or its supervisor, without a word. It runs again, or is given up."""
-        come_to = int(self._reports.get(number, {}).get("evaluated_samples", 0))
+        come_to = self._reports[number].measurement.quality_samples if number in self._reports else 0
         outcome = self._losses.add(number, come_to, reason, out_of_memory=out_of_memory)
         if outcome is None:
             self.put_back(number, reason)
@@ -349,4 +351,4 @@ class Search:
 
     def host_memory_bytes(self, number: int) -> float:
         """What a running trial was last seen to hold of the host's memory."""
-        return float(self._reports.get(number, {}).get("telemetry", {}).get("host_rss_bytes", 0))
+        return self._reports[number].telemetry.get("host_rss_bytes", 0.0) if number in self._reports else 0.0

@@ -19,6 +19,7 @@ from autotune.errors import InputError, SessionBusyError
 from autotune.space import Space
 from autotune.study_file import StudyFile
 from autotune.trial import Trial
+from autotune.trial_dir import ModelDir, TrialDir
 
 FORMAT = 2  # code that takes ablation steps for trials of a search was never released
 WANDB_MODES = ("auto", "online", "offline", "off")
@@ -78,16 +79,28 @@ class Session:
         return self.root / "tensorboard"
 
     @property
+    def wandb_dir(self) -> Path:
+        """W&B's own, and beside it what tells this session's runs from another's of the same name."""
+        return self.root / "wandb"
+
+    @property
+    def wandb_key_file(self) -> Path:
+        return self.wandb_dir / "session-key"
+
+    @property
     def report_file(self) -> Path:
         return self.root / "report.html"
 
-    def trial_dir(self, number: int) -> Path:
-        return self.root / "trials" / f"{number:04d}"
+    def trial_dir(self, number: int) -> TrialDir:
+        return TrialDir(self.root / "trials" / f"{number:04d}")
 
     @property
     def comparison_dir(self) -> Path:
         """One directory a model that was compared."""
         return self.root / "comparison"
+
+    def model_dir(self, label: str) -> ModelDir:
+        return ModelDir(self.comparison_dir / label)
 
     @property
     def name(self) -> str:
@@ -199,7 +212,7 @@ class Session:
         keep = self.options().keep_checkpoints
         for trial in trials:
             if trial.outcome is not None and not trial.outcome.leaves_work(keep=keep):
-                shutil.rmtree(self.trial_dir(trial.number) / "work", ignore_errors=True)
+                shutil.rmtree(self.trial_dir(trial.number).work, ignore_errors=True)
 
 
 @contextmanager
@@ -247,7 +260,7 @@ def is_in_use(session: Session) -> bool:
 
 def is_session(root: Path) -> bool:
     with suppress(OSError):  # a name that no directory can have
-        return (root / "session.json").is_file()
+        return Session(root).info_file.is_file()
     return False
 
 
@@ -258,7 +271,7 @@ def going_on(session: Path) -> str:
 
 def anew(session: Path) -> str:
     """The command that searches a session's space in a new one."""
-    space, new = shlex.quote(str(session / "space.yaml")), shlex.quote(f"{session}-2")
+    space, new = shlex.quote(str(Session(session).space_file)), shlex.quote(f"{session}-2")
     return f"python -m autotune search --space {space} --session {new}"
 
 

@@ -22,7 +22,7 @@ from autotune.knobs import Distribution, ScaledLearningRate
 from autotune.settings import ACCUMULATION, MICRO_BATCH, Config
 from autotune.space import Space
 from autotune.study_file import Plan, load_study, passed_over, plan, trials  # reading takes no Optuna
-from autotune.trial import Repeat, Status, Trial
+from autotune.trial import PassedOver, Repeat, Status, Trial
 
 __all__ = [
     "Plan",
@@ -76,7 +76,7 @@ def begin(
     config: Config,
     repeat: Repeat | None = None,
     *,
-    passed: Sequence[tuple[Config, str]] = (),
+    passed: Sequence[PassedOver] = (),
     ablation_of: int | None = None,
     race: Sequence[int] = (),
 ) -> Trial:
@@ -88,7 +88,7 @@ def begin(
     attributes |= {study_file.REPEAT: asdict(repeat)} if repeat else {}
     attributes |= {} if ablation_of is None else {study_file.ABLATION_OF: ablation_of}
     attributes |= {study_file.RACE: list(race)} if race else {}
-    attributes |= {study_file.PASSED_OVER: [[dict(c), reason] for c, reason in passed]} if passed else {}
+    attributes |= {study_file.PASSED_OVER: [one.to_dict() for one in passed]} if passed else {}
     study.add_trial(
         create_trial(
             state=TrialState.RUNNING,

@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from autotune.settings import Config
-from autotune.trial import Measurement, Outcome, Repeat, Trial
+from autotune.trial import Measurement, Outcome, PassedOver, Repeat, Trial
 
 # User attributes of a trial, and of the study.
 CONFIG, REPEAT, ABLATION_OF, RACE = "config", "repeat", "way_to", "race"
@@ -156,11 +155,17 @@ def trials(study: Study) -> list[Trial]:
     return [t for t in known if t is not None]
 
 
-def passed_over(study: Study) -> list[tuple[Config, str]]:
+def passed_over(study: Study) -> list[PassedOver]:
     """The suggestions that were not worth starting, with the reason of each."""
     known = [t.user_attrs for t in study.get_trials(deepcopy=False)]
     skipped = [(values[CONFIG], values["outcome"]["reason"]) for values in known if _is_skipped(values)]
-    return skipped + [(config, reason) for values in known for config, reason in values.get(PASSED_OVER, ())]
+    noted = [one for values in known for one in values.get(PASSED_OVER, ())]
+    return [_passed_over(one) for one in skipped + noted]
+
+
+def _passed_over(noted: Mapping[str, Any] | Sequence[Any]) -> PassedOver:
+    """One as it is noted; a configuration and a reason in words are all that earlier versions have."""
+    return PassedOver.from_dict(noted) if isinstance(noted, Mapping) else PassedOver.in_words(*noted)
 
 
 def _is_skipped(values: Mapping[str, Any]) -> bool:

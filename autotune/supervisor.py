@@ -6,10 +6,12 @@ from typing import Any
 
 from ray import tune
 
-from autotune.attempt import Attempt, Order
+from autotune import order
+from autotune.attempt import Attempt
 from autotune.child import ForkServer
-from autotune.race import Race, RaceOrder
-from autotune.trial import Outcome, Status
+from autotune.order import RaceOrder
+from autotune.race import Race
+from autotune.trial import Status
 
 REPORT_S = 1.0
 
@@ -38,14 +40,13 @@ class Supervisor(tune.Trainable):
         if self._attempt is None:
             raise RuntimeError("the trial has ended already")
         report = self._attempt.step(REPORT_S)
-        if "outcome" in report:
-            outcome = Outcome.from_dict(report["outcome"])
-            self._attempt = None
-            if outcome.status is Status.FAILED:
-                self._failure = f"{outcome}: {outcome.reason}"  # raised by the next step, after this report
-            else:
-                report["done"] = True
-        return report
+        if (outcome := report.outcome) is None:
+            return report.to_dict()
+        self._attempt = None
+        if outcome.status is Status.FAILED:
+            self._failure = f"{outcome}: {outcome.reason}"  # raised by the next step, after this report
+            return report.to_dict()
+        return {**report.to_dict(), "done": True}
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self._stop()
@@ -71,8 +72,7 @@ class Supervisor(tune.Trainable):
         return tune.PlacementGroupFactory([{"CPU": config["cpu"], "GPU": config["gpu"]}])
 
 
-def _begun(order: Mapping[str, Any], server: ForkServer) -> Attempt | Race:
-    """What runs the order; a race is told by its members."""
-    if "members" in order:
-        return Race(RaceOrder.from_dict(order), server)
-    return Attempt(Order.from_dict(order), server)
+def _begun(values: Mapping[str, Any], server: ForkServer) -> Attempt | Race:
+    """What runs the order that Ray has carried as `values`."""
+    given = order.from_dict(values)
+    return Race(given, server) if isinstance(given, RaceOrder) else Attempt(given, server)

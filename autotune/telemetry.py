@@ -41,6 +41,11 @@ class Hardware:
     driver: str | None
 
     @property
+    def device_bytes(self) -> int | None:
+        """The memory of the smallest GPU, which every trial has to do with; None where there is none."""
+        return min((gpu.memory_bytes for gpu in self.gpus), default=None)
+
+    @property
     def description(self) -> str:
         counted = Counter(f"{gpu.name} ({units.format_bytes(gpu.memory_bytes)})" for gpu in self.gpus)
         names = [name if n == 1 else f"{n} x {name}" for name, n in counted.items()]

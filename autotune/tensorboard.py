@@ -16,6 +16,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from autotune import charts, failures, secrecy
 from autotune.errors import printable
+from autotune.reported import Report
 from autotune.space import Space
 from autotune.trial import Status
 
@@ -52,7 +53,7 @@ class Board(LoggerCallback):
         number = trial.config["number"]
         with self._excused(number):
             if run := self._runs.get(number):
-                run.log(result)
+                run.log(Report.from_dict(result))
 
     def log_trial_end(self, trial: Any, failed: bool = False) -> None:  # noqa: ARG002
         self._close(trial.config["number"])
@@ -112,8 +113,8 @@ class _Run:
         self._write(summary=_hparams(metadata.EXPERIMENT_TAG, experiment=experiment))
         self._write(summary=hparams_pb(known, trial_id=self._name, start_time_secs=self._begun_s))
 
-    def log(self, result: Mapping[str, Any]) -> None:
-        for row in charts.thinned(charts.rows(result)):
+    def log(self, report: Report) -> None:
+        for row in charts.thinned(charts.rows(report)):
             values = dict(row)
             samples = int(values.pop("samples", self._samples))
             self._seconds = values.pop("seconds", self._seconds)
@@ -123,8 +124,8 @@ class _Run:
                 self._write(session_log=SessionLog(status=SessionLog.START))
             charted = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
             self._write(summary=Summary(value=charted))
-        if "outcome" in result:
-            self._end(Status(result["outcome"]["status"]))
+        if report.outcome is not None:
+            self._end(report.outcome.status)
 
     def _end(self, status: Status) -> None:
         """Says in the table of hyperparameters how the trial ended; one that may go on has not."""

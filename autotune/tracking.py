@@ -20,9 +20,11 @@ from autotune import objective, overview
 from autotune import space as spaces
 from autotune.charts import AXES, rows, summary
 from autotune.errors import printable
+from autotune.reported import Report
 from autotune.secrecy import cleaned, wandb_is_online
 from autotune.space import Space
-from autotune.trial import Failure, Status, Trial
+from autotune.store import Session
+from autotune.trial import Failure, Measurement, Outcome, Status, Trial
 
 logger = logging.getLogger(__name__)
 
@@ -32,10 +34,10 @@ _DRAIN_TIMEOUT_S = 90.0
 _ABANDON_S = 5.0
 _MOST_WAITING = 1000
 
-_LOST = {"outcome": {"status": Status.FAILED, "failure": Failure.LOST, "reason": "its process was lost"}}
-_BROKEN_OFF = {"outcome": {"status": "interrupted", "reason": "the search was stopped"}}
+_LOST = Outcome(Status.FAILED, Failure.LOST, "its process was lost")
+_BROKEN_OFF = Outcome(Status.INTERRUPTED, reason="the search was stopped")
 _SUMMARY = "summary"
-_EXIT_CODES = {Status.FAILED: 1, "interrupted": 255}  # 255 is W&B's own code for an interrupted run
+_EXIT_CODES = {Status.FAILED: 1, Status.INTERRUPTED: 255}  # 255 is W&B's own code for an interrupted run
 
 
 class Tracker(WandbLoggerCallback):
@@ -68,7 +70,7 @@ class Tracker(WandbLoggerCallback):
         self._do("start", trial.config["number"], dict(trial.config["config"]))
 
     def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:  # noqa: ARG002
-        self._do("log", trial.config["number"], dict(result))
+        self._do("log", Report.from_dict(result))
 
     def log_trial_end(self, trial: Any, failed: bool = False) -> None:
         self._do("end", trial.config["number"], failed)
@@ -93,7 +95,8 @@ class Tracker(WandbLoggerCallback):
         worker, self._worker = self._worker, None
         if worker is not None and not worker.close(_DRAIN_TIMEOUT_S):
             logger.warning(
-                "W&B did not receive everything; `wandb sync` of %s uploads it", self._directory / "wandb"
+                "W&B did not receive everything; `wandb sync` of %s uploads it",
+                Session(self._directory).wandb_dir,
             )
             worker.abandon()
 
@@ -168,9 +171,11 @@ class _Runs:
         self._online = online
         # Or else W&B's service calls home, even when every run is offline.
         os.environ["WANDB_ERROR_REPORTING"] = "false"
-        os.environ.setdefault("WANDB_DATA_DIR", str(directory / "wandb"))  # or else reports lie in the home
+        os.environ.setdefault(
+            "WANDB_DATA_DIR", str(Session(directory).wandb_dir)
+        )  # or else reports lie in the home
         self._open: dict[int, wandb.Run] = {}
-        self._ends: dict[int, Mapping[str, Any]] = {}
+        self._ends: dict[int, tuple[Outcome, Measurement | None]] = {}
 
     def start(self, number: int, config: Mapping[str, Any]) -> None:
         if number not in self._open:
@@ -215,20 +220,19 @@ class _Runs:
                 run.define_metric(group, step_metric=axis)
         return run
 
-    def log(self, number: int, result: Mapping[str, Any]) -> None:
-        if "outcome" in result:
-            self._ends[number] = result
-        if run := self._open.get(number):
-            for row in rows(result):
+    def log(self, report: Report) -> None:
+        if report.outcome is not None:
+            self._ends[report.number] = report.outcome, report.measurement
+        if run := self._open.get(report.number):
+            for row in rows(report):
                 run.log(row)
 
     def end(self, number: int, failed: bool) -> None:
-        """Finishes a run: as its last result says, and if that has no verdict, as lost or interrupted."""
-        result = self._ends.get(number, _LOST if failed else _BROKEN_OFF)
-        outcome = result["outcome"]
+        """Finishes a run: as its last report says, and if that has no outcome, as lost or interrupted."""
+        outcome, shown = self._ends.get(number, (_LOST if failed else _BROKEN_OFF, None))
         if run := self._open.get(number):
-            run.summary.update(summary(outcome, result.get("measurement", {})))
-            run.finish(exit_code=_EXIT_CODES.get(outcome["status"], 0))
+            run.summary.update(summary(outcome, shown))
+            run.finish(exit_code=_EXIT_CODES.get(outcome.status, 0))
         self._open.pop(number, None)
         self._ends.pop(number, None)
 
@@ -301,7 +305,7 @@ def _settings() -> wandb.Settings:
 
 def _session_key(directory: Path) -> str:
     """What tells this session's runs from another's of the same name: random, and kept beside the runs."""
-    file = directory / "wandb" / "session-key"
+    file = Session(directory).wandb_key_file
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(secrets.token_hex(4), encoding="ascii")

@@ -1,5 +1,6 @@
 """The nouns of a search: measurement, outcome, trial. Frozen, without I/O."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -30,13 +31,31 @@ class Failure(StrEnum):
     LOST = "lost"
 
 
+class Shortage(StrEnum):
+    """Whose memory ran out, where it is not the trial's own process's alone."""
+
+    MACHINE = "machine"  # or what a process shares with its loader's workers
+    KILLED_WORKER = "killed worker"  # a loader's: for memory, or by somebody
+
+
+# What sessions say in words alone that were written before there were fields for it.
+_OF_MACHINE = re.compile(r"DataLoader worker|shared memory|killed by |memory monitor killed")
+_OF_MEMORY = ("needs no less memory than", "predicted to need")
+_OF_LIMITS = "effective batch "
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """The verdict on a trial: its status, the kind of failure if it failed, and one line that says why."""
+    """The verdict on a trial: its status, and the kind of failure if it failed.
+
+    `shortage` says of an out-of-memory that it concerns more than the trial's own process. `reason` is a line
+    for people: nothing is decided by it.
+    """
 
     status: Status
     failure: Failure | None = None
     reason: str = ""
+    shortage: Shortage | None = None
 
     def __str__(self) -> str:
         return f"{self.status} ({self.failure})" if self.failure else str(self.status)
@@ -50,8 +69,51 @@ class Outcome:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        failure = values.get("failure")
-        return cls(Status(values["status"]), Failure(failure) if failure else None, values.get("reason", ""))
+        failure, reason = values.get("failure"), values.get("reason", "")
+        shortage = values["shortage"] if "shortage" in values else _shortage_before(failure, reason)
+        return cls(
+            Status(values["status"]),
+            Failure(failure) if failure else None,
+            reason,
+            Shortage(shortage) if shortage else None,
+        )
+
+
+def _shortage_before(failure: str | None, reason: str) -> Shortage | None:
+    """What an outcome says in words alone."""
+    return Shortage.MACHINE if failure == Failure.OOM and _OF_MACHINE.search(reason) else None
+
+
+class Refused(StrEnum):
+    """Why a suggestion is not run."""
+
+    LIMITS = "limits"  # it lies outside of the space's
+    MEMORY = "memory"  # it is known not to fit
+    SPEED = "speed"  # it cannot win
+    TRIED = "tried"
+
+
+@dataclass(frozen=True)
+class PassedOver:
+    """A suggestion that was not worth starting; `reason` says why in a line for people."""
+
+    config: Config
+    kind: Refused
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"config": dict(self.config), "kind": str(self.kind), "reason": self.reason}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        return cls(values["config"], Refused(values["kind"]), values["reason"])
+
+    @classmethod
+    def in_words(cls, config: Config, reason: str) -> Self:
+        """One that was written before there was a kind to it."""
+        if reason.startswith(_OF_LIMITS):
+            return cls(config, Refused.LIMITS, reason)
+        return cls(config, Refused.MEMORY if reason.startswith(_OF_MEMORY) else Refused.SPEED, reason)
 
 
 @dataclass(frozen=True)

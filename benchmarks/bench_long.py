@@ -25,6 +25,7 @@ from autotune import space as spaces
 from autotune import study as record
 from autotune.console import Screen
 from autotune.search import Search
+from autotune.setup import Setup
 from autotune.space import Space
 from autotune.store import Options, Session
 from autotune.telemetry import hardware
@@ -119,11 +120,11 @@ def run(trials: int, every: int, wandb: str) -> None:
         record.set_plan(study, record.Plan(trials, None))
         with Watch(space, trials, every, session.root) as watch:
             watch.search = search = TimedSearch(space, study, watch)
-            job = engine.Job(session, workloads.load(space.workload), hardware())
+            setup = Setup(session, space, workloads.load(space.workload), hardware())
             tracking = nullcontext() if wandb == "off" else Tracker(session.root, session.name, wandb)
             with tracking as tracker:
                 board = Board(session.tensorboard_dir, space)
-                engine.run(search, job, [board, *([tracker] if tracker else [])])
+                engine.run(search, setup, [board, *([tracker] if tracker else [])])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

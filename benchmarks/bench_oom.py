@@ -27,7 +27,7 @@ from autotune.failures import failed
 from autotune.feasibility import MemoryModel, peak_bytes
 from autotune.search import Search, Silent
 from autotune.space import Space
-from autotune.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
+from autotune.trial import Failure, Measurement, Outcome, Refused, Status, Throughput, Trial
 
 QUALITY = "bleu_4"
 
@@ -104,7 +104,7 @@ def ours(toy: Toy, seed: int, trials: int) -> Count:
         else:
             shown = Measurement(throughput=Throughput(values[0], None, 1, 1.0), quality=values[1])
             search.end(trial.number, Outcome(Status.COMPLETED), shown)
-    passed_over = [config for config, reason in record.passed_over(study) if "need" in reason]
+    passed_over = [one.config for one in record.passed_over(study) if one.kind is Refused.MEMORY]
     done = search.trials()
     return Count(
         oom=sum(t.out_of_memory for t in done),

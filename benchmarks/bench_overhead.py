@@ -24,9 +24,11 @@ from autotune import space as spaces
 from autotune import study as record
 from autotune.records import read_records
 from autotune.search import Search, Silent
+from autotune.setup import Setup
 from autotune.store import Options, Session
 from autotune.telemetry import Gpu, Hardware, hardware
 from autotune.trial import Evaluation, Measurement, Outcome, Status, Throughput
+from autotune.trial_dir import TrialDir
 
 _SPACE = """
 workload: instant:fit
@@ -48,14 +50,14 @@ def gaps(trials: int) -> tuple[list[float], float]:
         study = record.open_study(session.study_file, space)
         record.set_plan(study, record.Plan(trials, None))
         search = Search(space, study, Silent())
-        engine.run(search, engine.Job(session, workloads.load(space.workload), machine))
+        engine.run(search, Setup(session, space, workloads.load(space.workload), machine))
         spans = [_span(session.trial_dir(trial.number)) for trial in search.trials()]
     between = [after[0] - before[1] for before, after in itertools.pairwise(spans)]
     return between, sum(between) / (spans[-1][1] - spans[0][0])
 
 
-def _span(directory: Path) -> tuple[float, float]:
-    times = [r["at_s"] for r in read_records(directory) if "at_s" in r]
+def _span(place: TrialDir) -> tuple[float, float]:
+    times = [r["at_s"] for r in read_records(place) if "at_s" in r]
     return times[0], times[-1]
 
 

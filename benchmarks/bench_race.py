@@ -22,18 +22,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune import racing
-from autotune.attempt import Attempt, Order
+from autotune.attempt import Attempt
 from autotune.child import ForkServer
 from autotune.measure import half_interval
-from autotune.orders import RACE_S
-from autotune.race import Race, RaceOrder
+from autotune.order import Order, RaceOrder
+from autotune.race import Race
 from autotune.settings import Setting
-from autotune.trial import Measurement
 from autotune.workloads.r2gen import R2GenWorkload
 
 _BATCHES = (4, 32)
 _PAIRS = 3
 _NEVER = 2**31  # samples
+_RACE_S = 120.0
 _BURST_S = 2.0  # the mean, and that of the rest between two
 
 
@@ -66,13 +66,12 @@ def raced(server: ForkServer) -> Found:
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         members = tuple(order(number, batch, Path(scratch)) for number, batch in enumerate(_BATCHES))
-        race = Race(RaceOrder(9, scratch, members, together=True, most_s=RACE_S), server)
-        while "outcome" not in (report := race.step(1.0)):
+        race = Race(RaceOrder(9, scratch, members, together=True, most_s=_RACE_S), server)
+        while (report := race.step(1.0)).outcome is None:
             pass
-    slices = Measurement.from_dict(report["measurement"]).slices
-    found = racing.ratio(slices, 1, 0)
+    found = racing.ratio(report.measurement.slices, 1, 0)
     if found is None:
-        raise SystemExit(f"the race has failed: {report['outcome']}")
+        raise SystemExit(f"the race has failed: {report.outcome}")
     return Found(found.factor, found.width, time.monotonic() - begun_s)
 
 

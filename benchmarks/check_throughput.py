@@ -23,8 +23,9 @@ from typing import Any
 
 import yaml
 
-from autotune.attempt import Attempt, Order
+from autotune.attempt import Attempt
 from autotune.child import ForkServer
+from autotune.order import Order
 from autotune.trial import Throughput
 from autotune.workloads.r2gen import R2GenWorkload
 from r2gen.train import fit
@@ -45,12 +46,12 @@ def of_trial(settings: Mapping[str, Any], samples: int, server: ForkServer) -> T
             samples=samples,
         )
         attempt = Attempt(order, server)
-        while "outcome" not in (report := attempt.step(1.0)):
+        while (report := attempt.step(1.0)).outcome is None:
             pass
         attempt.stop()
     found = attempt.measurement().throughput
     if found is None:
-        raise SystemExit(f"the trial has no figure: {report['outcome']}")
+        raise SystemExit(f"the trial has no figure: {report.outcome}")
     return found
 
 

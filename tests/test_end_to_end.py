@@ -11,6 +11,7 @@ import yaml
 
 from autotune import results
 from autotune import study as record
+from autotune.store import Session
 from autotune.trial import Status
 from r2gen import config as trainer
 from r2gen import synthetic
@@ -140,21 +141,22 @@ def test_precisions_are_compared_by_the_reports_that_their_models_write(searched
     done = command(root, *("-m", "autotune", "compare", "s", "--precisions", "bf16"), PATH=without_java)
     assert done.returncode == 0, done.stdout + done.stderr
     studies = json.loads(next((root / "data").glob("*/annotation.json")).read_text())["test"]
-    found = results.models(root / "s" / "comparison")
+    session = Session(root / "s")
+    found = results.models(session.comparison_dir)
     assert list(found) == ["baseline", "bf16"]
     for label, model in found.items():
-        directory = root / "s" / "comparison" / label
+        place = session.model_dir(label)
         assert model.outcome.status is Status.COMPLETED, model.outcome
         assert model.training.quality_samples >= model.samples == 64
         assert {"bleu_1", "bleu_4", "rouge_l", "cider", "full_bleu_4"} <= set(model.scores)
         assert model.reports_per_s > 0
         assert model.peak_memory_bytes > 0
-        written = list(results.written(directory))
+        written = list(results.written(place))
         assert [w.id for w in written] == [study["id"] for study in studies]
         assert all(Path(image).is_file() for w in written for image in w.images)
         assert all(set(w.scores) == {"bleu_1", "bleu_4", "rouge_l"} for w in written)
         assert all(w.found is not None and w.true is not None for w in written)
-        assert not (directory / "work").exists()
+        assert not place.work.exists()
     assert "bf16" in done.stdout.splitlines()[-2]
 
 

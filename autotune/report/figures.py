@@ -10,12 +10,12 @@ from autotune.report import clinical, knobs, rows
 from autotune.report.model import Report
 from autotune.report.recommendation import answer
 from autotune.results import Model, Written
-from autotune.settings import SEED, Config
+from autotune.settings import SEED
 from autotune.snapshot import INTERRUPTED
 from autotune.space import Space
 from autotune.store import Options
 from autotune.study_file import Plan
-from autotune.trial import Trial
+from autotune.trial import PassedOver, Trial
 from autotune.workloads import Workload
 
 
@@ -36,7 +36,7 @@ class Known:
     plan: Plan
     trials: Sequence[Trial]
     can_go_on: bool = True
-    passed_over: Sequence[tuple[Config, str]] = ()
+    passed_over: Sequence[PassedOver] = ()
     models: Mapping[str, Model] = field(default_factory=dict)
     written: Mapping[str, Sequence[Written]] = field(default_factory=dict)
 
@@ -73,7 +73,7 @@ def report(known: Known, samples: int) -> Report:
         ablation=knobs.steps(trials, space),
         compared=clinical.compared(known.models, known.written),
         samples=clinical.samples(known.written, samples),
-        skipped=rows.skipped(known.passed_over, trials, space),
+        skipped=rows.skipped(known.passed_over, trials),
         importance=knobs.importance(trials, space),
         provenance=_provenance(known),
     )

@@ -34,6 +34,6 @@ def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
         can_go_on=session.format == FORMAT,
         passed_over=study_file.passed_over(study),
         models=models,
-        written={label: tuple(results.written(session.comparison_dir / label)) for label in models},
+        written={label: tuple(results.written(session.model_dir(label))) for label in models},
     )
     return figures.report(known, samples)

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Callable, Sequence
 
-from autotune import curves, feasibility, objective, view
+from autotune import curves, objective, view
 from autotune.report import estimates
 from autotune.report.model import Row, Skipped
-from autotune.settings import Config, settings_key
+from autotune.settings import settings_key
 from autotune.space import Space
-from autotune.trial import Status, Trial
+from autotune.trial import PassedOver, Refused, Status, Trial
 
 _FIGURE = re.compile(r"\d+([.,]\d+)*( [KMGT]iB)?")
 _TAKEN_OUT = "…"
@@ -86,36 +86,33 @@ def _saved_s(trial: Trial, space: Space) -> float:
     return max(0.0, trial.seconds / samples * space.budget.samples_per_trial - trial.seconds)
 
 
-def skipped(
-    passed_over: Sequence[tuple[Config, str]], trials: Sequence[Trial], space: Space
-) -> tuple[Skipped, ...]:
+def skipped(passed_over: Sequence[PassedOver], trials: Sequence[Trial]) -> tuple[Skipped, ...]:
     """The suggestions that were not started, by what their reasons say besides figures, most first.
 
     Each configuration that would not have fitted has saved what trials took that ran out of memory, each that
     could not win what those took that were stopped; the same suggested again saves nothing more. What is
     outside the limits was not wanted in the first place.
     """
-    groups: dict[str, list[tuple[Config, str]]] = {}
-    for config, reason in passed_over:
-        groups.setdefault(_FIGURE.sub(_TAKEN_OUT, reason), []).append((config, reason))
+    groups: dict[str, list[PassedOver]] = {}
+    for one in passed_over:
+        groups.setdefault(_FIGURE.sub(_TAKEN_OUT, one.reason), []).append(one)
     found = [
         Skipped(
-            reason=kind,
+            reason=words,
             count=len(group),
-            saved_s=len({settings_key(config, ()) for config, _ in group})
-            * _each_s(*group[0], trials, space),
-            example=group[0][1],
+            saved_s=len({settings_key(one.config, ()) for one in group}) * _each_s(group[0].kind, trials),
+            example=group[0].reason,
         )
-        for kind, group in groups.items()
+        for words, group in groups.items()
     ]
     return tuple(sorted(found, key=lambda s: s.count, reverse=True))
 
 
-def _each_s(config: Config, reason: str, trials: Sequence[Trial], space: Space) -> float:
-    """How long a trial would have taken, about, that was not started for `reason`."""
-    if space.violation(config) is not None:
+def _each_s(kind: Refused, trials: Sequence[Trial]) -> float:
+    """How long a trial would have taken, about, that was refused for that."""
+    if kind is Refused.LIMITS:
         return 0.0
-    if feasibility.is_why_unfit(reason):
+    if kind is Refused.MEMORY:
         return _mean_s(trials, lambda t: t.out_of_memory)
     return _mean_s(trials, lambda t: t.outcome is not None and t.outcome.status is Status.STOPPED)
 

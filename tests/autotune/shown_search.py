@@ -8,6 +8,8 @@ from rich.console import Console
 
 from autotune import console as consoles
 from autotune import space as spaces
+from autotune.progress import Phase
+from autotune.reported import Report
 from autotune.snapshot import Snapshot
 from autotune.study_file import Plan
 from autotune.trial import Measurement, Outcome, Status, Throughput, Trial
@@ -29,9 +31,8 @@ def main() -> None:
             trial = Trial(number, dict(space.baseline))
             screen.started(trial)
             for step in range(1, 5):
-                screen.progress(
-                    trial, {"samples": 5000 * step, "throughput": 61.2, "phase": "training", "elapsed_s": 9.0}
-                )
+                shown = Measurement(throughput=Throughput(61.2, None, 9, 9.0), samples=5000 * step)
+                screen.progress(trial, Report(number, Phase.TRAINING, 9.0, shown))
                 line = sys.stdin.readline()
                 if not line:
                     screen.note("it was stopped")

@@ -1,6 +1,9 @@
 import pytest
 
 from autotune import charts
+from autotune.progress import Phase
+from autotune.reported import Report
+from autotune.trial import Failure, Measurement, Outcome, Status, Throughput
 
 TRAINING = {
     "at_s": 50.0,
@@ -50,19 +53,11 @@ def test_a_metric_unknown_by_name_follows_its_record() -> None:
     assert charts.metrics({"accuracy": 0.5}) == {"val/accuracy": 0.5}
 
 
-def test_a_result_is_a_row_for_each_record_at_its_own_second_and_one_for_the_trial() -> None:
-    result = {
-        "number": 3,
-        "samples": 64,
-        "elapsed_s": 12.0,
-        "phase": "training",
-        "records": [TRAINING, EVALUATION],
-        "telemetry": {"gpu_power_w": 250.0, "cpu_percent": 180.0, "host_rss_bytes": 7.0},
-        "throughput": None,
-        "training_iteration": 9,
-        "time_total_s": 11.0,
-    }
-    first, second, whole = charts.rows(result)
+def test_a_report_is_a_row_for_each_record_at_its_own_second_and_one_for_the_trial() -> None:
+    telemetry = {"gpu_power_w": 250.0, "cpu_percent": 180.0, "host_rss_bytes": 7.0}
+    shown = Measurement(samples=64)
+    report = Report(3, Phase.TRAINING, 12.0, shown, (TRAINING, EVALUATION), telemetry)
+    first, second, whole = charts.rows(report)
     assert first["seconds"] == pytest.approx(10.0)
     assert first["train/loss"] == 2.5
     assert second["seconds"] == pytest.approx(12.0)
@@ -76,23 +71,24 @@ def test_a_result_is_a_row_for_each_record_at_its_own_second_and_one_for_the_tri
     }
 
 
-def test_a_result_without_records_is_one_row() -> None:
-    assert charts.rows({"samples": 0, "elapsed_s": 1.0, "throughput": 4.5}) == [
+def test_a_report_without_records_is_one_row() -> None:
+    shown = Measurement(throughput=Throughput(4.5, None, 9, 9.0))
+    assert charts.rows(Report(3, Phase.TRAINING, 1.0, shown)) == [
         {"samples": 0.0, "seconds": 1.0, "perf/throughput": 4.5}
     ]
 
 
 def test_the_summary_is_the_whole_trials() -> None:
-    measurement = {
-        "throughput": {"samples_per_s": 31.0, "half_width_per_s": 0.5, "steps": 90, "seconds": 60.0},
-        "samples": 2000,
-        "peak_memory_bytes": 3000,
-        "memory_limit_bytes": 4000,
-        "memory_is_rising": True,
-        "scores": {"bleu_4": 0.17},
-        "telemetry": {"gpu_energy_j": 5000.0},
-    }
-    assert charts.summary({"status": "completed", "failure": None, "reason": ""}, measurement) == {
+    measurement = Measurement(
+        throughput=Throughput(31.0, 0.5, 90, 60.0),
+        samples=2000,
+        peak_memory_bytes=3000,
+        memory_limit_bytes=4000,
+        memory_is_rising=True,
+        scores={"bleu_4": 0.17},
+        telemetry={"gpu_energy_j": 5000.0},
+    )
+    assert charts.summary(Outcome(Status.COMPLETED), measurement) == {
         "status": "completed",
         "failure": "",
         "reason": "",
@@ -108,8 +104,8 @@ def test_the_summary_is_the_whole_trials() -> None:
 
 def test_a_failures_summary_says_why_without_the_users_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
-    outcome = {"status": "failed", "failure": "oom", "reason": "see /home/somebody/runs/1/log"}
-    assert charts.summary(outcome, {"throughput": None}) == {
+    outcome = Outcome(Status.FAILED, Failure.OOM, "see /home/somebody/runs/1/log")
+    assert charts.summary(outcome, None) == {
         "status": "failed",
         "failure": "oom",
         "reason": "see ~/runs/1/log",

@@ -14,7 +14,8 @@ import pytest
 
 from autotune import cgroup
 from autotune import child as children
-from autotune.child import Child, ForkServer, Job
+from autotune.child import Child, ForkServer
+from autotune.order import Order
 from autotune.trial import Failure, Outcome, Status
 
 HERE = Path(__file__).parent
@@ -41,8 +42,8 @@ def start(tmp_path, server):
 
     def begin(workload, config=None, **limits):
         name = workload if ":" in workload else f"workloads_for_tests:{workload}"
-        job = Job(name, config or {}, tmp_path / "work", tmp_path / "log", "bleu_4", **limits)
-        started.append(Child(job, server))
+        order = Order(0, name, config or {}, str(tmp_path), "bleu_4", samples=1, **limits)
+        started.append(Child(order, server))
         return started[-1]
 
     yield begin
@@ -332,8 +333,8 @@ def test_what_a_completed_workload_leaves_behind_is_killed(start):
 
 
 def test_a_forgotten_child_is_killed(tmp_path, server):
-    job = Job("workloads_for_tests:has_family", {}, tmp_path / "w", tmp_path / "log", "bleu_4")
-    child = Child(job, server)
+    order = Order(0, "workloads_for_tests:has_family", {}, str(tmp_path), "bleu_4", samples=1)
+    child = Child(order, server)
     first_record(child)
     pid = child.pid
     del child
@@ -373,8 +374,8 @@ def test_a_workload_starts_its_workers_as_it_does_by_itself(run):
 
 def test_children_leave_no_descriptor_and_no_process(tmp_path, server):
     def one():
-        job = Job("workloads_for_tests:steps", {}, tmp_path / "work", tmp_path / "log", "bleu_4")
-        child = Child(job, server)
+        order = Order(0, "workloads_for_tests:steps", {}, str(tmp_path), "bleu_4", samples=1)
+        child = Child(order, server)
         listen(child)
         child.kill()
         return child.pid

@@ -16,12 +16,12 @@ HERE = Path(__file__).parent
 # As a user's script might be: nothing keeps it from running again where it is imported.
 SUPERVISOR = """
 import sys, time
-from pathlib import Path
-from autotune.child import Child, ForkServer, Job
+from autotune.child import Child, ForkServer
+from autotune.order import Order
 
 print("begun")
 workload, preload, then = sys.argv[1:]
-child = Child(Job(workload, {}, Path("work"), Path("log"), "bleu_4"), ForkServer(["torch", preload]))
+child = Child(Order(0, workload, {}, ".", "bleu_4", samples=1), ForkServer(["torch", preload]))
 while child.verdict is None and not child.poll(1.0):
     pass
 print(child.pid, child.verdict.reason if child.verdict else "", flush=True)
@@ -34,9 +34,9 @@ if then != "end":
 
 RACE = """
 import sys, time
-from autotune.attempt import Order
 from autotune.child import ForkServer
-from autotune.race import Race, RaceOrder
+from autotune.order import Order, RaceOrder
+from autotune.race import Race
 
 def member(number):
     directory = f"member-{number}"
@@ -50,16 +50,16 @@ time.sleep(600)
 """
 
 ACTOR = """
-import os, time
-from pathlib import Path
+import os
 import ray
-from autotune.child import Child, ForkServer, Job
+from autotune.child import Child, ForkServer
+from autotune.order import Order
 
 @ray.remote
 class Supervisor:
     def start(self):
         self.child = Child(
-            Job("workloads_for_tests:has_family", {}, Path("work").resolve(), Path("log").resolve(), "b"),
+            Order(0, "workloads_for_tests:has_family", {}, os.getcwd(), "b", samples=1),
             ForkServer(["torch", "workloads_for_tests"]),
         )
         events = self.child.poll(60.0)

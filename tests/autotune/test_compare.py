@@ -18,6 +18,7 @@ from autotune import study as record
 from autotune.__main__ import main
 from autotune.compare import Comparison, Contender, Terms, contenders
 from autotune.errors import EvaluationError, InputError
+from autotune.setup import Training
 from autotune.store import Options, Session
 from autotune.telemetry import hardware
 from autotune.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
@@ -94,6 +95,10 @@ def session(tmp_path, space):
     return searched(tmp_path / "s", space)
 
 
+def training_of(session, space, workload):
+    return Training(space, workload, replace(hardware(), gpus=()), session.options())
+
+
 @pytest.fixture
 def compared(session, space):
     """Compares one configuration, and returns the model and what was said."""
@@ -101,8 +106,9 @@ def compared(session, space):
 
     def compare(label="bf16", workload=None, may_take=False, samples=400, **config):
         trials = record.trials(record.load_study(session.study_file))
-        terms = Terms(samples=samples, device_bytes=None, data=None, may_take=may_take)
-        comparing = Comparison(session, space, workload or Scored(), trials, terms=terms, say=said.append)
+        terms = Terms(samples=samples, data=None, may_take=may_take)
+        training = training_of(session, space, workload or Scored())
+        comparing = Comparison(session, training, trials, terms=terms, say=said.append)
         said.clear()
         comparing.run(Contender(label, {**space.baseline_config, "precision": label, **config}))
         return results.models(session.comparison_dir)[label], list(said)
@@ -111,7 +117,7 @@ def compared(session, space):
 
 
 def attempts(session, label):
-    lines = (session.comparison_dir / label / "records.jsonl").read_text().splitlines()
+    lines = session.model_dir(label).records_file.read_text().splitlines()
     return sum("attempt" in json.loads(line) for line in lines)
 
 
@@ -144,9 +150,9 @@ def test_a_model_is_trained_and_scored_once(session, compared):
     assert model.config["precision"] == "bf16"
     assert model.scores == {"bleu_4": 0.5, "trained": pytest.approx(400, abs=100)}
     assert (model.reports_per_s, model.peak_memory_bytes) == (0.5, 7)
-    directory = session.comparison_dir / "bf16"
-    assert [written.report for written in results.written(directory)] == ["b"]
-    assert not (directory / "work").exists()
+    place = session.model_dir("bf16")
+    assert [written.report for written in results.written(place)] == ["b"]
+    assert not place.work.exists()
     assert said[0] == "bf16: training over 400 samples: 4 bf16 lr 0.001"
 
     again, said = compared()
@@ -166,8 +172,8 @@ def test_models_of_other_terms_do_not_stay_beside_new_ones(session, space, compa
         compared(label)
     (session.comparison_dir / "tf32").mkdir()
     said = []
-    terms = Terms(samples=400, device_bytes=None, data=None, may_take=False)
-    comparing = Comparison(session, space, Scored(), [], terms=terms, say=said.append)
+    terms = Terms(samples=400, data=None, may_take=False)
+    comparing = Comparison(session, training_of(session, space, Scored()), [], terms=terms, say=said.append)
     today = {**space.baseline_config, "micro_batch_size": 8}
     comparing.keep_only(
         [Contender("fp32", space.baseline_config), Contender("bf16", {**today, "precision": "bf16"})]
@@ -192,7 +198,7 @@ def test_what_could_not_be_scored_is_scored_later_without_training(session, comp
     assert model.outcome.status is Status.COMPLETED
     assert model.scores == {}
     assert "could not be scored: exit code 1: a fault;" in said[-1]
-    assert "the scorer has" in (session.comparison_dir / "bf16" / "log").read_text()
+    assert "the scorer has" in session.model_dir("bf16").log.read_text()
 
     fault.unlink()
     model, _ = compared(workload=Scored(fault=fault))
@@ -204,7 +210,7 @@ def test_what_could_not_be_scored_is_scored_later_without_training(session, comp
     "why_not", [None, "no checkpoint", "other provenance", "other samples", "other settings"]
 )
 def test_a_checkpoint_of_the_search_is_taken_where_it_is_of_the_same_training(session, compared, why_not):
-    work = session.trial_dir(0) / "work"
+    work = session.trial_dir(0).work
     if why_not != "no checkpoint":
         work.mkdir(parents=True)
         (work / "state.json").write_text("1234")
@@ -283,7 +289,7 @@ def test_a_kill_loses_only_what_was_under_way(tmp_path, space, capsys):
     session = searched(tmp_path / "slow", slow)
     command = [sys.executable, "-m", "autotune", "compare", str(session.root), "--precisions", "bf16"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    records = session.comparison_dir / "bf16" / "records.jsonl"
+    records = session.model_dir("bf16").records_file
     wait_for(lambda: records.exists() and "bleu_4" in records.read_text())
     children = psutil.Process(process.pid).children(recursive=True)
     process.kill()

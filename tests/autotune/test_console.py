@@ -21,9 +21,11 @@ from rich.console import Console
 from autotune import console as consoles
 from autotune import failures
 from autotune.console import Events, Lines, Picture
+from autotune.progress import Phase
+from autotune.reported import Report
 from autotune.snapshot import Snapshot
 from autotune.study_file import Plan
-from autotune.trial import Repeat
+from autotune.trial import Measurement, Repeat, Throughput
 
 from .terminal import Terminal
 
@@ -40,8 +42,9 @@ def console():
     return Console(width=200, force_terminal=False)
 
 
-def report(**values):
-    return {"samples": 5000, "throughput": 61.2, "half_width_per_s": 0.4, "phase": "training", **values}
+def report(phase=Phase.TRAINING, elapsed_s=0.0, **figures):
+    shown = Measurement(throughput=Throughput(61.2, 0.4, 9, 9.0), samples=5000, **figures)
+    return Report(0, phase, elapsed_s, shown)
 
 
 def test_who_is_shown_what(begun, console):
@@ -164,7 +167,7 @@ def test_progress_is_told_at_a_bounded_rate_and_at_once_where_the_phase_changes(
         now += 0.5
         screen.progress(make_trial(0), report())
     assert len(said(capsys)) == 6, "in half a minute"
-    screen.progress(make_trial(0), report(phase="evaluating"))
+    screen.progress(make_trial(0), report(Phase.EVALUATING))
     screen.progress(make_trial(1), report())
     assert [(e["trial"], e["phase"]) for e in said(capsys)] == [(0, "evaluating"), (1, "training")]
 

@@ -189,7 +189,7 @@ def test_a_baseline_that_fails_ends_the_search_with_its_reason(tmp_path, autotun
 
 
 def attempts(tmp_path, number):
-    lines = (Session.open(tmp_path / "s").trial_dir(number) / "records.jsonl").read_text().splitlines()
+    lines = Session.open(tmp_path / "s").trial_dir(number).records_file.read_text().splitlines()
     return sum("attempt" in json.loads(line) for line in lines)
 
 
@@ -248,9 +248,10 @@ def test_when_the_time_is_up_the_search_ends_with_what_it_has(tmp_path, autotune
 
 RACE = """
 from pathlib import Path
-from autotune import engine, orders, study as record, workloads
+from autotune import engine, study as record, workloads
 from autotune import space as spaces
 from autotune.search import Search, Silent
+from autotune.setup import Setup
 from autotune.store import Options, Session
 from autotune.telemetry import hardware
 from autotune.trial import Measurement, Outcome, Status, Throughput
@@ -265,9 +266,8 @@ for batch in (4, 16):
     trial = record.begin(study, space, {**space.baseline_config, "micro_batch_size": batch})
     record.end(study, replace(trial, outcome=Outcome(Status.COMPLETED), measurement=shown), 0.9)
 record.begin(study, space, space.baseline_config, race=[0, 1])
-orders.RACE_S = 6.0
 search = Search(space, study, Silent())
-engine.run(search, engine.Job(session, workloads.load(space.workload), hardware()))
+engine.run(search, Setup(session, space, workloads.load(space.workload), hardware()))
 """
 
 

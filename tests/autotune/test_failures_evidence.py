@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from autotune import failures
-from autotune.trial import Failure
+from autotune.trial import Failure, Shortage
 
 CAPPED_ONLY = [
     RuntimeError("could not create a primitive"),
@@ -79,3 +79,36 @@ def test_the_reason_names_the_cause_that_decided() -> None:
 )
 def test_the_machine_is_evidence(code: int, words: str, evidence: dict[str, float], kind: Failure) -> None:
     assert failures.of_exit(code, words, **({"kernel_killed": False} | evidence)).failure is kind
+
+
+KILLED = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+
+
+@pytest.mark.parametrize(
+    ("error", "shortage"),
+    [
+        (KILLED, Shortage.KILLED_WORKER),
+        (RuntimeError("Caught MemoryError in DataLoader worker process 0."), Shortage.MACHINE),
+        (RuntimeError("unable to allocate shared memory(shm): No space left on device"), Shortage.MACHINE),
+        (MemoryError("no room"), None),
+        (ValueError("DataLoader worker (pid 7) is killed by signal: Killed. "), None),
+    ],
+    ids=str,
+)
+def test_whose_memory_ran_out_is_told_beside_the_reason(error: Exception, shortage: Shortage | None) -> None:
+    assert failures.of_exception(error).shortage is shortage
+
+
+def test_what_a_killed_process_ran_out_of_is_the_machines() -> None:
+    assert failures.of_exit(-signal.SIGKILL, "", kernel_killed=True).shortage is Shortage.MACHINE
+    share = failures.of_exit(-signal.SIGKILL, "", kernel_killed=False, memory_share=0.96)
+    assert share.shortage is Shortage.MACHINE
+    words = failures.of_exit(1, "RuntimeError: CUDA out of memory", kernel_killed=False)
+    assert (words.failure, words.shortage) == (Failure.OOM, None)
+
+
+def test_a_loaders_worker_that_somebody_has_killed_is_lost() -> None:
+    outcome = failures.of_exception(KILLED)
+    by_whom = {"asked_to_stop": False, "kernel_killed": False, "memory_share": 0.5}
+    assert failures.of_verdict(outcome, **by_whom).failure is Failure.LOST
+    assert failures.of_verdict(outcome, **(by_whom | {"kernel_killed": True})) == outcome

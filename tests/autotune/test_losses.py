@@ -3,7 +3,7 @@
 import pytest
 
 from autotune.losses import MOST, Losses
-from autotune.trial import Failure, Outcome, Status
+from autotune.trial import Failure, Outcome, Shortage, Status
 
 
 @pytest.fixture
@@ -25,7 +25,8 @@ def test_one_that_comes_further_begins_anew(losses):
 
 
 def test_what_the_machine_has_no_memory_for_is_not_run_again(losses):
-    assert losses.add(7, 100, "no room", out_of_memory=True) == Outcome(Status.FAILED, Failure.OOM, "no room")
+    ended = losses.add(7, 100, "no room", out_of_memory=True)
+    assert ended == Outcome(Status.FAILED, Failure.OOM, "no room", Shortage.MACHINE)
 
 
 def test_each_trial_counts_by_itself(losses):

@@ -11,11 +11,12 @@ import psutil
 import pytest
 
 from autotune import attempt, race, racing
-from autotune.attempt import Order
 from autotune.child import ForkServer
+from autotune.order import Order, RaceOrder
 from autotune.progress import Phase
-from autotune.race import Race, RaceOrder
-from autotune.trial import Failure, Slice, Status
+from autotune.race import Race
+from autotune.trial import Failure, Status
+from autotune.trial_dir import TrialDir
 
 HERE = str(Path(__file__).parent)
 SHORT = race._Least(0.1, 3)
@@ -75,7 +76,7 @@ def finish(running, seconds=120):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         report = running.step(0.2)
-        if "outcome" in report:
+        if report.outcome is not None:
             return report
     raise AssertionError("it did not end")
 
@@ -109,11 +110,11 @@ def test_an_order_is_plain_values(order):
 def test_who_is_twice_as_fast_is_found_to_be(order, server, tmp_path, rounds, together):
     rounds(4)
     report = finish(Race(order({"step_s": 0.04}, {"step_s": 0.02}, together=together), server))
-    outcome, figures = attempt.read_verdict(tmp_path)
-    assert report["outcome"] == outcome.to_dict()
+    outcome, figures = attempt.read_verdict(TrialDir(tmp_path))
+    assert report.outcome == outcome
     assert outcome.status is Status.COMPLETED
-    assert report["phase"] == Phase.RACING
-    assert report["samples"] == sum(one.samples for one in figures.slices)
+    assert report.phase == Phase.RACING
+    assert report.samples == sum(one.samples for one in figures.slices)
     assert [(one.round, one.number) for one in figures.slices] == [
         (turn, number) for turn in range(1, 5) for number in (0, 7)
     ]
@@ -128,20 +129,20 @@ def test_who_is_twice_as_fast_is_found_to_be(order, server, tmp_path, rounds, to
 def test_a_race_ends_by_the_rules(order, server, tmp_path):
     """As soon as the gain is sure."""
     finish(Race(order({"step_s": 0.03}, {"step_s": 0.01}), server))
-    _, figures = attempt.read_verdict(tmp_path)
+    _, figures = attempt.read_verdict(TrialDir(tmp_path))
     assert racing.runs_on(figures.slices, (0, 7)) == ()
     assert racing.ratio(figures.slices, 7, 0).low > 1.5
 
 
 def test_a_race_ends_when_its_time_is_up(order, server):
     report = finish(Race(order({"step_s": 0.01}, {"step_s": 0.01}, most_s=0.5), server))
-    assert report["outcome"]["status"] == Status.COMPLETED
-    assert report["measurement"]["slices"]
+    assert report.outcome.status == Status.COMPLETED
+    assert report.measurement.slices
 
 
 def test_only_whose_turn_it_is_runs(order, server, tmp_path):
     running = Race(order({"step_s": 0.01}, {"step_s": 0.01}, {"step_s": 0.01}), server)
-    while not running.step(0.2)["samples"]:
+    while not running.step(0.2).samples:
         pass
     states = [one.status() for one in processes(tmp_path) if one.name() != "sh"]
     assert len(states) == 3
@@ -154,69 +155,69 @@ def test_a_race_that_is_broken_off_keeps_its_rounds_and_no_half_ones(order, serv
     rounds(3)
     given = order({"step_s": 0.01}, {"step_s": 0.01})
     first = Race(given, server)
-    while not race.read_slices(tmp_path):
+    while not race.read_slices(TrialDir(tmp_path)):
         first.step(0.05)
     first.stop()
-    kept = race.read_slices(tmp_path)
-    assert attempt.read_verdict(tmp_path) is None
-    with (tmp_path / race.SLICES).open("a") as file:
+    kept = race.read_slices(TrialDir(tmp_path))
+    assert attempt.read_verdict(TrialDir(tmp_path)) is None
+    with TrialDir(tmp_path).slices_file.open("a") as file:
         file.write('[{"number": 0, "round": 2, "sam')  # a kill in the middle of a line
-    slices = finish(Race(given, server))["measurement"]["slices"]
-    assert [Slice(**one) for one in slices][: len(kept)] == kept
-    assert [one["round"] for one in slices] == [1, 1, 2, 2, 3, 3]
-    assert [one.round for one in race.read_slices(tmp_path)] == [1, 1, 2, 2, 3, 3]
+    slices = finish(Race(given, server)).measurement.slices
+    assert list(slices[: len(kept)]) == kept
+    assert [one.round for one in slices] == [1, 1, 2, 2, 3, 3]
+    assert [one.round for one in race.read_slices(TrialDir(tmp_path))] == [1, 1, 2, 2, 3, 3]
 
 
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("fails_at", [0, 30])
 def test_a_member_that_fails_ends_the_race_and_is_named(order, server, tmp_path, fails_at, together):
     given = order({"step_s": 0.01}, {"step_s": 0.01, "fails_at": fails_at}, together=together)
-    outcome = finish(Race(replace(given, most_s=3.0), server))["outcome"]
+    outcome = finish(Race(replace(given, most_s=3.0), server)).outcome
     if fails_at and not together:
-        assert outcome["status"] == Status.COMPLETED, "no turn is that long"
+        assert outcome.status == Status.COMPLETED, "no turn is that long"
         return
-    assert (outcome["status"], outcome["failure"]) == (Status.FAILED, Failure.OOM)
-    assert outcome["reason"].startswith("trial 7: MemoryError: no room")
-    assert attempt.read_verdict(tmp_path)[0].to_dict() == outcome
+    assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.OOM)
+    assert outcome.reason.startswith("trial 7: MemoryError: no room")
+    assert attempt.read_verdict(TrialDir(tmp_path))[0] == outcome
     wait_for(lambda: not processes(tmp_path))
     assert not list(tmp_path.glob("*/work"))
 
 
 def test_a_member_that_somebody_kills_interrupts_the_race(order, server, tmp_path):
     running = Race(order({"step_s": 0.01}, {"step_s": 0.01}), server)
-    while not running.step(0.2)["samples"]:
+    while not running.step(0.2).samples:
         pass
     for one in processes(tmp_path):
         one.kill()
-    outcome = finish(running)["outcome"]
-    assert (outcome["status"], outcome["failure"]) == (Status.INTERRUPTED, Failure.LOST)
-    assert attempt.read_verdict(tmp_path) is None
-    assert race.read_slices(tmp_path)
+    outcome = finish(running).outcome
+    assert (outcome.status, outcome.failure) == (Status.INTERRUPTED, Failure.LOST)
+    assert attempt.read_verdict(TrialDir(tmp_path)) is None
+    assert race.read_slices(TrialDir(tmp_path))
 
 
 def test_a_workload_that_ends_is_started_anew(order, server, rounds):
     rounds(6)
     report = finish(Race(order({"step_s": 0.02, "steps": 15}, {"step_s": 0.02}), server))
-    assert report["outcome"]["status"] == Status.COMPLETED
-    assert sum(one["steps"] for one in report["measurement"]["slices"] if one["number"] == 0) > 15
+    assert report.outcome.status == Status.COMPLETED
+    assert sum(one.steps for one in report.measurement.slices if one.number == 0) > 15
 
 
 def test_a_workload_that_ends_before_it_is_warm_fails_the_race(order, server):
-    outcome = finish(Race(order({"step_s": 0.01}, {"step_s": 0.01, "steps": 2}), server))["outcome"]
-    assert (outcome["status"], outcome["failure"]) == (Status.FAILED, Failure.ERROR)
-    assert outcome["reason"] == "trial 7: the workload ended by itself before it was warmed up"
+    outcome = finish(Race(order({"step_s": 0.01}, {"step_s": 0.01, "steps": 2}), server)).outcome
+    assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.ERROR)
+    assert outcome.reason == "trial 7: the workload ended by itself before it was warmed up"
 
 
 def test_a_turn_without_a_step_is_longer_the_next_time_and_not_for_ever(order, server, monkeypatch, rounds):
     rounds(1)
     monkeypatch.setattr(race._Member, "_turn_s", lambda member: 0.02)
     report = finish(Race(order({"step_s": 0.05}), server))
-    assert report["outcome"]["status"] == Status.COMPLETED
-    assert report["measurement"]["slices"][0]["seconds"] >= 0.05
+    assert report.outcome.status == Status.COMPLETED
+    assert report.measurement.slices[0].seconds >= 0.05
     monkeypatch.setattr(race._Member, "_turn_s", lambda member: 0.001)
     again = replace(order({"step_s": 0.5}), directory=str(Path(order().directory, "other")))
-    outcome = finish(Race(again, server))["outcome"]
-    assert outcome["reason"] == "trial 0: no whole step in a turn, 4 times in a row"
+    outcome = finish(Race(again, server)).outcome
+    assert outcome.reason == "trial 0: no whole step in a turn, 4 times in a row"
 
 
 def test_a_disk_that_is_full_interrupts_the_race_and_keeps_its_rounds(order, server, tmp_path):
@@ -227,15 +228,15 @@ def test_a_disk_that_is_full_interrupts_the_race_and_keeps_its_rounds(order, ser
     try:
         given = replace(order({"step_s": 0.005}, {"step_s": 0.005}), directory=str(place))
         running = Race(given, server)
-        while not race.read_slices(place):
+        while not race.read_slices(TrialDir(place)):
             running.step(0.05)
         with pytest.raises(OSError, match="No space"):
             (place / "ballast").write_bytes(bytes(2**17))
-        outcome = finish(running)["outcome"]
-        assert outcome["status"] == Status.INTERRUPTED
-        assert "No space left on device" in outcome["reason"]
-        assert race.read_slices(place)
+        outcome = finish(running).outcome
+        assert outcome.status == Status.INTERRUPTED
+        assert "No space left on device" in outcome.reason
+        assert race.read_slices(TrialDir(place))
         (place / "ballast").unlink()
-        assert finish(Race(replace(given, most_s=0.1), server))["outcome"]["status"] == Status.COMPLETED
+        assert finish(Race(replace(given, most_s=0.1), server)).outcome.status == Status.COMPLETED
     finally:
         subprocess.run(["umount", "--lazy", place], check=True)

@@ -10,7 +10,11 @@ import pytest
 from autotune import recording, table
 from autotune import space as spaces
 from autotune.errors import InputError
+from autotune.nvml import Gpu
+from autotune.setup import Training
+from autotune.store import Options
 from autotune.table import Header, Table
+from autotune.telemetry import Hardware
 from autotune.trial import Failure, Status
 from autotune.workloads import Workload
 
@@ -80,6 +84,12 @@ def workload():
     sys.path.remove(str(Path(__file__).parent))
 
 
+def training(space, workload):
+    """On a machine whose GPU has 1 GiB."""
+    gpu = Gpu("Test GPU", 2**30, (9, 0), "GPU-0")
+    return Training(space, workload, Hardware(1, 16 * 2**30, (gpu,), None), Options())
+
+
 def test_a_recording_goes_on_where_it_was_cut_short_and_is_whole_in_the_end(small, workload, tmp_path):
     file = tmp_path / "toy.jsonl"
     table.create(file, Header(small, {}))
@@ -87,16 +97,7 @@ def test_a_recording_goes_on_where_it_was_cut_short_and_is_whole_in_the_end(smal
     def record(most=None):
         known, said = Table.read(file), []
         plan = itertools.islice(recording.missing(known, seeds=1, timings=1), most)
-        recording.record(
-            file,
-            known,
-            small,
-            workload,
-            plan,
-            memory_limit_bytes=None,
-            device_memory_bytes=2**30,
-            say=said.append,
-        )
+        recording.record(file, known, training(small, workload), plan, said.append)
         return said
 
     assert len(record(most=2)) == 2
@@ -129,7 +130,7 @@ def test_a_recording_goes_on_where_it_was_cut_short_and_is_whole_in_the_end(smal
 def test_the_drift_is_what_the_baseline_shows_of_the_machine(small, workload, tmp_path):
     file = tmp_path / "toy.jsonl"
     table.create(file, Header(small, {}))
-    found = recording.record_drift(file, small, workload, 3.0, memory_limit_bytes=None)
+    found = recording.record_drift(file, training(small, workload), 3.0)
     assert Table.read(file).drift == found
     assert len(found.speeds) >= 2
     assert sum(found.speeds) / len(found.speeds) == pytest.approx(1, abs=0.01)
@@ -139,4 +140,4 @@ def test_the_drift_is_what_the_baseline_shows_of_the_machine(small, workload, tm
 def test_a_baseline_that_does_not_train_shows_no_drift(workload, tmp_path):
     space = spaces.complete(spaces.parse(SPACE.replace("_size: 4", "_size: 64"), "test"), "test")
     with pytest.raises(InputError, match=r"did not train for a second: .*does not fit"):
-        recording.record_drift(tmp_path / "toy.jsonl", space, workload, 3.0, memory_limit_bytes=None)
+        recording.record_drift(tmp_path / "toy.jsonl", training(space, workload), 3.0)

@@ -12,8 +12,9 @@ from autotune.knobs import Distribution
 from autotune.sampler import Refusal, Sampler, Told
 from autotune.sections import Objective
 from autotune.settings import settings_key
+from autotune.trial import Refused
 
-TRIED = Refusal("was tried already")
+TRIED = Refusal(Refused.TRIED, "was tried already")
 
 NAMED = """
 workload: some.module:fit
@@ -102,13 +103,14 @@ def test_beside_what_was_tried_already_something_next_to_it_is_run(grid):
 def test_what_is_known_not_to_be_worth_it_is_passed_over_with_its_reason(grid):
     def screen(config):
         if config["micro_batch_size"] > 8:
-            return Refusal("does not fit", sampler.worst(grid))
+            return Refusal(Refused.MEMORY, "does not fit", sampler.worst(grid))
         return config
 
     for seed in range(10):
         config, passed = Sampler(grid, seed).suggest(screen)
         assert config["micro_batch_size"] <= 8
-        assert all(c["micro_batch_size"] > 8 and reason == "does not fit" for c, reason in passed)
+        assert all(one.config["micro_batch_size"] > 8 for one in passed)
+        assert {(one.kind, one.reason) for one in passed} <= {(Refused.MEMORY, "does not fit")}
 
 
 def test_what_is_run_instead_of_a_suggestion_is_up_to_the_judge(grid):

@@ -5,6 +5,7 @@ import pytest
 from autotune import stopping
 from autotune.sampler import Refusal
 from autotune.screening import Screening
+from autotune.trial import Refused
 
 GIB = 2**30
 CONFIG = {
@@ -38,7 +39,7 @@ def test_what_is_new_is_run_as_it_is(screen, make_trial):
 def test_what_was_tried_is_refused_and_says_nothing_new(screen, make_trial):
     refusal = screen(trial(make_trial, 0, 10.0))(CONFIG)
     assert isinstance(refusal, Refusal)
-    assert refusal.told is None
+    assert (refusal.kind, refusal.told) == (Refused.TRIED, None)
 
 
 def test_an_ablation_step_may_still_be_tried_as_it_could_not_win(screen, make_trial):
@@ -50,6 +51,7 @@ def test_an_ablation_step_may_still_be_tried_as_it_could_not_win(screen, make_tr
 
 def test_what_is_outside_the_limits_is_refused(screen, make_trial):
     refusal = screen(trial(make_trial, 0, 10.0))(CONFIG | {"micro_batch_size": 4})
+    assert refusal.kind is Refused.LIMITS
     assert "effective batch 4" in refusal.reason
     assert refusal.told.violation == 1.0
 
@@ -57,6 +59,7 @@ def test_what_is_outside_the_limits_is_refused(screen, make_trial):
 def test_what_differs_only_in_its_learning_rate_from_the_fastest_cannot_win(screen, make_trial):
     fast = trial(make_trial, 1, 50.0, precision="bf16")
     refusal = screen(trial(make_trial, 0, 10.0), fast)(fast.config | {"learning_rate": 2e-4})
+    assert refusal.kind is Refused.SPEED
     assert "as fast as trial 1" in refusal.reason
 
 

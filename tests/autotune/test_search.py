@@ -1,6 +1,5 @@
 """A search's bookkeeping, with a real study and without Ray: the test runs the trials itself."""
 
-import json
 from dataclasses import replace
 
 import optuna
@@ -9,9 +8,11 @@ import pytest
 from autotune import ablation, confirm
 from autotune import space as spaces
 from autotune import study as record
-from autotune.attempt import read_verdict
+from autotune.attempt import read_verdict, write_verdict
 from autotune.feasibility import dominating
 from autotune.machine import Machine, fit_to
+from autotune.progress import Phase
+from autotune.reported import Report
 from autotune.search import Search
 from autotune.sections import Budget
 from autotune.settings import COMMON, settings_key
@@ -89,7 +90,7 @@ def figures(speed=10.0, quality=0.2):
 
 
 def report(number, outcome=COMPLETED, **shown):
-    return {"number": number, "outcome": outcome.to_dict(), "measurement": figures(**shown).to_dict()}
+    return Report(number, Phase.TRAINING, 9.0, figures(**shown), outcome=outcome)
 
 
 def race_report(search, trial, speed_of):
@@ -98,7 +99,7 @@ def race_report(search, trial, speed_of):
     baseline, *others = (speed_of(trials[number]) for number in trial.race)
     factors = {n: speed / baseline for n, speed in zip(trial.race[1:], others, strict=True)}
     shown = Measurement(slices=slices_of(factors, apart=0.01))
-    return {"number": trial.number, "outcome": COMPLETED.to_dict(), "measurement": shown.to_dict()}
+    return Report(trial.number, Phase.RACING, 9.0, shown, outcome=COMPLETED)
 
 
 def by_batch(trial):
@@ -136,10 +137,10 @@ def end(search, trial, result=by_batch):
     """Ends `trial` as its settings have it, a race as those of its members have."""
 
     def speed_of(member):
-        return result(member)["measurement"]["throughput"]["samples_per_s"]
+        return result(member).measurement.throughput.samples_per_s
 
     shown = race_report(search, trial, speed_of) if trial.race else result(trial)
-    search.progress(trial.number, shown)
+    search.progress(shown)
 
 
 def test_a_search_runs_its_baseline_first_and_as_many_trials_as_planned(begin):
@@ -175,7 +176,7 @@ def collapsed(trial):
     """The larger the batch, the faster, and none learns anything."""
     shown = figures(speed=10.0 * trial.config["micro_batch_size"])
     curve = tuple(replace(point, collapsed=True) for point in shown.curve)
-    return {**report(trial.number), "measurement": replace(shown, curve=curve).to_dict()}
+    return replace(report(trial.number), measurement=replace(shown, curve=curve))
 
 
 def test_a_baseline_that_has_learnt_nothing_leaves_the_same_training_to_be_searched(begin):
@@ -243,13 +244,13 @@ def test_what_confirms_runs_alone(begin):
         end(search, search.next())
     first, second = search.next(), search.next()
     assert search.next() is None, "the last trials run: they may change who is confirmed"
-    search.progress(first.number, report(first.number, speed=1000.0))
+    search.progress(report(first.number, speed=1000.0))
     assert search.next() is None
-    search.progress(second.number, report(second.number, speed=2000.0))
+    search.progress(report(second.number, speed=2000.0))
     race = search.next()
     assert race.race == (0, second.number)
     assert search.next() is None
-    search.progress(race.number, race_report(search, race, lambda t: t.samples_per_s))
+    search.progress(race_report(search, race, lambda t: t.samples_per_s))
     assert search.next().repeat.of == second.number
     assert search.next() is None
 
@@ -291,7 +292,7 @@ def explained(begin, session):
         for of, repeat in asked:
             race = (0, 1) if repeat == RACE else ()
             trial = record.begin(study, space, configs[of], None if race else repeat, race=race)
-            shown = Measurement.from_dict(by_knob(trial)["measurement"])
+            shown = by_knob(trial).measurement
             if race:
                 shown = Measurement(slices=slices_of({1: 12.0}, apart=0.01))
             ended = replace(trial, outcome=COMPLETED, measurement=shown, seconds=10.0)
@@ -317,7 +318,7 @@ def test_an_ablation_step_runs_alone(explained):
     step = search.next()
     assert step.ablation_of == 1
     assert search.next() is None
-    search.progress(step.number, by_knob(step))
+    search.progress(by_knob(step))
     assert not search.trials()[step.number].measurement.shared
 
 
@@ -330,7 +331,7 @@ def test_a_search_that_confirms_nothing_or_is_not_to_explain_has_no_way(begin, e
 def test_a_step_that_fails_or_is_lost_is_not_run_again_and_changes_no_winner(explained):
     search = explained()
     failing = search.next()
-    search.progress(failing.number, report(failing.number, Outcome(Status.FAILED, Failure.ERROR, "x")))
+    search.progress(report(failing.number, Outcome(Status.FAILED, Failure.ERROR, "x")))
     for _ in range(3):
         lost = search.next()
         search.lose(lost.number, "gone")
@@ -351,7 +352,7 @@ def test_a_search_killed_on_the_way_goes_on_with_the_same_step(explained, begin,
     first = again.next()
     assert first == killed
     assert again.next() is None, "alone"
-    again.progress(first.number, by_knob(first))
+    again.progress(by_knob(first))
     assert [t.number for t in run(again, by_knob)] == [11]
     assert all(step.trial for step in ablation.steps(again.trials(), again.space))
 
@@ -361,7 +362,7 @@ def test_a_step_is_begun_only_where_there_is_time_for_a_whole_trial(explained, c
     clock.now = 85.0
     step = search.next()
     clock.now = 93.0
-    search.progress(step.number, by_knob(step))
+    search.progress(by_knob(step))
     assert ablation.next_step(search.trials(), search.space) is not None
     assert search.next() is None
     assert search.remaining == 0
@@ -378,19 +379,19 @@ def test_what_is_still_to_be_tried_or_confirmed_comes_before_the_way(explained):
 def test_trials_that_ran_side_by_side_are_marked_and_others_are_not(begin):
     search, _ = begin(trials=4)
     baseline = search.next()
-    search.progress(0, by_batch(baseline))
+    search.progress(by_batch(baseline))
     side, by_side = search.next(), search.next()
-    search.progress(side.number, by_batch(side))
-    search.progress(by_side.number, by_batch(by_side))
+    search.progress(by_batch(side))
+    search.progress(by_batch(by_side))
     last = search.next()
-    search.progress(last.number, by_batch(last))
+    search.progress(by_batch(last))
     assert [t.measurement.shared for t in search.trials()] == [False, True, True, False]
 
 
 def test_a_failing_baseline_ends_the_search_with_its_reason(begin):
     search, _ = begin()
     search.next()
-    search.progress(0, report(0, OOM))
+    search.progress(report(0, OOM))
     assert search.is_over()
     assert "the baseline itself failed: too big" in search.stopping
     assert search.next() is None
@@ -399,9 +400,9 @@ def test_a_failing_baseline_ends_the_search_with_its_reason(begin):
 def test_a_failed_trial_does_not_end_the_search(begin):
     search, heard = begin()
     search.next()
-    search.progress(0, report(0))
+    search.progress(report(0))
     second = search.next()
-    search.progress(second.number, report(second.number, OOM))
+    search.progress(report(second.number, OOM))
     assert heard.events[-1] == ("ended", second.number, "failed (oom)")
     assert search.next() is not None
 
@@ -443,7 +444,7 @@ def test_what_is_passed_over_is_on_record_with_its_reason(begin):
     run(search, toy)
     passed = record.passed_over(study)
     assert passed
-    assert all(set(config) == set(search.space.knobs) and reason for config, reason in passed)
+    assert all(set(one.config) == set(search.space.knobs) and one.reason for one in passed)
 
 
 def test_settings_that_read_slower_are_not_run_again_with_another_learning_rate(begin):
@@ -454,7 +455,7 @@ def test_settings_that_read_slower_are_not_run_again_with_another_learning_rate(
         key = tuple(v for n, v in trial.config.items() if n != "learning_rate")
         assert key not in speeds or speeds[key] >= 0.99 * fastest
         speeds[key], fastest = speed, max(fastest, speed)
-        search.progress(trial.number, report(trial.number, speed=speed))
+        search.progress(report(trial.number, speed=speed))
 
 
 def test_the_bar_is_published_whenever_a_trial_has_ended(begin):
@@ -470,15 +471,15 @@ def test_the_bar_is_published_whenever_a_trial_has_ended(begin):
 def test_a_killed_search_goes_on_with_what_was_running(begin):
     search, _ = begin(trials=3)
     search.next()
-    search.progress(0, report(0))
+    search.progress(report(0))
     running = search.next()
 
     again, _ = begin(trials=3)
     first = again.next()
     assert (first.number, first.config) == (running.number, running.config)
-    again.progress(first.number, report(first.number))
+    again.progress(report(first.number))
     third = again.next()
-    again.progress(third.number, report(third.number))
+    again.progress(report(third.number))
     assert again.next() is None
     assert [t.number for t in again.trials()] == [0, 1, 2]
 
@@ -508,9 +509,9 @@ def test_a_search_killed_while_it_confirms_goes_on_with_the_same_race_and_seed(b
 def test_a_verdict_that_nobody_heard_of_counts(begin, session):
     search, _ = begin()
     search.next()
-    directory = session.trial_dir(0)
-    directory.mkdir(parents=True)
-    (directory / "verdict.json").write_text(json.dumps(report(0)))
+    place = session.trial_dir(0)
+    place.root.mkdir(parents=True)
+    write_verdict(place, COMPLETED, figures())
 
     again, _ = begin()
     assert again.trials()[0].outcome == COMPLETED
@@ -533,7 +534,7 @@ def test_a_trial_that_comes_further_every_time_is_not_given_up(begin):
     search, _ = begin()
     trial = search.next()
     for evaluated in range(100, 1000, 100):
-        search.progress(0, {"number": 0, "samples": evaluated, "evaluated_samples": evaluated})
+        search.progress(Report(0, Phase.TRAINING, 9.0, Measurement(quality_samples=evaluated)))
         search.lose(0, "gone")
         assert search.next() == trial
 
@@ -542,7 +543,7 @@ def test_an_attempt_that_was_killed_is_gone_on_with_and_the_search_goes_on(begin
     search, _ = begin()
     trial = search.next()
     killed = Outcome(Status.INTERRUPTED, Failure.LOST, "killed by SIGKILL")
-    search.progress(0, {**report(0), "outcome": killed.to_dict()})
+    search.progress(report(0, killed))
     assert search.stopping is None
     assert search.trials()[0].outcome is None
     assert search.next() == trial
@@ -559,8 +560,8 @@ def test_an_abort_blames_no_trial(begin):
 def test_an_end_that_is_told_twice_counts_once(begin):
     search, heard = begin()
     search.next()
-    search.progress(0, report(0, speed=10.0))
-    search.progress(0, report(0, speed=99.0))
+    search.progress(report(0, speed=10.0))
+    search.progress(report(0, speed=99.0))
     search.lose(0, "late")
     assert search.trials()[0].samples_per_s == 10.0
     assert [e[0] for e in heard.events].count("ended") == 1
@@ -570,7 +571,7 @@ def test_a_disk_fault_is_no_trials_end(begin):
     search, heard = begin()
     search.next()
     fault = Outcome(Status.INTERRUPTED, reason="x: cannot be written: No space left on device")
-    search.progress(0, report(0, fault))
+    search.progress(report(0, fault))
     assert search.is_over()
     assert search.fault == fault.reason
     assert heard.events[-1] == ("ended", 0, "interrupted")
@@ -604,9 +605,9 @@ def test_time_is_kept_for_confirming(begin, clock):
         ran.append(trial)
         if trial.race:
             clock.now += 60.0
-            search.progress(trial.number, race_report(search, trial, lambda t: t.samples_per_s))
+            search.progress(race_report(search, trial, lambda t: t.samples_per_s))
         else:
-            search.progress(trial.number, timed(trial))
+            search.progress(timed(trial))
     assert 35 <= sum(t.searched for t in ran) <= 42
     assert confirm.confirmed(search.trials(), search.space)
     assert search.stopping is None
@@ -639,8 +640,18 @@ def test_nothing_is_exhausted_while_a_trial_runs_that_may_show_otherwise(begin, 
         running.append(trial)
     assert not search.is_exhausted
     for trial in running:
-        search.progress(trial.number, report(trial.number, speed=10.0))
+        search.progress(report(trial.number, speed=10.0))
     run(search, lambda trial: report(trial.number, speed=10.0))
     assert search.is_exhausted
     assert search.next() is None
     assert search.is_exhausted
+
+
+def test_who_interrupts_a_search_that_ends_anyway_has_not_ended_it(begin):
+    first, _ = begin()
+    first.stop("interrupted", interrupted=True)
+    assert (first.is_interrupted, first.stopping) == (True, "interrupted")
+    second, _ = begin()
+    second.stop("the time is up")
+    second.stop("interrupted", interrupted=True)
+    assert (second.is_interrupted, second.stopping) == (False, "the time is up")

@@ -42,7 +42,7 @@ def test_an_interrupted_session_shows_how_far_its_trials_had_come(kept):
 
 
 def test_a_session_in_use_is_running_and_its_clock_goes_on(kept):
-    records = kept.trial_dir(4) / "records.jsonl"
+    records = kept.trial_dir(4).records_file
     lines = [json.loads(line) for line in records.read_text().splitlines()]
     began = lines[0]["clock_s"]
     lines[0]["attempt"] = time.time() - (lines[-1]["at_s"] - began) - 100  # its last record came 100 s ago
@@ -57,7 +57,7 @@ def test_a_session_in_use_is_running_and_its_clock_goes_on(kept):
 
 
 def test_a_trial_that_was_only_begun_is_at_its_start(kept):
-    (kept.trial_dir(4) / "records.jsonl").unlink()
+    kept.trial_dir(4).records_file.unlink()
     with kept.lock():
         (running,) = take(kept).running
     assert (running.phase, running.seconds, running.trial.measurement.samples) == ("start", 0.0, 0)

@@ -8,7 +8,18 @@ from optuna.trial import TrialState
 
 from autotune import study as record
 from autotune.study import Plan
-from autotune.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
+from autotune.trial import (
+    Evaluation,
+    Failure,
+    Measurement,
+    Outcome,
+    PassedOver,
+    Refused,
+    Repeat,
+    Status,
+    Throughput,
+    Trial,
+)
 
 FRACTION = 0.85
 COMPLETED = Outcome(Status.COMPLETED)
@@ -57,7 +68,8 @@ def test_a_trial_is_read_back_as_it_was_written(study, space):
 def test_a_repeat_and_what_was_passed_over_are_read_back(study, space):
     baseline(study, space)
     repeat = Repeat(0, 1, (0, 3))
-    passed = [({"micro_batch_size": 64}, "does not fit"), ({"micro_batch_size": 32}, "neither")]
+    kinds = {64: Refused.MEMORY, 32: Refused.LIMITS}
+    passed = [PassedOver({"micro_batch_size": size}, kind, "why") for size, kind in kinds.items()]
     again = record.begin(study, space, space.baseline_config, repeat, passed=passed)
     assert (again.number, again.repeat) == (1, repeat)
     assert record.trials(study)[1] == again

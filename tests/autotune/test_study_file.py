@@ -10,7 +10,7 @@ import pytest
 from autotune import study as record
 from autotune import study_file
 from autotune.study_file import Plan
-from autotune.trial import Failure, Measurement, Outcome, Repeat, Status, Trial
+from autotune.trial import Failure, Measurement, Outcome, PassedOver, Refused, Repeat, Status, Trial
 
 
 @pytest.fixture
@@ -21,7 +21,8 @@ def file(tmp_path):
 def test_it_reads_what_optuna_reads(file, space):
     study = record.open_study(file, space)
     record.set_plan(study, Plan(5, 100.0, 3.0, ended=True))
-    first = record.begin(study, space, space.baseline_config, passed=[({"micro_batch_size": 64}, "no room")])
+    passed = [PassedOver({"micro_batch_size": 64}, Refused.MEMORY, "no room")]
+    first = record.begin(study, space, space.baseline_config, passed=passed)
     record.share(study, first.number)
     record.end(study, Trial(0, first.config, Outcome(Status.FAILED, Failure.OOM, "x")), 0.85)
     study.ask()  # somebody else's
@@ -34,7 +35,7 @@ def test_it_reads_what_optuna_reads(file, space):
     ]
     assert study_file.trials(read) == record.trials(study)
     assert [t.number for t in study_file.trials(read)] == [0, 2]
-    assert study_file.passed_over(read) == [({"micro_batch_size": 64}, "no room")]
+    assert study_file.passed_over(read) == passed
     assert study_file.plan(read) == Plan(5, 100.0, 3.0, ended=True)
 
 

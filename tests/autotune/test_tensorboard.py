@@ -12,7 +12,10 @@ from ray import cloudpickle
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
+from autotune.progress import Phase
+from autotune.reported import Report
 from autotune.tensorboard import Board
+from autotune.trial import Measurement, Outcome, Status, Throughput
 
 ROOT = Path(__file__).parents[2]
 KEY = "made-up-key-" + "0123456789" * 3
@@ -24,10 +27,11 @@ def trial(number, **settings):
 
 
 def result(samples, seconds, **more):
-    """A report with two steps and an evaluation, at its end."""
+    """What Ray passes on of a report with two steps and an evaluation, at its end."""
     records = [{"samples": n, "train_loss": 1000.0 / n, "at_s": 1.0} for n in (samples - 8, samples)]
     records += [{"samples": samples, "bleu_4": samples / 1000, "at_s": 1.0}]
-    return {"samples": samples, "elapsed_s": seconds, "records": records, "throughput": 5.0 + samples, **more}
+    shown = Measurement(throughput=Throughput(5.0 + samples, None, 9, 9.0), samples=samples)
+    return Report(0, Phase.TRAINING, seconds, shown, tuple(records), **more).to_dict()
 
 
 def read(directory):
@@ -67,10 +71,10 @@ def test_a_trial_is_a_run_over_samples_by_its_own_clock(tmp_path, board):
 
 def test_the_table_of_hyperparameters_has_knobs_and_how_trials_ended(tmp_path, board, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", KEY)
-    for number, status in enumerate(("completed", "stopped", "failed", "interrupted")):
+    for number, status in enumerate(Status):
         board.log_trial_start(trial(number, precision=KEY, seed=7))
-        board.log_trial_result(1, trial(number), result(100, 10.0, outcome={"status": status}))
-        board.log_trial_end(trial(number), failed=status == "failed")
+        board.log_trial_result(1, trial(number), result(100, 10.0, outcome=Outcome(status)))
+        board.log_trial_end(trial(number), failed=status is Status.FAILED)
     events = [read(tmp_path / f"{number:04d}") for number in range(4)]
     knobs = hyperparameters(events[0], "start").hparams
     assert knobs["micro_batch_size"].number_value == 8

@@ -27,13 +27,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from autotune import space as spaces
 from autotune import tracking
+from autotune.progress import Phase
+from autotune.reported import Report
+from autotune.trial import Failure, Measurement, Outcome, Status, Throughput
 logging.basicConfig(filename=sys.argv[2], level="WARNING", format="%(message)s")
 directory = Path(sys.argv[1])
 def trial(number):
     return SimpleNamespace(config={"number": number, "config": {"micro_batch_size": 4}})
-def result(samples, **more):
-    records = [{"samples": samples, "train_loss": 1.5, "at_s": 0.0}]
-    return {"samples": samples, "elapsed_s": 2.0, "records": records, **more}
+def report(number, samples, **more):
+    records = ({"samples": samples, "train_loss": 1.5, "at_s": 0.0},)
+    return Report(number, Phase.TRAINING, 2.0, Measurement(samples=samples), records, **more)
 space = spaces.parse('''
 workload: some.module:fit
 baseline: {micro_batch_size: 4, precision: fp32, learning_rate: 1e-3}
@@ -46,24 +49,24 @@ import os, time
 import ray
 from ray import tune
 
-OUTCOMES = [
-    {"status": "completed", "failure": None, "reason": ""},
-    {"status": "failed", "failure": "oom", "reason": "CUDA out of memory"},
-]
+OUTCOMES = [Outcome(Status.COMPLETED), Outcome(Status.FAILED, Failure.OOM, "CUDA out of memory")]
+SEEN = {"cpu_percent": 150.0}
+
+def shown(samples, samples_per_s):
+    return Measurement(throughput=Throughput(samples_per_s, None, 9, 9.0), samples=samples)
 
 def trainable(config):
     number = config["number"]
-    report = {"number": number, "phase": "training", "telemetry": {"cpu_percent": 150.0}}
     for step in (1, 2):
         records = [{"at_s": float(step), "samples": 8 * step, "train_loss": 3.0 - step, "data_s": 0.25}]
         if step == 2:
             records.append({"at_s": 2.5, "samples": 16, "bleu_4": 0.125})
-        tune.report({**report, "samples": 8 * step, "elapsed_s": 1.5 * step, "records": records,
-                     "throughput": 5.5 * step})
+        told = Report(number, Phase.TRAINING, 1.5 * step, shown(8 * step, 5.5 * step), tuple(records), SEEN)
+        tune.report(told.to_dict())
     if number == 2:
         raise RuntimeError("lost without a word")
-    end = {"outcome": OUTCOMES[number], "measurement": {"throughput": {"samples_per_s": 10.5}, "samples": 16}}
-    tune.report({**report, "samples": 16, "elapsed_s": 4.0, "records": [], "throughput": 11.0, **end})
+    end = Report(number, Phase.TRAINING, 4.0, shown(16, 10.5), (), SEEN, OUTCOMES[number])
+    tune.report(end.to_dict())
     if number == 1:
         raise RuntimeError("CUDA out of memory")
 
@@ -224,7 +227,7 @@ def test_a_search_with_ray_tune_is_logged_whole_and_quietly(driver: Driver) -> N
     assert completed.column("train/loss") == [2.0, 1.0]
     assert completed.column("val/bleu_4") == [0.125]
     assert completed.column("perf/data_s") == [0.25, 0.25]
-    assert completed.column("perf/throughput") == [5.5, 11.0, 11.0]
+    assert completed.column("perf/throughput") == [5.5, 11.0, 10.5]
     assert completed.column("system/cpu_percent") == [150.0] * 3
     assert completed.column("samples") == [8.0, 8.0, 16.0, 16.0, 16.0, 16.0]
     assert completed.column("seconds") == [1.5, 1.5, 2.5, 3.0, 3.0, 4.0]
@@ -247,7 +250,7 @@ def test_a_trial_gone_on_with_after_a_kill_is_the_same_run(driver: Driver) -> No
     log = """
 tracker = tracking.Tracker(directory, "chest")
 tracker.log_trial_start(trial(7))
-tracker.log_trial_result(1, trial(7), result({samples}))
+tracker.log_trial_result(1, trial(7), report(7, {samples}).to_dict())
 """
     with driver.start(log.format(samples=8) + "time.sleep(60)") as process:
         deadline = time.monotonic() + 30
@@ -256,7 +259,7 @@ tracker.log_trial_result(1, trial(7), result({samples}))
             time.sleep(0.1)
         process.send_signal(signal.SIGKILL)
     end = "with tracker:\n    tracker.log_trial_end(trial(7))\n"
-    outcome = 'outcome={"status": "stopped"}, measurement={}'
+    outcome = "outcome=Outcome(Status.STOPPED)"
     driver.run(log.format(samples=f"16, {outcome}") + end)
 
     first, second = read_runs(driver.session)
@@ -353,7 +356,8 @@ tracker = tracking.Tracker(directory, "chest")
 started = time.monotonic()
 for number in (0, 1):
     tracker.log_trial_start(trial(number))
-    tracker.log_trial_result(1, trial(number), result(8, outcome={"status": "completed"}, measurement={}))
+    told = report(number, 8, outcome=Outcome(Status.COMPLETED))
+    tracker.log_trial_result(1, trial(number), told.to_dict())
     tracker.log_trial_end(trial(number))
 tracker.summarise([], space, directory / "report.html")
 assert time.monotonic() - started < 1.0, "the search waited for W&B"
@@ -377,10 +381,10 @@ def test_runs_that_were_open_when_wandb_went_away_go_on_offline(driver: Driver, 
 tracking._INIT_TIMEOUT_S = 1.0
 runs = tracking._Runs(directory, "chest", "autotune", online=False)
 runs.start(0, {"micro_batch_size": 4})
-runs.log(0, result(8))
+runs.log(report(0, 8))
 runs._online = True
 runs.start(1, {"micro_batch_size": 8})
-runs.log(0, result(16))
+runs.log(report(0, 16))
 runs.close()
 """
     driver.run(script, WANDB_API_KEY=KEY, WANDB_BASE_URL=server)

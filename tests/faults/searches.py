@@ -12,6 +12,7 @@ import psutil
 
 from autotune import study as record
 from autotune.records import read_records
+from autotune.store import Session
 from autotune.trial import Trial
 
 HERE = Path(__file__).parent
@@ -72,7 +73,7 @@ class Place:
             return []
 
     def records(self, number: int) -> list[dict[str, Any]]:
-        return list(read_records(self.session / "trials" / f"{number:04d}"))
+        return list(read_records(Session(self.session).trial_dir(number)))
 
     def attempts(self, number: int) -> int:
         return sum("attempt" in r for r in self.records(number))

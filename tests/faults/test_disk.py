@@ -15,10 +15,13 @@ from autotune import child as children
 from autotune import files
 from autotune import space as spaces
 from autotune import study as record
-from autotune.child import Child, ForkServer, Job
+from autotune.child import Child, ForkServer
+from autotune.order import Order
+from autotune.progress import Phase
+from autotune.reported import Report
 from autotune.store import Session
 from autotune.tensorboard import Board
-from autotune.trial import Status
+from autotune.trial import Measurement, Status, Throughput
 from tests.endings import ENDED
 
 from .sessions import (
@@ -74,7 +77,8 @@ def test_charts_that_find_no_room_are_left_out_until_there_is_some(tmp_path, cap
     with small_disk(tmp_path / "s", "256k") as place:
         board, space = Board(place, spaces.parse(SPACE, "test")), spaces.parse(SPACE, "test")
         trials = [SimpleNamespace(config={"number": n, "config": space.baseline}) for n in (0, 1, 2)]
-        report = {"samples": 4, "elapsed_s": 1.0, "throughput": 4.0}
+        shown = Measurement(throughput=Throughput(4.0, None, 9, 9.0), samples=4)
+        report = Report(0, Phase.TRAINING, 1.0, shown).to_dict()
         board.log_trial_start(trials[0])
         ballast = fill(place)
         for trial in trials[:2]:
@@ -199,16 +203,10 @@ def test_a_disk_that_turns_read_only_in_the_middle_stops_the_search_and_loses_no
 def test_a_slow_disk_is_not_taken_for_a_stall(tmp_path, disk, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     monkeypatch.setattr(children, "_SHORTEST_STALL_S", 0.5)
-    job = Job(
-        workload="slow_disk:fit",
-        config={"disk": str(disk)},
-        workdir=tmp_path / "work",
-        log=tmp_path / "log",
-        quality="bleu_4",
-    )
+    order = Order(0, "slow_disk:fit", {"disk": str(disk)}, str(tmp_path), "bleu_4", samples=1)
     subprocess.run(["fsfreeze", "--freeze", disk], check=True)
     try:
-        child = Child(job, ForkServer([]))
+        child = Child(order, ForkServer([]))
         wait_for((tmp_path / "work" / "waiting").exists)
         frozen = time.monotonic()
         while time.monotonic() < frozen + 3:
@@ -259,7 +257,7 @@ def test_what_a_kill_has_left_of_an_ended_trial_goes_when_the_search_is_resumed(
     place = kept("format-2", tmp_path / "s")
     session, trials = Session.open(place), trials_of(place)
     for trial in trials:
-        (session.trial_dir(trial.number) / "work").mkdir(parents=True, exist_ok=True)
+        session.trial_dir(trial.number).work.mkdir(parents=True, exist_ok=True)
     session.remove_work(trials)
     left = {int(work.parent.name) for work in (place / "trials").glob("*/work")}
     assert left == {t.number for t in trials if t.outcome is None}

@@ -11,11 +11,13 @@ import pytest
 
 from autotune import attempt, confirm, objective
 from autotune import study as record
-from autotune.attempt import Attempt, Order
+from autotune.attempt import Attempt
 from autotune.child import ForkServer
+from autotune.order import Order
 from autotune.records import read_records
 from autotune.store import Session
 from autotune.trial import Failure, Status
+from autotune.trial_dir import TrialDir
 from tests.faults.garbage_workload import KINDS
 
 HERE = Path(__file__).parent
@@ -76,8 +78,8 @@ def attempt_at(tmp_path, server):
         running, deadline = Attempt(order, server), time.monotonic() + 60
         while time.monotonic() < deadline:
             report = running.step(0.2)
-            if "outcome" in report:
-                return report["outcome"], running.measurement()
+            if report.outcome is not None:
+                return report.outcome, running.measurement()
         raise AssertionError("it did not end")
 
     return run
@@ -86,17 +88,17 @@ def attempt_at(tmp_path, server):
 @pytest.mark.parametrize("kind", FAULTS)
 def test_garbage_is_a_failure_with_its_reason(attempt_at, tmp_path, kind):
     outcome, shown = attempt_at(kind)
-    assert (outcome["status"], outcome["failure"]) == (Status.FAILED, FAULTS[kind][0]), outcome
-    assert FAULTS[kind][1] in outcome["reason"]
-    assert "\n" not in outcome["reason"]
-    assert attempt.read_verdict(tmp_path)[0].to_dict() == outcome
+    assert (outcome.status, outcome.failure) == (Status.FAILED, FAULTS[kind][0]), outcome
+    assert FAULTS[kind][1] in outcome.reason
+    assert "\n" not in outcome.reason
+    assert attempt.read_verdict(TrialDir(tmp_path))[0] == outcome
     json.dumps(shown.to_dict(), allow_nan=False)  # what the study keeps can be read by every reader of JSON
 
 
 @pytest.mark.parametrize("kind", sorted(SANE))
 def test_what_is_beside_the_point_harms_nobody(attempt_at, kind):
     outcome, shown = attempt_at(kind)
-    assert outcome["status"] == Status.COMPLETED, outcome
+    assert outcome.status == Status.COMPLETED, outcome
     assert shown.quality == 0.2
     assert [point.samples for point in shown.curve][-1] == 80
     assert 0 < shown.throughput.samples_per_s < 20_000
@@ -117,7 +119,7 @@ def test_spoilt_lines_of_a_trials_records_are_left_out(tmp_path):
         '{"a": 1}',
     ]
     (tmp_path / "records.jsonl").write_text("\n".join([*lines, json.dumps(good)]), encoding="utf-8")
-    assert list(read_records(tmp_path)) == [good]
+    assert list(read_records(TrialDir(tmp_path))) == [good]
 
 
 SPACE = """

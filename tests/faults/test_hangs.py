@@ -11,8 +11,9 @@ import psutil
 import pytest
 
 from autotune import attempt
-from autotune.attempt import Attempt, Order
+from autotune.attempt import Attempt
 from autotune.child import ForkServer
+from autotune.order import Order
 from autotune.trial import Failure, Status
 from tests.endings import ENDED
 
@@ -57,8 +58,8 @@ def finish(running, seconds=60):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         report = running.step(0.5)
-        if "outcome" in report:
-            return report["outcome"]
+        if report.outcome is not None:
+            return report.outcome
     raise AssertionError("it did not end")
 
 
@@ -88,7 +89,7 @@ def test_a_hang_is_ended_with_all_its_processes_and_its_log_says_where_it_was(tm
     running = Attempt(order(tmp_path, hang, stall_timeout_s=1.5), server)
     pid = running._child.pid
     outcome = finish(running)
-    assert (outcome["status"], outcome["failure"]) == (Status.FAILED, Failure.TIMEOUT)
+    assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.TIMEOUT)
     log = (tmp_path / "log").read_text()
     for function in where:
         assert f"in {function}" in log
@@ -99,7 +100,7 @@ def test_a_close_that_hangs_takes_nothing_from_a_trial_that_was_complete(tmp_pat
     monkeypatch.setattr(attempt, "_GRACE_S", 1.0)
     running = Attempt(order(tmp_path, "when closed"), server)
     pid = running._child.pid
-    assert finish(running)["status"] == Status.COMPLETED
+    assert finish(running).status == Status.COMPLETED
     wait_for(lambda: not session_of(pid))
 
 
@@ -159,13 +160,13 @@ def test_what_was_suspended_goes_on(place, who):
 
 IMPORTS = """
 import sys
-from pathlib import Path
 from autotune import child as children
-from autotune.child import Child, ForkServer, Job
+from autotune.child import Child, ForkServer
+from autotune.order import Order
 
 children._PRELOAD_S = 2.0
-job = Job("stuck:fit", {}, Path("work"), Path("log"), "bleu_4", stall_timeout_s=2.0)
-child = Child(job, ForkServer(["stuck"]))
+order = Order(0, "stuck:fit", {}, ".", "bleu_4", samples=1, stall_timeout_s=2.0)
+child = Child(order, ForkServer(["stuck"]))
 while child.verdict is None:
     child.poll(1.0)
 child.kill()

@@ -52,7 +52,7 @@ def test_a_killed_search_can_be_resumed_at_once(tmp_path, running):
     baseline, second = trials_of(tmp_path / "s")
     assert baseline.completed
     assert second.outcome is not None
-    trained = [r["samples"] for r in read_records(tmp_path / "s" / "trials" / "0000") if "train_loss" in r]
+    trained = [r["samples"] for r in read_records(Session(tmp_path / "s").trial_dir(0)) if "train_loss" in r]
     assert trained[-1] >= 400
 
 

@@ -7,7 +7,7 @@ import pytest
 from autotune.report import figures
 from autotune.results import Model, Written
 from autotune.study import Plan
-from autotune.trial import Measurement, Outcome, Status
+from autotune.trial import Measurement, Outcome, PassedOver, Refused, Status
 
 from . import searched
 from .searched import GIB, trial
@@ -60,9 +60,8 @@ def test_compared_models_and_their_reports_are_in_it(known):
 
 
 def test_what_was_passed_over_is_in_it(known):
-    passed = [
-        (known.space.baseline_config | {"num_workers": 0}, "is as fast as trial 1, which keeps the quality")
-    ]
+    config = known.space.baseline_config | {"num_workers": 0}
+    passed = [PassedOver(config, Refused.SPEED, "is as fast as trial 1, which keeps the quality")]
     (found,) = figures.report(replace(known, passed_over=passed), samples=5).skipped
     assert found.count == 1
 

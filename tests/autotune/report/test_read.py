@@ -104,13 +104,14 @@ def test_a_baseline_that_failed_is_reported_with_its_reason(session, space):
 
 def test_what_was_compared_is_read_from_beside_the_trials(kept):
     place = kept("format-2")
-    root = Session.open(place).comparison_dir
+    session = Session.open(place)
     for label in ("baseline", "bf16"):
-        (root / label).mkdir(parents=True)
+        model_dir = session.model_dir(label)
+        model_dir.root.mkdir(parents=True)
         model = Model(label, {}, Outcome(Status.COMPLETED), Measurement(), 400, scores={"bleu_4": 0.1})
-        results.write(root / label, model)
+        results.write(model_dir, model)
         lines = [json.dumps(asdict(Written(str(n), (f"{n}.png",), "true", label))) for n in range(4)]
-        results.reports_file(root / label).write_text("\n".join([*lines, "{"]))
+        model_dir.reports_file.write_text("\n".join([*lines, "{"]))
     report = read(place, 2)
     assert [model.label for model in report.compared] == ["baseline", "bf16"]
     assert [sample.id for sample in report.samples] == ["1", "3"]

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from autotune import feasibility
-from autotune.feasibility import MemoryModel
 from autotune.report import rows
 from autotune.space import Objective
+from autotune.trial import PassedOver, Refused
 
 from .searched import GIB, confirmed, trial
 
@@ -98,52 +97,60 @@ def config(space, **changes):
     return space.baseline_config | changes
 
 
+MEMORY, SPEED = Refused.MEMORY, Refused.SPEED
+
+
 def test_what_was_not_started_is_told_by_kind_of_reason(space, ended):
     passed = [
-        (config(space, num_workers=0), "equal settings read at most 9.1 samples/s; trial 5 has 12.3"),
-        (config(space, num_workers=4), "equal settings read at most 10.4 samples/s; trial 7 has 12.9"),
-        (config(space, micro_batch_size=64), "predicted to need 9.1 GiB (8.7 to 9.5) of 6.8 GiB"),
-        (config(space, micro_batch_size=32), "predicted to need 912 MiB (870 to 950) of 680 MiB"),
-        (
+        PassedOver(
+            config(space, num_workers=0), SPEED, "equal settings read at most 9.1 samples/s; trial 5 has 12.3"
+        ),
+        PassedOver(
+            config(space, num_workers=4),
+            SPEED,
+            "equal settings read at most 10.4 samples/s; trial 7 has 12.9",
+        ),
+        PassedOver(
+            config(space, micro_batch_size=64), MEMORY, "predicted to need 9.1 GiB (8.7 to 9.5) of 6.8 GiB"
+        ),
+        PassedOver(
+            config(space, micro_batch_size=32), MEMORY, "predicted to need 912 MiB (870 to 950) of 680 MiB"
+        ),
+        PassedOver(
             config(space, micro_batch_size=64, num_workers=0),
+            MEMORY,
             "predicted to need 7.2 GiB (6.9 to 7.6) of 6.8 GiB",
         ),
     ]
-    fits, wins = rows.skipped(passed, ended, space)
+    fits, wins = rows.skipped(passed, ended)
     assert (fits.reason, fits.count) == ("predicted to need … (… to …) of …", 3)
-    assert fits.example == passed[2][1]
+    assert fits.example == passed[2].reason
     assert fits.saved_s == pytest.approx(3 * 3.0), "what trials took that ran out of memory"
     assert wins.reason == "equal settings read at most … samples/s; trial … has …"
     assert wins.saved_s == pytest.approx(2 * 20.0), "what trials took that were stopped"
 
 
 def test_the_same_suggestion_saves_time_but_once(space, ended):
-    passed = [(config(space, micro_batch_size=64), "predicted to need 9.1 GiB (8.7 to 9.5) of 6.8 GiB")] * 5
-    (found,) = rows.skipped(passed, ended, space)
+    passed = [
+        PassedOver(
+            config(space, micro_batch_size=64), MEMORY, "predicted to need 9.1 GiB (8.7 to 9.5) of 6.8 GiB"
+        )
+    ] * 5
+    (found,) = rows.skipped(passed, ended)
     assert (found.count, found.saved_s) == (5, pytest.approx(3.0))
 
 
 def test_what_is_outside_the_limits_has_saved_nothing(space, ended):
     outside = config(space, micro_batch_size=64, accumulation_steps=4)
-    (found,) = rows.skipped([(outside, space.violation(outside))], ended, space)
+    (found,) = rows.skipped([PassedOver(outside, Refused.LIMITS, space.violation(outside))], ended)
     assert (found.reason, found.saved_s) == ("effective batch … is outside […, …]", 0.0)
 
 
 def test_where_no_trial_was_stopped_all_that_ended_say_how_long_one_takes(space, ended):
-    passed = [(config(space, num_workers=0), "is as fast as trial 3, which keeps the quality")]
-    (found,) = rows.skipped(passed, ended[:3], space)
-    assert found.saved_s == pytest.approx(106 / 3)
-    assert rows.skipped(passed, [], space)[0].saved_s == 0.0
-    assert rows.skipped([], ended, space) == ()
-
-
-def test_why_the_memory_model_refuses_is_known_as_that(space, ended):
-    model = MemoryModel(ended)
-    assert feasibility.is_why_unfit(model.why_unfit(config(space, micro_batch_size=64)))
-    fitted = [
-        trial(space, n, 10, 0.2, micro_batch_size=4 * 2**n, peak=GIB * 2**n, limit=6 * GIB) for n in range(3)
+    passed = [
+        PassedOver(config(space, num_workers=0), SPEED, "is as fast as trial 3, which keeps the quality")
     ]
-    refused = MemoryModel(fitted).why_unfit(config(space, micro_batch_size=64))
-    assert refused.startswith("predicted")
-    assert feasibility.is_why_unfit(refused)
-    assert not feasibility.is_why_unfit("effective batch 256 is outside [8, 128]")
+    (found,) = rows.skipped(passed, ended[:3])
+    assert found.saved_s == pytest.approx(106 / 3)
+    assert rows.skipped(passed, [])[0].saved_s == 0.0
+    assert rows.skipped([], ended) == ()

@@ -1,19 +1,22 @@
-"""A trial as an order to run it."""
+"""The orders of a session's trials, and what they may take."""
 
 import json
 
 import pytest
 
-from autotune import orders
+from autotune import order as ordering
 from autotune.nvml import Gpu
-from autotune.race import RaceOrder
+from autotune.setup import Setup, Training
 from autotune.store import Options, Session
 from autotune.telemetry import Hardware
 from autotune.trial import Measurement, Repeat, Trial
+from autotune.trial_dir import TrialDir
 from autotune.workloads import Workload, load
 from r2gen import config as trainer
 
 GIB = 2**30
+GPU = Gpu("Test GPU", 8 * GIB, (9, 0), "GPU-0")
+WITH_GPU, WITHOUT = Hardware(2, 16 * GIB, (GPU,), None), Hardware(2, 16 * GIB, (), None)
 NOISE, CONFIRMING = Repeat(0, 0, (0,)), Repeat(3, 2, (3, 0))
 
 
@@ -24,7 +27,7 @@ def ordered(tmp_path, space):
     def make(
         number=1,
         *,
-        device_bytes=8 * GIB,
+        hardware=WITH_GPU,
         repeat=None,
         ablation_of=None,
         objective=None,
@@ -38,7 +41,7 @@ def ordered(tmp_path, space):
         root = tmp_path / str(len(list(tmp_path.iterdir())))
         session = Session.create(root, asked, Options(**options), {})
         trial = Trial(number, space.baseline_config, repeat=repeat, ablation_of=ablation_of)
-        return orders.order(trial, session, asked, Workload("json:loads"), device_bytes), session
+        return Setup(session, asked, Workload("json:loads"), hardware).order(trial), session
 
     return make
 
@@ -48,10 +51,10 @@ def test_an_order_has_all_that_a_trial_needs_in_plain_values(ordered, space):
     assert order.settings == {**space.baseline, **space.baseline_config}
     assert (order.quality, order.samples, order.target) == ("bleu_4", 20000, None)
     assert (order.memory_limit_bytes, order.stall_timeout_s) == (GIB, 9.0)
-    assert order.directory == str(session.trial_dir(1))
+    assert order.directory == str(session.trial_dir(1).root)
     assert order.revision
     assert json.loads(json.dumps(order.to_dict())) == order.to_dict()
-    assert type(order).from_dict(order.to_dict()) == order
+    assert ordering.from_dict(order.to_dict()) == order
 
 
 def test_only_a_trial_of_a_new_configuration_can_be_beaten(ordered):
@@ -82,59 +85,73 @@ def test_what_confirms_has_the_whole_device(ordered):
 
 
 def test_without_a_gpu_there_is_nothing_to_share(ordered):
-    order = ordered(device_bytes=None)[0]
+    order = ordered(hardware=WITHOUT)[0]
     assert (order.gpu_memory_fraction, order.device_memory_bytes) == (None, None)
 
 
-def test_a_part_of_a_gpu_leaves_room_for_every_context():
+def test_a_part_of_a_gpu_leaves_room_for_every_context(ordered):
     total = 8 * GIB
-    assert orders.gpu_memory_fraction(1.0, total) is None
-    assert orders.gpu_memory_fraction(2.0, total) is None
-    assert orders.gpu_memory_fraction(0.0, None) is None
+    for whole in (1.0, 2.0, 0.0):
+        assert ordered(gpus_per_trial=whole)[0].gpu_memory_fraction is None
     for trials in (2, 4):
-        kept = orders.gpu_memory_fraction(1 / trials, total)
+        kept = ordered(gpus_per_trial=1 / trials)[0].gpu_memory_fraction
         assert 0 < kept * total * trials + trials * 600 * 2**20 <= total + 1
 
 
-def test_the_limit_of_a_trial_is_its_devices_or_else_the_hosts():
-    gpu = Gpu("Test GPU", 8 * GIB, (9, 0), "GPU-0")
-    with_gpu, without = Hardware(2, 16 * GIB, (gpu,), None), Hardware(2, 16 * GIB, (), None)
-    assert orders.memory_limit(Options(gpus_per_trial=1.0), with_gpu) == 8 * GIB
-    assert orders.memory_limit(Options(gpus_per_trial=0.5), with_gpu) == 4 * GIB - 600 * 2**20
-    assert orders.memory_limit(Options(memory_limit_bytes=5), without) == 5
-    assert orders.memory_limit(Options(), without) == 16 * GIB
-    assert orders.memory_limit(Options(cpus_per_trial=1), without) == 8 * GIB
+def test_the_limit_of_a_trial_is_its_devices_or_else_the_hosts(tmp_path, space):
+    def limit(hardware, **options):
+        root = tmp_path / str(len(list(tmp_path.iterdir())))
+        session = Session.create(root, space, Options(**options), {})
+        return Setup(session, space, Workload("json:loads"), hardware).memory_limit_bytes
+
+    assert limit(WITH_GPU, gpus_per_trial=1.0) == 8 * GIB
+    assert limit(WITH_GPU, gpus_per_trial=0.5) == 4 * GIB - 600 * 2**20
+    assert limit(WITHOUT, memory_limit_bytes=5) == 5
+    assert limit(WITHOUT) == 16 * GIB
+    assert limit(WITHOUT, cpus_per_trial=1) == 8 * GIB
+
+
+def test_a_training_by_itself_has_the_device_and_all_its_samples(tmp_path, space):
+    goal = space.objective.model_copy(update=TO_TARGET)
+    asked = space.model_copy(update={"objective": goal})
+    options = Options(gpus_per_trial=0.5, memory_limit_bytes=GIB, keep_checkpoints=True)
+    training = Training(asked, Workload("json:loads"), WITH_GPU, options)
+    order = training.order(space.baseline_config, TrialDir(tmp_path), seed=2)
+    assert (order.number, order.directory, order.settings["seed"]) == (0, str(tmp_path), 2)
+    assert (order.samples, order.target, order.threshold_file) == (20000, None, None)
+    assert (order.gpu_memory_fraction, order.device_memory_bytes) == (None, 8 * GIB)
+    assert (order.memory_limit_bytes, order.keep_work) == (GIB, False)
 
 
 @pytest.fixture
 def raced(tmp_path, space):
-    def make(*members, workload=None, **options):
-        session = Session.create(tmp_path / "s", space, Options(**options), {})
+    def make(*members, workload=None, hardware=WITH_GPU, **options):
+        session = Session.create(tmp_path / str(len(list(tmp_path.iterdir()))), space, Options(**options), {})
         race = Trial(9, members[0].config, race=tuple(one.number for one in members))
-        return orders.race_order(
-            *(race, members, session, space, workload or Workload("json:loads")),
-            device_bytes=8 * GIB,
-            together=True,
-            most_s=60.0,
-        ), session
+        setup = Setup(session, space, workload or Workload("json:loads"), hardware)
+        return setup.race(race, members), session
 
     return make
 
 
 def test_a_race_has_the_settings_of_its_members_and_no_evaluation(raced, space):
     others = {**space.baseline_config, "micro_batch_size": 32}
-    members = (Trial(0, space.baseline_config), Trial(4, others, repeat=CONFIRMING))
+    small = Measurement(peak_memory_bytes=GIB)
+    members = (
+        Trial(0, space.baseline_config, measurement=small, seconds=15.0),
+        Trial(4, others, measurement=small, repeat=CONFIRMING),
+    )
     order, session = raced(*members, gpus_per_trial=0.5, stall_timeout_s=9.0)
     first, second = order.members
     assert (order.number, order.together, order.most_s) == (9, True, 60.0)
-    assert order.directory == str(session.trial_dir(9))
+    assert order.directory == str(session.trial_dir(9).root)
     assert [one.number for one in order.members] == [0, 4]
-    assert second.directory == str(session.trial_dir(9) / "member-4")
+    assert second.directory == str(session.trial_dir(9).member(4).root)
     assert first.settings == order.settings == {**space.baseline, **space.baseline_config}
     assert second.settings == {**space.baseline, **others}, "with its own seed"
     assert (first.gpu_memory_fraction, first.device_memory_bytes) == (None, 8 * GIB)
     assert (second.threshold_file, second.target, second.stall_timeout_s) == (None, None, 9.0)
-    assert RaceOrder.from_dict(json.loads(json.dumps(order.to_dict()))) == order
+    assert ordering.from_dict(json.loads(json.dumps(order.to_dict()))) == order
 
 
 def test_r2gen_takes_the_settings_of_a_race(raced, space):
@@ -144,27 +161,36 @@ def test_r2gen_takes_the_settings_of_a_race(raced, space):
 
 
 @pytest.fixture
-def of_peak():
-    return lambda *peaks: [
-        Trial(number, {}, measurement=Measurement(peak_memory_bytes=peak))
-        for number, peak in enumerate(peaks)
-    ]
+def together(raced, space):
+    """Whether trials that held so much run at once in a race."""
+
+    def ask(*peaks, seen_bytes=None, hardware=WITH_GPU):
+        shown = [Measurement(peak_memory_bytes=peak) for peak in peaks]
+        shown += [Measurement(telemetry={"host_rss_bytes": float(seen_bytes)})] if seen_bytes else []
+        members = [Trial(n, space.baseline_config, measurement=m) for n, m in enumerate(shown)]
+        order, _ = raced(*members, hardware=hardware)
+        return order.together
+
+    return ask
 
 
-def test_members_are_together_where_all_peaks_fit(of_peak):
-    assert orders.fit_together(of_peak(4 * GIB, 3 * GIB), 8 * GIB)
-    assert not orders.fit_together(of_peak(4 * GIB, 3 * GIB, GIB), 8 * GIB)
-    assert not orders.fit_together(of_peak(GIB, None), 8 * GIB)
-    assert orders.fit_together(of_peak(GIB, None), None)
-    seen = Trial(2, {}, measurement=Measurement(telemetry={"host_rss_bytes": float(GIB)}))
-    assert orders.fit_together([*of_peak(GIB), seen], 8 * GIB)
-    assert not orders.fit_together([*of_peak(7 * GIB), seen], 8 * GIB)
+def test_members_are_together_where_all_peaks_fit_beside_their_contexts(together):
+    assert together(4 * GIB, 2 * GIB)
+    assert not together(4 * GIB, 3 * GIB), "two contexts, and a tenth for what differs from run to run"
+    assert not together(GIB, None)
+    assert together(GIB, seen_bytes=GIB)
+    assert not together(6 * GIB, seen_bytes=GIB)
 
 
-def test_the_room_of_a_race_is_the_devices_without_contexts_or_the_hosts():
-    gpu = Gpu("Test GPU", 8 * GIB, (9, 0), "GPU-0")
-    assert orders.race_room(Hardware(2, 16 * GIB, (gpu,), None), 3) == 8 * GIB - 3 * 600 * 2**20
-    assert orders.race_room(Hardware(2, 16 * GIB, (), None), 3) == 16 * GIB
+def test_without_a_gpu_the_members_of_a_race_share_the_hosts_memory(together):
+    assert together(7 * GIB, 7 * GIB, hardware=WITHOUT)
+    assert not together(8 * GIB, 7 * GIB, hardware=WITHOUT)
+
+
+def test_a_race_with_a_start_before_every_turn_may_take_longer(raced, space):
+    fits, _ = raced(Trial(0, space.baseline_config, measurement=Measurement(peak_memory_bytes=GIB)))
+    apart, _ = raced(Trial(0, space.baseline_config))
+    assert (fits.together, apart.together, apart.most_s) == (True, False, 1800.0)
 
 
 TO_TARGET = {"select": "time-to-quality", "target": 0.2}

@@ -1,0 +1,57 @@
+"""Every path in the directory of a trial, and of a model that was trained to be compared."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class TrialDir:
+    """The directory `root` of one trial, or of one training by itself, and what is in it."""
+
+    root: Path
+
+    @property
+    def work(self) -> Path:
+        """The workload's own: its checkpoints are here."""
+        return self.root / "work"
+
+    @property
+    def log(self) -> Path:
+        """What the trial's process prints."""
+        return self.root / "log"
+
+    @property
+    def records_file(self) -> Path:
+        return self.root / "records.jsonl"
+
+    @property
+    def slices_file(self) -> Path:
+        """What a race has measured, a round a line."""
+        return self.root / "slices.jsonl"
+
+    @property
+    def verdict_file(self) -> Path:
+        return self.root / "verdict.json"
+
+    def member(self, number: int) -> "TrialDir":
+        """Of a race: the directory of the settings of trial `number` in it."""
+        return TrialDir(self.root / f"member-{number}")
+
+
+@dataclass(frozen=True)
+class ModelDir(TrialDir):
+    """The directory of a model that is compared: it is trained there as a trial is, and scored."""
+
+    @property
+    def plan_file(self) -> Path:
+        """All that its figures come from."""
+        return self.root / "plan.json"
+
+    @property
+    def result_file(self) -> Path:
+        return self.root / "model.json"
+
+    @property
+    def reports_file(self) -> Path:
+        """What the model wrote, a JSON object a line, the fields of `results.Written`."""
+        return self.root / "reports.jsonl"
