@@ -16,6 +16,7 @@ from autotune import comparison, pilot, prepare, provenance, study_file, view, w
 from autotune.compare import PRECISION, Comparison, Contender, Terms
 from autotune.comparison import Model
 from autotune.errors import InputError, printable
+from autotune.history import History
 from autotune.machine import PRECISIONS, Machine, why_not
 from autotune.space import Space
 from autotune.store import Session
@@ -35,9 +36,8 @@ def compare(session: Path, precisions: str | None, samples_per_model: int | None
     with opened.lock():
         here = _use(hardware(), opened.options().gpus_per_trial)
         wanted, notes = _precisions(precisions, given, prepare.machine(here))
-        trials = study_file.trials(opened.study())
-        space = pilot.settled(given, trials)
-        asked = comparing.contenders(trials, space, wanted)
+        history = pilot.settled(History(study_file.trials(opened.study()), given))
+        space, asked = history.space, comparing.contenders(history, wanted)
         terms, more = _terms(
             opened, given, workload, here, samples_per_model or space.budget.samples_per_trial
         )
@@ -45,8 +45,8 @@ def compare(session: Path, precisions: str | None, samples_per_model: int | None
             _say(note)
         for contender in asked:
             workload.complete(space.settings(contender.config))
-        running = Comparison(opened, space, workload, trials, terms=terms, say=_say)
-        running.keep_only(comparing.contenders(trials, space, PRECISIONS))
+        running = Comparison(opened, history, workload, terms=terms, say=_say)
+        running.keep_only(comparing.contenders(history, PRECISIONS))
         for contender in asked:
             running.run(contender)
     Console().print(_table(comparison.models(opened.comparison_dir), space.objective.quality))

@@ -6,7 +6,7 @@ Every model has a directory of its own. What is done is not done again: a kill l
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from autotune.attempt import Order, read_verdict
 from autotune.child import ForkServer
 from autotune.comparison import BASELINE, Model
 from autotune.errors import EvaluationError, InputError
-from autotune.space import Space
+from autotune.history import History
 from autotune.store import Session
 from autotune.trial import Config, Status, Trial
 from autotune.workloads import Workload
@@ -34,12 +34,12 @@ class Contender:
     config: Config
 
 
-def contenders(trials: Sequence[Trial], space: Space, precisions: Iterable[str]) -> list[Contender]:
+def contenders(history: History, precisions: Iterable[str]) -> list[Contender]:
     """The baseline, and what is recommended in each of `precisions` unless that is the baseline itself.
 
     Raises InputError where nothing is recommended yet.
     """
-    best = confirm.recommended(trials, space)
+    space, best = history.space, confirm.recommended(history)
     if best is None:
         raise InputError("nothing to compare: the baseline has not completed")
     baseline = {**space.baseline_config, PRECISION: space.baseline[PRECISION]}
@@ -110,15 +110,14 @@ class Comparison:
     def __init__(
         self,
         session: Session,
-        space: Space,
+        history: History,
         workload: Workload,
-        trials: Sequence[Trial],
         *,
         terms: Terms,
         say: Callable[[str], None],
     ) -> None:
-        self._session, self._space, self._workload = session, space, workload
-        self._trials, self._terms, self._say = trials, terms, say
+        self._session, self._space, self._workload = session, history.space, workload
+        self._trials, self._terms, self._say = history.trials, terms, say
         self._keeps_checkpoints = session.options().keep_checkpoints
         self._server = ForkServer(workload.preload)
 

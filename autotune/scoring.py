@@ -51,7 +51,8 @@ class Truth:
 
     def keeps_quality(self, config: Config) -> bool:
         space = self._table.space
-        return self.quality(config) >= space.objective.keep * self.quality(space.baseline_config)
+        least = curves.least(space.objective.keep, self.quality(space.baseline_config))
+        return self.quality(config) >= least
 
     def merit(self, config: Config) -> float:
         """What a search maximises: throughput, or the inverse of the time to quality; 0 of who cannot win."""

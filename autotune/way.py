@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from autotune import confirm
 from autotune.feasibility import MemoryModel
+from autotune.history import History
 from autotune.space import Space
-from autotune.speeds import Speeds
 from autotune.trial import SAME_SPEED, Config, Failure, Key, Setting, Status, Throughput, Trial, settings_key
 
 _MOST_ORDERED = 12  # knobs: 4,096 configurations lie between
@@ -38,20 +38,21 @@ class Step:
     factor: float | None = None
 
 
-def steps(trials: Sequence[Trial], space: Space) -> list[Step]:
+def steps(history: History) -> list[Step]:
     """The way to the confirmed winner, in order; empty where none is confirmed, or nothing makes it faster.
 
     Settings that change no speed are no steps: in between, they are the baseline's.
     """
-    found = confirm.confirmed(trials, space)
+    found = confirm.confirmed(history)
     if found is None:
         return []
-    winner, known, speeds = found[0], _Known(trials, found[0], space), Speeds(trials)
+    winner, space, speeds = found[0], history.space, history.speeds
+    known = _Known(history, winner)
     start = known.measured(space.baseline_config)
     last = speeds.of(start) if start else None
     before: Config = space.baseline_config
     way, taken = [], []
-    for knob in _order(winner, trials, space):
+    for knob in _order(winner, history):
         taken.append(knob)
         config = _config(winner, taken, space)
         trial = known.measured(config)
@@ -63,15 +64,15 @@ def steps(trials: Sequence[Trial], space: Space) -> list[Step]:
     return way
 
 
-def next_step(trials: Sequence[Trial], space: Space) -> tuple[Config, int] | None:
+def next_step(history: History) -> tuple[Config, int] | None:
     """What is to be measured next, and the number of the winner that it leads to; None where all is said.
 
     The baseline, too, where it was measured only beside other trials, and the winner alone.
     """
-    way, found = steps(trials, space), confirm.confirmed(trials, space)
+    way, found = steps(history), confirm.confirmed(history)
     if found is None or not way:
         return None
-    known, start = _Known(trials, found[0], space), space.baseline_config
+    known, start = _Known(history, found[0]), history.space.baseline_config
     left = [s.config for s in way if s.trial is None and not s.reason]
     if known.measured(start) is None and known.why_not(start) is None:
         left = [start, *left]
@@ -79,15 +80,15 @@ def next_step(trials: Sequence[Trial], space: Space) -> tuple[Config, int] | Non
 
 
 class _Known:
-    """What `trials` say of configurations on the way to `winner`."""
+    """What a `history` says of configurations on the way to `winner`."""
 
-    def __init__(self, trials: Sequence[Trial], winner: Trial, space: Space) -> None:
-        self._space = space
-        self._memory = MemoryModel(trials, fraction=space.limits.memory_fraction)
-        like = next((t for t in reversed(trials) if _confirms(t, winner)), winner)
+    def __init__(self, history: History, winner: Trial) -> None:
+        self._space = history.space
+        self._memory = MemoryModel(history.trials, fraction=history.space.limits.memory_fraction)
+        like = next((t for t in reversed(history.trials) if _confirms(t, winner)), winner)
         self._measured: dict[Key, Trial] = {}
         self._failed: dict[Key, Trial] = {}
-        for trial in trials:
+        for trial in history.trials:
             key = settings_key(trial.config, SAME_SPEED)
             if _is_measured_like(trial, like):
                 self._measured.setdefault(key, trial)
@@ -146,19 +147,20 @@ def _told(trial: Trial) -> str:
     return f"trial {trial.number} was measured on another device, or with other code, than the winner"
 
 
-def _order(winner: Trial, trials: Sequence[Trial], space: Space) -> list[str]:
+def _order(winner: Trial, history: History) -> list[str]:
     """The knobs in the order of the way: the one with the fewest gaps, then the fewest runs, that are left.
 
     Of equal ones the first in the space's own order of knobs, which alone counts where there are too many to
     compare. The order is that of the moment when the first step is begun, and stays: what the steps and later
     trials show does not change it.
     """
-    baseline = space.baseline_config
+    space, baseline = history.space, history.space.baseline_config
     knobs = [n for n in space.knobs if n not in SAME_SPEED and repr(baseline[n]) != repr(winner.config[n])]
     if len(knobs) > _MOST_ORDERED:
         return knobs
-    begun = next((t.number for t in trials if t.way_to == winner.number), None)
-    known = _Known([t for t in trials if begun is None or t.number < begun], winner, space)
+    begun = next((t.number for t in history.trials if t.way_to == winner.number), None)
+    before = [t for t in history.trials if begun is None or t.number < begun]
+    known = _Known(History(before, space), winner)
 
     def price(taken: int) -> _Price:
         return known.price(_config(winner, [k for place, k in enumerate(knobs) if taken >> place & 1], space))

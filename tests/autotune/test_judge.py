@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from autotune import stopping
+from autotune.history import History
 from autotune.judge import Judge
 from autotune.sampler import Refusal
 
@@ -19,7 +20,8 @@ CONFIG = {
 @pytest.fixture
 def judge(space):
     def make(*trials, limit=None):
-        return Judge(space, trials, stopping.bar(trials, space), limit)
+        history = History(trials, space)
+        return Judge(history, stopping.bar(history), limit)
 
     return make
 

@@ -1,10 +1,11 @@
 import random
 
 from autotune import leads
+from autotune.history import History
 
 
 def batches(best, trials, space):
-    return [c["micro_batch_size"] for c in leads.larger_batches(best, trials, space)]
+    return [c["micro_batch_size"] for c in leads.larger_batches(best, History(trials, space))]
 
 
 def baseline(make_trial, **changes):
@@ -19,7 +20,7 @@ def test_the_largest_batch_comes_first(space, make_trial):
 
 def test_the_learning_rate_goes_with_the_batch(space, make_trial):
     best = baseline(make_trial)
-    first = next(leads.larger_batches(best, [best], space))
+    first = next(leads.larger_batches(best, History([best], space)))
     assert first["learning_rate"] == 2e-4
 
 

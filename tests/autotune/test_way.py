@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from autotune import confirm, way
+from autotune.history import History
 from autotune.space import Budget
 from autotune.trial import (
     SAME_SPEED,
@@ -56,7 +57,7 @@ def confirmed(space, drawn, others=(), shared=False, learning_rate=1.0):
     trials = [measured(0, baseline, 10.0, shared=shared), measured(1, winner, 30.0, shared=shared)]
     trials += [replace(t, number=n) for n, t in enumerate(others, start=2)]
     trials += confirming(trials, 1, 3.0)
-    assert confirm.confirmed(trials, space)[0].number == 1
+    assert confirm.confirmed(History(trials, space))[0].number == 1
     return trials
 
 
@@ -80,7 +81,7 @@ def config_of(space, **drawn):
 def play(trials, space, reads=lambda _: (COMPLETED, 20.0)):
     """Measures what is asked for; the configurations that were, and all trials."""
     trials, ran = list(trials), []
-    while (asked := way.next_step(trials, space)) is not None:
+    while (asked := way.next_step(History(trials, space))) is not None:
         config, winner = asked
         ran.append(config)
         outcome, speed = reads(config)
@@ -97,57 +98,57 @@ def knobs(steps):
 
 def test_without_a_confirmed_winner_there_is_no_way(space):
     trials = confirmed(space, {"precision": "bf16"})
-    assert way.steps([], space) == []
-    assert way.steps(trials[:4], space) == [], "not repeated often enough yet"
-    assert way.next_step(trials[:4], space) is None
+    assert way.steps(History([], space)) == []
+    assert way.steps(History(trials[:4], space)) == [], "not repeated often enough yet"
+    assert way.next_step(History(trials[:4], space)) is None
     unconfirmed = space.model_copy(update={"budget": Budget(repeats=0)})
-    assert way.steps(trials[:2], unconfirmed) == []
+    assert way.steps(History(trials[:2], unconfirmed)) == []
 
 
 def test_a_single_knob_needs_no_run(space):
     trials = confirmed(space, {"precision": "bf16"})
-    (step,) = way.steps(trials, space)
+    (step,) = way.steps(History(trials, space))
     assert (step.knob, step.before, step.after) == ("precision", "fp32", "bf16")
     assert step.config == trials[1].config
     assert step.throughput.samples_per_s == pytest.approx(30.0)
     assert step.factor == pytest.approx(3.0)
-    assert way.next_step(trials, space) is None
+    assert way.next_step(History(trials, space)) is None
 
 
 def test_settings_that_change_no_speed_are_no_steps(space):
     trials = confirmed(space, {"precision": "bf16"}, learning_rate=1.5)
-    assert knobs(way.steps(trials, space)) == ["precision"]
-    assert way.steps(trials, space)[0].config == trials[1].config
+    assert knobs(way.steps(History(trials, space))) == ["precision"]
+    assert way.steps(History(trials, space))[0].config == trials[1].config
     trials = confirmed(space, {}, learning_rate=1.5)
-    assert way.steps(trials, space) == []
+    assert way.steps(History(trials, space)) == []
 
 
 def test_in_between_the_learning_rate_follows_the_batch_as_the_baselines_does(space):
     trials = confirmed(space, {"micro_batch_size": 64, "precision": "bf16"}, learning_rate=1.5)
-    first, last = way.steps(trials, space)
+    first, last = way.steps(History(trials, space))
     assert (first.knob, first.config["learning_rate"]) == ("micro_batch_size", 2e-4)
     assert (last.knob, last.config["learning_rate"]) == ("precision", 3e-4)
 
 
 def test_what_was_measured_already_decides_the_order_and_is_not_run_again(space):
     winner = {"micro_batch_size": 64, "precision": "bf16", "num_workers": 8}
-    assert knobs(way.steps(confirmed(space, winner), space)) == list(winner), "the space's own order"
+    assert knobs(way.steps(History(confirmed(space, winner), space))) == list(winner), "the space's own order"
     known = [
         measured(2, config_of(space, num_workers=8, learning_rate=1.7), 12.0, STOPPED),
         measured(3, config_of(space, num_workers=8, precision="bf16"), 24.0),
     ]
     trials = confirmed(space, winner, known)
-    steps = way.steps(trials, space)
+    steps = way.steps(History(trials, space))
     assert knobs(steps) == ["num_workers", "precision", "micro_batch_size"]
     assert [s.trial.number for s in steps[:2]] == [2, 3]
     assert [s.factor for s in steps] == pytest.approx([1.2, 2.0, 1.25])
-    assert way.next_step(trials, space) is None
+    assert way.next_step(History(trials, space)) is None
 
 
 def test_equal_settings_are_one_figure(space):
     bf16 = config_of(space, precision="bf16")
     known = [measured(2, bf16, 18.0), measured(3, {**bf16, "learning_rate": 1e-3}, 22.0)]
-    first = way.steps(confirmed(space, {"precision": "bf16", "num_workers": 8}, known), space)[0]
+    first = way.steps(History(confirmed(space, {"precision": "bf16", "num_workers": 8}, known), space))[0]
     assert first.throughput.samples_per_s == pytest.approx(20.0)
     assert first.throughput.half_width_per_s == pytest.approx(2.0)
 
@@ -158,22 +159,22 @@ def test_what_was_measured_beside_others_or_elsewhere_is_measured_anew(space, un
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8}, [measured(2, bf16, 18.0, **unlike)])
     trials, ran = play(trials, space)
     assert ran == [bf16]
-    assert way.steps(trials, space)[0].throughput.samples_per_s == 20.0
+    assert way.steps(History(trials, space))[0].throughput.samples_per_s == 20.0
 
 
 def test_a_winner_that_ran_beside_others_is_held_against_what_ran_alone(space):
     trials = confirmed(space, {"precision": "bf16"}, shared=True)
-    assert way.steps(trials, space)[0].trial.repeat is not None
+    assert way.steps(History(trials, space))[0].trial.repeat is not None
 
 
 def test_a_baseline_that_ran_beside_others_is_measured_alone_where_no_repeat_was(space):
     known = confirmed(space, {"precision": "bf16", "num_workers": 8}, shared=True)
     space = space.model_copy(update={"objective": space.objective.model_copy(update={"keep": 0.5})})
     trials = [t for t in known if not (t.repeat and t.repeat.of == 0)]
-    assert way.next_step(trials, space) == (space.baseline_config, 1)
+    assert way.next_step(History(trials, space)) == (space.baseline_config, 1)
     trials, ran = play(trials, space)
     assert ran == [space.baseline_config, config_of(space, precision="bf16")]
-    assert all(step.factor for step in way.steps(trials, space))
+    assert all(step.factor for step in way.steps(History(trials, space)))
 
 
 def test_a_winner_that_no_seed_had_to_confirm_has_a_way(space):
@@ -182,15 +183,15 @@ def test_a_winner_that_no_seed_had_to_confirm_has_a_way(space):
     trials = [t for t in confirmed(space, {"precision": "bf16", "num_workers": 8}) if not t.repeat]
     trials, ran = play(trials, free)
     assert ran == [config_of(space, precision="bf16")]
-    assert [step.factor for step in way.steps(trials, free)] == pytest.approx([2.0, 1.5])
+    assert [step.factor for step in way.steps(History(trials, free))] == pytest.approx([2.0, 1.5])
 
 
 def test_a_step_on_another_device_is_not_run_again(space):
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8})
-    config, winner = way.next_step(trials, space)
+    config, winner = way.next_step(History(trials, space))
     trials.append(measured(len(trials), config, 20.0, device="another", way_to=winner))
-    assert way.next_step(trials, space) is None
-    assert "was measured on another device" in way.steps(trials, space)[0].reason
+    assert way.next_step(History(trials, space)) is None
+    assert "was measured on another device" in way.steps(History(trials, space))[0].reason
 
 
 def test_a_step_that_failed_is_told_and_the_next_factor_is_of_both(space):
@@ -198,7 +199,7 @@ def test_a_step_that_failed_is_told_and_the_next_factor_is_of_both(space):
     reads = {1: (FAILED, None), 2: (COMPLETED, 20.0)}
     trials, ran = play(trials, space, lambda config: reads[1 + (config["precision"] == "bf16")])
     assert len(ran) == 2
-    gap, second, last = way.steps(trials, space)
+    gap, second, last = way.steps(History(trials, space))
     assert (gap.knob, gap.trial, gap.throughput, gap.factor) == ("accumulation_steps", None, None, None)
     assert gap.reason == "trial 9 failed (lost): gone"
     assert (second.factor, last.factor) == (pytest.approx(2.0), pytest.approx(1.5))
@@ -206,23 +207,23 @@ def test_a_step_that_failed_is_told_and_the_next_factor_is_of_both(space):
 
 def test_a_step_that_runs_is_not_begun_again(space):
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8})
-    config, winner = way.next_step(trials, space)
+    config, winner = way.next_step(History(trials, space))
     trials.append(Trial(len(trials), config, way_to=winner))
-    assert way.next_step(trials, space) is None
-    assert way.steps(trials, space)[0].reason == "trial 9 has not ended"
+    assert way.next_step(History(trials, space)) is None
+    assert way.steps(History(trials, space))[0].reason == "trial 9 has not ended"
 
 
 def test_a_way_around_what_did_not_fit_is_preferred(space):
     winner = {"micro_batch_size": 64, "precision": "bf16"}
     known = [failed(2, config_of(space, micro_batch_size=64), OOM)]
-    steps = way.steps(confirmed(space, winner, known), space)
+    steps = way.steps(History(confirmed(space, winner, known), space))
     assert knobs(steps) == ["precision", "micro_batch_size"]
     assert [s.reason for s in steps] == ["", ""]
 
 
 def test_a_way_around_what_is_outside_the_limits_is_preferred(space):
     larger = space.model_copy(update={"baseline": {**space.baseline, "accumulation_steps": 4}})
-    steps = way.steps(confirmed(larger, {"micro_batch_size": 64, "accumulation_steps": 1}), larger)
+    steps = way.steps(History(confirmed(larger, {"micro_batch_size": 64, "accumulation_steps": 1}), larger))
     assert knobs(steps) == ["accumulation_steps", "micro_batch_size"]
 
 
@@ -234,8 +235,8 @@ def test_where_every_way_has_a_gap_it_is_told_and_not_run(space):
         failed(3, config_of(space, precision="bf16", learning_rate=1.3), crash),
     ]
     trials = confirmed(space, winner, known)
-    assert way.next_step(trials, space) is None
-    gap, last = way.steps(trials, space)
+    assert way.next_step(History(trials, space)) is None
+    gap, last = way.steps(History(trials, space))
     assert (gap.knob, gap.reason) == (
         "micro_batch_size",
         "needs no less memory than trial 2, which ran out of it",
@@ -249,7 +250,7 @@ def test_a_new_winner_has_a_way_of_its_own(space):
     number = len(trials)
     trials.append(measured(number, better, 60.0))
     trials += confirming(trials, number, 6.0)
-    steps = way.steps(trials, space)
+    steps = way.steps(History(trials, space))
     assert knobs(steps) == ["micro_batch_size", "precision", "num_workers"]
     assert all(step.trial for step in steps), "the steps to the winner before are on this way, too"
 
@@ -258,7 +259,7 @@ def test_of_too_many_knobs_the_order_is_the_spaces_own(make_wide):
     for count in (12, 13):
         wide, winner = make_wide(count)
         known = [measured(2, config_of(wide, **{f"k{count - 1}": 1}), 11.0)]
-        steps = way.steps(confirmed(wide, winner, known), wide)
+        steps = way.steps(History(confirmed(wide, winner, known), wide))
         assert len(steps) == count
         assert steps[0].knob == ("k11" if count == 12 else "k0")
 
@@ -319,16 +320,16 @@ def test_whatever_is_known_and_comes_out_a_way_is_whole_stays_and_costs_no_more_
     )
     known = [measured(2, config, 15.0, data.draw(st.sampled_from([COMPLETED, STOPPED]))) for config in tried]
     trials = confirmed(space, changes, known)
-    planned = way.steps(trials, space)
+    planned = way.steps(History(trials, space))
     gaps, runs = sum(bool(s.reason) for s in planned), sum(not s.trial and not s.reason for s in planned)
     assert (gaps, runs) == cheapest(changes, inner, tried, space)
 
     seen, ran = play(trials, space, lambda _: (data.draw(RESULTS), data.draw(st.floats(1.0, 100.0))))
     assert len({settings_key(config, SAME_SPEED) for config in ran}) == len(ran) <= runs
     for count in range(len(trials), len(seen) + 1):
-        assert knobs(way.steps(seen[:count], space)) == knobs(planned)
+        assert knobs(way.steps(History(seen[:count], space))) == knobs(planned)
 
-    steps = way.steps(seen, space)
+    steps = way.steps(History(seen, space))
     assert all((step.trial is None) == bool(step.reason) for step in steps)
     before = space.baseline_config
     for step in steps:
