@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from autotune import confirm
 from autotune.feasibility import MemoryModel
+from autotune.history import History
 from autotune.settings import Config, Key, Setting, settings_key
 from autotune.space import Space
-from autotune.speeds import Speeds
 from autotune.trial import Failure, Status, Throughput, Trial
 
 _FAILS_AGAIN = frozenset({Failure.ERROR, Failure.TIMEOUT})
@@ -40,20 +40,21 @@ class Step:
     factor: float | None = None
 
 
-def steps(trials: Sequence[Trial], space: Space) -> list[Step]:
+def steps(history: History) -> list[Step]:
     """The path to the confirmed winner, in order; empty where none is confirmed, or nothing makes it faster.
 
     Settings that change no speed are no steps: in between, they are the baseline's.
     """
-    found = confirm.confirmed(trials, space)
+    found = confirm.confirmed(history)
     if found is None:
         return []
-    winner, known, speeds = found[0], _Known(trials, found[0], space), Speeds(trials, space.known)
+    winner, space, speeds = found[0], history.space, history.speeds
+    known = _Known(history, winner)
     start = known.measured(space.baseline_config)
     last = speeds.of(start) if start else None
     before: Config = space.baseline_config
     path, taken = [], []
-    for knob in _order(winner, trials, space):
+    for knob in _order(winner, history):
         taken.append(knob)
         config = _config(winner, taken, space)
         trial = known.measured(config)
@@ -65,15 +66,15 @@ def steps(trials: Sequence[Trial], space: Space) -> list[Step]:
     return path
 
 
-def next_step(trials: Sequence[Trial], space: Space) -> tuple[Config, int] | None:
+def next_step(history: History) -> tuple[Config, int] | None:
     """What is to be measured next, and the number of the winner that it leads to; None where all is said.
 
     The baseline, too, where it was measured only beside other trials, and the winner alone.
     """
-    path, found = steps(trials, space), confirm.confirmed(trials, space)
+    path, found = steps(history), confirm.confirmed(history)
     if found is None or not path:
         return None
-    known, start = _Known(trials, found[0], space), space.baseline_config
+    known, start = _Known(history, found[0]), history.space.baseline_config
     left = [s.config for s in path if s.trial is None and not s.reason]
     if known.measured(start) is None and known.why_not(start) is None:
         left = [start, *left]
@@ -81,15 +82,15 @@ def next_step(trials: Sequence[Trial], space: Space) -> tuple[Config, int] | Non
 
 
 class _Known:
-    """What `trials` say of configurations between the baseline and `winner`."""
+    """What a `history` says of configurations between the baseline and `winner`."""
 
-    def __init__(self, trials: Sequence[Trial], winner: Trial, space: Space) -> None:
-        self._space = space
-        self._memory = MemoryModel(trials, fraction=space.limits.memory_fraction, known=space.known)
-        like = next((t for t in reversed(trials) if _confirms(t, winner)), winner)
+    def __init__(self, history: History, winner: Trial) -> None:
+        space = self._space = history.space
+        self._memory = MemoryModel(history.trials, fraction=space.limits.memory_fraction, known=space.known)
+        like = next((t for t in reversed(history.trials) if _confirms(t, winner)), winner)
         self._measured: dict[Key, Trial] = {}
         self._failed: dict[Key, Trial] = {}
-        for trial in trials:
+        for trial in history.trials:
             key = settings_key(trial.config, space.known.same_speed)
             if _is_measured_like(trial, like):
                 self._measured.setdefault(key, trial)
@@ -148,17 +149,18 @@ def _told(trial: Trial) -> str:
     return f"trial {trial.number} was measured on another device, or with other code, than the winner"
 
 
-def _order(winner: Trial, trials: Sequence[Trial], space: Space) -> list[str]:
+def _order(winner: Trial, history: History) -> list[str]:
     """The knobs in the order in which they are changed: at each step one that costs the least there.
 
     Of equal ones the first in the space's own order of knobs. The order is that of the moment when the first
     step is begun, and stays: what the steps and later trials show does not change it.
     """
-    baseline = space.baseline_config
+    space, baseline = history.space, history.space.baseline_config
     same_speed = space.known.same_speed
     left = [n for n in space.knobs if n not in same_speed and repr(baseline[n]) != repr(winner.config[n])]
-    begun = next((t.number for t in trials if t.ablation_of == winner.number), None)
-    known = _Known([t for t in trials if begun is None or t.number < begun], winner, space)
+    begun = next((t.number for t in history.trials if t.ablation_of == winner.number), None)
+    before = [t for t in history.trials if begun is None or t.number < begun]
+    known = _Known(History(before, space), winner)
     taken: list[str] = []
     while left:
         knob = min(left, key=lambda name: known.cost(_config(winner, [*taken, name], space)))

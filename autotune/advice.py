@@ -1,16 +1,14 @@
 """Whether a search has found a winner; where it has not, why, and what to try. Pure functions of trials."""
 
-import itertools
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from autotune import confirm, curves, objective
+from autotune import confirm, objective
 from autotune.confirm import Claim
+from autotune.history import History
 from autotune.quality import Answer
-from autotune.space import Space
 from autotune.store import Session, anew, going_on
 from autotune.trial import Failure, Status, Trial
 
@@ -34,13 +32,13 @@ def verdict(best: tuple[Trial, Claim | None] | None) -> Verdict:
     return Verdict.CONFIRMED if claim else Verdict.UNCONFIRMED
 
 
-def has_winner(trials: Sequence[Trial], space: Space) -> bool:
+def has_winner(history: History) -> bool:
     """Whether a search found what it was for: a configuration that beats the baseline, by repeats where they
     were asked for; under `pareto` a front of more than the baseline.
     """
-    found = verdict(confirm.recommended(trials, space))
+    found, space = verdict(confirm.recommended(history)), history.space
     if space.objective.select == "pareto" and found is not Verdict.NONE:
-        return any(t.number for t in objective.pareto(trials))
+        return any(t.number for t in history.front)
     return found is Verdict.CONFIRMED or (found is Verdict.UNCONFIRMED and not space.budget.repeats)
 
 
@@ -67,22 +65,20 @@ class Fate(StrEnum):
 _FAILURES = {Failure.OOM: Fate.OOM, Failure.DIVERGED: Fate.DIVERGED, Failure.TIMEOUT: Fate.SILENT}
 
 
-def fates(trials: Sequence[Trial], space: Space) -> Counter[Fate]:
+def fates(history: History) -> Counter[Fate]:
     """How many trials besides the baseline were kept from winning by what."""
-    ranked = objective.ranked(trials, space.objective, space.limits.memory_fraction, space.known)
-    better = itertools.takewhile(lambda t: t.number, ranked)
-    repeated = {t.number: Fate.UNCONFIRMED for t in better}
-    repeated |= {t.number: _of_refuted(t, trials, space) for t, _ in confirm.refuted(trials, space)}
-    others = [t for t in trials if t.searched and t.number]
-    return Counter(repeated.get(t.number) or _fate(t, trials, space) for t in others)
+    repeated = {t.number: Fate.UNCONFIRMED for t in history.better}
+    repeated |= {t.number: _of_refuted(t, history) for t, _ in confirm.refuted(history)}
+    others = [t for t in history.searched if t.number]
+    return Counter(repeated.get(t.number) or _fate(t, history) for t in others)
 
 
-def _of_refuted(trial: Trial, trials: Sequence[Trial], space: Space) -> Fate:
-    is_open = confirm.claim(trial, trials, space).answer is Answer.UNDECIDED
+def _of_refuted(trial: Trial, history: History) -> Fate:
+    is_open = confirm.claim(trial, history).answer is Answer.UNDECIDED
     return Fate.UNDECIDED if is_open else Fate.REFUTED
 
 
-def _fate(trial: Trial, trials: Sequence[Trial], space: Space) -> Fate:
+def _fate(trial: Trial, history: History) -> Fate:
     """That of a trial which is no better than the baseline by its own run."""
     outcome = trial.outcome
     if outcome is None or outcome.status is Status.INTERRUPTED:
@@ -90,42 +86,33 @@ def _fate(trial: Trial, trials: Sequence[Trial], space: Space) -> Fate:
     if outcome.status is Status.FAILED:
         return _FAILURES.get(outcome.failure or Failure.ERROR, Fate.FAILED)
     if outcome.status is Status.STOPPED:
-        reference, noise = objective.baseline_curve(trials), objective.noise(trials)
-        keep, samples = space.objective.keep, space.budget.samples_per_trial
-        is_poor = curves.is_out_of_reach(trial.measurement.curve, reference, keep, noise, samples)
-        return Fate.QUALITY if is_poor else Fate.SLOWER
-    return _fate_of_completed(trial, trials, space)
+        return Fate.QUALITY if history.is_out_of_reach(trial) else Fate.SLOWER
+    return _fate_of_completed(trial, history)
 
 
-def _fate_of_completed(trial: Trial, trials: Sequence[Trial], space: Space) -> Fate:
-    goal, fraction = space.objective, space.limits.memory_fraction
-    baseline, quality = objective.baseline_of(trials), objective.baseline_quality(trials)
-    if baseline is None or quality is None or trial.quality is None:
+def _fate_of_completed(trial: Trial, history: History) -> Fate:
+    goal, baseline = history.space.objective, history.baseline
+    if baseline is None or history.baseline_quality is None or trial.quality is None:
         return Fate.UNMEASURED
-    if objective.over_memory(trial.measurement, fraction):
+    if objective.over_memory(trial.measurement, history.space.limits.memory_fraction):
         return Fate.MEMORY
     if goal.select == "same-training":
-        if not objective.trains_alike(trial.config, baseline.config, space.known):
+        if not objective.trains_alike(trial.config, baseline.config, history.space.known):
             return Fate.ANOTHER
     elif goal.keep and objective.no_quality(trial.measurement):
         return Fate.CHANCE
-    elif goal.target is not None and objective.seconds_to(trial, goal.target) is None:
-        return Fate.LATE
-    elif goal.target is None and trial.quality < curves.least(goal.keep, quality):
-        return Fate.QUALITY
-    is_measured = (
-        objective.why_not_eligible(trial, baseline, quality, goal, fraction, known=space.known) is None
-    )
-    return Fate.SLOWER if is_measured else Fate.UNMEASURED
+    elif not history.keeps_quality(trial):
+        return Fate.QUALITY if goal.target is None else Fate.LATE
+    return Fate.SLOWER if history.why_not(trial) is None else Fate.UNMEASURED
 
 
-def why_none(trials: Sequence[Trial], space: Space) -> str:
+def why_none(history: History) -> str:
     """`No winner: 12 trials besides the baseline: 5 lost quality, 4 ran out of memory, ...`."""
-    if (failed := objective.failed_baseline(trials)) and failed.outcome:
+    if (failed := history.failed_baseline) and failed.outcome:
         return f"No winner: the baseline {failed.outcome}: {failed.outcome.reason}"
-    if objective.baseline_of(trials) is None:
+    if history.baseline is None:
         return "No winner: the baseline has not ended"
-    found = fates(trials, space)
+    found = fates(history)
     if not found:
         return "No winner: nothing but the baseline was tried"
     told = ", ".join(f"{n} {what}" for what, n in found.most_common())
@@ -142,18 +129,18 @@ class Try:
 
 
 def what_to_try(
-    trials: Sequence[Trial], space: Space, session: Path, *, exhausted: bool, fell_back: str | None = None
+    history: History, session: Path, *, exhausted: bool, fell_back: str | None = None
 ) -> list[Try]:
     """What may bring a winner, the likeliest first; `exhausted`: every configuration was tried.
 
     `fell_back` says why qualities could not be compared, where that was asked for.
     """
     file, resume = Session(session).space_file, going_on(session)
-    if failed := objective.failed_baseline(trials):
+    if failed := history.failed_baseline:
         return [_for_baseline(failed, session)]
-    if objective.baseline_of(trials) is None:
+    if history.baseline is None:
         return [Try("more time", f"{resume} --time 1h")]
-    found, goal = fates(trials, space), space.objective
+    found, space, goal = fates(history), history.space, history.space.objective
     repeats = f"budget.repeats {2 * space.budget.repeats} in {file}"
     longer = [Try(f"longer trials: {fell_back}", f"{anew(session)} --samples auto")] if fell_back else []
     told = {

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autotune import objective, quality, racing
+from autotune.history import History
 from autotune.measure import student_t
 from autotune.quality import Answer
 from autotune.racing import Ratio
@@ -60,9 +61,9 @@ def seed_of(trial: Trial) -> int:
     return 0 if trial.repeat is None else trial.repeat.round + 1
 
 
-def race_of(number: int, trials: Sequence[Trial]) -> Trial | None:
+def race_of(number: int, history: History) -> Trial | None:
     """The race that says how fast trial `number` is: the last one that it was in, if that says it surely."""
-    mine = [t for t in trials if t.completed and number in t.race]
+    mine = [t for t in history.trials if t.completed and number in t.race]
     last = mine[-1] if mine else None
     if last is None or len(last.race) == 2:
         return last
@@ -70,35 +71,36 @@ def race_of(number: int, trials: Sequence[Trial]) -> Trial | None:
     return last if found and (found.low > 1 or found.high < 1 + racing.EQUAL) else None
 
 
-def rests_on(number: int, trials: Sequence[Trial]) -> list[Trial]:
+def rests_on(number: int, history: History) -> list[Trial]:
     """The trials that a claim about the speed of trial `number` is made from."""
-    race = race_of(number, trials)
+    race = race_of(number, history)
     return [race] if race else []
 
 
-def next_seed(finalist: Trial, trials: Sequence[Trial], space: Space) -> Repeat | None:
+def next_seed(finalist: Trial, history: History) -> Repeat | None:
     """A run more of the finalist, or of the baseline where that has fewer; None where none is left."""
-    most, ours, theirs = space.budget.repeats, _fresh(finalist.number, trials), objective.runs_of(trials, 0)
-    begun = [t for t in trials if t.repeat and t.repeat.of == 0 and t.repeat.round > 0]
+    most, ours = history.space.budget.repeats, _fresh(finalist.number, history)
+    theirs = history.runs_of(0)
+    begun = [t for t in history.trials if t.repeat and t.repeat.of == 0 and t.repeat.round > 0]
     failures = sum(t.outcome is not None and not t.completed for t in begun)
     if len(theirs) < min(len(ours), most) and failures < _MOST_FAILURES:
-        return _repeat(0, trials)
-    return _repeat(finalist.number, trials) if len(ours) < most else None
+        return _repeat(0, history)
+    return _repeat(finalist.number, history) if len(ours) < most else None
 
 
-def _repeat(number: int, trials: Sequence[Trial]) -> Repeat:
-    rounds = [t.repeat.round for t in trials if t.repeat and t.repeat.of == number]
+def _repeat(number: int, history: History) -> Repeat:
+    rounds = [t.repeat.round for t in history.trials if t.repeat and t.repeat.of == number]
     return Repeat(number, max([0, *rounds]) + 1, (number,))
 
 
-def _fresh(number: int, trials: Sequence[Trial]) -> list[Trial]:
+def _fresh(number: int, history: History) -> list[Trial]:
     """The completed repeats of a trial: unlike its own run they were not chosen for what they showed."""
-    return [t for t in objective.runs_of(trials, number) if t.repeat]
+    return [t for t in history.runs_of(number) if t.repeat]
 
 
-def claim(finalist: Trial, trials: Sequence[Trial], space: Space) -> Claim:
+def claim(finalist: Trial, history: History) -> Claim:
     """What confirming `finalist` has shown so far."""
-    ours, theirs = _fresh(finalist.number, trials), objective.runs_of(trials, 0)
+    space, ours, theirs = history.space, _fresh(finalist.number, history), history.runs_of(0)
     ours = [t for t in ours if t.measurement.origin == finalist.measurement.origin]
     found = Claim(
         number=finalist.number,
@@ -106,16 +108,16 @@ def claim(finalist: Trial, trials: Sequence[Trial], space: Space) -> Claim:
         quality=objective.mean(quality.qualities(ours)),
         baseline_quality=objective.mean(quality.qualities(theirs)),
     )
-    if why_not := _failed(finalist, trials, space):
+    if why_not := _failed(finalist, history):
         return replace(found, why_not=why_not, is_done=True)
-    race = race_of(finalist.number, trials)
+    race = race_of(finalist.number, history)
     slices = race.measurement.slices if race else ()
     speed = racing.ratio(slices, finalist.number, 0)
     surely = racing.ratio(slices, finalist.number, 0, racing.LOOK_LEVEL)
     if speed is None or surely is None:
         return found
     found = replace(found, factor=speed.factor, low=speed.low, high=speed.high, rounds=speed.rounds)
-    is_last = next_seed(finalist, trials, space) is None
+    is_last = next_seed(finalist, history) is None
     if space.objective.target is not None:
         return _sooner(found, speed, ours, theirs, space, is_last=is_last)
     if surely.low <= 1:
@@ -213,10 +215,11 @@ def _without_quality(found: Claim, ours: Sequence[Trial], space: Space, *, is_la
     return replace(found, why_not=f"its {space.objective.quality} cannot be compared", is_done=True)
 
 
-def _failed(finalist: Trial, trials: Sequence[Trial], space: Space) -> str | None:
+def _failed(finalist: Trial, history: History) -> str | None:
     """Why a finalist is out because of how a race or a repeat of it ended."""
-    number, target = finalist.number, space.objective.target
-    for trial in trials:
+    space, number = history.space, finalist.number
+    target = space.objective.target
+    for trial in history.trials:
         is_race = trial.race == (0, number)
         is_repeat = trial.repeat is not None and is_alone(trial) and trial.repeat.of == number
         if not (is_race or is_repeat) or trial.outcome is None:

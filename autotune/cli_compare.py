@@ -15,6 +15,7 @@ from autotune import compare as comparing
 from autotune import pilot, prepare, provenance, results, study_file, view, workloads
 from autotune.compare import Comparison, Contender, Terms
 from autotune.errors import InputError, printable
+from autotune.history import History
 from autotune.machine import Machine, why_not
 from autotune.results import Model
 from autotune.settings import PRECISION, PRECISIONS
@@ -37,9 +38,8 @@ def compare(session: Path, precisions: str | None, samples_per_model: int | None
     with opened.lock():
         here = _use(hardware(), opened.options().gpus_per_trial)
         wanted, notes = _precisions(precisions, given, prepare.machine(here))
-        trials = study_file.trials(opened.study())
-        space = pilot.settled(given, trials)
-        asked = comparing.contenders(trials, space, wanted)
+        history = pilot.settled(History(study_file.trials(opened.study()), given))
+        space, asked = history.space, comparing.contenders(history, wanted)
         terms, more = _terms(
             opened, given, workload, here, samples_per_model or space.budget.samples_per_trial
         )
@@ -48,8 +48,8 @@ def compare(session: Path, precisions: str | None, samples_per_model: int | None
         for contender in asked:
             workload.complete(space.settings(contender.config))
         training = Training(space, workload, here, opened.options())
-        running = Comparison(opened, training, trials, terms=terms, say=_say)
-        running.keep_only(comparing.contenders(trials, space, PRECISIONS))
+        running = Comparison(opened, training, history.trials, terms=terms, say=_say)
+        running.keep_only(comparing.contenders(history, PRECISIONS))
         for contender in asked:
             running.run(contender)
     Console().print(_table(results.models(opened.comparison_dir), space.objective.quality))

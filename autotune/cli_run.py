@@ -15,7 +15,6 @@ from autotune import (
     confirm,
     engine,
     events,
-    objective,
     pilot,
     prepare,
     revival,
@@ -27,7 +26,8 @@ from autotune.advice import Try
 from autotune.attempt import read_verdict
 from autotune.console import Screen, screen
 from autotune.errors import InputError, SearchAborted
-from autotune.search import Search
+from autotune.history import History
+from autotune.search import Search, Terms, World
 from autotune.setup import Setup
 from autotune.snapshot import RUNNING, Snapshot
 from autotune.space import Space
@@ -59,7 +59,7 @@ def run(
     """Runs a new or reopened session to its end and says what came out; the exit code."""
     with session.lock(), _wandb(session) as tracker:
         study = record.open_study(session.study_file, space)
-        _require_a_baseline(study, shown)
+        _require_a_baseline(History(record.trials(study), space), shown)
         plan = _extended(record.plan(study) or Plan(space.budget.trials, space.budget.time), more, time_s)
         record.set_plan(study, plan)
         session.remove_work(record.trials(study))
@@ -78,7 +78,7 @@ def run(
             record.set_plan(study, replace(record.plan(study) or plan, ended=True))
         code = _conclude(running, shown, workload, shows)
         if tracker:
-            tracker.summarise(running.trials(), running.space, session.report_file)
+            tracker.summarise(running.history, session.report_file)
     return code
 
 
@@ -113,11 +113,15 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen) -> Search:
         setup.space,
         study,
         shows,
-        seed=setup.options.seed,
-        memory_limit_bytes=setup.memory_limit_bytes,
-        earlier=_earlier(setup),
-        verdict_of=lambda number: read_verdict(session.trial_dir(number)),
-        publish=lambda threshold: stopping.write(session.threshold_file, threshold),
+        Terms(
+            seed=setup.options.seed,
+            memory_limit_bytes=setup.memory_limit_bytes,
+            earlier=_earlier(setup),
+        ),
+        World(
+            verdict_of=lambda number: read_verdict(session.trial_dir(number)),
+            publish=lambda threshold: stopping.write(session.threshold_file, threshold),
+        ),
     )
     shows.known(running.trials())
     return running
@@ -160,26 +164,25 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
     """Says what came out of a search that has ended, and how to go on; the exit code."""
     if search.fault:
         raise InputError(f"{search.fault}; nothing is lost: mend that, then: {going_on(shown)}")
-    space, trials = search.space, search.trials()
-    best = confirm.recommended(trials, space)
+    history = search.history
+    best = confirm.recommended(history)
     is_interrupted = search.is_interrupted
-    has_winner = advice.has_winner(trials, space)
+    has_winner = advice.has_winner(history)
     why, tries = "", []
     if not has_winner and not is_interrupted:
-        why = advice.why_none(trials, space)
+        why = advice.why_none(history)
         tries = advice.what_to_try(
-            trials,
-            space,
+            history,
             shown,
             exhausted=search.is_exhausted,
-            fell_back=pilot.fell_back(trials, search.asked),
+            fell_back=pilot.fell_back(search.asked),
         )
     code = EXIT_INTERRUPTED if is_interrupted else 0 if has_winner else EXIT_NO_WINNER
-    lines = [*_ending(search), view.counts(trials)]
-    lines += view.summary(trials, space, workload, shown) if best or not why else []
+    lines = [*_ending(search), view.counts(history.trials)]
+    lines += view.summary(history, workload, shown) if best or not why else []
     if why:
         lines += [f"{why}. What may help:", *_told(tries)]
-    lines += cli_report.conclude(shown, trials)
+    lines += cli_report.conclude(shown, history.trials)
     if not why and search.remaining:
         lines.append(f"Go on with: {going_on(shown)}")
     facts: dict[str, Any] = {
@@ -187,7 +190,7 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
         "stopped": search.stopping,
         "why": why,
         "try": [asdict(one) for one in tries],
-        **events.result(trials, best, space.objective.target),
+        **events.result(history, best),
     }
     shows.conclude(lines, facts)
     return code
@@ -210,8 +213,8 @@ def _ending(search: Search) -> list[str]:
     return told
 
 
-def _require_a_baseline(study: optuna.Study, shown: Path) -> None:
-    if failed := objective.failed_baseline(record.trials(study)):
+def _require_a_baseline(history: History, shown: Path) -> None:
+    if failed := history.failed_baseline:
         raise InputError(
             f"session {shown}: its baseline {failed.outcome}, and without it nothing can be compared: "
             f"{failed.outcome.reason if failed.outcome else ''}; mend that and start a new session"

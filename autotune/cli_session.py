@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from autotune import completion, confirm, draw, events, objective, snapshot, units, view, workloads
+from autotune import completion, confirm, draw, events, snapshot, units, view, workloads
 from autotune import export as exporting
 from autotune.errors import InputError, printable
 from autotune.snapshot import INTERRUPTED, RUNNING, Snapshot
@@ -38,7 +38,7 @@ def status(
         return 0
     console = Console()
     console.print(draw.whole(shown))
-    for line in ["", _counts(shown, known), *view.summary(shown.everything, shown.space, workload, session)]:
+    for line in ["", _counts(shown, known), *view.summary(shown.history, workload, session)]:
         draw.say(console, line)
     return 0
 
@@ -59,20 +59,19 @@ def export(
     """Write the winner as the trainer's config. Example: autotune export runs/iu -o best.yaml"""
     known, _, workload = opened(session)
     shown = snapshot.take(known, session)
-    trials, space = shown.everything, shown.space
-    baseline = objective.baseline_of(trials)
-    if baseline is None:
+    history = shown.history
+    if history.baseline is None:
         raise InputError(f"session {session}: nothing to export: the baseline has not completed")
-    best = confirm.recommended(trials, space)
-    wanted = best[0] if best else baseline
+    best = confirm.recommended(history)
+    wanted = best[0] if best else history.baseline
     if trial is not None:
-        named = [t for t in trials if t.number == trial and t.completed]
+        named = [t for t in history.trials if t.number == trial and t.completed]
         if not named:
-            done = ", ".join(str(t.number) for t in trials if t.completed)
+            done = ", ".join(str(t.number) for t in history.trials if t.completed)
             raise InputError(f"--trial {trial}: must be a completed trial of the session: {done}")
         wanted = named[0]
-    measured = view.measured(wanted, trials, space)
-    text = exporting.render(wanted, measured, space, workload, known.info().get("provenance", {}))
+    measured = view.measured(wanted, history)
+    text = exporting.render(wanted, measured, history.space, workload, known.info().get("provenance", {}))
     exporting.write(output, text)
     print(printable(f"{output}: {view.knobs(wanted.config)}: {measured}"))
     if workload.program is not None:

@@ -6,7 +6,7 @@ Every model has a directory of its own. What is done is not done again: a kill l
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,12 @@ from autotune import alone, confirm, evaluation, files, results, telemetry, view
 from autotune.attempt import read_verdict
 from autotune.child import ForkServer
 from autotune.errors import EvaluationError, InputError
+from autotune.history import History
 from autotune.order import Order
 from autotune.reported import Report
 from autotune.results import BASELINE, Model
 from autotune.settings import PRECISION, Config
 from autotune.setup import Training
-from autotune.space import Space
 from autotune.store import Session
 from autotune.trial import Status, Trial
 from autotune.trial_dir import ModelDir
@@ -36,12 +36,12 @@ class Contender:
     config: Config
 
 
-def contenders(trials: Sequence[Trial], space: Space, precisions: Iterable[str]) -> list[Contender]:
+def contenders(history: History, precisions: Iterable[str]) -> list[Contender]:
     """The baseline, and what is recommended in each of `precisions` unless that is the baseline itself.
 
     Raises InputError where nothing is recommended yet.
     """
-    best = confirm.recommended(trials, space)
+    space, best = history.space, confirm.recommended(history)
     if best is None:
         raise InputError("nothing to compare: the baseline has not completed")
     baseline = {**space.baseline_config, PRECISION: space.baseline[PRECISION]}
@@ -105,7 +105,7 @@ class Comparison:
         self,
         session: Session,
         training: Training,
-        trials: Sequence[Trial],
+        trials: Iterable[Trial],
         *,
         terms: Terms,
         say: Callable[[str], None],

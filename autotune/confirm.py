@@ -4,15 +4,13 @@ Speed is cheap to measure: the finalists race against the baseline, side by side
 won the race is trained again, with seeds of its own, until the answer is clear or the budget spent.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune import curves, objective
 from autotune.claims import Claim, claim, is_alone, next_seed, race_of, rests_on, seed_of
+from autotune.history import History
 from autotune.settings import settings_key
-from autotune.space import Space
-from autotune.speeds import Speeds
 from autotune.trial import Repeat, Status, Trial
 
 __all__ = [
@@ -22,7 +20,6 @@ __all__ = [
     "confirmed",
     "finalists",
     "is_alone",
-    "merit",
     "most_s",
     "next_step",
     "noise_repeat",
@@ -49,39 +46,39 @@ def noise_repeat() -> Repeat:
     return Repeat(of=0, round=0, members=(0,))
 
 
-def next_step(trials: Sequence[Trial], space: Space) -> Race | Repeat | None:
+def next_step(history: History) -> Race | Repeat | None:
     """What is to be run next for the sake of a claim, None when all is said."""
-    if not space.budget.repeats or objective.baseline_of(trials) is None:
+    if not history.space.budget.repeats or history.baseline is None:
         return None
-    standing = [t for t in finalists(trials, space) if claim(t, trials, space).why_not is None]
+    standing = [t for t in finalists(history) if claim(t, history).why_not is None]
     if not standing:
         return None
-    unraced = [t for t in _contenders(standing, trials, space) if race_of(t.number, trials) is None]
+    unraced = [t for t in _contenders(standing, history) if race_of(t.number, history) is None]
     if unraced:
-        return _race(unraced, trials)
-    leader = _leader(standing, trials, space)
-    if claim(leader, trials, space).is_done:
+        return _race(unraced, history)
+    leader = _leader(standing, history)
+    if claim(leader, history).is_done:
         return None
-    return next_seed(leader, trials, space)
+    return next_seed(leader, history)
 
 
-def _race(unraced: Sequence[Trial], trials: Sequence[Trial]) -> Race:
+def _race(unraced: Sequence[Trial], history: History) -> Race:
     """A race of all these; of the first alone where a larger race has failed, or left it open."""
     numbers = tuple(t.number for t in unraced)
-    before = {number for t in trials if t.race and t.outcome is not None for number in t.race}
+    before = {number for t in history.trials if t.race and t.outcome is not None for number in t.race}
     return Race((0, *(numbers[:1] if before & set(numbers) else numbers)))
 
 
-def _contenders(standing: Sequence[Trial], trials: Sequence[Trial], space: Space) -> list[Trial]:
+def _contenders(standing: Sequence[Trial], history: History) -> list[Trial]:
     """The champion, and who may be as fast; of those that must be equally fast only the best.
 
     Where the time to a quality counts, it is the champion alone: who is fastest need not be there first.
     """
-    if space.objective.target is not None:
-        return [_leader(standing, trials, space)]
+    if history.space.objective.target is not None:
+        return [_leader(standing, history)]
     champion, *others = standing
-    speeds, found = Speeds(trials, space.known), [champion]
-    least, neutral = objective.surely_per_s(champion, speeds), space.known.same_speed
+    speeds, found = history.speeds, [champion]
+    least, neutral = history.surely_per_s(champion), history.space.known.same_speed
     for trial in others:
         throughput = speeds.of(trial)
         keys = {settings_key(t.config, neutral) for t in found}
@@ -93,43 +90,42 @@ def _contenders(standing: Sequence[Trial], trials: Sequence[Trial], space: Space
     return found
 
 
-def _leader(standing: Sequence[Trial], trials: Sequence[Trial], space: Space) -> Trial:
+def _leader(standing: Sequence[Trial], history: History) -> Trial:
     """Whose quality is looked at next: who won the race, or was first at the target."""
-    raced = [t for t in standing if race_of(t.number, trials) is not None]
-    if space.objective.target is not None:  # who was begun with is finished, wherever it ranks by now
+    raced = [t for t in standing if race_of(t.number, history) is not None]
+    if history.space.objective.target is not None:  # who was begun with is finished, wherever it ranks by now
         return next(iter(raced), standing[0])
-    return max(raced, key=lambda t: claim(t, trials, space).factor)
+    return max(raced, key=lambda t: claim(t, history).factor)
 
 
-def finalists(trials: Sequence[Trial], space: Space) -> list[Trial]:
+def finalists(history: History) -> list[Trial]:
     """Who is confirmed, best first: at most so many as the budget says, those included that were begun.
 
     A finalist that was refuted is none any more once new configurations have been tried.
     """
-    ranked = _candidates(trials, space)
-    last = max(t.number for t in trials if t.searched)
-    begun = _begun([t for t in trials if t.number > last])
-    refuted = {n for n in _begun(trials) - begun if claim(_of(trials, n), trials, space).why_not}
+    ranked = _candidates(history)
+    last = max(t.number for t in history.searched)
+    begun = _begun([t for t in history.trials if t.number > last])
+    refuted = {n for n in _begun(history.trials) - begun if claim(history.of(n), history).why_not}
     fresh = [t.number for t in ranked if t.number not in begun | refuted]
-    chosen = begun | set(fresh[: max(0, space.budget.finalists - len(begun))])
+    chosen = begun | set(fresh[: max(0, history.space.budget.finalists - len(begun))])
     dropped = chosen - {t.number for t in ranked}  # begun, and by now no faster than the baseline
-    return [t for t in ranked if t.number in chosen] + [_of(trials, n) for n in sorted(dropped)]
+    return [t for t in ranked if t.number in chosen] + [history.of(n) for n in sorted(dropped)]
 
 
-def trial_s(trials: Sequence[Trial]) -> float:
+def trial_s(history: History) -> float:
     """The time that a trial takes to its end, 0 while it is not known.
 
     Neither races nor ablation steps count: what they take must not open a search again that is done.
     """
-    seconds = [
-        t.seconds for t in trials if t.completed and t.seconds and t.ablation_of is None and not t.race
-    ]
+    counted = (t for t in history.trials if t.completed and t.ablation_of is None and not t.race)
+    seconds = [t.seconds for t in counted if t.seconds]
     return objective.mean(seconds) or 0.0
 
 
-def most_s(trials: Sequence[Trial], space: Space) -> float:
+def most_s(history: History) -> float:
     """The time that confirming one finalist takes: a race, and the seeds of it and of the baseline."""
-    each_s, repeats = trial_s(trials), space.budget.repeats
+    each_s, repeats = trial_s(history), history.space.budget.repeats
     race_s = min(_RACE_S, _RACE_TRIALS * each_s) if repeats else 0.0
     return race_s + 2 * repeats * each_s
 
@@ -140,74 +136,55 @@ def _begun(trials: Sequence[Trial]) -> set[int]:
     return raced | {t.repeat.of for t in trials if is_alone(t) and t.repeat and t.repeat.of}
 
 
-def _of(trials: Sequence[Trial], number: int) -> Trial:
-    return next(t for t in trials if t.number == number)
-
-
-def _candidates(trials: Sequence[Trial], space: Space) -> list[Trial]:
+def _candidates(history: History) -> list[Trial]:
     """Who may be better than the baseline, best first.
 
     A trial that was stopped for being slower than another one is one again when that one does not hold.
     """
-    goal, fraction = space.objective, space.limits.memory_fraction
-    eligible = objective.ranked(trials, goal, fraction, space.known)
-    better = eligible[: next((i for i, t in enumerate(eligible) if t.number == 0), 0)]
-    if goal.target is not None:
-        return better
-    speeds, baseline = Speeds(trials, space.known), objective.baseline_of(trials)
-    least = objective.surely_per_s(baseline, speeds) if baseline else math.inf
-    reference, noise = objective.baseline_curve(trials), objective.noise(trials)
-    stopped = [
-        t
-        for t in trials
-        if t.outcome
-        and t.outcome.status is Status.STOPPED
-        and t.searched
-        and baseline
-        and t.measurement.origin == baseline.measurement.origin
-        and objective.surely_per_s(t, speeds) > least
-        and not objective.over_memory(t.measurement, fraction)
-        and not curves.is_out_of_reach(
-            t.measurement.curve, reference, goal.keep, noise, space.budget.samples_per_trial
-        )
-    ]
-    return sorted([*better, *stopped], key=lambda t: objective.surely_per_s(t, speeds), reverse=True)
+    if history.space.objective.target is not None:
+        return list(history.better)
+    stopped = [t for t in history.searched if _may_have_been_better(t, history)]
+    return sorted([*history.better, *stopped], key=history.surely_per_s, reverse=True)
 
 
-def merit(trial: Trial, space: Space) -> float | None:
-    """What is compared: samples per second, or the inverse of the time to the target; None if never there."""
-    target = space.objective.target
-    if target is None:
-        return trial.samples_per_s
-    seconds = objective.seconds_to(trial, target)
-    return 1 / seconds if seconds else None
+def _may_have_been_better(trial: Trial, history: History) -> bool:
+    """Whether a trial that was stopped is surely faster than the baseline, and was not stopped for more."""
+    baseline, shown = history.baseline, trial.measurement
+    return (
+        trial.outcome is not None
+        and trial.outcome.status is Status.STOPPED
+        and baseline is not None
+        and shown.origin == baseline.measurement.origin
+        and history.surely_per_s(trial) > history.surely_per_s(baseline)
+        and not objective.over_memory(shown, history.space.limits.memory_fraction)
+        and not history.is_out_of_reach(trial)
+    )
 
 
-def confirmed(trials: Sequence[Trial], space: Space) -> tuple[Trial, Claim] | None:
+def confirmed(history: History) -> tuple[Trial, Claim] | None:
     """The finalist that holds, the best where several do, and its claim; None where none does, or not yet."""
-    claims = [claim(_of(trials, number), trials, space) for number in _begun(trials)]
+    claims = [claim(history.of(number), history) for number in _begun(history.trials)]
     best = max((c for c in claims if c.holds), key=lambda c: c.factor, default=None)
-    return (_of(trials, best.number), best) if best else None
+    return (history.of(best.number), best) if best else None
 
 
-def refuted(trials: Sequence[Trial], space: Space) -> list[tuple[Trial, str]]:
+def refuted(history: History) -> list[tuple[Trial, str]]:
     """The finalists that did not hold, and why."""
-    claims = [claim(_of(trials, number), trials, space) for number in sorted(_begun(trials))]
-    return [(_of(trials, c.number), c.why_not) for c in claims if c.why_not]
+    claims = [claim(history.of(number), history) for number in sorted(_begun(history.trials))]
+    return [(history.of(c.number), c.why_not) for c in claims if c.why_not]
 
 
-def recommended(trials: Sequence[Trial], space: Space) -> tuple[Trial, Claim | None] | None:
+def recommended(history: History) -> tuple[Trial, Claim | None] | None:
     """What to run: the confirmed winner, or the baseline where none holds.
 
     Without a claim, and only the best by its single run, as long as confirming is not done. None before the
     baseline has completed.
     """
-    if found := confirmed(trials, space):
+    if found := confirmed(history):
         return found
-    best = objective.winner(trials, space.objective, space.limits.memory_fraction, space.known)
-    if best is None:
+    if history.best is None:
         return None
-    if not _begun(trials):
-        return best, None
-    standing = (t for t in finalists(trials, space) if t.completed and not claim(t, trials, space).why_not)
-    return next(standing, _of(trials, 0)), None
+    if not _begun(history.trials):
+        return history.best, None
+    standing = (t for t in finalists(history) if t.completed and not claim(t, history).why_not)
+    return next(standing, history.of(0)), None

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from autotune import confirm, draw, estimate, events, objective, pilot, units, view
 from autotune.estimate import Remaining
+from autotune.history import History
 from autotune.progress import Phase
 from autotune.reported import Report
 from autotune.snapshot import Running, Snapshot
@@ -74,13 +75,16 @@ class Screen:
 
     def _found(self) -> None:
         """The best so far, which takes a while with many trials: it changes when one has ended."""
-        self.space = pilot.settled(self._begun.space, self._all())
-        self._best = confirm.recommended(self._all(), self.space)
+        history = pilot.settled(History(self._all(), self._begun.space))
+        self.space, self._best = history.space, confirm.recommended(history)
         self._estimate = None
 
     def _all(self) -> list[Trial]:
         known = {r.trial.number: r.trial for r in list(self._running.values())} | self._trials
         return [known[number] for number in sorted(known)]
+
+    def _baseline(self) -> Trial | None:
+        return History(self._trials.values(), self.space).baseline
 
     def snapshot(self) -> Snapshot:
         """The search as it is now."""
@@ -101,7 +105,7 @@ class Screen:
         if made is None or spent_s - made[0] > _ESTIMATE_S:
             running_s = {r.trial.number: r.seconds for r in list(self._running.values())}
             plan = replace(self._begun.plan, spent_s=spent_s)
-            left = estimate.remaining(self._all(), running_s, self.space, plan, self._slots)
+            left = estimate.remaining(History(self._all(), self.space), running_s, plan, self._slots)
             self._estimate = made = (spent_s, left)
         return made[1] and made[1].after(spent_s - made[0])
 
@@ -146,7 +150,7 @@ class Lines(Screen):
             return view.raced(trial)
         m, name = trial.measurement, self.space.objective.quality
         figures = f"{view.speed(m)} samples/s, {name} {view.quality(m.quality)}, memory {view.memory(m)}"
-        baseline = objective.baseline_of(list(self._trials.values()))
+        baseline = self._baseline()
         factor = objective.factor(trial, baseline, self.space.objective.target) if baseline else None
         beside = "the baseline" if self.space.objective.target is None else "as soon as the baseline"
         return figures + (f", {factor:.2f}x {beside}" if factor and trial.number else "")
@@ -232,7 +236,7 @@ class Events(Screen):
     def ended(self, trial: Trial) -> None:
         super().ended(trial)
         self._told.pop(trial.number, None)
-        self._write("ended", **events.ended(trial, list(self._trials.values())))
+        self._write("ended", **events.ended(trial, self._baseline()))
 
 
 def screen(console: Console, begun: Snapshot, *, as_json: bool = False) -> Screen:

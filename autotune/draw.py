@@ -126,7 +126,7 @@ def _bar(running: Running, space: Space) -> Table:
 
 def _best(shown: Snapshot) -> Table:
     grid = _grid("best so far", _headings(shown.space, "factor"))
-    baseline = objective.baseline_of(shown.trials)
+    baseline = shown.history.baseline
     if baseline is None or shown.best is None:
         grid.add_row("", Text("the baseline is not measured yet", style=_HINT), "")
         return grid
@@ -157,7 +157,7 @@ def _ended(shown: Snapshot, trials: Sequence[Trial]) -> Table:
 
 def _outcome(trial: Trial, shown: Snapshot) -> Text:
     """A completed trial's figures, or what became of the others and why."""
-    baseline = objective.baseline_of(shown.trials)
+    baseline = shown.history.baseline
     if trial.completed:
         factor = objective.factor(trial, baseline, shown.space.objective.target) if baseline else None
         return _figures(trial, f"{factor:.2f}x" if factor else "")

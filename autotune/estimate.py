@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from autotune import confirm, objective, units
+from autotune import confirm, units
+from autotune.history import History
 from autotune.space import Space
 from autotune.study_file import Plan
 from autotune.trial import Trial
@@ -47,17 +48,15 @@ def _rounded(value_s: float) -> float:
     return round(value_s / step) * step
 
 
-def remaining(
-    trials: Sequence[Trial], running_s: Mapping[int, float], space: Space, plan: Plan, slots: int
-) -> Remaining | None:
-    """What is left of a search of these `trials`, of which some have been `running_s`; None: unknown yet.
+def remaining(history: History, running_s: Mapping[int, float], plan: Plan, slots: int) -> Remaining | None:
+    """What is left of a search, some of whose trials have been `running_s`; None: unknown yet.
 
     From how long trials took so far, those included that were stopped early or failed, for so many `slots`
     at a time; then the winner has to be confirmed, by more repeats the more finalists are as good. The time
     limit caps it.
     """
-    searched = _searching(trials, running_s, space, plan, slots)
-    repeats = _confirming(trials, running_s, space, is_searched=searched == (0.0, 0.0))
+    searched = _searching(history, running_s, plan, slots)
+    repeats = _confirming(history, running_s, is_searched=searched == (0.0, 0.0))
     left_s = plan.left_s
     if searched is None or repeats is None:
         return None if left_s is None else Remaining(0.0, left_s, is_capped=True)
@@ -68,16 +67,16 @@ def remaining(
 
 
 def _searching(
-    trials: Sequence[Trial], running_s: Mapping[int, float], space: Space, plan: Plan, slots: int
+    history: History, running_s: Mapping[int, float], plan: Plan, slots: int
 ) -> tuple[float, float] | None:
     """The time until no trial is left: what trials take on average, and how sure that is.
 
     Of a finite space any configuration that is left may turn out not to be worth a start.
     """
-    searched = [t for t in trials if t.searched]
+    searched = history.searched
     running = [running_s[t.number] for t in searched if t.outcome is None and t.number in running_s]
     waiting = sum(t.outcome is None for t in searched) - len(running)
-    untried = _configurations(space) - len(searched)
+    untried = _configurations(history.space) - len(searched)
     to_come = waiting + int(max(0, min(untried, plan.trials - len(searched))))
     if not running and not to_come:
         return 0.0, 0.0
@@ -112,25 +111,24 @@ def _left_s(seconds: float, took: Sequence[float]) -> float:
 
 
 def _confirming(
-    trials: Sequence[Trial], running_s: Mapping[int, float], space: Space, *, is_searched: bool
+    history: History, running_s: Mapping[int, float], *, is_searched: bool
 ) -> tuple[float, float] | None:
     """The time that races, repeats and the ablation will take, all of which run by themselves.
 
     If the best holds and its ablation is done; and if every finalist is tried in turn, and every step.
     """
-    budget = space.budget
+    budget, trials = history.space.budget, history.trials
     if not budget.repeats:
         return 0.0, 0.0
-    baseline = objective.baseline_of(trials)
-    best = objective.winner(trials, space.objective, space.limits.memory_fraction, space.known)
+    baseline, best = history.baseline, history.best
     if baseline is None or best is None:
         return None
     each_s = (baseline.seconds + best.seconds) / 2  # the one is run as often as the others
     steps = [t for t in trials if t.ablation_of is not None]
     going_on = [t for t in trials if t.outcome is None and confirm.is_alone(t)]
     begun_s = sum(running_s.get(t.number, 0.0) for t in going_on)
-    is_decided = is_searched and confirm.next_step(trials, space) is None
-    left_steps = max(0, _most_steps(best, space) - sum(t.outcome is not None for t in steps))
+    is_decided = is_searched and confirm.next_step(history) is None
+    left_steps = max(0, _most_steps(best, history.space) - sum(t.outcome is not None for t in steps))
     fewest_s = _fewest_s(best, trials, each_s, is_decided=is_decided)
     most_s = (
         fewest_s if is_decided else max(fewest_s, budget.finalists * (_RACE_S + 2 * budget.repeats * each_s))

@@ -5,12 +5,13 @@ Seconds, bytes and samples per second; what is not known is null, and so is what
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from autotune import advice, objective, view
 from autotune.confirm import Claim
 from autotune.estimate import Remaining
+from autotune.history import History
 from autotune.snapshot import Running, Snapshot
 from autotune.trial import Throughput, Trial
 
@@ -50,9 +51,8 @@ def progress(running: Running, samples: int, remaining: Remaining | None) -> dic
     }
 
 
-def ended(trial: Trial, trials: Sequence[Trial]) -> dict[str, Any]:
-    """How a trial ended; its factor is that of its one run over the baseline's."""
-    baseline = objective.baseline_of(trials)
+def ended(trial: Trial, baseline: Trial | None) -> dict[str, Any]:
+    """How a trial ended; its factor is that of its one run over the `baseline`'s."""
     return {
         **started(trial),
         "status": str(trial.outcome.status) if trial.outcome else None,
@@ -88,15 +88,13 @@ def _range(remaining: Remaining | None) -> dict[str, float] | None:
     return None if remaining is None else {"low": remaining.low_s, "high": remaining.high_s}
 
 
-def result(
-    trials: Sequence[Trial], best: tuple[Trial, Claim | None] | None, target: float | None
-) -> dict[str, Any]:
+def result(history: History, best: tuple[Trial, Claim | None] | None) -> dict[str, Any]:
     """What was found: the `best`, with its factor over the baseline, and how sure that is."""
-    baseline = objective.baseline_of(trials)
+    baseline, target = history.baseline, history.space.objective.target
     return {
         "verdict": str(advice.verdict(best)),
-        "best": ended(best[0], trials) if best else None,
-        "baseline": ended(baseline, trials) if baseline else None,
+        "best": ended(best[0], baseline) if best else None,
+        "baseline": ended(baseline, baseline) if baseline else None,
         "factor": _factor(best, baseline, target) if best and baseline else None,
         "rounds": best[1].rounds if best and best[1] else 0,
         "seeds": best[1].seeds if best and best[1] else 0,
@@ -130,6 +128,6 @@ def status(shown: Snapshot) -> dict[str, Any]:
         "quality": space.objective.quality,
         "samples_per_trial": space.budget.samples_per_trial,
         "running": [progress(r, space.budget.samples_per_trial, None) for r in shown.running],
-        "trials": [ended(t, shown.trials) for t in shown.trials],
-        **result(shown.trials, shown.best, space.objective.target),
+        "trials": [ended(t, shown.history.baseline) for t in shown.trials],
+        **result(shown.history, shown.best),
     }

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune import confirm, objective, view
+from autotune.history import History
 from autotune.secrecy import cleaned
 from autotune.settings import Setting
 from autotune.space import Space
@@ -54,14 +55,14 @@ def _shown(value: Setting, *, as_text: bool) -> Value:
     return shown
 
 
-def figures(trials: Sequence[Trial], space: Space) -> dict[str, Value]:
+def figures(history: History) -> dict[str, Value]:
     """The winner's figures and the baseline's, and the gain; only how trials ended before there is any."""
-    found: dict[str, Value] = {"outcomes": view.counts(trials)}
-    baseline, best = objective.baseline_of(trials), confirm.recommended(trials, space)
+    found: dict[str, Value] = {"outcomes": view.counts(history.trials)}
+    space, baseline, best = history.space, history.baseline, confirm.recommended(history)
     if baseline is None or best is None:
         return found
     winner, claim = best
-    found |= _side("baseline", baseline, objective.baseline_quality(trials), space)
+    found |= _side("baseline", baseline, history.baseline_quality, space)
     found |= _side("winner", winner, claim.quality if claim else winner.quality, space)
     target = space.objective.target
     single = None if target is not None else objective.factor_interval(winner, baseline)

@@ -8,12 +8,13 @@ than what is asked for.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from autotune import curves, objective, quality
+from autotune import curves, quality
+from autotune.history import History
 from autotune.knobs import Distribution, ScaledLearningRate
 from autotune.quality import Noise
 from autotune.settings import MICRO_BATCH
 from autotune.space import Space
-from autotune.trial import Evaluation, Trial
+from autotune.trial import Evaluation
 
 _FURTHER = 4  # times as many samples: what a pilot recommends that has learnt nothing
 _A_LITTLE_FURTHER = 2  # where equal runs lie too far apart
@@ -46,11 +47,17 @@ def is_wanted(space: Space) -> bool:
     return asks and budget.repeats > 0 and budget.trials > 1
 
 
-def pilot(trials: Sequence[Trial], space: Space) -> Pilot | None:
+def is_due(asked: History) -> bool:
+    """Whether the second run of the baseline is what comes next."""
+    has_begun = any(trial.repeat for trial in asked.trials)
+    return asked.baseline is not None and not has_begun and is_wanted(asked.space)
+
+
+def pilot(asked: History) -> Pilot | None:
     """What is known of the baseline's quality, None before it has completed and been repeated."""
     # The baseline's later runs, which end at the target, must not move it.
-    runs = [t for t in objective.runs_of(trials, 0) if t.repeat is None or not t.repeat.round]
-    if objective.baseline_of(trials) is None or (is_wanted(space) and len(runs) < 2):
+    space, runs = asked.space, [t for t in asked.runs_of(0) if t.repeat is None or not t.repeat.round]
+    if asked.baseline is None or (is_wanted(space) and len(runs) < 2):
         return None
     ends = [run.measurement.curve[-1] for run in runs if run.measurement.curve]
     found = quality.qualities(runs)
@@ -96,19 +103,27 @@ def _why_not(known: Pilot, ends: Sequence[Evaluation], space: Space) -> str | No
     return None
 
 
-def settled(space: Space, trials: Sequence[Trial]) -> Space:
-    """`space` with what the pilot has settled: samples of a trial, the target, or another promise.
+def settled(asked: History) -> History:
+    """The same trials beside the space as the pilot has settled it: what a search is judged by.
+
+    `asked`, here as elsewhere, has the space that was asked for.
+    """
+    space = _settled(asked)
+    return asked if space is asked.space else History(asked.trials, space)
+
+
+def _settled(asked: History) -> Space:
+    """The space with what the pilot has settled: samples of a trial, the target, or another promise.
 
     Where qualities cannot be compared, the search goes on with the promise that needs no such contest: only
     what leaves the training the same is changed.
     """
-    goal = space.objective
-    baseline = objective.baseline_of(trials)
-    if space.budget.until_learnt and baseline is not None:
-        space = _with_samples(space, baseline.measurement.quality_samples)
+    space, goal = asked.space, asked.space.objective
+    if space.budget.until_learnt and asked.baseline is not None:
+        space = _with_samples(space, asked.baseline.measurement.quality_samples)
     if goal.select == "same-training":
         return same_training(space)
-    found = pilot(trials, space) if _asks(space) else None
+    found = pilot(History(asked.trials, space)) if _asks(space) else None
     if found is None:
         return space
     if found.why_not:
@@ -164,22 +179,20 @@ def _fixed(
     return Distribution(choice=(space.baseline[name],))
 
 
-def fell_back(trials: Sequence[Trial], space: Space) -> str | None:
-    """Why a search of `space`, as it was asked for, changes only what leaves the training the same.
+def fell_back(asked: History) -> str | None:
+    """Why a search changes only what leaves the training the same.
 
     None where it does not, or was asked to.
     """
-    found = pilot(trials, space) if _asks(space) and space.objective.select != "same-training" else None
+    space = asked.space
+    found = pilot(asked) if _asks(space) and space.objective.select != "same-training" else None
     return found.why_not if found else None
 
 
-def said(trials: Sequence[Trial], space: Space) -> str | None:
-    """What the pilot has found, in a sentence or two; None before it is done, and where nobody asks.
-
-    `space` is the one that was asked for.
-    """
-    goal = space.objective
-    found = pilot(trials, space) if is_wanted(space) else None
+def said(asked: History) -> str | None:
+    """What the pilot has found, in a sentence or two; None before it is done, and where nobody asks."""
+    space, goal = asked.space, asked.space.objective
+    found = pilot(asked) if is_wanted(space) else None
     if found is None:
         return None
     if found.why_not:
@@ -195,7 +208,7 @@ def said(trials: Sequence[Trial], space: Space) -> str | None:
     noise = f", equal runs {found.noise:.1%} apart" if found.noise is not None else ""
     chance = f" (chance {found.chance:.4f})" if found.chance is not None else ""
     text = f"Pilot: the baseline has {goal.quality} {found.quality:.4f}{chance} after {found.samples} samples"
-    target = settled(space, trials).objective.target
+    target = settled(asked).space.objective.target
     if found.doubt:
         text += f". Only what is clearly better than asked for can win: {found.doubt}"
         return f"{text}; try --samples {found.samples_needed} or more, or a larger --repeats."

@@ -13,9 +13,9 @@ from typing import Any
 
 import optuna
 
-from autotune import confirm, curves, objective, racing, stopping
+from autotune import confirm, curves, racing, stopping
 from autotune.progress import Progress
-from autotune.search import Search, Silent
+from autotune.search import Search, Silent, Terms, World
 from autotune.settings import Config
 from autotune.table import Point, Run, Table
 from autotune.trial import Measurement, Outcome, Slice, Status, Trial
@@ -220,11 +220,13 @@ def ours(
         space,
         study,
         Silent(),
-        seed=seed,
-        memory_limit_bytes=memory_limit(table),
-        earlier=[t for t in earlier if t.searched],
-        explain=False,  # what is measured is the time until a winner is confirmed
-        clock=clock.now,
+        Terms(
+            seed=seed,
+            memory_limit_bytes=memory_limit(table),
+            earlier=[t for t in earlier if t.searched],
+            explain=False,  # what is measured is the time until a winner is confirmed
+        ),
+        World(clock=clock.now),
     )
     moments: list[Moment] = []
     while (trial := search.next()) is not None:
@@ -237,10 +239,9 @@ def ours(
         clock.seconds += simulated.seconds
         search.end(trial.number, simulated.outcome, simulated.measurement)
         if not confirm.is_alone(trial):
-            goal, fraction = search.space.objective, search.space.limits.memory_fraction
-            best = objective.winner(search.trials(), goal, fraction, search.space.known)
+            best = search.history.best
             moments.append(Moment(clock.seconds, len(search.trials()), best.config if best else None))
-    found = confirm.confirmed(search.trials(), search.space)
+    found = confirm.confirmed(search.history)
     winner = found[0].config if found else space.baseline_config
     return Result(tuple(moments), tuple(search.trials()), winner, found is not None, clock.seconds)
 

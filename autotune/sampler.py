@@ -20,6 +20,8 @@ from optuna.distributions import (
 from optuna.trial import TrialState, create_trial
 
 from autotune import curves, objective
+from autotune.curves import Curve
+from autotune.history import History
 from autotune.knobs import Distribution, ScaledLearningRate
 from autotune.settings import Config, Setting
 from autotune.space import Space
@@ -59,10 +61,11 @@ class Sampler:
 
     def learn(self, earlier: Sequence[Trial]) -> None:
         """Learns from the trials of an earlier session, as far as they lie in the space."""
+        history = History(earlier, self._space)
         for place, trial in enumerate(t for t in earlier if t.outcome and self._space.contains(t.config)):
             known = replace(trial, number=-1 - place)
             self.started(known)
-            self.ended(known, told(trial, earlier, self._space))
+            self.ended(known, told(trial, history))
 
     def started(self, trial: Trial) -> None:
         """Until its end, `trial` counts as a poor one: the next suggestion goes elsewhere.
@@ -120,6 +123,17 @@ class Sampler:
         return _first(self._space.shuffled(self._rng), screen), passed
 
 
+def informed(history: History, earlier: Sequence[Trial], seed: int) -> Sampler:
+    """A sampler of the history's space, which knows what was found so far, and in an `earlier` session."""
+    sampler = Sampler(history.space, seed)
+    sampler.learn(earlier)
+    for trial in (t for t in history.trials if not t.race):
+        sampler.started(trial)
+        if trial.outcome is not None:
+            sampler.ended(trial, told(trial, history))
+    return sampler
+
+
 def _first(configs: Iterable[Config], screen: Callable[[Config], Config | Refusal]) -> Config | None:
     """The first of `configs` that may be run."""
     return next((v for v in map(screen, configs) if not isinstance(v, Refusal)), None)
@@ -137,13 +151,13 @@ def worst(space: Space) -> Told:
     return Told((0.0, 0.0) if space.objective.select == "pareto" else (0.0,), 1.0)
 
 
-def told(trial: Trial, trials: Sequence[Trial], space: Space) -> Told:
+def told(trial: Trial, history: History) -> Told:
     """What the sampler learns of a trial that has ended, among all that are known.
 
     One that was stopped is told with what was known of it by then: its speed, and its quality as a share of
     the baseline's at the same number of samples.
     """
-    goal = space.objective
+    space, goal = history.space, history.space.objective
     if trial.outcome is None or trial.outcome.status is Status.FAILED:
         return worst(space)
     share = objective.memory_share(trial.measurement)
@@ -152,7 +166,7 @@ def told(trial: Trial, trials: Sequence[Trial], space: Space) -> Told:
         return worst(space)
     if goal.target is not None:
         return _told_of_target(trial, goal.target, over)
-    speed, quality = trial.samples_per_s, _quality_share(trial, trials)
+    speed, quality = trial.samples_per_s, _quality_share(trial, history.baseline_curve)
     if speed is None or (quality is not None and not math.isfinite(quality)):
         return worst(space)
     if goal.select == "pareto":
@@ -174,9 +188,8 @@ def _told_of_target(trial: Trial, target: float, over: float) -> Told:
     return Told((speed / samples if speed and samples else 0.0,), over + lacking)
 
 
-def _quality_share(trial: Trial, trials: Sequence[Trial]) -> float | None:
+def _quality_share(trial: Trial, reference: Curve) -> float | None:
     """A trial's last quality as a share of the baseline's there; None where nothing can be compared."""
-    reference = objective.baseline_curve(trials)
     for point in reversed(trial.measurement.curve):
         there = (
             reference[-1].quality if reference and trial.completed else curves.at(reference, point.samples)

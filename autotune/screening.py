@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from autotune import sampler, stopping
 from autotune.feasibility import MemoryModel
+from autotune.history import History
 from autotune.sampler import Refusal, Told
 from autotune.settings import MICRO_BATCH, Config, settings_key
-from autotune.space import Space
-from autotune.speeds import Speeds
 from autotune.stopping import Threshold
 from autotune.trial import Refused, Trial
 
@@ -17,30 +16,29 @@ class Screening:
 
     def __init__(
         self,
-        space: Space,
-        trials: Sequence[Trial],
+        history: History,
         threshold: Threshold,
         memory_limit_bytes: int | None,
         earlier: Sequence[Trial] = (),
     ) -> None:
         """`earlier` trials, of another session, count for memory alone: speed has to be measured anew."""
+        space = history.space
         self._space, self._threshold = space, threshold
         self._worst = sampler.worst(space)
         self._memory = MemoryModel(
-            [*earlier, *trials],
+            [*earlier, *history.trials],
             fraction=space.limits.memory_fraction,
             limit_bytes=memory_limit_bytes,
             known=space.known,
         )
         self._sizes = space.micro_batch_sizes
-        self._tried = {settings_key(t.config, ()) for t in trials if t.searched}
-        self._speeds = Speeds(trials, space.known)
+        self._tried = {settings_key(t.config, ()) for t in history.searched}
+        self._speeds = history.speeds
         # Where speed alone decides, it is known of every configuration that differs from a measured one in
         # nothing that changes speed.
         counts = space.objective.select in {"fastest", "same-training"} and bool(threshold.rivals)
         self._rival = threshold.rivals[0] if counts else None
-        number = self._rival.number if self._rival else None
-        self._fastest = next((t for t in trials if t.number == number), None)
+        self._fastest = history.of(self._rival.number) if self._rival else None
 
     def __call__(self, config: Config) -> Config | Refusal:
         if refusal := self._outside(config):

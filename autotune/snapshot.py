@@ -3,12 +3,14 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from autotune import confirm, estimate, pilot, study_file
 from autotune.confirm import Claim
 from autotune.estimate import Remaining
+from autotune.history import History
 from autotune.progress import Progress, is_mark
 from autotune.records import read_records, seconds_of
 from autotune.space import Space
@@ -54,6 +56,11 @@ class Snapshot:
         """Every trial that was begun, in order."""
         return sorted([*self.trials, *(r.trial for r in self.running)], key=lambda t: t.number)
 
+    @cached_property
+    def history(self) -> History:
+        """What follows from all of them."""
+        return History(self.everything, self.space)
+
 
 def take(session: Session, shown: Path) -> Snapshot:
     """What a session's directory says now; nothing is written. Raises InputError before its first trial.
@@ -61,8 +68,8 @@ def take(session: Session, shown: Path) -> Snapshot:
     The time spent is known from the last trial's end: what runs since has run from then on at the latest.
     """
     study = session.study()
-    trials = study_file.trials(study)
-    space = pilot.settled(session.space(), trials)
+    history = pilot.settled(History(study_file.trials(study), session.space()))
+    trials, space = history.trials, history.space
     plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
     state = state_of(session, plan)
     running = [_so_far(session, space, trial, state) for trial in trials if trial.outcome is None]
@@ -78,8 +85,8 @@ def take(session: Session, shown: Path) -> Snapshot:
         trials=tuple(t for t in trials if t.outcome is not None),
         running=tuple(running),
         passed_over=len(study_file.passed_over(study)),
-        best=confirm.recommended(trials, space),
-        remaining=estimate.remaining(trials, running_s, space, plan, max(1, len(running))),
+        best=confirm.recommended(history),
+        remaining=estimate.remaining(history, running_s, plan, max(1, len(running))),
     )
 
 

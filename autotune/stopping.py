@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from autotune import curves, files, objective
-from autotune.space import Space
-from autotune.speeds import Speeds
+from autotune.history import History
 from autotune.trial import Evaluation, Measurement, Throughput, Trial
 
 _FEWEST_STEPS = 8  # before that an interval is a guess, and it is asked again every second
@@ -65,37 +64,33 @@ def _curve(points: Sequence[Mapping[str, Any]]) -> tuple[Evaluation, ...]:
     return tuple(Evaluation(**point) for point in points)
 
 
-def threshold(trials: Sequence[Trial], space: Space) -> Threshold:
+def threshold(history: History) -> Threshold:
     """What a trial has to be able to reach, after all that is known."""
-    goal, fraction = space.objective, space.limits.memory_fraction
-    speeds = Speeds(trials, space.known)
-    drift, noise = speeds.drift, objective.noise(trials)
+    goal, drift, noise = history.space.objective, history.speeds.drift, history.noise
     if goal.target is not None:
-        ranked = objective.ranked(trials, goal, fraction, space.known)
-        times = (objective.seconds_to(t, goal.target, speeds) for t in ranked)
+        times = (objective.seconds_to(t, goal.target, history.speeds) for t in history.ranked)
         return Threshold(drift=drift, seconds=min((s for s in times if s), default=None))
-    samples = space.budget.samples_per_trial
+    samples = history.space.budget.samples_per_trial
     if goal.select == "pareto":
-        front = tuple(_rival(t, speeds, t.measurement.curve) for t in objective.pareto(trials))
+        front = tuple(_rival(t, history, t.measurement.curve) for t in history.front)
         return Threshold(front, samples, drift=drift, noise=noise)
-    least = curves.least(goal.keep, objective.baseline_quality(trials) or 0.0)
+    least = history.least_quality or 0.0
     least += abs(least) * (noise or 0.0)
     is_free = goal.select == "same-training"
-    ranked = objective.ranked(trials, goal, fraction, space.known)
-    sure = (t for t in ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
+    sure = (t for t in history.ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
     best = next(sure, None)
     return Threshold(
-        rivals=(_rival(best, speeds),) if best else (),
+        rivals=(_rival(best, history),) if best else (),
         samples=samples,
-        curve=() if is_free else objective.baseline_curve(trials),
+        curve=() if is_free else history.baseline_curve,
         keep=goal.keep,
         noise=noise,
         drift=drift,
     )
 
 
-def _rival(trial: Trial, speeds: Speeds, curve: tuple[Evaluation, ...] = ()) -> Rival:
-    surely = objective.surely_per_s(trial, speeds)
+def _rival(trial: Trial, history: History, curve: tuple[Evaluation, ...] = ()) -> Rival:
+    surely = history.surely_per_s(trial)
     return Rival(trial.number, surely, trial.measurement.shared, curve, trial.measurement.origin)
 
 

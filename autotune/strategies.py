@@ -8,8 +8,9 @@ from dataclasses import replace
 import optuna
 from optuna.trial import TrialState
 
-from autotune import confirm, objective, pilot, sampler
+from autotune import confirm, pilot, sampler
 from autotune.confirm import Race
+from autotune.history import History
 from autotune.replay import Machine, Moment, Result, Simulated
 from autotune.table import Table
 from autotune.trial import Evaluation, Measurement, Outcome, Repeat, Status, Trial
@@ -88,7 +89,7 @@ def _search(
         known.append(_ended(trial, simulated))
         if asked is not None:
             _tell(study, asked, known, directions)
-        best = objective.winner(known, space.objective, space.limits.memory_fraction, space.known)
+        best = History(known, space).best
         moments.append(Moment(seconds, len(known), best.config if best else None))
     return _confirmed(table, machine, known, moments, seconds)
 
@@ -129,7 +130,7 @@ def _confirmed(
     table: Table, machine: Machine, known: list[Trial], moments: list[Moment], seconds: float
 ) -> Result:
     """The same confirming as this project's, which the others lack: so their winner is as sure as ours."""
-    space, trials = table.space, list(known)
+    history, trials = History(known, table.space), list(known)
     step: Repeat | Race | None = confirm.noise_repeat()
     while step is not None:
         of, race = (0, step.members) if isinstance(step, Race) else (step.of, ())
@@ -138,10 +139,10 @@ def _confirmed(
         simulated = machine.run(again, None, members=[trials[n] for n in race], at_s=seconds)
         seconds += simulated.seconds
         trials.append(_ended(again, simulated))
-        space = pilot.settled(table.space, trials)
-        step = confirm.next_step(trials, space)
-    found = confirm.confirmed(trials, space)
-    winner = found[0].config if found else space.baseline_config
+        history = pilot.settled(History(trials, table.space))
+        step = confirm.next_step(history)
+    found = confirm.confirmed(history)
+    winner = found[0].config if found else table.space.baseline_config
     return Result(tuple(moments), tuple(trials), winner, found is not None, seconds)
 
 

@@ -16,10 +16,11 @@ import psutil
 import wandb
 from ray.air.integrations.wandb import WandbLoggerCallback
 
-from autotune import objective, overview
+from autotune import overview
 from autotune import space as spaces
 from autotune.charts import AXES, rows, summary
 from autotune.errors import printable
+from autotune.history import History
 from autotune.reported import Report
 from autotune.secrecy import cleaned, wandb_is_online
 from autotune.space import Space
@@ -81,9 +82,9 @@ class Tracker(WandbLoggerCallback):
     def on_experiment_end(self, trials: Sequence[Any], **info: Any) -> None:
         """Nothing: Tune may be started again, and the session's own run is still to come."""
 
-    def summarise(self, trials: Sequence[Trial], space: Space, report: Path) -> None:
+    def summarise(self, history: History, report: Path) -> None:
         """Brings the session's own run up to date; with the `report`, if there is one."""
-        self._do("summarise", tuple(trials), space, report)
+        self._do("summarise", history, report)
 
     def __enter__(self) -> Self:
         return self
@@ -236,12 +237,12 @@ class _Runs:
         self._open.pop(number, None)
         self._ends.pop(number, None)
 
-    def summarise(self, trials: Sequence[Trial], space: Space, report: Path) -> None:
+    def summarise(self, history: History, report: Path) -> None:
         """Logs the winner beside the baseline, the trials, their front, and the `report` as an artifact."""
-        run = self._begin(_SUMMARY, spaces.to_values(space))
+        run = self._begin(_SUMMARY, spaces.to_values(history.space))
         try:
-            run.summary.update(overview.figures(trials, space))
-            run.log(_tables(trials, space))
+            run.summary.update(overview.figures(history))
+            run.log(_tables(history))
             if report.is_file():
                 artifact = wandb.Artifact(f"report-{_session_key(self._directory)}", type="report")
                 artifact.add_file(str(report), skip_cache=True)
@@ -258,13 +259,13 @@ class _Runs:
             wandb.teardown()
 
 
-def _tables(trials: Sequence[Trial], space: Space) -> dict[str, Any]:
+def _tables(history: History) -> dict[str, Any]:
     """The trials, their front, and a chart of the two objectives, under their names in the session's run."""
-    quality = space.objective.quality
+    trials, space, quality = history.trials, history.space, history.space.objective.quality
     points = _table([t for t in trials if t.samples_per_s is not None and t.quality is not None], space)
     return {
         "trials": _table(trials, space),
-        "front": _table(objective.pareto(trials), space),
+        "front": _table(history.front, space),
         "throughput_and_quality": wandb.plot.scatter(
             points, "throughput", quality, f"throughput and {quality}"
         ),

@@ -9,9 +9,9 @@ from pathlib import Path
 from autotune import confirm, objective, racing, units
 from autotune.confirm import Claim
 from autotune.errors import printable
-from autotune.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION, Config, Knowledge, Setting
+from autotune.history import History
+from autotune.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION, Config, Setting
 from autotune.space import Space
-from autotune.speeds import Speeds
 from autotune.trial import Failure, Measurement, Status, Trial
 from autotune.workloads import Workload
 
@@ -136,21 +136,20 @@ def gain(trial: Trial, baseline: Trial, space: Space) -> str:
     )
 
 
-def summary(trials: Sequence[Trial], space: Space, workload: Workload, session: Path) -> list[str]:
+def summary(history: History, workload: Workload, session: Path) -> list[str]:
     """What came out of a search, and what to run next."""
-    baseline = objective.baseline_of(trials)
-    best = confirm.recommended(trials, space)
+    space, baseline, best = history.space, history.baseline, confirm.recommended(history)
     if baseline is None or best is None:
         return [NO_RESULT]
     lines = [promise(space)]
-    lines += _front(trials, space, baseline) if space.objective.select == "pareto" else []
-    lines += [*refuted(trials, space), *cautions(trials, space.known)]
+    lines += _front(history, baseline) if space.objective.select == "pareto" else []
+    lines += [*refuted(history), *cautions(history)]
     trial, claim = best
     if trial.number == 0:
         return [*lines, nothing_better(trial, space)]
     lines.append(f"Best: trial {trial.number}: {knobs(trial.config)}")
     if claim is not None:
-        lines += [confirmed(claim, trials, space)]
+        lines += [confirmed(claim, history)]
     else:
         lines += [gain(trial, baseline, space), unconfirmed(trial, space)]
     return [*lines, "Run next:", *(f"  {command}" for command in next_commands(session, workload))]
@@ -194,18 +193,18 @@ def unconfirmed(trial: Trial, space: Space) -> str:
     return f"Not confirmed: each was measured once, over {space.budget.samples_per_trial} samples.{shared}"
 
 
-def refuted(trials: Sequence[Trial], space: Space) -> list[str]:
+def refuted(history: History) -> list[str]:
     """The finalists that did not hold, and why, a sentence each."""
     return [
         f"Trial {t.number} did not hold when it was repeated: {reason}."
-        for t, reason in confirm.refuted(trials, space)
+        for t, reason in confirm.refuted(history)
     ]
 
 
-def confirmed(claim: Claim, trials: Sequence[Trial], space: Space) -> str:
-    """What confirming the winner, among `trials`, has shown, in a sentence."""
-    goal = space.objective
-    beside = company(confirm.rests_on(claim.number, trials))
+def confirmed(claim: Claim, history: History) -> str:
+    """What confirming the winner has shown, in a sentence."""
+    goal = history.space.objective
+    beside = company(confirm.rests_on(claim.number, history))
     sure = f"{claim.low:.2f}x to {claim.high:.2f}x at {claim.level:.3g}%"
     raced = f"{sure}, {claim.rounds} rounds side by side, {beside}"
     seeds = f"{claim.seeds} seed{'s' * (claim.seeds != 1)} of its own"
@@ -253,25 +252,27 @@ def _part(what: str, trials: Sequence[Trial]) -> str:
     return f"{'up to ' if len(trials) > 1 else ''}{most:.0%}"
 
 
-def measured(trial: Trial, trials: Sequence[Trial], space: Space) -> str:
+def measured(trial: Trial, history: History) -> str:
     """What is known of a completed trial against the baseline: from its repeats, or else from its one run."""
-    claim = confirm.claim(trial, trials, space)
-    baseline = objective.baseline_of(trials)
+    claim, baseline = confirm.claim(trial, history), history.baseline
     if claim.holds:
-        return confirmed(claim, trials, space)
-    return f"{gain(trial, baseline, space)}, measured once" if baseline and trial.number else "the baseline"
+        return confirmed(claim, history)
+    if baseline is None or not trial.number:
+        return "the baseline"
+    return f"{gain(trial, baseline, history.space)}, measured once"
 
 
-def _front(trials: Sequence[Trial], space: Space, baseline: Trial) -> list[str]:
+def _front(history: History, baseline: Trial) -> list[str]:
+    space = history.space
     return [f"The front of throughput and {space.objective.quality}, fastest first:"] + [
-        f"  trial {t.number}: {knobs(t.config)}: {gain(t, baseline, space)}" for t in objective.pareto(trials)
+        f"  trial {t.number}: {knobs(t.config)}: {gain(t, baseline, space)}" for t in history.front
     ]
 
 
-def cautions(trials: Sequence[Trial], known: Knowledge = COMMON) -> list[str]:
+def cautions(history: History) -> list[str]:
     """What makes the figures less than they seem."""
-    lines = []
-    if apart := Speeds(trials, known).disagreements():
+    lines, trials = [], history.trials
+    if apart := history.speeds.disagreements():
         slower, faster, share = apart[0]
         lines.append(
             f"Figures move on this machine: trials {slower.number} and {faster.number} ran the same "
@@ -281,7 +282,7 @@ def cautions(trials: Sequence[Trial], known: Knowledge = COMMON) -> list[str]:
     if throttled:
         lines.append(f"Thermally throttled, and slower for it: trials {_listed(throttled)}.")
     lines += [_meanwhile(what, found) for what, found in _disturbed(trials).items()]
-    return lines + _unused(trials, known)
+    return lines + _unused(history)
 
 
 def _meanwhile(what: str, trials: Sequence[Trial]) -> str:
@@ -296,16 +297,16 @@ def _listed(trials: Sequence[Trial]) -> str:
     return ", ".join(str(t.number) for t in trials)
 
 
-def _unused(trials: Sequence[Trial], known: Knowledge) -> list[str]:
+def _unused(history: History) -> list[str]:
     """What the workload seems not to use: its seed, or a knob, where figures are the same to the last bit."""
     lines: dict[str, str] = {}
-    for one, other in _read_the_same(trials):
+    for one, other in _read_the_same(history.trials):
         pair = f"{one.number} and {other.number}"
         differ = [name for name in one.config if repr(one.config[name]) != repr(other.config.get(name))]
         if not differ and confirm.seed_of(one) != confirm.seed_of(other):
             what = "have different seeds and the very same figures: does the workload use its seed?"
             lines.setdefault("", f"Trials {pair} {what}")
-        if len(differ) == 1 and differ[0] not in known.same_figures:
+        if len(differ) == 1 and differ[0] not in history.space.known.same_figures:
             knob = printable(differ[0])
             line = f"{knob} changes nothing: trials {pair} differ in it alone and have the very same figures."
             lines.setdefault(knob, line)

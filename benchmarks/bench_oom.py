@@ -25,7 +25,7 @@ from autotune import space as spaces
 from autotune import study as record
 from autotune.failures import failed
 from autotune.feasibility import MemoryModel, peak_bytes
-from autotune.search import Search, Silent
+from autotune.search import Search, Silent, Terms
 from autotune.space import Space
 from autotune.trial import Failure, Measurement, Outcome, Refused, Status, Throughput, Trial
 
@@ -96,7 +96,7 @@ def ours(toy: Toy, seed: int, trials: int) -> Count:
     rng, spare = random.Random(seed), random.Random(-1 - seed)
     space = space_of(toy, trials)
     study = optuna.create_study(directions=["maximize"] * 2)
-    search = Search(space, study, Silent(), seed=seed)
+    search = Search(space, study, Silent(), Terms(seed=seed))
     while (trial := search.next()) is not None:
         values = toy.evaluate(trial.config, rng)
         if values is None:

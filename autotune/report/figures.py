@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from autotune import confirm
+from autotune.history import History
 from autotune.report import clinical, knobs, rows
 from autotune.report.model import Report
 from autotune.report.recommendation import answer
 from autotune.results import Model, Written
 from autotune.settings import SEED
 from autotune.snapshot import INTERRUPTED
-from autotune.space import Space
 from autotune.store import Options
 from autotune.study_file import Plan
 from autotune.trial import PassedOver, Trial
@@ -29,12 +29,11 @@ class Known:
     name: str
     shown: Path
     state: str
-    space: Space
+    history: History
     workload: Workload
     options: Options
     provenance: Mapping[str, Any]
     plan: Plan
-    trials: Sequence[Trial]
     can_go_on: bool = True
     passed_over: Sequence[PassedOver] = ()
     models: Mapping[str, Model] = field(default_factory=dict)
@@ -43,10 +42,9 @@ class Known:
 
 def report(known: Known, samples: int) -> Report:
     """Every figure of a session, with so many `samples` of what compared models wrote."""
-    space, trials = known.space, known.trials
+    history, space = known.history, known.history.space
     found = answer(
-        trials,
-        space,
+        history,
         known.workload,
         known.shown,
         can_go_on=known.state == INTERRUPTED and known.can_go_on,
@@ -65,33 +63,34 @@ def report(known: Known, samples: int) -> Report:
         memory_limit_bytes=limit,
         samples_per_trial=space.budget.samples_per_trial,
         planned=known.plan.trials,
-        seconds=known.plan.spent_s or sum(t.seconds for t in trials),
+        seconds=known.plan.spent_s or sum(t.seconds for t in history.trials),
         answer=found,
-        least_quality=rows.least_quality(trials, space),
-        trials=rows.rows(trials, space, found.best.trial if found.best else None),
-        predicted=knobs.predicted(found.best.config, trials, space, limit) if found.best else (),
-        ablation=knobs.steps(trials, space),
+        least_quality=history.least_quality,
+        trials=rows.rows(history, found.best.trial if found.best else None),
+        predicted=knobs.predicted(found.best.config, history, limit) if found.best else (),
+        ablation=knobs.steps(history),
         compared=clinical.compared(known.models, known.written),
         samples=clinical.samples(known.written, samples),
-        skipped=rows.skipped(known.passed_over, trials),
-        importance=knobs.importance(trials, space),
+        skipped=rows.skipped(known.passed_over, history),
+        importance=knobs.importance(history),
         provenance=_provenance(known),
     )
 
 
 def _memory_limit_bytes(known: Known) -> int | None:
     """What a trial may take: the least that one was allowed, as for the model that predicts what fits."""
-    limits = [t.measurement.memory_limit_bytes for t in known.trials if t.measurement.memory_limit_bytes]
+    shown = [t.measurement for t in known.history.trials]
+    limits = [m.memory_limit_bytes for m in shown if m.memory_limit_bytes]
     return min(limits, default=known.options.memory_limit_bytes)
 
 
 def _provenance(known: Known) -> dict[str, Any]:
     """Where the figures come from: what the session was begun with, and how its trials were measured."""
-    measured = [t.measurement for t in known.trials if t.measurement.throughput]
+    measured = [t.measurement for t in known.history.trials if t.measurement.throughput]
     shared = sum(m.shared for m in measured)
     return {
         **{name: fact for name, fact in known.provenance.items() if name != "space"},
-        "seeds": sorted({_seed(t, known) for t in known.trials}),
+        "seeds": sorted({_seed(t, known) for t in known.history.trials}),
         "measured_alone": len(measured) - shared,
         "measured_beside_others": shared,
         "options": asdict(known.options),
@@ -100,5 +99,5 @@ def _provenance(known: Known) -> dict[str, Any]:
 
 def _seed(trial: Trial, known: Known) -> int:
     """What the generators of a trial were seeded with."""
-    settings = known.workload.with_seed(known.space.settings(trial.config), confirm.seed_of(trial))
+    settings = known.workload.with_seed(known.history.space.settings(trial.config), confirm.seed_of(trial))
     return int(settings.get(SEED) or 0)

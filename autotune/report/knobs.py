@@ -8,13 +8,14 @@ import optuna
 from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.trial import create_trial
 
-from autotune import ablation, objective, sampler
+from autotune import ablation, sampler
 from autotune.feasibility import MemoryModel
+from autotune.history import History
 from autotune.report import estimates
 from autotune.report.model import Predicted, Step
 from autotune.settings import MICRO_BATCH, PRECISION, Config
 from autotune.space import Space
-from autotune.trial import Status, Trial
+from autotune.trial import Status
 
 _FEWEST_TRIALS = 4
 _FEWEST_AT_THE_TOP = 5  # below that PED-ANOVA is told to be unstable
@@ -22,16 +23,10 @@ _TOP_SHARES = (0.1, 0.5)
 _ENDED = {Status.COMPLETED, Status.STOPPED}
 
 
-def predicted(
-    config: Config, trials: Sequence[Trial], space: Space, memory_limit_bytes: int | None
-) -> tuple[Predicted, ...]:
+def predicted(config: Config, history: History, memory_limit_bytes: int | None) -> tuple[Predicted, ...]:
     """Peak memory with each precision and micro-batch to choose from, at the other settings of `config`."""
-    model = MemoryModel(
-        trials,
-        fraction=space.limits.memory_fraction,
-        limit_bytes=memory_limit_bytes,
-        known=space.known,
-    )
+    space, fraction = history.space, history.space.limits.memory_fraction
+    model = MemoryModel(history.trials, fraction=fraction, limit_bytes=memory_limit_bytes, known=space.known)
     knob = space.knobs.get(PRECISION)
     precisions = (knob.drawn_from.choice if knob else None) or ()
     configs: list[Config] = [{**config, PRECISION: precision} for precision in precisions] or [config]
@@ -51,7 +46,7 @@ def _predicted(model: MemoryModel, config: Config, space: Space) -> Predicted:
     )
 
 
-def steps(trials: Sequence[Trial], space: Space) -> tuple[Step, ...]:
+def steps(history: History) -> tuple[Step, ...]:
     """The ablation from the baseline to the confirmed winner, one knob at a time."""
     return tuple(
         Step(
@@ -63,23 +58,22 @@ def steps(trials: Sequence[Trial], space: Space) -> tuple[Step, ...]:
             factor=step.factor,
             reason=step.reason or ("" if step.trial else "not measured yet"),
         )
-        for step in ablation.steps(trials, space)
+        for step in ablation.steps(history)
     )
 
 
-def importance(trials: Sequence[Trial], space: Space) -> dict[str, dict[str, float]]:
+def importance(history: History) -> dict[str, dict[str, float]]:
     """Which knobs decide about throughput and about quality: shares that sum to 1, the largest first.
 
     Of trials that were stopped the throughput counts, too. An objective of which too little is known, or that
     is the same everywhere, is left out.
     """
-    baseline = objective.baseline_of(trials)
+    space, baseline = history.space, history.baseline
     ended = [
         t
-        for t in trials
+        for t in history.searched
         if t.outcome is not None
         and t.outcome.status in _ENDED
-        and t.searched
         and space.contains(t.config)
         and (baseline is None or t.measurement.origin == baseline.measurement.origin)
     ]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from autotune import pilot, results, snapshot, study_file, workloads
+from autotune.history import History
 from autotune.report import figures
 from autotune.report.figures import Known
 from autotune.report.model import Report
@@ -17,20 +18,19 @@ def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
     """
     session = Session.open(root)
     info, study = session.info(), session.study()
-    trials = study_file.trials(study)
-    space = pilot.settled(session.space(), trials)
+    history = pilot.settled(History(study_file.trials(study), session.space()))
+    space = history.space
     plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
     models = results.models(session.comparison_dir)
     known = Known(
         name=session.name,
         shown=root,
         state=snapshot.state_of(session, plan, is_over=is_over),
-        space=space,
+        history=history,
         workload=workloads.load(space.workload),
         options=session.options(),
         provenance=info.get("provenance", {}),
         plan=plan,
-        trials=trials,
         can_go_on=session.format == FORMAT,
         passed_over=study_file.passed_over(study),
         models=models,

@@ -7,6 +7,7 @@ from pathlib import Path
 from autotune import advice, confirm, objective, store, view
 from autotune.advice import Verdict
 from autotune.confirm import Claim
+from autotune.history import History
 from autotune.report import estimates
 from autotune.report.model import Answer, Figure, Side
 from autotune.settings import MICRO_BATCH
@@ -20,8 +21,7 @@ _NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_al
 
 
 def answer(
-    trials: Sequence[Trial],
-    space: Space,
+    history: History,
     workload: Workload,
     session: Path,
     *,
@@ -33,55 +33,48 @@ def answer(
     As long as a gain is not confirmed it is that of single runs, and so is what is said of the two sides.
     """
     going_on = (store.going_on(session),) if can_go_on else ()
-    baseline, found = objective.baseline_of(trials), confirm.recommended(trials, space)
+    space, baseline, found = history.space, history.baseline, confirm.recommended(history)
     if baseline is None or found is None:
-        return _none(trials, space, session, going_on)
+        return _none(history, session, going_on)
     trial, claim = found
     is_better = trial.number != baseline.number
-    known = trials if claim or not is_better else [t for t in trials if not confirm.is_alone(t)]
-    theirs = _side(baseline, known, space, training_samples)
-    ours = _side(trial, known, space, training_samples) if is_better else theirs
+    counts_all = claim is not None or not is_better
+    theirs, ours = (
+        _side(one, _repeats(one, history, counts_all=counts_all), space, training_samples)
+        for one in (baseline, trial)
+    )
     return Answer(
         verdict=advice.verdict(found),
         promise=view.promise(space),
-        sentence=_sentence(found, baseline, trials, space),
+        sentence=_sentence(found, baseline, history),
         baseline=theirs,
         best=ours,
         factor=_factor(trial, baseline, claim, space) if is_better else None,
         rounds=claim.rounds if claim else 0,
         full_training_samples=training_samples,
-        cautions=(
-            *view.refuted(trials, space),
-            *view.cautions(trials, space.known),
-            *_few(theirs, ours, space, workload),
-        ),
+        cautions=(*view.refuted(history), *view.cautions(history), *_few(theirs, ours, space, workload)),
         commands=(*(view.next_commands(session, workload) if is_better else ()), *going_on),
     )
 
 
-def _none(trials: Sequence[Trial], space: Space, session: Path, going_on: tuple[str, ...]) -> Answer:
+def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
     """The answer where nothing can be compared: without a baseline there is nothing to go on with either."""
-    failed = objective.failed_baseline(trials)
+    failed = history.failed_baseline
     if failed is None or failed.outcome is None:
         return Answer(Verdict.NONE, view.NO_RESULT, commands=going_on)
     sentence = f"{view.NO_RESULT} It {failed.outcome}: {failed.outcome.reason}"
     return Answer(
-        Verdict.NONE,
-        sentence,
-        cautions=tuple(view.cautions(trials, space.known)),
-        commands=(store.anew(session),),
+        Verdict.NONE, sentence, cautions=tuple(view.cautions(history)), commands=(store.anew(session),)
     )
 
 
-def _sentence(
-    found: tuple[Trial, Claim | None], baseline: Trial, trials: Sequence[Trial], space: Space
-) -> str:
-    trial, claim = found
+def _sentence(found: tuple[Trial, Claim | None], baseline: Trial, history: History) -> str:
+    space, (trial, claim) = history.space, found
     if trial.number == baseline.number:
         return view.nothing_better(trial, space)
     which = f"trial {trial.number}, {view.knobs(trial.config)}."
     if claim is not None:
-        return f"{view.confirmed(claim, trials, space)}: {which}"
+        return f"{view.confirmed(claim, history)}: {which}"
     return f"{view.gain(trial, baseline, space)}: {which} {view.unconfirmed(trial, space)}"
 
 
@@ -108,12 +101,18 @@ def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[s
     return lines
 
 
-def _side(trial: Trial, trials: Sequence[Trial], space: Space, training_samples: int | None) -> Side:
+def _repeats(trial: Trial, history: History, *, counts_all: bool) -> list[Trial]:
+    """The repeats of `trial`, without those that confirm it where they do not count yet."""
+    found = [t for t in history.runs_of(trial.number) if t.repeat]
+    return found if counts_all else [t for t in found if not confirm.is_alone(t)]
+
+
+def _side(trial: Trial, repeats: Sequence[Trial], space: Space, training_samples: int | None) -> Side:
     """What is known of `trial`. Speed is that of the runs that confirm it, else of its own.
 
     So is quality, because a winner's own run was chosen for being good; the baseline's is over all its runs.
     """
-    every = [trial, *(t for t in objective.runs_of(trials, trial.number) if t.repeat)]
+    every = [trial, *repeats]
     runs = [t for t in every if _confirms(t, trial)] or [trial]
     seen = [t for t in (runs if trial.number else every) if t.quality is not None]
     measurements = [t.measurement for t in runs]

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable, Sequence
 
-from autotune import curves, objective, view
+from autotune import objective, view
+from autotune.history import History
 from autotune.report import estimates
 from autotune.report.model import Row, Skipped
 from autotune.settings import settings_key
@@ -14,21 +15,13 @@ _FIGURE = re.compile(r"\d+([.,]\d+)*( [KMGT]iB)?")
 _TAKEN_OUT = "…"
 
 
-def rows(trials: Sequence[Trial], space: Space, winner: int | None) -> tuple[Row, ...]:
+def rows(history: History, winner: int | None) -> tuple[Row, ...]:
     """Every trial, in order; `winner` is the number of the one to run, None where that is not known."""
-    least, front = least_quality(trials, space), {t.number for t in objective.pareto(trials)}
-    return tuple(_row(t, space, winner, least, is_on_front=t.number in front) for t in trials)
+    front = {t.number for t in history.front}
+    return tuple(_row(t, history, winner, is_on_front=t.number in front) for t in history.trials)
 
 
-def least_quality(trials: Sequence[Trial], space: Space) -> float | None:
-    """The lowest quality that a winner may have, None while the baseline's is not known."""
-    if space.objective.target is not None:
-        return space.objective.target
-    quality = objective.baseline_quality(trials)
-    return None if quality is None else curves.least(space.objective.keep, quality)
-
-
-def _row(trial: Trial, space: Space, winner: int | None, least: float | None, *, is_on_front: bool) -> Row:
+def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: bool) -> Row:
     m, outcome = trial.measurement, trial.outcome
     return Row(
         number=trial.number,
@@ -41,14 +34,14 @@ def _row(trial: Trial, space: Space, winner: int | None, least: float | None, *,
         reason=outcome.reason if outcome else "",
         throughput=estimates.speed([m.throughput] if m.throughput else []),
         quality=trial.quality,
-        keeps_quality=_keeps_quality(trial, space, least),
+        keeps_quality=history.keeps_quality(trial) if trial.completed else None,  # part of one says nothing
         on_front=is_on_front,
         peak_memory_bytes=m.peak_memory_bytes,
         memory_is_rising=m.memory_is_rising,
         memory_share=objective.memory_share(m),
         samples=m.samples,
         seconds=trial.seconds,
-        saved_s=_saved_s(trial, space),
+        saved_s=_saved_s(trial, history.space),
         shared=m.shared,
         disturbed=m.disturbed,
         throttled=m.throttled,
@@ -68,15 +61,6 @@ def _kind(trial: Trial, winner: int | None) -> str:
     return "winner" if trial.number == winner else "trial"
 
 
-def _keeps_quality(trial: Trial, space: Space, least: float | None) -> bool | None:
-    """Whether a whole trial has kept the quality; what part of one has shown says nothing yet."""
-    if not trial.completed or trial.quality is None or least is None:
-        return None
-    if space.objective.target is not None:
-        return objective.seconds_to(trial, space.objective.target) is not None
-    return trial.quality >= least
-
-
 def _saved_s(trial: Trial, space: Space) -> float:
     """What the rest of a trial that was stopped would have taken, at the pace that it had."""
     samples = trial.measurement.samples
@@ -86,7 +70,7 @@ def _saved_s(trial: Trial, space: Space) -> float:
     return max(0.0, trial.seconds / samples * space.budget.samples_per_trial - trial.seconds)
 
 
-def skipped(passed_over: Sequence[PassedOver], trials: Sequence[Trial]) -> tuple[Skipped, ...]:
+def skipped(passed_over: Sequence[PassedOver], history: History) -> tuple[Skipped, ...]:
     """The suggestions that were not started, by what their reasons say besides figures, most first.
 
     Each configuration that would not have fitted has saved what trials took that ran out of memory, each that
@@ -100,7 +84,7 @@ def skipped(passed_over: Sequence[PassedOver], trials: Sequence[Trial]) -> tuple
         Skipped(
             reason=words,
             count=len(group),
-            saved_s=len({settings_key(one.config, ()) for one in group}) * _each_s(group[0].kind, trials),
+            saved_s=len({settings_key(one.config, ()) for one in group}) * _each_s(group[0].kind, history),
             example=group[0].reason,
         )
         for words, group in groups.items()
@@ -108,17 +92,17 @@ def skipped(passed_over: Sequence[PassedOver], trials: Sequence[Trial]) -> tuple
     return tuple(sorted(found, key=lambda s: s.count, reverse=True))
 
 
-def _each_s(kind: Refused, trials: Sequence[Trial]) -> float:
+def _each_s(kind: Refused, history: History) -> float:
     """How long a trial would have taken, about, that was refused for that."""
     if kind is Refused.LIMITS:
         return 0.0
     if kind is Refused.MEMORY:
-        return _mean_s(trials, lambda t: t.out_of_memory)
-    return _mean_s(trials, lambda t: t.outcome is not None and t.outcome.status is Status.STOPPED)
+        return _mean_s(history, lambda t: t.out_of_memory)
+    return _mean_s(history, lambda t: t.outcome is not None and t.outcome.status is Status.STOPPED)
 
 
-def _mean_s(trials: Sequence[Trial], is_like: Callable[[Trial], bool]) -> float:
+def _mean_s(history: History, is_like: Callable[[Trial], bool]) -> float:
     """The mean duration of the trials like that, of all that have ended where there is none."""
-    ended = [t for t in trials if t.outcome is not None and t.searched]
+    ended = [t for t in history.searched if t.outcome is not None]
     alike = [t.seconds for t in ended if is_like(t)] or [t.seconds for t in ended]
     return objective.mean(alike) or 0.0

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from autotune import ablation, confirm
+from autotune.history import History
 from autotune.settings import COMMON, settings_key
 from autotune.space import Budget
 from autotune.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
@@ -46,7 +47,7 @@ def confirmed(space, drawn, others=(), shared=False, learning_rate=1.0):
     trials = [measured(0, baseline, 10.0, shared=shared), measured(1, winner, 30.0, shared=shared)]
     trials += [replace(t, number=n) for n, t in enumerate(others, start=2)]
     trials += confirming(trials, 1, 3.0)
-    assert confirm.confirmed(trials, space)[0].number == 1
+    assert confirm.confirmed(History(trials, space))[0].number == 1
     return trials
 
 
@@ -70,7 +71,7 @@ def config_of(space, **drawn):
 def play(trials, space, reads=lambda _: (COMPLETED, 20.0)):
     """Measures what is asked for; the configurations that were, and all trials."""
     trials, ran = list(trials), []
-    while (asked := ablation.next_step(trials, space)) is not None:
+    while (asked := ablation.next_step(History(trials, space))) is not None:
         config, winner = asked
         ran.append(config)
         outcome, speed = reads(config)
@@ -87,57 +88,61 @@ def knobs(steps):
 
 def test_without_a_confirmed_winner_there_is_no_ablation(space):
     trials = confirmed(space, {"precision": "bf16"})
-    assert ablation.steps([], space) == []
-    assert ablation.steps(trials[:4], space) == [], "not repeated often enough yet"
-    assert ablation.next_step(trials[:4], space) is None
+    assert ablation.steps(History([], space)) == []
+    assert ablation.steps(History(trials[:4], space)) == [], "not repeated often enough yet"
+    assert ablation.next_step(History(trials[:4], space)) is None
     unconfirmed = space.model_copy(update={"budget": Budget(repeats=0)})
-    assert ablation.steps(trials[:2], unconfirmed) == []
+    assert ablation.steps(History(trials[:2], unconfirmed)) == []
 
 
 def test_a_single_knob_needs_no_run(space):
     trials = confirmed(space, {"precision": "bf16"})
-    (step,) = ablation.steps(trials, space)
+    (step,) = ablation.steps(History(trials, space))
     assert (step.knob, step.before, step.after) == ("precision", "fp32", "bf16")
     assert step.config == trials[1].config
     assert step.throughput.samples_per_s == pytest.approx(30.0)
     assert step.factor == pytest.approx(3.0)
-    assert ablation.next_step(trials, space) is None
+    assert ablation.next_step(History(trials, space)) is None
 
 
 def test_settings_that_change_no_speed_are_no_steps(space):
     trials = confirmed(space, {"precision": "bf16"}, learning_rate=1.5)
-    assert knobs(ablation.steps(trials, space)) == ["precision"]
-    assert ablation.steps(trials, space)[0].config == trials[1].config
+    assert knobs(ablation.steps(History(trials, space))) == ["precision"]
+    assert ablation.steps(History(trials, space))[0].config == trials[1].config
     trials = confirmed(space, {}, learning_rate=1.5)
-    assert ablation.steps(trials, space) == []
+    assert ablation.steps(History(trials, space)) == []
 
 
 def test_in_between_the_learning_rate_follows_the_batch_as_the_baselines_does(space):
     trials = confirmed(space, {"micro_batch_size": 64, "precision": "bf16"}, learning_rate=1.5)
-    first, last = ablation.steps(trials, space)
+    first, last = ablation.steps(History(trials, space))
     assert (first.knob, first.config["learning_rate"]) == ("micro_batch_size", 2e-4)
     assert (last.knob, last.config["learning_rate"]) == ("precision", 3e-4)
 
 
 def test_what_was_measured_already_decides_the_order_and_is_not_run_again(space):
     winner = {"micro_batch_size": 64, "precision": "bf16", "num_workers": 8}
-    assert knobs(ablation.steps(confirmed(space, winner), space)) == list(winner), "the space's own order"
+    assert knobs(ablation.steps(History(confirmed(space, winner), space))) == list(winner), (
+        "the space's own order"
+    )
     known = [
         measured(2, config_of(space, num_workers=8, learning_rate=1.7), 12.0, STOPPED),
         measured(3, config_of(space, num_workers=8, precision="bf16"), 24.0),
     ]
     trials = confirmed(space, winner, known)
-    steps = ablation.steps(trials, space)
+    steps = ablation.steps(History(trials, space))
     assert knobs(steps) == ["num_workers", "precision", "micro_batch_size"]
     assert [s.trial.number for s in steps[:2]] == [2, 3]
     assert [s.factor for s in steps] == pytest.approx([1.2, 2.0, 1.25])
-    assert ablation.next_step(trials, space) is None
+    assert ablation.next_step(History(trials, space)) is None
 
 
 def test_equal_settings_are_one_figure(space):
     bf16 = config_of(space, precision="bf16")
     known = [measured(2, bf16, 18.0), measured(3, {**bf16, "learning_rate": 1e-3}, 22.0)]
-    first = ablation.steps(confirmed(space, {"precision": "bf16", "num_workers": 8}, known), space)[0]
+    first = ablation.steps(History(confirmed(space, {"precision": "bf16", "num_workers": 8}, known), space))[
+        0
+    ]
     assert first.throughput.samples_per_s == pytest.approx(20.0)
     assert first.throughput.half_width_per_s == pytest.approx(2.0)
 
@@ -148,22 +153,22 @@ def test_what_was_measured_beside_others_or_elsewhere_is_measured_anew(space, un
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8}, [measured(2, bf16, 18.0, **unlike)])
     trials, ran = play(trials, space)
     assert ran == [bf16]
-    assert ablation.steps(trials, space)[0].throughput.samples_per_s == 20.0
+    assert ablation.steps(History(trials, space))[0].throughput.samples_per_s == 20.0
 
 
 def test_a_winner_that_ran_beside_others_is_held_against_what_ran_alone(space):
     trials = confirmed(space, {"precision": "bf16"}, shared=True)
-    assert ablation.steps(trials, space)[0].trial.repeat is not None
+    assert ablation.steps(History(trials, space))[0].trial.repeat is not None
 
 
 def test_a_baseline_that_ran_beside_others_is_measured_alone_where_no_repeat_was(space):
     known = confirmed(space, {"precision": "bf16", "num_workers": 8}, shared=True)
     space = space.model_copy(update={"objective": space.objective.model_copy(update={"keep": 0.5})})
     trials = [t for t in known if not (t.repeat and t.repeat.of == 0)]
-    assert ablation.next_step(trials, space) == (space.baseline_config, 1)
+    assert ablation.next_step(History(trials, space)) == (space.baseline_config, 1)
     trials, ran = play(trials, space)
     assert ran == [space.baseline_config, config_of(space, precision="bf16")]
-    assert all(step.factor for step in ablation.steps(trials, space))
+    assert all(step.factor for step in ablation.steps(History(trials, space)))
 
 
 def test_a_winner_that_no_seed_had_to_confirm_has_an_ablation(space):
@@ -172,15 +177,15 @@ def test_a_winner_that_no_seed_had_to_confirm_has_an_ablation(space):
     trials = [t for t in confirmed(space, {"precision": "bf16", "num_workers": 8}) if not t.repeat]
     trials, ran = play(trials, free)
     assert ran == [config_of(space, precision="bf16")]
-    assert [step.factor for step in ablation.steps(trials, free)] == pytest.approx([2.0, 1.5])
+    assert [step.factor for step in ablation.steps(History(trials, free))] == pytest.approx([2.0, 1.5])
 
 
 def test_a_step_on_another_device_is_not_run_again(space):
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8})
-    config, winner = ablation.next_step(trials, space)
+    config, winner = ablation.next_step(History(trials, space))
     trials.append(measured(len(trials), config, 20.0, device="another", ablation_of=winner))
-    assert ablation.next_step(trials, space) is None
-    assert "was measured on another device" in ablation.steps(trials, space)[0].reason
+    assert ablation.next_step(History(trials, space)) is None
+    assert "was measured on another device" in ablation.steps(History(trials, space))[0].reason
 
 
 def test_a_step_that_failed_is_told_and_the_next_factor_is_of_both(space):
@@ -188,7 +193,7 @@ def test_a_step_that_failed_is_told_and_the_next_factor_is_of_both(space):
     reads = {1: (FAILED, None), 2: (COMPLETED, 20.0)}
     trials, ran = play(trials, space, lambda config: reads[1 + (config["precision"] == "bf16")])
     assert len(ran) == 2
-    gap, second, last = ablation.steps(trials, space)
+    gap, second, last = ablation.steps(History(trials, space))
     assert (gap.knob, gap.trial, gap.throughput, gap.factor) == ("accumulation_steps", None, None, None)
     assert gap.reason == "trial 9 failed (lost): gone"
     assert (second.factor, last.factor) == (pytest.approx(2.0), pytest.approx(1.5))
@@ -196,23 +201,25 @@ def test_a_step_that_failed_is_told_and_the_next_factor_is_of_both(space):
 
 def test_a_step_that_runs_is_not_begun_again(space):
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8})
-    config, winner = ablation.next_step(trials, space)
+    config, winner = ablation.next_step(History(trials, space))
     trials.append(Trial(len(trials), config, ablation_of=winner))
-    assert ablation.next_step(trials, space) is None
-    assert ablation.steps(trials, space)[0].reason == "trial 9 has not ended"
+    assert ablation.next_step(History(trials, space)) is None
+    assert ablation.steps(History(trials, space))[0].reason == "trial 9 has not ended"
 
 
 def test_a_path_around_what_did_not_fit_is_preferred(space):
     winner = {"micro_batch_size": 64, "precision": "bf16"}
     known = [failed(2, config_of(space, micro_batch_size=64), OOM)]
-    steps = ablation.steps(confirmed(space, winner, known), space)
+    steps = ablation.steps(History(confirmed(space, winner, known), space))
     assert knobs(steps) == ["precision", "micro_batch_size"]
     assert [s.reason for s in steps] == ["", ""]
 
 
 def test_a_path_around_what_is_outside_the_limits_is_preferred(space):
     larger = space.model_copy(update={"baseline": {**space.baseline, "accumulation_steps": 4}})
-    steps = ablation.steps(confirmed(larger, {"micro_batch_size": 64, "accumulation_steps": 1}), larger)
+    steps = ablation.steps(
+        History(confirmed(larger, {"micro_batch_size": 64, "accumulation_steps": 1}), larger)
+    )
     assert knobs(steps) == ["accumulation_steps", "micro_batch_size"]
 
 
@@ -224,8 +231,8 @@ def test_where_every_path_has_a_gap_it_is_told_and_not_run(space):
         failed(3, config_of(space, precision="bf16", learning_rate=1.3), crash),
     ]
     trials = confirmed(space, winner, known)
-    assert ablation.next_step(trials, space) is None
-    gap, last = ablation.steps(trials, space)
+    assert ablation.next_step(History(trials, space)) is None
+    gap, last = ablation.steps(History(trials, space))
     assert (gap.knob, gap.reason) == (
         "micro_batch_size",
         "needs no less memory than trial 2, which ran out of it",
@@ -239,7 +246,7 @@ def test_a_new_winner_has_an_ablation_of_its_own(space):
     number = len(trials)
     trials.append(measured(number, better, 60.0))
     trials += confirming(trials, number, 6.0)
-    steps = ablation.steps(trials, space)
+    steps = ablation.steps(History(trials, space))
     assert knobs(steps) == ["micro_batch_size", "precision", "num_workers"]
     assert all(step.trial for step in steps), "the steps to the winner before are on this path, too"
 
@@ -289,16 +296,16 @@ def test_whatever_is_known_and_comes_out_a_path_is_whole_stays_and_takes_the_che
     )
     known = [measured(2, config, 15.0, data.draw(st.sampled_from([COMPLETED, STOPPED]))) for config in tried]
     trials = confirmed(space, changes, known)
-    planned = ablation.steps(trials, space)
+    planned = ablation.steps(History(trials, space))
     runs = sum(not s.trial and not s.reason for s in planned)
     assert [cost(step) for step in planned] == cheapest(knobs(planned), inner, tried, space)
 
     seen, ran = play(trials, space, lambda _: (data.draw(RESULTS), data.draw(st.floats(1.0, 100.0))))
     assert len({settings_key(config, COMMON.same_speed) for config in ran}) == len(ran) <= runs
     for count in range(len(trials), len(seen) + 1):
-        assert knobs(ablation.steps(seen[:count], space)) == knobs(planned)
+        assert knobs(ablation.steps(History(seen[:count], space))) == knobs(planned)
 
-    steps = ablation.steps(seen, space)
+    steps = ablation.steps(History(seen, space))
     assert all((step.trial is None) == bool(step.reason) for step in steps)
     before = space.baseline_config
     for step in steps:

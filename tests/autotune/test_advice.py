@@ -7,6 +7,7 @@ import pytest
 
 from autotune import advice, confirm
 from autotune.advice import Fate, Verdict
+from autotune.history import History
 from autotune.space import Objective
 from autotune.trial import Outcome, Repeat, Status
 
@@ -28,37 +29,37 @@ def baseline(make_trial):
 
 
 def verdict(trials, space):
-    return advice.verdict(confirm.recommended(trials, space))
+    return advice.verdict(confirm.recommended(History(trials, space)))
 
 
 def test_a_winner_is_one_that_holds_when_it_is_raced_and_repeated(make_trial, baseline, space, confirming):
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
     assert verdict([baseline, faster], space) is Verdict.UNCONFIRMED
-    assert not advice.has_winner([baseline, faster], space)
+    assert not advice.has_winner(History([baseline, faster], space))
     trials = [baseline, faster, *confirming([baseline, faster], 1)]
     assert verdict(trials, space) is Verdict.CONFIRMED
-    assert advice.has_winner(trials, space)
+    assert advice.has_winner(History(trials, space))
     refuted = [baseline, faster, *confirming([baseline, faster], 1, 0.9)]
     assert verdict(refuted, space) is Verdict.BASELINE
-    assert not advice.has_winner(refuted, space)
+    assert not advice.has_winner(History(refuted, space))
 
 
 def test_without_repeats_one_run_is_all_that_was_asked_for(make_trial, baseline, space):
     trials = [baseline, make_trial(1, 30, 0.2, half_width=0.1, x=1)]
-    assert advice.has_winner(trials, budget(space, repeats=0))
-    assert not advice.has_winner([baseline], budget(space, repeats=0))
+    assert advice.has_winner(History(trials, budget(space, repeats=0)))
+    assert not advice.has_winner(History([baseline], budget(space, repeats=0)))
 
 
 def test_under_pareto_the_front_is_what_was_searched_for(make_trial, baseline, space):
     front = space.model_copy(update={"objective": Objective(select="pareto")})
-    assert advice.has_winner([baseline, make_trial(1, 30, 0.1, half_width=0.1, x=1)], front)
-    assert not advice.has_winner([baseline, make_trial(1, 9, 0.1, half_width=0.1, x=1)], front)
-    assert not advice.has_winner([make_trial(0, failure="oom"), make_trial(1, 9, 0.1)], front)
+    assert advice.has_winner(History([baseline, make_trial(1, 30, 0.1, half_width=0.1, x=1)], front))
+    assert not advice.has_winner(History([baseline, make_trial(1, 9, 0.1, half_width=0.1, x=1)], front))
+    assert not advice.has_winner(History([make_trial(0, failure="oom"), make_trial(1, 9, 0.1)], front))
 
 
 def test_without_a_baseline_there_is_no_winner(make_trial, space):
     assert verdict([make_trial(0, failure="oom")], space) is Verdict.NONE
-    assert not advice.has_winner([make_trial(0, failure="oom"), make_trial(1, 30, 0.2)], space)
+    assert not advice.has_winner(History([make_trial(0, failure="oom"), make_trial(1, 30, 0.2)], space))
 
 
 def test_every_trial_has_a_fate(make_trial, baseline, space, confirming):
@@ -86,7 +87,7 @@ def test_every_trial_has_a_fate(make_trial, baseline, space, confirming):
     ]
     trials += confirming(trials, 1, start=30, curve=[0.1])
     trials += confirming(trials, 24, start=40, curve=[0.192])
-    assert advice.fates(trials, space) == {
+    assert advice.fates(History(trials, space)) == {
         Fate.REFUTED: 1,
         Fate.SLOWER: 3,
         Fate.UNDECIDED: 1,
@@ -106,27 +107,29 @@ def test_every_trial_has_a_fate(make_trial, baseline, space, confirming):
 def test_a_target_that_was_not_reached_is_why(make_trial, space):
     to_target = goal(space, select="time-to-quality", target=0.3)
     trials = [make_trial(0, 10, curve=[0.3, 0.3]), make_trial(1, 10, curve=[0.1, 0.2], x=1)]
-    assert advice.fates(trials, to_target) == {Fate.LATE: 1}
-    (hint, _) = advice.what_to_try(trials, to_target, SESSION, exhausted=False)
+    assert advice.fates(History(trials, to_target)) == {Fate.LATE: 1}
+    (hint, _) = advice.what_to_try(History(trials, to_target), SESSION, exhausted=False)
     assert "objective.target below 0.3" in hint.what
 
 
 def test_the_reasons_are_counted_the_most_frequent_first(make_trial, baseline, space):
     trials = [baseline, *(make_trial(n, 40, 0.1, half_width=0.1, x=n) for n in range(1, 4))]
     trials += [make_trial(4, failure="oom"), make_trial(5, 9, 0.2, half_width=0.1, x=5)]
-    assert advice.why_none(trials, space) == (
+    assert advice.why_none(History(trials, space)) == (
         "No winner: 5 trials besides the baseline: 3 lost quality, 1 ran out of memory, 1 not fast enough"
     )
-    assert advice.why_none([baseline], space) == "No winner: nothing but the baseline was tried"
-    assert advice.why_none([], space) == "No winner: the baseline has not ended"
+    assert advice.why_none(History([baseline], space)) == "No winner: nothing but the baseline was tried"
+    assert advice.why_none(History([], space)) == "No winner: the baseline has not ended"
     assert (
-        advice.why_none([make_trial(0, failure="oom")], space)
+        advice.why_none(History([make_trial(0, failure="oom")], space))
         == "No winner: the baseline failed (oom): as made"
     )
 
 
 def tries(trials, space, exhausted=False):
-    return [(t.what, t.command) for t in advice.what_to_try(trials, space, SESSION, exhausted=exhausted)]
+    return [
+        (t.what, t.command) for t in advice.what_to_try(History(trials, space), SESSION, exhausted=exhausted)
+    ]
 
 
 def test_what_to_try_follows_from_the_reasons(make_trial, baseline, space, confirming):
@@ -160,7 +163,10 @@ def test_what_to_do_about_a_baseline(make_trial, space):
 def test_where_qualities_could_not_be_compared_longer_trials_come_first(make_trial, baseline, space):
     poor = make_trial(1, 40, 0.1, half_width=0.1, x=1)
     (first, *_) = advice.what_to_try(
-        [baseline, poor], space, SESSION, exhausted=False, fell_back="the baseline has learnt nothing"
+        History([baseline, poor], space),
+        SESSION,
+        exhausted=False,
+        fell_back="the baseline has learnt nothing",
     )
     assert first.what == "longer trials: the baseline has learnt nothing"
     assert first.command.endswith("--session runs/s-2 --samples auto")
@@ -183,4 +189,4 @@ def test_of_what_trains_something_else_no_quality_is_asked(make_trial, baseline,
     same = goal(space, select="same-training")
     alike = make_trial(1, 9, 0.1, half_width=0.1, x=0, precision="bf16")
     trials = [baseline, alike, make_trial(2, 90, 0.2, half_width=0.1, x=1)]
-    assert advice.fates(trials, same) == {Fate.SLOWER: 1, Fate.ANOTHER: 1}
+    assert advice.fates(History(trials, same)) == {Fate.SLOWER: 1, Fate.ANOTHER: 1}

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from autotune import claims, confirm
+from autotune.history import History
 from autotune.sections import Budget
 from autotune.trial import Evaluation, Repeat, Trial
 
@@ -48,7 +49,7 @@ def raced(pair, make_trial):
 
 
 def test_before_a_race_nothing_is_known_of_the_speed(pair, space):
-    found = claims.claim(pair[2], pair, space)
+    found = claims.claim(pair[2], History(pair, space))
     assert math.isnan(found.factor)
     assert (found.low, found.high, found.rounds, found.seeds) == (0.0, math.inf, 0, 0)
     assert not found.is_done
@@ -56,7 +57,7 @@ def test_before_a_race_nothing_is_known_of_the_speed(pair, space):
 
 
 def test_the_speed_is_that_of_the_race_and_not_that_of_the_trials(raced, space):
-    found = claims.claim(raced()[2], raced(factor=1.5), space)
+    found = claims.claim(raced()[2], History(raced(factor=1.5), space))
     assert found.factor == pytest.approx(1.5, rel=0.001)
     assert (found.low, found.high) == (pytest.approx(1.47, rel=0.01), pytest.approx(1.53, rel=0.01))
     assert found.rounds == 20
@@ -65,24 +66,24 @@ def test_the_speed_is_that_of_the_race_and_not_that_of_the_trials(raced, space):
 
 def test_who_may_be_no_faster_is_refused_without_a_seed(raced, space):
     for factor in (0.9, 1.0, 1.01):
-        found = claims.claim(raced()[2], raced(factor=factor), space)
+        found = claims.claim(raced()[2], History(raced(factor=factor), space))
         assert found.is_done
         assert "no gain that is sure" in found.why_not
-    assert claims.claim(raced()[2], raced(factor=1.05), space).why_not is None
+    assert claims.claim(raced()[2], History(raced(factor=1.05), space)).why_not is None
 
 
 def test_a_race_of_a_few_rounds_has_no_interval_and_decides_nothing_in_its_favour(pair, make_trial, space):
     short = make_trial(3, race=(0, 2), slices=slices_of({2: 2.0}, rounds=4))
-    found = claims.claim(pair[2], [*pair, short], space)
+    found = claims.claim(pair[2], History([*pair, short], space))
     assert found.rounds == 4
     assert not found.holds
 
 
 def test_a_quality_that_is_kept_is_claimed_as_soon_as_that_is_clear(raced, space):
-    one = claims.claim(raced()[2], raced(0.2), space)
+    one = claims.claim(raced()[2], History(raced(0.2), space))
     assert not one.is_done
     trials = raced(0.2, 0.2, 0.2)
-    found = claims.claim(trials[2], trials, space)
+    found = claims.claim(trials[2], History(trials, space))
     assert found.holds
     assert found.seeds == 3
     assert (found.quality, found.baseline_quality) == pytest.approx((0.2, 0.2))
@@ -90,7 +91,7 @@ def test_a_quality_that_is_kept_is_claimed_as_soon_as_that_is_clear(raced, space
 
 
 def test_a_quality_that_is_lost_is_refused_before_the_seeds_are_spent(raced, space):
-    found = claims.claim(raced()[2], raced(0.1), space)
+    found = claims.claim(raced()[2], History(raced(0.1), space))
     assert found.is_done
     assert found.why_not.startswith("bleu_4 0.1000 against 0.2000")
     assert found.why_not.endswith(": lost")
@@ -99,7 +100,7 @@ def test_a_quality_that_is_lost_is_refused_before_the_seeds_are_spent(raced, spa
 def test_what_is_not_decided_by_the_last_seed_says_what_would(raced, space):
     trials = raced(0.192, 0.192, 0.192)
     trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1, (0,))))
-    found = claims.claim(trials[2], trials, space)
+    found = claims.claim(trials[2], History(trials, space))
     assert found.is_done
     assert "with 3 seeds: not decided" in found.why_not
     assert "seeds of both would decide it" in found.why_not
@@ -108,37 +109,37 @@ def test_what_is_not_decided_by_the_last_seed_says_what_would(raced, space):
 def test_its_own_run_was_chosen_for_its_quality_and_does_not_count(raced, space):
     trials = raced(0.1)
     trials[2] = replace(trials[2], measurement=replace(trials[2].measurement, quality=0.9))
-    assert claims.claim(trials[2], trials, space).quality == pytest.approx(0.1)
+    assert claims.claim(trials[2], History(trials, space)).quality == pytest.approx(0.1)
 
 
 def test_runs_on_another_device_do_not_count(raced, space):
     trials = raced(0.2, 0.2)
-    assert claims.claim(trials[2], trials, space).seeds == 2
+    assert claims.claim(trials[2], History(trials, space)).seeds == 2
     moved = replace(trials[4].measurement, device="another")
     trials[4] = replace(trials[4], measurement=moved)
-    assert claims.claim(trials[2], trials, space).seeds == 1
+    assert claims.claim(trials[2], History(trials, space)).seeds == 1
 
 
 def test_where_any_quality_will_do_the_race_alone_decides(raced, space):
-    found = claims.claim(raced()[2], raced(), with_goal(space, keep=0.0))
+    found = claims.claim(raced()[2], History(raced(), with_goal(space, keep=0.0)))
     assert found.holds
     assert found.share is None
 
 
 def test_the_same_training_holds_with_one_seed_that_is_not_surely_worse(raced, space):
     same = with_goal(space, select="same-training")
-    assert not claims.claim(raced()[2], raced(), same).is_done
-    assert claims.claim(raced()[2], raced(0.19), same).holds
-    assert claims.claim(raced()[2], raced(0.1), same).why_not.endswith(": lost")
+    assert not claims.claim(raced()[2], History(raced(), same)).is_done
+    assert claims.claim(raced()[2], History(raced(0.19), same)).holds
+    assert claims.claim(raced()[2], History(raced(0.1), same)).why_not.endswith(": lost")
 
 
 def test_without_a_quality_above_0_only_the_same_training_can_be_claimed(raced, space):
     none = {"curve": (Evaluation(100, 10.0, 0.0),), "quality": 0.0}
     trials = [replace(t, measurement=replace(t.measurement, **none)) for t in raced(0.0, 0.0, 0.0)]
     trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1, (0,))))
-    assert claims.claim(trials[2], trials, with_goal(space, select="same-training")).holds
-    assert claims.claim(trials[2], trials, space).why_not == "its bleu_4 cannot be compared"
-    assert not claims.claim(trials[2], trials[:5], space).is_done, "there are seeds left"
+    assert claims.claim(trials[2], History(trials, with_goal(space, select="same-training"))).holds
+    assert claims.claim(trials[2], History(trials, space)).why_not == "its bleu_4 cannot be compared"
+    assert not claims.claim(trials[2], History(trials[:5], space)).is_done, "there are seeds left"
 
 
 @pytest.mark.parametrize(
@@ -155,45 +156,52 @@ def test_a_repeat_that_may_not_be_recommended_ends_the_claim(raced, make_trial, 
     again = make_trial(
         4, 20, **{"curve": [0.2], "scores": {"rouge_l": 0.3}, **ended}, repeat=Repeat(2, 1, (2,))
     )
-    found = claims.claim(raced()[2], [*raced(), again], goal)
+    found = claims.claim(raced()[2], History([*raced(), again], goal))
     assert (found.why_not, found.is_done) == (why_not, why_not is not None)
 
 
 def test_a_race_that_failed_ends_the_claim_of_its_only_rival(pair, make_trial, space):
     alone = make_trial(3, race=(0, 2), failure="oom")
-    assert claims.claim(pair[2], [*pair, alone], space).why_not == "its race, trial 3, failed (oom): as made"
+    assert (
+        claims.claim(pair[2], History([*pair, alone], space)).why_not
+        == "its race, trial 3, failed (oom): as made"
+    )
     among = make_trial(3, race=(0, 2, 9), failure="oom")
-    assert claims.claim(pair[2], [*pair, among], space).why_not is None, "it need not be its fault"
+    assert claims.claim(pair[2], History([*pair, among], space)).why_not is None, "it need not be its fault"
 
 
-def test_the_last_race_counts_and_one_of_many_only_where_it_is_sure(pair, make_trial):
+def test_the_last_race_counts_and_one_of_many_only_where_it_is_sure(pair, make_trial, space):
     def race(number, factor, members=(0, 2), **rest):
         return make_trial(number, race=members, slices=slices_of({2: factor, 5: 1.5}, **rest))
 
-    assert claims.race_of(2, pair) is None
-    assert claims.race_of(2, [*pair, race(3, 2.0), race(4, 3.0)]).number == 4
-    assert claims.race_of(2, [*pair, race(3, 2.0, members=(0, 2, 5))]).number == 3
-    assert claims.race_of(2, [*pair, race(3, 0.9, members=(0, 2, 5))]).number == 3, "surely no faster"
-    assert claims.race_of(2, [*pair, race(3, 1.05, members=(0, 2, 5), apart=0.2)]) is None
-    assert claims.race_of(2, [*pair, race(3, 1.05, apart=0.2)]).number == 3, "it was the only rival"
+    assert claims.race_of(2, History(pair, space)) is None
+    assert claims.race_of(2, History([*pair, race(3, 2.0), race(4, 3.0)], space)).number == 4
+    assert claims.race_of(2, History([*pair, race(3, 2.0, members=(0, 2, 5))], space)).number == 3
+    assert claims.race_of(2, History([*pair, race(3, 0.9, members=(0, 2, 5))], space)).number == 3, (
+        "surely no faster"
+    )
+    assert claims.race_of(2, History([*pair, race(3, 1.05, members=(0, 2, 5), apart=0.2)], space)) is None
+    assert claims.race_of(2, History([*pair, race(3, 1.05, apart=0.2)], space)).number == 3, (
+        "it was the only rival"
+    )
 
 
 def test_seeds_go_to_the_finalist_and_to_the_baseline_where_that_has_fewer(raced, space):
     trials, asked = raced(), []
-    while (seed := claims.next_seed(trials[2], trials, space)) is not None:
+    while (seed := claims.next_seed(trials[2], History(trials, space))) is not None:
         asked.append((seed.of, seed.round))
         trials.append(replace(trials[seed.of], number=len(trials), repeat=seed))
     assert asked == [(2, 1), (2, 2), (2, 3), (0, 1)], "the baseline has two runs of the pilot's"
     assert [claims.seed_of(t) for t in trials if t.repeat] == [1, 2, 3, 4, 2]
-    assert claims.next_seed(trials[2], trials, with_goal(space, repeats=4)) == Repeat(2, 4, (2,))
+    assert claims.next_seed(trials[2], History(trials, with_goal(space, repeats=4))) == Repeat(2, 4, (2,))
 
 
 def test_a_baseline_whose_repeats_fail_is_not_repeated_for_ever(raced, make_trial, space):
     trials = raced(0.2, 0.2, 0.2)
     for number in (1, 2):
-        assert claims.next_seed(trials[2], trials, space) == Repeat(0, number, (0,))
+        assert claims.next_seed(trials[2], History(trials, space)) == Repeat(0, number, (0,))
         trials.append(make_trial(len(trials), failure="lost", repeat=Repeat(0, number, (0,))))
-    assert claims.next_seed(trials[2], trials, space) is None
+    assert claims.next_seed(trials[2], History(trials, space)) is None
 
 
 # The time to the target.
@@ -225,7 +233,7 @@ def reached(raced):
 
 def test_a_time_is_the_samples_by_the_runs_over_the_speed_by_the_race(reached, sooner):
     trials = reached([10_000, 10_000], [5_000, 5_000], factor=1.5)
-    found = claims.claim(trials[2], trials, sooner)
+    found = claims.claim(trials[2], History(trials, sooner))
     assert found.factor == pytest.approx(3.0, rel=0.01)
     assert 1 < found.low < 3 < found.high
     assert (found.holds, found.seeds, found.rounds) == (True, 2, 20)
@@ -233,7 +241,7 @@ def test_a_time_is_the_samples_by_the_runs_over_the_speed_by_the_race(reached, s
 
 def test_more_samples_cost_what_the_speed_has_gained(reached, sooner):
     trials = reached([10_000, 10_000], [20_000, 20_000], factor=1.5)
-    found = claims.claim(trials[2], trials, sooner)
+    found = claims.claim(trials[2], History(trials, sooner))
     assert found.factor == pytest.approx(0.75, rel=0.01)
     assert "no gain that is sure" in found.why_not
     assert found.is_done, "no seed will make it faster"
@@ -243,7 +251,7 @@ def test_both_what_the_race_and_what_the_runs_leave_open_widen_the_interval(reac
     def width(apart, spread):
         ours = [5_000 * (1 - spread), 5_000 * (1 + spread)]
         trials = reached([10_000, 10_000], ours, factor=1.5, apart=apart)
-        found = claims.claim(trials[2], trials, sooner)
+        found = claims.claim(trials[2], History(trials, sooner))
         return found.high / found.low
 
     assert width(0.02, 0.0) < width(0.1, 0.0)
@@ -254,10 +262,10 @@ def test_one_seed_is_not_enough_where_runs_differ_and_the_last_one_ends_it(reach
     needs = [7_000, 10_000, 8_500]
     for count in (1, 2):
         trials = reached([8_000, 12_000], needs[:count], factor=1.1)
-        assert not claims.claim(trials[2], trials, sooner).is_done
+        assert not claims.claim(trials[2], History(trials, sooner)).is_done
     trials = reached([8_000, 12_000], needs, factor=1.1)
     trials.append(reaching(replace(trials[1], number=9, repeat=Repeat(0, 1, (0,))), 10_000))
-    found = claims.claim(trials[2], trials, sooner)
+    found = claims.claim(trials[2], History(trials, sooner))
     assert found.is_done
     assert "no gain that is sure" in found.why_not
 
@@ -265,7 +273,7 @@ def test_one_seed_is_not_enough_where_runs_differ_and_the_last_one_ends_it(reach
 def test_a_repeat_that_never_reaches_the_target_ends_the_claim(reached, sooner, make_trial):
     trials = reached([10_000, 10_000], [5_000])
     late = make_trial(5, 20, curve=[0.1, 0.1], repeat=Repeat(2, 2, (2,)))
-    found = claims.claim(trials[2], [*trials, late], sooner)
+    found = claims.claim(trials[2], History([*trials, late], sooner))
     assert found.why_not == "its repeat, trial 5, has not reached bleu_4 0.2"
 
 
@@ -279,10 +287,10 @@ def test_a_target_that_the_baseline_does_not_reach_cannot_be_a_gain_in_time(reac
         for t in trials
     ]
     one = trials[:5]
-    assert not claims.claim(one[2], one, sooner).is_done
+    assert not claims.claim(one[2], History(one, sooner)).is_done
     for number in (7, 8):
         trials.append(replace(trials[1], number=number, repeat=Repeat(0, number - 6, (0,))))
-    found = claims.claim(trials[2], trials, sooner)
+    found = claims.claim(trials[2], History(trials, sooner))
     assert found.why_not == "too few runs of the baseline have reached bleu_4 0.2 to tell its time"
 
 
@@ -301,8 +309,8 @@ def played(reached, sooner):
 
         for _ in range(times):
             trials = reached([needs(0), needs(0)], [])
-            while not (found := claims.claim(trials[2], trials, sooner)).is_done:
-                seed = claims.next_seed(trials[2], trials, sooner)
+            while not (found := claims.claim(trials[2], History(trials, sooner))).is_done:
+                seed = claims.next_seed(trials[2], History(trials, sooner))
                 again = replace(trials[seed.of], number=len(trials), repeat=seed)
                 trials.append(reaching(again, needs(seed.of)))
             held += found.holds

@@ -18,6 +18,7 @@ from autotune import study as record
 from autotune.__main__ import main
 from autotune.compare import Comparison, Contender, Terms, contenders
 from autotune.errors import EvaluationError, InputError
+from autotune.history import History
 from autotune.setup import Training
 from autotune.store import Options, Session
 from autotune.telemetry import hardware
@@ -126,7 +127,7 @@ def test_the_recommended_settings_are_compared_in_every_precision(space, make_tr
         make_trial(0, 100, 0.2, learning_rate=1e-3),
         make_trial(1, 200, 0.2, micro_batch_size=8, learning_rate=1e-3),
     ]
-    baseline, fp32, bf16 = contenders(trials, space, ("fp32", "bf16"))
+    baseline, fp32, bf16 = contenders(History(trials, space), ("fp32", "bf16"))
     assert baseline == Contender("baseline", {**space.baseline_config, "precision": "fp32"})
     assert fp32.config == {"micro_batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"}
     assert bf16.config == fp32.config | {"precision": "bf16"}
@@ -134,12 +135,12 @@ def test_the_recommended_settings_are_compared_in_every_precision(space, make_tr
 
 def test_a_precision_that_is_the_baseline_itself_is_not_trained_twice(space, make_trial):
     alone = [make_trial(0, 100, 0.2, micro_batch_size=4, learning_rate=1e-3)]
-    assert [c.label for c in contenders(alone, space, ("fp32", "bf16"))] == ["baseline", "bf16"]
+    assert [c.label for c in contenders(History(alone, space), ("fp32", "bf16"))] == ["baseline", "bf16"]
 
 
 def test_without_a_baseline_there_is_nothing_to_compare(space):
     with pytest.raises(InputError, match="the baseline has not completed"):
-        contenders([Trial(0, space.baseline_config)], space, ("fp32",))
+        contenders(History([Trial(0, space.baseline_config)], space), ("fp32",))
 
 
 def test_a_model_is_trained_and_scored_once(session, compared):

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from autotune import confirm, draw
 from autotune.estimate import Remaining
+from autotune.history import History
 from autotune.snapshot import Running, Snapshot
 from autotune.study_file import Plan
 from autotune.trial import Failure, Outcome, Status
@@ -46,7 +47,7 @@ def make(make_trial, space):
             "trials": tuple(trials),
             "running": tuple(Running(t, "measuring", 185.0) for t in now),
             "passed_over": 0,
-            "best": confirm.recommended(trials, space),
+            "best": confirm.recommended(History(trials, space)),
             "remaining": Remaining(1200.0, 2100.0),
         }
         return Snapshot(**known | changes)
@@ -109,7 +110,7 @@ def test_a_confirmed_winner_has_the_factor_and_the_interval_of_its_race(make, ma
     trials = [make_trial(0, 10, 0.2, half_width=0.1, x=0), make_trial(1, 31, 0.2, half_width=0.1, x=1)]
     trials += confirming(trials, 1)
     space = make().space
-    shown = make(trials=tuple(trials), best=confirm.recommended(trials, space))
+    shown = make(trials=tuple(trials), best=confirm.recommended(History(trials, space)))
     text = "\n".join(lines(draw.fitted(shown, 24)))
     assert "2 of 40 trials ended, 1 running, 1 race, 6 repeats" in text
     assert "3.00x" in text

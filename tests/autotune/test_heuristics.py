@@ -1,10 +1,11 @@
 import random
 
 from autotune import heuristics
+from autotune.history import History
 
 
 def batches(best, trials, space):
-    return [c["micro_batch_size"] for c in heuristics.larger_batches(best, trials, space)]
+    return [c["micro_batch_size"] for c in heuristics.larger_batches(best, History(trials, space))]
 
 
 def baseline(make_trial, **changes):
@@ -19,7 +20,7 @@ def test_the_largest_batch_comes_first(space, make_trial):
 
 def test_the_learning_rate_goes_with_the_batch(space, make_trial):
     best = baseline(make_trial)
-    first = next(heuristics.larger_batches(best, [best], space))
+    first = next(heuristics.larger_batches(best, History([best], space)))
     assert first["learning_rate"] == 2e-4
 
 
@@ -54,3 +55,19 @@ def test_a_step_changes_one_knob(space, make_trial):
         assert len(changed - {"learning_rate"}) == 1
     sizes = {s["micro_batch_size"] for s in steps} - {16}
     assert sizes == {8, 32}
+
+
+def test_leads_begin_with_what_was_best_before_and_every_other_turn_has_steps(space, make_trial):
+    best = make_trial(0, 10.0, 0.2, **space.baseline_config)
+    known, history = [{"micro_batch_size": n} for n in (1, 2, 3)], History([best], space)
+    suggest = heuristics.Leads(known, seed=0)
+    first, second, third = (list(suggest(history)) for _ in range(3))
+    batches_first = [c["micro_batch_size"] for c in first]
+    assert batches_first == [1, 2, 64, 32], "the best two, then larger batches"
+    assert second[:4] == first
+    assert len(second) == len(first) + len(space.neighbours(best.config))
+    assert third == first, "the sampler has every other turn to itself"
+
+
+def test_without_a_baseline_nothing_leads_anywhere(space):
+    assert list(heuristics.Leads([space.baseline_config], seed=0)(History([], space))) == []

@@ -3,6 +3,7 @@
 import pytest
 
 from autotune import overview
+from autotune.history import History
 from autotune.trial import Repeat
 
 
@@ -42,14 +43,14 @@ def test_a_column_has_values_of_one_kind(space, make_trial, values, shown):
 
 
 def test_without_a_baseline_there_are_no_figures_but_how_trials_ended(space, make_trial):
-    assert overview.figures([make_trial(0, failure="error")], space) == {
+    assert overview.figures(History([make_trial(0, failure="error")], space)) == {
         "outcomes": "1 trials: 1 failed otherwise"
     }
 
 
 def test_a_baseline_that_is_the_best_has_gained_nothing(space, make_trial):
     trials = [make_trial(0, 10.0, 0.2, half_width=1.0), make_trial(1, 5.0, 0.2, half_width=1.0)]
-    figures = overview.figures(trials, space)
+    figures = overview.figures(History(trials, space))
     assert (figures["winner/trial"], figures["gain/factor"], figures["gain/low"]) == (0, 1.0, None)
 
 
@@ -58,7 +59,7 @@ def test_a_confirmed_gain_is_that_of_the_race_and_its_quality_that_of_the_seeds(
 ):
     trials = [make_trial(0, 10.0, 0.2), make_trial(1, 40.0, 0.25, micro_batch_size=32)]
     trials += confirming(trials, 1, 3.02, curve=[0.2, 0.21])
-    figures = overview.figures(trials, space)
+    figures = overview.figures(History(trials, space))
     assert figures["gain/is_confirmed"]
     assert figures["gain/factor"] == pytest.approx(3.02, abs=0.01)
     assert figures["gain/low"] < figures["gain/factor"] < figures["gain/high"]

@@ -194,3 +194,14 @@ def test_a_score_says_when_the_search_was_right_for_good_and_what_was_lost(recor
     assert found.out_of_memory == sum(t.out_of_memory for t in result.trials)
     assert 0 < found.lost_s < found.whole_s
     assert scoring.line("ours", [found, found]).endswith("    0     0")
+
+
+def test_a_negative_quality_is_kept_within_the_same_share_of_its_size(recorded):
+    def shifted(run):
+        points = tuple(point._replace(quality=point.quality - 2.0) for point in run.evaluations)
+        return replace(run, evaluations=points)
+
+    config = recorded.space.baseline_config
+    negative = Table(recorded.header, [shifted(run) for run in recorded.qualities(config)])
+    assert Truth(negative).quality(config) == pytest.approx(-1.8, abs=0.02)
+    assert Truth(negative).keeps_quality(config)

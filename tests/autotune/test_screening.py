@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from autotune import stopping
+from autotune.history import History
 from autotune.sampler import Refusal
 from autotune.screening import Screening
 from autotune.trial import Refused
@@ -20,7 +21,8 @@ CONFIG = {
 @pytest.fixture
 def screen(space):
     def make(*trials, limit=None):
-        return Screening(space, trials, stopping.threshold(trials, space), limit)
+        history = History(trials, space)
+        return Screening(history, stopping.threshold(history), limit)
 
     return make
 

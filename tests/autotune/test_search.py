@@ -13,7 +13,7 @@ from autotune.feasibility import dominating
 from autotune.machine import Machine, fit_to
 from autotune.progress import Phase
 from autotune.reported import Report
-from autotune.search import Search
+from autotune.search import Search, Terms, World
 from autotune.sections import Budget
 from autotune.settings import COMMON, settings_key
 from autotune.store import Options, Session
@@ -78,7 +78,8 @@ def begin(session, clock):
             update={"budget": Budget(trials=trials, repeats=repeats, until_learnt=until_learnt)}
         )
         verdict = lambda number: read_verdict(session.trial_dir(number))  # noqa: E731
-        return Search(chosen, study, heard, verdict_of=verdict, clock=clock, **rest), heard
+        world = World(verdict, rest.pop("publish", lambda _: None), clock)
+        return Search(chosen, study, heard, Terms(**rest), world), heard
 
     return open_search
 
@@ -202,7 +203,7 @@ def test_trials_that_ran_beside_the_pilot_may_lie_outside_of_what_it_has_settled
         end(search, trial, collapsed)
     assert search.space.objective.select == "same-training"
     run(search, collapsed)
-    won = confirm.recommended(search.trials(), search.space)[0]
+    won = confirm.recommended(search.history)[0]
     assert won.number not in {1, 2, 3}, "they train something else"
     later = [t for t in search.trials() if t.searched and t.number > 4]
     assert {search.space.effective_batch_size(t.config) for t in later} == {16}
@@ -234,7 +235,7 @@ def test_in_the_end_the_winner_is_raced_and_then_repeated(begin, faster):
     assert [t.race or t.repeat.of for t in ran[5:7]] == [(0, best), best]
     assert {t.repeat.of for t in ran[6:]} <= {0, best}
     assert all(t.config == search.trials()[t.repeat.of].config for t in ran[6:])
-    assert confirm.confirmed(search.trials(), search.space)[0].number == best
+    assert confirm.confirmed(search.history)[0].number == best
     assert search.remaining == 0
 
 
@@ -307,7 +308,7 @@ def test_when_the_winner_is_confirmed_every_knob_of_it_is_measured(explained):
     assert search.remaining == 1
     ran = run(search, by_knob)
     assert [(t.number, t.ablation_of, t.searched) for t in ran] == [(10, 1, False), (11, 1, False)]
-    steps = ablation.steps(search.trials(), search.space)
+    steps = ablation.steps(search.history)
     assert [step.knob for step in steps] == ["micro_batch_size", "precision", "num_workers"]
     assert [step.factor for step in steps] == pytest.approx([4.0, GAIN["bf16"], 5 / 3])
     assert search.remaining == 0
@@ -337,13 +338,13 @@ def test_a_step_that_fails_or_is_lost_is_not_run_again_and_changes_no_winner(exp
         search.lose(lost.number, "gone")
     assert search.next() is None
     assert search.remaining == 0
-    steps = ablation.steps(search.trials(), search.space)
+    steps = ablation.steps(search.history)
     assert [step.reason for step in steps] == [
         "trial 10 failed (error): x",
         "trial 11 failed (lost): gone; 3 times in a row",
         "",
     ]
-    assert confirm.confirmed(search.trials(), search.space)[0].number == 1
+    assert confirm.confirmed(search.history)[0].number == 1
 
 
 def test_a_search_killed_on_the_way_goes_on_with_the_same_step(explained, begin, session):
@@ -354,7 +355,7 @@ def test_a_search_killed_on_the_way_goes_on_with_the_same_step(explained, begin,
     assert again.next() is None, "alone"
     again.progress(by_knob(first))
     assert [t.number for t in run(again, by_knob)] == [11]
-    assert all(step.trial for step in ablation.steps(again.trials(), again.space))
+    assert all(step.trial for step in ablation.steps(again.history))
 
 
 def test_a_step_is_begun_only_where_there_is_time_for_a_whole_trial(explained, clock):
@@ -363,7 +364,7 @@ def test_a_step_is_begun_only_where_there_is_time_for_a_whole_trial(explained, c
     step = search.next()
     clock.now = 93.0
     search.progress(by_knob(step))
-    assert ablation.next_step(search.trials(), search.space) is not None
+    assert ablation.next_step(search.history) is not None
     assert search.next() is None
     assert search.remaining == 0
     assert search.stopping is None
@@ -503,7 +504,7 @@ def test_a_search_killed_while_it_confirms_goes_on_with_the_same_race_and_seed(b
     end(again, first, faster)
     run(again, faster)
     assert again.remaining == 0
-    assert confirm.confirmed(again.trials(), again.space)
+    assert confirm.confirmed(again.history)
 
 
 def test_a_verdict_that_nobody_heard_of_counts(begin, session):
@@ -609,7 +610,7 @@ def test_time_is_kept_for_confirming(begin, clock):
         else:
             search.progress(timed(trial))
     assert 35 <= sum(t.searched for t in ran) <= 42
-    assert confirm.confirmed(search.trials(), search.space)
+    assert confirm.confirmed(search.history)
     assert search.stopping is None
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from autotune import stopping
+from autotune.history import History
 from autotune.sections import Objective
 from autotune.stopping import Rival, Threshold, why_stop
 from autotune.trial import Measurement, Repeat, Throughput
@@ -99,16 +100,16 @@ def rivals(threshold):
 
 
 def test_before_anything_has_completed_nothing_is_stopped(space):
-    assert why_stop(shown(1.0, curve=[0.0, 0.0]), stopping.threshold([], space)) is None
+    assert why_stop(shown(1.0, curve=[0.0, 0.0]), stopping.threshold(History([], space))) is None
 
 
 def test_the_rival_is_the_best_that_qualifies_by_what_it_surely_reaches(make_trial, space):
     baseline = make_trial(0, 10, 0.2, half_width=1)
-    assert rivals(stopping.threshold([baseline], space)) == [(0, 9)]
+    assert rivals(stopping.threshold(History([baseline], space))) == [(0, 9)]
     fast = make_trial(1, 40, 0.2, half_width=5, micro_batch_size=32)
     poor = make_trial(2, 90, 0.1, half_width=1, micro_batch_size=64)
     failed = make_trial(3, failure="oom", micro_batch_size=128)
-    assert rivals(stopping.threshold([baseline, fast, poor, failed], space)) == [(1, 35)]
+    assert rivals(stopping.threshold(History([baseline, fast, poor, failed], space))) == [(1, 35)]
 
 
 def test_a_trial_that_barely_keeps_the_quality_is_nobodys_rival(make_trial, space):
@@ -117,7 +118,7 @@ def test_a_trial_that_barely_keeps_the_quality_is_nobodys_rival(make_trial, spac
     baseline = make_trial(0, 10, curve=[0.2, 0.2], half_width=1)
     barely = make_trial(2, 40, curve=[0.19, 0.191], half_width=1, micro_batch_size=32)
     sound = make_trial(3, 30, curve=[0.19, 0.195], half_width=1, micro_batch_size=64)
-    threshold = stopping.threshold([baseline, again, barely, sound], space)
+    threshold = stopping.threshold(History([baseline, again, barely, sound], space))
     assert threshold.noise == 0.02
     assert rivals(threshold) == [(3, 29)]
     assert [p.quality for p in threshold.curve] == [0.2, 0.2]
@@ -127,10 +128,12 @@ def test_for_time_to_quality_the_bar_is_the_best_time(make_trial, space):
     goal = Objective(select="time-to-quality", target=0.2)
     there = space.model_copy(update={"objective": goal})
     trials = [make_trial(0, 10, curve=[0.1, 0.1, 0.2, 0.2]), make_trial(1, 10, curve=[0.2, 0.2])]
-    threshold = stopping.threshold([*trials, make_trial(2, 99, curve=[0.1])], there)
+    threshold = stopping.threshold(History([*trials, make_trial(2, 99, curve=[0.1])], there))
     assert (threshold.seconds, threshold.rivals) == (20.0, ())
-    assert stopping.threshold([trials[0]], there).seconds == 40.0
-    assert stopping.threshold([make_trial(0, 10, curve=[0.1])], there).seconds is None, "nobody is there yet"
+    assert stopping.threshold(History([trials[0]], there)).seconds == 40.0
+    assert stopping.threshold(History([make_trial(0, 10, curve=[0.1])], there)).seconds is None, (
+        "nobody is there yet"
+    )
 
 
 def test_for_the_same_training_only_speed_can_beat_a_trial(make_trial, space):
@@ -141,9 +144,9 @@ def test_for_the_same_training_only_speed_can_beat_a_trial(make_trial, space):
         make_trial(1, 10, curve=[0.2, 0.2], half_width=1, repeat=Repeat(0, 0, (0,))),
         make_trial(2, 30, curve=[0.1, 0.1], half_width=1, precision="bf16"),
     ]
-    threshold = stopping.threshold(trials, there)
+    threshold = stopping.threshold(History(trials, there))
     assert (rivals(threshold), threshold.curve) == ([(2, 29)], ())
-    poor = stopping.threshold(trials, space)
+    poor = stopping.threshold(History(trials, space))
     assert rivals(poor)[0][0] == 0, "where quality counts, trial 2 has lost it"
     assert poor.curve
 
@@ -155,7 +158,7 @@ def test_for_the_front_every_trial_on_it_is_a_rival_with_its_curve(make_trial, s
         make_trial(1, 20, curve=[0.1], half_width=1, micro_batch_size=32),
         make_trial(2, 15, curve=[0.05], half_width=1, micro_batch_size=64),
     ]
-    threshold = stopping.threshold(trials, whole)
+    threshold = stopping.threshold(History(trials, whole))
     assert rivals(threshold) == [(1, 19), (0, 9)]
     assert [rival.curve for rival in threshold.rivals] == [curve_of([0.1]), curve_of([0.2])]
 

@@ -279,6 +279,7 @@ tracker.log_trial_result(1, trial(7), report(7, {samples}).to_dict())
 
 SUMMARY = """
 import os
+from autotune.history import History
 from autotune.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
 def ended(number, speed, quality, **config):
     figures = Measurement(throughput=Throughput(speed, 1.0, 9, 9.0), quality=quality, peak_memory_bytes=2**30)
@@ -293,7 +294,7 @@ trials = [
 report = directory / "report.html"
 report.write_text("<p>what came out</p>")
 with tracking.Tracker(directory, "chest") as tracker:
-    tracker.summarise(trials[:int(sys.argv[3])], space, report)
+    tracker.summarise(History(trials[:int(sys.argv[3])], space), report)
 """
 
 
@@ -351,6 +352,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 AWAY = """
+from autotune.history import History
 tracking._INIT_TIMEOUT_S = 2.0
 tracker = tracking.Tracker(directory, "chest")
 started = time.monotonic()
@@ -359,7 +361,7 @@ for number in (0, 1):
     told = report(number, 8, outcome=Outcome(Status.COMPLETED))
     tracker.log_trial_result(1, trial(number), told.to_dict())
     tracker.log_trial_end(trial(number))
-tracker.summarise([], space, directory / "report.html")
+tracker.summarise(History([], space), directory / "report.html")
 assert time.monotonic() - started < 1.0, "the search waited for W&B"
 with tracker:
     pass

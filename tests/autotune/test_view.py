@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from autotune import confirm, view
+from autotune.history import History
 from autotune.sections import Objective
 from autotune.trial import Repeat
 from autotune.workloads import Workload
@@ -40,7 +41,7 @@ def test_trials_are_counted_by_how_they_ended(make_trial):
 
 def test_the_summary_states_the_factor_both_qualities_and_what_to_run(make_trial, space, workload, tmp_path):
     trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.155), make_trial(2, 90, 0.1)]
-    text = "\n".join(view.summary(trials, space, workload, tmp_path / "s"))
+    text = "\n".join(view.summary(History(trials, space), workload, tmp_path / "s"))
     assert "Best: trial 1" in text
     assert "3.00x the baseline's throughput (60.0 against 20.0 samples/s)" in text
     assert "bleu_4 0.1550 against 0.1600" in text
@@ -50,13 +51,13 @@ def test_the_summary_states_the_factor_both_qualities_and_what_to_run(make_trial
 
 def test_the_summary_claims_nothing_when_the_baseline_is_best(make_trial, space, workload, tmp_path):
     trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.1)]
-    text = "\n".join(view.summary(trials, space, workload, tmp_path))
+    text = "\n".join(view.summary(History(trials, space), workload, tmp_path))
     assert "The baseline is the best so far (20.0 samples/s, bleu_4 0.1600)" in text
     assert "x the baseline's" not in text
 
 
 def test_without_a_baseline_there_is_no_result(make_trial, space, workload, tmp_path):
-    text = "\n".join(view.summary([make_trial(0, failure="oom")], space, workload, tmp_path))
+    text = "\n".join(view.summary(History([make_trial(0, failure="oom")], space), workload, tmp_path))
     assert text.startswith("No result: the baseline has not completed")
 
 
@@ -68,7 +69,7 @@ def test_the_front_lists_every_trial_that_none_beats(make_trial, space, workload
         make_trial(3, 50, 0.1),
     ]
     front = space.model_copy(update={"objective": Objective(select="pareto")})
-    text = "\n".join(view.summary(trials, front, workload, tmp_path))
+    text = "\n".join(view.summary(History(trials, front), workload, tmp_path))
     assert [f"trial {n}:" in text.partition("Best:")[0] for n in range(4)] == [True, True, True, False]
 
 
@@ -88,7 +89,7 @@ def test_a_confirmed_winner_is_stated_with_its_interval_its_race_and_its_seeds(
     confirmed, space, workload, tmp_path
 ):
     trials = confirmed()
-    text = "\n".join(view.summary(trials, space, workload, tmp_path))
+    text = "\n".join(view.summary(History(trials, space), workload, tmp_path))
     expected = (
         "Confirmed: 3.00x the baseline's throughput (2.97x to 3.03x at 99%, 20 rounds side by side, "
         "alone on the device), "
@@ -96,26 +97,26 @@ def test_a_confirmed_winner_is_stated_with_its_interval_its_race_and_its_seeds(
     )
     assert expected in text
     assert "measured once" not in text
-    assert view.measured(trials[1], trials, space).startswith(expected)
-    assert "measured once" in view.measured(trials[1], trials[:2], space)
-    assert view.measured(trials[0], trials, space) == "the baseline"
+    assert view.measured(trials[1], History(trials, space)).startswith(expected)
+    assert "measured once" in view.measured(trials[1], History(trials[:2], space))
+    assert view.measured(trials[0], History(trials, space)) == "the baseline"
 
 
 def test_a_winner_that_does_not_hold_is_named_with_the_reason(confirmed, space, workload, tmp_path):
-    text = "\n".join(view.summary(confirmed(curve=[0.1]), space, workload, tmp_path))
+    text = "\n".join(view.summary(History(confirmed(curve=[0.1]), space), workload, tmp_path))
     assert "Trial 1 did not hold when it was repeated: bleu_4 0.1000 against 0.2000, 47% to 53% of" in text
     assert "The baseline is the best so far" in text
 
 
 def test_a_winner_that_loses_its_race_is_named_too(confirmed, space, workload, tmp_path):
-    text = "\n".join(view.summary(confirmed(factor=0.9), space, workload, tmp_path))
+    text = "\n".join(view.summary(History(confirmed(factor=0.9), space), workload, tmp_path))
     assert "Trial 1 did not hold when it was repeated" in text
 
 
 def test_without_repeats_nothing_is_said_of_them(make_trial, space, workload, tmp_path):
     chosen = space.model_copy(update={"budget": space.budget.model_copy(update={"repeats": 0})})
     trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.155)]
-    text = "\n".join(view.summary(trials, chosen, workload, tmp_path))
+    text = "\n".join(view.summary(History(trials, chosen), workload, tmp_path))
     assert "Not confirmed" in text
     assert "did not hold" not in text
 
@@ -124,7 +125,7 @@ def test_figures_that_move_and_a_throttled_gpu_are_pointed_out(make_trial, space
     hot = make_trial(2, 50, 0.2, half_width=0.1, micro_batch_size=4)
     hot = replace(hot, measurement=replace(hot.measurement, telemetry={"gpu_throttled": 0.5}))
     trials = [make_trial(0, 10, 0.2, half_width=0.1), make_trial(1, 12, 0.2, half_width=0.1), hot]
-    text = "\n".join(view.summary(trials, space, workload, tmp_path))
+    text = "\n".join(view.summary(History(trials, space), workload, tmp_path))
     assert "trials 0 and 1 ran the same at speeds 20% apart" in text
     assert "Thermally throttled, and slower for it: trials 2." in text
 
@@ -148,29 +149,29 @@ def busy(trial, cpus=0.0, gpu=0.0):
     return replace(trial, measurement=replace(trial.measurement, telemetry=seen))
 
 
-def test_others_that_used_the_machine_are_pointed_out(make_trial):
+def test_others_that_used_the_machine_are_pointed_out(make_trial, told):
     trials = [make_trial(n, 10 + n, 0.2, micro_batch_size=2**n) for n in range(4)]
-    assert view.cautions([busy(t, 0.04) for t in trials]) == []
-    assert view.cautions([trials[0], busy(trials[1], 0.38), busy(trials[2], 0.01), trials[3]]) == [
+    assert told([busy(t, 0.04) for t in trials]) == ""
+    assert told([trials[0], busy(trials[1], 0.38), busy(trials[2], 0.01), trials[3]]) == (
         "Others used this machine meanwhile: 38% of its CPUs during trial 1."
-    ]
-    assert view.cautions(
-        [busy(trials[0], 0.1), trials[1], busy(trials[2], 0.2), busy(trials[3], 0.38, 0.5)]
-    ) == [
-        "Others used this machine meanwhile: up to 38% of its CPUs during trials 0, 2, 3 (most in trial 3).",
-        "Others used this machine meanwhile: 50% of its GPU during trial 3.",
-    ]
+    )
+    assert told([busy(trials[0], 0.1), trials[1], busy(trials[2], 0.2), busy(trials[3], 0.38, 0.5)]) == (
+        "Others used this machine meanwhile: up to 38% of its CPUs during trials 0, 2, 3 (most in trial 3).\n"
+        "Others used this machine meanwhile: 50% of its GPU during trial 3."
+    )
 
 
 def test_alone_is_said_only_of_runs_that_were(confirmed, space):
     trials = confirmed()
-    (winner, claim) = confirm.confirmed(trials, space)
-    assert "20 rounds side by side, alone on the device)" in view.confirmed(claim, trials, space)
+    (winner, claim) = confirm.confirmed(History(trials, space))
+    assert "20 rounds side by side, alone on the device)" in view.confirmed(claim, History(trials, space))
     elsewhere = [busy(t, 0.5) if t is winner else t for t in trials]
-    assert "alone on the device" in view.confirmed(claim, elsewhere, space), "the claim does not rest on it"
-    for behind in confirm.rests_on(winner.number, trials):
+    assert "alone on the device" in view.confirmed(claim, History(elsewhere, space)), (
+        "the claim does not rest on it"
+    )
+    for behind in confirm.rests_on(winner.number, History(trials, space)):
         seen = [busy(t, 0.38) if t is behind else t for t in trials]
-        told = view.confirmed(claim, seen, space)
+        told = view.confirmed(claim, History(seen, space))
         assert "20 rounds side by side, while others used 38% of the CPUs)" in told
     assert view.company([busy(winner, 0.38, 0.1), busy(winner, 0.2)]) == (
         "while others used up to 38% of the CPUs and 10% of the GPU"
@@ -188,12 +189,14 @@ def test_what_a_trial_runs(make_trial):
 SCORES = {"bleu_4": 0.1234, "rouge_l": 0.2345}
 
 
-def told(trials):
-    return "\n".join(view.cautions(trials))
+@pytest.fixture
+def told(space):
+    """What is pointed out about trials."""
+    return lambda trials: "\n".join(view.cautions(History(trials, space)))
 
 
 @pytest.mark.parametrize("figures", [{"scores": SCORES}, {"curve": [0.1, 0.2]}])
-def test_a_seed_that_changes_nothing_is_pointed_out(make_trial, figures):
+def test_a_seed_that_changes_nothing_is_pointed_out(make_trial, figures, told):
     twins = [make_trial(0, 10, 0.2, **figures), make_trial(1, 10, 0.2, **figures, repeat=Repeat(0, 0, (0,)))]
     assert told(twins) == (
         "Trials 0 and 1 have different seeds and the very same figures: does the workload use its seed?"
@@ -210,12 +213,12 @@ def test_a_seed_that_changes_nothing_is_pointed_out(make_trial, figures):
         {"scores": SCORES, "curve": [0.1, 0.2], "collapsed": True},
     ],
 )
-def test_a_seed_that_changes_something_is_not(make_trial, figures):
+def test_a_seed_that_changes_something_is_not(make_trial, figures, told):
     other = make_trial(1, 10, **{"quality": 0.2, **figures}, repeat=Repeat(0, 0, (0,)))
     assert told([make_trial(0, 10, 0.2, scores=SCORES), other]) == ""
 
 
-def test_one_number_may_be_the_same_by_chance(make_trial):
+def test_one_number_may_be_the_same_by_chance(make_trial, told):
     repeat = Repeat(0, 0, (0,))
     for figures in ({"curve": [0.0, 0.0]}, {"scores": {"bleu_4": 0.0, "samples": 400.0}}, {}):
         twins = [make_trial(0, 10, 0.0, **figures), make_trial(1, 10, 0.0, **figures, repeat=repeat)]
@@ -233,7 +236,7 @@ def test_one_number_may_be_the_same_by_chance(make_trial):
         ({}, None),
     ],
 )
-def test_a_knob_that_changes_nothing_is_pointed_out(make_trial, changes, knob):
+def test_a_knob_that_changes_nothing_is_pointed_out(make_trial, changes, knob, told):
     config = {"dropout": 0.1, "num_workers": 0, "activation_checkpointing": False}
     trials = [make_trial(3, 10, 0.2, scores=SCORES, **config)]
     trials.append(make_trial(7, 10, 0.2, scores=SCORES, **config | changes))

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from autotune import attempt, confirm, objective
+from autotune import attempt, confirm
 from autotune import study as record
 from autotune.attempt import Attempt
 from autotune.child import ForkServer
+from autotune.history import History
 from autotune.order import Order
 from autotune.records import read_records
 from autotune.store import Session
@@ -171,7 +172,8 @@ def test_a_search_through_garbage_ends_with_a_sane_winner(tmp_path, soak, select
         if trial.config["kind"] in FAULTS:
             assert not trial.completed, trial
             assert trial.outcome.reason
-    best, _ = confirm.recommended(trials, session.space())
+    history = History(trials, session.space())
+    best, _ = confirm.recommended(history)
     assert best.config["kind"] == "fast"
     if select == "pareto":
-        assert {t.config["kind"] for t in objective.pareto(trials)} <= SANE
+        assert {t.config["kind"] for t in history.front} <= SANE

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from autotune.history import History
 from autotune.report.figures import Known
 from autotune.space import Space
 from autotune.store import Options
@@ -81,10 +82,9 @@ def known(space: Space) -> Known:
         name="s",
         shown=Path("runs/s"),
         state="ended",
-        space=space,
+        history=History(confirmed(space), space),
         workload=Workload("some.module:fit"),
         options=Options(memory_limit_bytes=GIB, wandb="off"),
         provenance={"created": "2026-11-21", "training_samples": 60_000, "space": {"a": "b"}, "seed": 0},
         plan=Plan(40, None, spent_s=900.0),
-        trials=confirmed(space),
     )

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.history import History
 from autotune.report import figures
 from autotune.results import Model, Written
 from autotune.study import Plan
@@ -33,8 +34,11 @@ def test_a_report_says_what_was_searched_for_and_how(known):
 
 
 def test_what_is_not_known_is_left_out_and_a_limit_that_was_asked_for_stands_in(known):
-    running = replace(trial(known.space, 0, None, None), outcome=None, measurement=Measurement(), seconds=7.0)
-    begun = replace(known, state="running", trials=[running], plan=Plan(40, None), provenance={})
+    running = replace(
+        trial(known.history.space, 0, None, None), outcome=None, measurement=Measurement(), seconds=7.0
+    )
+    history = History([running], known.history.space)
+    begun = replace(known, state="running", history=history, plan=Plan(40, None), provenance={})
     report = figures.report(begun, samples=5)
     assert (report.answer.verdict, report.answer.commands, report.created) == ("none", (), "")
     assert (report.memory_limit_bytes, report.seconds, report.least_quality) == (GIB, 7.0, None)
@@ -43,8 +47,10 @@ def test_what_is_not_known_is_left_out_and_a_limit_that_was_asked_for_stands_in(
 
 
 def test_provenance_is_all_but_the_space_and_says_how_was_measured(known):
-    trials = [*known.trials, trial(known.space, 9, 20, 0.2, shared=True), trial(known.space, 10, None, None)]
-    found = figures.report(replace(known, trials=trials), samples=5).provenance
+    space = known.history.space
+    more = [trial(space, 9, 20, 0.2, shared=True), trial(space, 10, None, None)]
+    history = History([*known.history.trials, *more], space)
+    found = figures.report(replace(known, history=history), samples=5).provenance
     assert "space" not in found
     assert (found["seed"], found["seeds"]) == (0, [0, 1, 2, 3, 4])
     assert (found["measured_alone"], found["measured_beside_others"]) == (9, 1)
@@ -60,7 +66,7 @@ def test_compared_models_and_their_reports_are_in_it(known):
 
 
 def test_what_was_passed_over_is_in_it(known):
-    config = known.space.baseline_config | {"num_workers": 0}
+    config = known.history.space.baseline_config | {"num_workers": 0}
     passed = [PassedOver(config, Refused.SPEED, "is as fast as trial 1, which keeps the quality")]
     (found,) = figures.report(replace(known, passed_over=passed), samples=5).skipped
     assert found.count == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from autotune import confirm, view, workloads
+from autotune.history import History
 from autotune.report.recommendation import answer
 from autotune.space import Objective
 from autotune.trial import Failure, Outcome, Status
@@ -24,7 +25,7 @@ def workload():
 
 
 def test_a_confirmed_winner_is_described_by_the_runs_that_confirm_it(space, workload):
-    found = answer(confirmed(space), space, workload, HERE)
+    found = answer(History(confirmed(space), space), workload, HERE)
     assert (found.verdict, found.rounds, found.best.trial, found.baseline.trial) == ("confirmed", 20, 1, 0)
     assert (found.best.throughput.value, found.best.runs) == (pytest.approx(30), 3), (
         "not the 35 it was chosen for"
@@ -40,18 +41,16 @@ def test_a_confirmed_winner_is_described_by_the_runs_that_confirm_it(space, work
 
 
 def test_the_factor_and_the_sentence_are_those_of_the_claim(space, workload):
-    trials = confirmed(space)
-    found, claim = answer(trials, space, workload, HERE), confirm.claim(trials[1], trials, space)
+    history = History(confirmed(space), space)
+    found, claim = answer(history, workload, HERE), confirm.claim(history.of(1), history)
     assert (found.factor.value, found.factor.low, found.factor.high) == (claim.factor, claim.low, claim.high)
-    assert (
-        found.sentence == f"{view.confirmed(claim, trials, space)}: trial 1, 64x1 bf16 workers 2 lr 0.0001."
-    )
+    assert found.sentence == f"{view.confirmed(claim, history)}: trial 1, 64x1 bf16 workers 2 lr 0.0001."
     assert found.commands == ("python -m autotune export runs/s -o best.yaml",)
 
 
 def test_what_was_measured_once_has_the_interval_of_its_own_steps_and_says_so(space, workload):
     trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.2, micro_batch_size=64, shared=True)]
-    found = answer(trials, space, workload, HERE)
+    found = answer(History(trials, space), workload, HERE)
     assert (found.verdict, found.rounds, found.best.runs, found.best.seeds) == ("unconfirmed", 0, 1, 1)
     assert (found.best.throughput.low, found.best.throughput.high) == (29.9, 30.1)
     assert found.best.quality.low is None
@@ -61,7 +60,7 @@ def test_what_was_measured_once_has_the_interval_of_its_own_steps_and_says_so(sp
 
 
 def test_while_the_repeats_are_not_done_single_runs_are_held_against_each_other(space, workload):
-    found = answer(confirmed(space)[:-1], space, workload, HERE)
+    found = answer(History(confirmed(space)[:-1], space), workload, HERE)
     assert (found.verdict, found.best.runs, found.best.throughput.value) == ("unconfirmed", 1, 35.0)
     assert found.factor.value == found.best.throughput.value / found.baseline.throughput.value
     assert (found.baseline.seeds, found.best.seeds) == (2, 1), "the baseline's noise is known"
@@ -69,13 +68,13 @@ def test_while_the_repeats_are_not_done_single_runs_are_held_against_each_other(
 
 def test_a_figure_of_too_few_steps_has_no_interval(space, workload):
     trials = [trial(space, 0, 10, 0.2, half_width=None), trial(space, 1, 30, 0.2, half_width=None)]
-    found = answer(trials, space, workload, HERE)
+    found = answer(History(trials, space), workload, HERE)
     assert (found.best.throughput.low, found.factor.value, found.factor.low) == (None, 3.0, None)
 
 
 def test_where_nothing_is_better_the_baseline_is_the_answer(space, workload):
     trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.1, micro_batch_size=64)]
-    found = answer(trials, space, workload, HERE)
+    found = answer(History(trials, space), workload, HERE)
     assert (found.verdict, found.best, found.factor, found.commands) == ("baseline", found.baseline, None, ())
     assert found.sentence.startswith("The baseline is the best so far (10.0 ± 0.1 samples/s, bleu_4 0.2000)")
 
@@ -83,21 +82,21 @@ def test_where_nothing_is_better_the_baseline_is_the_answer(space, workload):
 @pytest.mark.parametrize("can_go_on", [True, False])
 def test_what_was_broken_off_can_be_gone_on_with(space, workload, can_go_on):
     trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.2, micro_batch_size=64)]
-    commands = answer(trials, space, workload, HERE, can_go_on=can_go_on).commands
+    commands = answer(History(trials, space), workload, HERE, can_go_on=can_go_on).commands
     assert ("python -m autotune resume runs/s" in commands) == can_go_on
     assert commands[0] == "python -m autotune export runs/s -o best.yaml"
 
 
 def test_without_a_baseline_there_is_no_answer(space, workload):
     running = replace(trial(space, 0, None, None), outcome=None)
-    found = answer([running], space, workload, HERE, can_go_on=True)
+    found = answer(History([running], space), workload, HERE, can_go_on=True)
     assert (found.verdict, found.sentence, found.baseline) == ("none", view.NO_RESULT, None)
     assert found.commands == ("python -m autotune resume runs/s",)
 
 
 def test_a_baseline_that_failed_says_why_and_is_not_gone_on_with(space, workload):
     failed = replace(trial(space, 0, None, None), outcome=Outcome(Status.FAILED, Failure.OOM, "no memory"))
-    found = answer([failed], space, workload, HERE, can_go_on=True)
+    found = answer(History([failed], space), workload, HERE, can_go_on=True)
     assert found.sentence == f"{view.NO_RESULT} It failed (oom): no memory"
     assert found.commands == ("python -m autotune search --space runs/s/space.yaml --session runs/s-2",)
 
@@ -109,14 +108,14 @@ def test_the_way_to_a_target_is_a_matter_of_time(space, workload):
     sooner = tuple(replace(point, samples=point.samples * 2 // 5) for point in there)
     slow = replace(slow, measurement=replace(slow.measurement, curve=there))
     fast = replace(fast, measurement=replace(fast.measurement, curve=sooner))
-    found = answer([slow, fast], goal, workload, HERE)
+    found = answer(History([slow, fast], goal), workload, HERE)
     assert (found.best.trial, found.factor.value, found.factor.low) == (1, pytest.approx(3.0), None)
 
 
 def test_memory_is_the_most_that_any_run_took(space, workload):
     trials = confirmed(space)
     trials[7] = replace(trials[7], measurement=replace(trials[7].measurement, peak_memory_bytes=3 * GIB))
-    best = answer(trials, space, workload, HERE).best
+    best = answer(History(trials, space), workload, HERE).best
     assert (best.peak_memory_bytes, best.memory_share) == (3 * GIB, 3 / 8)
 
 
@@ -126,10 +125,10 @@ def test_energy_is_that_of_every_sample_and_never_of_a_shared_gpu(space, workloa
         trial(space, 0, 10, 0.2, telemetry=telemetry),
         trial(space, 1, 30, 0.2, telemetry=telemetry, shared=True),
     ]
-    found = answer(trials, space, workload, HERE)
+    found = answer(History(trials, space), workload, HERE)
     assert (found.baseline.joules_per_sample, found.best.joules_per_sample) == (2.0, None)
     assert (found.baseline.gpu_percent, found.baseline.cpu_percent) == (80.0, 150.0)
-    assert answer(confirmed(space), space, workload, HERE).best.joules_per_sample is None
+    assert answer(History(confirmed(space), space), workload, HERE).best.joules_per_sample is None
 
 
 def test_energy_is_weighted_by_what_the_runs_trained(space, workload):
@@ -141,7 +140,7 @@ def test_energy_is_weighted_by_what_the_runs_trained(space, workload):
     }.items():
         changed = replace(trials[number].measurement, telemetry={"gpu_energy_j": joules}, samples=samples)
         trials[number] = replace(trials[number], measurement=changed)
-    assert answer(trials, space, workload, HERE).best.joules_per_sample == pytest.approx(75 / 50)
+    assert answer(History(trials, space), workload, HERE).best.joules_per_sample == pytest.approx(75 / 50)
 
 
 def test_a_step_is_divided_by_the_shares_of_its_phases(space, workload):
@@ -150,19 +149,19 @@ def test_a_step_is_divided_by_the_shares_of_its_phases(space, workload):
         trial(space, 0, 8, 0.2, step_shares=shares),
         trial(space, 1, 32, 0.2, accumulation_steps=4, step_shares=shares),
     ]
-    found = answer(trials, space, workload, HERE)
+    found = answer(History(trials, space), workload, HERE)
     assert found.baseline.step_s == pytest.approx({"data": 1.0, "forward": 0.6, "backward": 0.4}), (
         "16 samples at 8/s"
     )
     assert sum(found.best.step_s.values()) == pytest.approx(64 / 32)
-    assert answer(confirmed(space), space, workload, HERE).best.step_s == {}
+    assert answer(History(confirmed(space), space), workload, HERE).best.step_s == {}
 
 
 def test_the_whole_training_takes_its_samples_over_the_throughput(space, workload):
-    found = answer(confirmed(space), space, workload, HERE, training_samples=60_000)
+    found = answer(History(confirmed(space), space), workload, HERE, training_samples=60_000)
     assert found.full_training_samples == 60_000
     assert found.best.full_training_s == pytest.approx(2000)
-    assert answer(confirmed(space), space, workload, HERE).best.full_training_s is None
+    assert answer(History(confirmed(space), space), workload, HERE).best.full_training_s is None
 
 
 def test_a_small_validation_split_and_a_throttled_gpu_are_pointed_out(space, workload):
@@ -171,7 +170,9 @@ def test_a_small_validation_split_and_a_throttled_gpu_are_pointed_out(space, wor
     def told(studies, workload=r2gen):
         scores = {"bleu_4": 0.2, "val_studies": studies}
         hot = {"telemetry": {"gpu_throttled": 0.5}}
-        return answer([trial(space, 0, 10, 0.2, scores=scores, **hot)], space, workload, HERE).cautions
+        return answer(
+            History([trial(space, 0, 10, 0.2, scores=scores, **hot)], space), workload, HERE
+        ).cautions
 
     assert "Small validation split: bleu_4 is that of 60 studies." in told(60.0)
     assert not [line for line in told(296.0) if "validation" in line]
@@ -180,12 +181,12 @@ def test_a_small_validation_split_and_a_throttled_gpu_are_pointed_out(space, wor
 
 
 def test_enough_seeds_are_no_matter_for_caution(space, workload):
-    cautions = answer(confirmed(space), space, workload, HERE).cautions
+    cautions = answer(History(confirmed(space), space), workload, HERE).cautions
     assert not [line for line in cautions if "seeds" in line]
 
 
 def test_who_was_refuted_is_said(space, workload):
     trials = confirmed(space, factor=0.9)
-    found = answer(trials, space, workload, HERE)
+    found = answer(History(trials, space), workload, HERE)
     assert found.verdict == "baseline"
     assert any("Trial 1 did not hold when it was repeated" in line for line in found.cautions)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.history import History
 from autotune.report import rows
 from autotune.space import Objective
 from autotune.trial import PassedOver, Refused
@@ -13,12 +14,12 @@ from .searched import GIB, confirmed, trial
 
 def test_every_trial_is_told_by_what_it_is_there_for(space):
     trials = [*confirmed(space), trial(space, 10, 20, 0.2, ablation_of=1), trial(space, 11, 5, 0.1)]
-    found = rows.rows(trials, space, winner=1)
+    found = rows.rows(History(trials, space), winner=1)
     kinds = ["baseline", "winner", "repeat", "race", *["repeat"] * 6, "ablation", "trial"]
     assert [row.kind for row in found] == kinds
     assert [row.repeats for row in found] == [None, None, 0, None, 0, 1, 0, 1, 0, 1, None, None]
     assert [row.number for row in found] == list(range(12))
-    assert rows.rows(trials[:1], space, winner=0)[0].kind == "baseline"
+    assert rows.rows(History(trials[:1], space), winner=0)[0].kind == "baseline"
 
 
 def test_who_keeps_the_quality_is_known_of_whole_trials_alone(space):
@@ -29,40 +30,50 @@ def test_who_keeps_the_quality_is_known_of_whole_trials_alone(space):
         trial(space, 3, 20, 0.3, status="stopped"),
         trial(space, 4, None, None, failure="oom"),
     ]
-    assert rows.least_quality(trials, space) == pytest.approx(0.19)
-    assert [row.keeps_quality for row in rows.rows(trials, space, None)] == [True, True, False, None, None]
-    assert rows.rows(trials[1:2], space, None)[0].keeps_quality is None, "the baseline's is not known yet"
+    assert History(trials, space).least_quality == pytest.approx(0.19)
+    assert [row.keeps_quality for row in rows.rows(History(trials, space), None)] == [
+        True,
+        True,
+        False,
+        None,
+        None,
+    ]
+    assert rows.rows(History(trials[1:2], space), None)[0].keeps_quality is None, (
+        "the baseline's is not known yet"
+    )
 
 
 def test_for_a_target_who_has_reached_it_keeps_the_quality(space):
     goal = space.model_copy(update={"objective": Objective(select="time-to-quality", target=0.15)})
     trials = [trial(space, 0, 10, 0.2), trial(space, 1, 20, 0.14)]
-    assert rows.least_quality(trials, goal) == 0.15
-    assert [row.keeps_quality for row in rows.rows(trials, goal, None)] == [True, False]
+    assert History(trials, goal).least_quality == 0.15
+    assert [row.keeps_quality for row in rows.rows(History(trials, goal), None)] == [True, False]
 
 
 def test_the_figures_of_a_row_are_the_trials_own(space):
     shown = trial(space, 0, 10, 0.2, peak=2 * GIB, shared=True, telemetry={"gpu_throttled": 0.9})
-    (row,) = rows.rows([shown], space, None)
+    (row,) = rows.rows(History([shown], space), None)
     assert (row.throughput.low, row.throughput.value, row.throughput.high) == (9.9, 10, 10.1)
     assert (row.peak_memory_bytes, row.memory_share, row.shared, row.throttled) == (2 * GIB, 0.25, True, True)
     assert (row.status, row.failure, row.on_front) == ("completed", None, True)
     busy = {"others_cpu_percent": 50.0, "allowed_cpus": 2.0}
-    (row,) = rows.rows([trial(space, 0, 10, 0.2, telemetry=busy, memory_is_rising=True)], space, None)
+    (row,) = rows.rows(
+        History([trial(space, 0, 10, 0.2, telemetry=busy, memory_is_rising=True)], space), None
+    )
     assert (row.memory_is_rising, row.disturbed, row.shared) == (True, True, False)
-    (failed,) = rows.rows([trial(space, 0, None, None, failure="oom")], space, None)
+    (failed,) = rows.rows(History([trial(space, 0, None, None, failure="oom")], space), None)
     assert (failed.status, failed.failure, failed.reason, failed.throughput) == (
         "failed",
         "oom",
         "as made",
         None,
     )
-    (running,) = rows.rows([replace(shown, outcome=None)], space, None)
+    (running,) = rows.rows(History([replace(shown, outcome=None)], space), None)
     assert (running.status, running.reason) == ("", "")
 
 
 def test_the_front_is_that_of_the_trials_that_can_win(space):
-    found = rows.rows([*confirmed(space), trial(space, 9, 99, 0.9, ablation_of=1)], space, 1)
+    found = rows.rows(History([*confirmed(space), trial(space, 9, 99, 0.9, ablation_of=1)], space), 1)
     assert [row.number for row in found if row.on_front] == [1]
 
 
@@ -78,7 +89,7 @@ def test_the_front_is_that_of_the_trials_that_can_win(space):
     ],
 )
 def test_stopping_saves_the_rest_of_a_trial_at_its_own_pace(space, rest, saved_s):
-    (row,) = rows.rows([trial(space, 1, 20, 0.1, **rest)], space, None)
+    (row,) = rows.rows(History([trial(space, 1, 20, 0.1, **rest)], space), None)
     assert row.saved_s == pytest.approx(saved_s)
 
 
