@@ -151,6 +151,7 @@ class Attempt:
             self._progress.evaluated_samples >= self._order.samples
             or (self._order.target is not None and curves.reached(curve, self._order.target) is not None)
             or (fewest > 0 and curves.has_learnt(curve, fewest))
+            or (self._order.until_timed and self._progress.has_known_speed())
         )
 
     def measurement(self) -> Measurement:

@@ -31,6 +31,7 @@ __all__ = [
     "trial_s",
 ]
 
+_LEAST_DRIFT = 0.05  # of which little is known before anything has run twice
 _RACE_S, _RACE_TRIALS = 60.0, 4  # what a race takes: a minute, and less where a whole trial takes little
 
 
@@ -85,7 +86,7 @@ def _contenders(standing: Sequence[Trial], history: History) -> list[Trial]:
         if throughput is None or settings_key(trial.config, neutral) in keys:
             continue
         most = throughput.samples_per_s + (throughput.half_width_per_s or 0.0)
-        if most * (1 + curves.SURE * speeds.drift) >= least:
+        if most * (1 + curves.SURE * max(speeds.drift, _LEAST_DRIFT)) >= least:
             found.append(trial)
     return found
 
@@ -95,7 +96,17 @@ def _leader(standing: Sequence[Trial], history: History) -> Trial:
     raced = [t for t in standing if race_of(t.number, history) is not None]
     if history.space.objective.target is not None:  # who was begun with is finished, wherever it ranks by now
         return next(iter(raced), standing[0])
-    return max(raced, key=lambda t: claim(t, history).factor)
+    return max(raced, key=lambda t: _place(claim(t, history), history))
+
+
+def _place(found: Claim, history: History) -> tuple[bool, float]:
+    """How good what was raced is: who was left at the end of its race comes first.
+
+    However fast another one seemed while it ran: it was beaten where both ran.
+    """
+    race = race_of(found.number, history)
+    last = max((one.round for one in race.measurement.slices), default=0) if race else 0
+    return found.rounds >= last, found.factor
 
 
 def finalists(history: History) -> list[Trial]:
@@ -164,7 +175,7 @@ def _may_have_been_better(trial: Trial, history: History) -> bool:
 def confirmed(history: History) -> tuple[Trial, Claim] | None:
     """The finalist that holds, the best where several do, and its claim; None where none does, or not yet."""
     claims = [claim(history.of(number), history) for number in _begun(history.trials)]
-    best = max((c for c in claims if c.holds), key=lambda c: c.factor, default=None)
+    best = max((c for c in claims if c.holds), key=lambda c: _place(c, history), default=None)
     return (history.of(best.number), best) if best else None
 
 

@@ -18,7 +18,7 @@ class Order:
     `device_memory_bytes` what the trial may take of its GPU, `gpu_memory_fraction` the same as the cap of its
     allocator. `stall_timeout_s` is how long it may go without a record, None for a time that its own records
     set. It ends at the quality `target`, too, and when it has learnt, after `until_learnt` evaluations at
-    least; 0: it has all its samples.
+    least, 0 for never; or, `until_timed`, once its speed is known.
     """
 
     number: int
@@ -33,6 +33,7 @@ class Order:
     stall_timeout_s: float | None = None
     target: float | None = None
     until_learnt: int = 0
+    until_timed: bool = False
     threshold_file: str | None = None
     revision: str = ""
     keep_work: bool = False

@@ -50,14 +50,18 @@ def is_wanted(space: Space) -> bool:
 def is_due(asked: History) -> bool:
     """Whether the second run of the baseline is what comes next."""
     has_begun = any(trial.repeat for trial in asked.trials)
-    return asked.baseline is not None and not has_begun and is_wanted(asked.space)
+    may_begin = asked.baseline is not None and not has_begun and is_wanted(asked.space)
+    return may_begin and pilot(asked) is None
 
 
 def pilot(asked: History) -> Pilot | None:
-    """What is known of the baseline's quality, None before it has completed and been repeated."""
+    """What is known of the baseline's quality, None before it has completed and been repeated.
+
+    Where its first run has learnt nothing another one would not help, and it is known at once.
+    """
     # The baseline's later runs, which end at the target, must not move it.
     space, runs = asked.space, [t for t in asked.runs_of(0) if t.repeat is None or not t.repeat.round]
-    if asked.baseline is None or (is_wanted(space) and len(runs) < 2):
+    if asked.baseline is None:
         return None
     ends = [run.measurement.curve[-1] for run in runs if run.measurement.curve]
     found = quality.qualities(runs)
@@ -72,6 +76,8 @@ def pilot(asked: History) -> Pilot | None:
         noise=noise.deviation if noise else None,
     )
     why_not, doubt = _why_not(known, ends, space), _doubt(known, noise, space)
+    if why_not is None and is_wanted(space) and len(runs) < 2:
+        return None
     times = _FURTHER if why_not else _A_LITTLE_FURTHER
     needed = known.samples * times if why_not or doubt else None
     return replace(known, why_not=why_not, doubt=doubt, samples_needed=needed)

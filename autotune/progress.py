@@ -8,13 +8,14 @@ from typing import Any
 from autotune import failures, units
 from autotune.measure import Meter, prefetched_steps
 from autotune.settings import Config
-from autotune.trial import Evaluation, Failure, Measurement, Outcome, Status
+from autotune.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput
 
 _PHASES = ("data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s")
 _MOST_ITEMS = 100_000  # whose scores are kept
 _LARGEST = 1e30  # of a quality: its squares, sums and ratios are numbers, too
 _OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # steps, too: a large batch is beyond the end with its first one
 _SURE_SHARE = 0.02  # of a throughput: an interval as narrow as that is one to rely on
+_KNOWN_SHARE = 0.1  # one that says who is worth a race, which tells the rest
 _SILENT_STEPS, _SILENT_S = 10, 2.0  # seconds, too: a step of milliseconds is late for any reason
 _LEAST_BYTES = 2**20  # no training takes less: where the host shows less, the work was done out of sight
 _RISING_SHARE, _RISING_PART = 0.02, 1 / 3  # of the peak, and of a trial's samples
@@ -85,9 +86,12 @@ class Progress:
             return Phase.EVALUATING
         if throughput is None:
             return Phase.WARM_UP
-        half = throughput.half_width_per_s
-        is_sure = half is not None and half <= _SURE_SHARE * throughput.samples_per_s
-        return Phase.TRAINING if is_sure else Phase.MEASURING
+        return Phase.TRAINING if _is_within(_SURE_SHARE, throughput) else Phase.MEASURING
+
+    def has_known_speed(self) -> bool:
+        """Whether the throughput is known to 10%, and what an evaluation takes of the memory was seen."""
+        throughput = self._meter.throughput()
+        return self._evaluated_samples > 0 and throughput is not None and _is_within(_KNOWN_SHARE, throughput)
 
     def restart(self) -> None:
         """A new process begins, or goes on with, the trial."""
@@ -211,6 +215,11 @@ class _Peak:
         early = (1 - _RISING_PART) * samples
         late_bytes = self._growth_bytes - max(grown for at, grown in self._noted if at <= early)
         return late_bytes > _RISING_SHARE * (self.held_bytes - late_bytes)
+
+
+def _is_within(share: float, throughput: Throughput) -> bool:
+    half = throughput.half_width_per_s
+    return half is not None and half <= share * throughput.samples_per_s
 
 
 def is_mark(record: Mapping[str, Any]) -> bool:

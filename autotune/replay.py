@@ -69,6 +69,7 @@ class Machine:
         members: Sequence[Trial] = (),
         at_s: float = 0.0,
         target: float | None = None,
+        until_timed: bool = False,
     ) -> Simulated:
         """`trial` from its start at `at_s` to its end, at a `target`, or to where `threshold` stops it.
 
@@ -96,6 +97,8 @@ class Machine:
                         Outcome(Status.STOPPED, reason=reason), self._shown(progress, run), seconds
                     )
             if target is not None and curves.reached(progress.curve, target) is not None:
+                break
+            if until_timed and progress.has_known_speed():
                 break
         return Simulated(Outcome(Status.COMPLETED), self._shown(progress, run), seconds)
 
@@ -177,7 +180,7 @@ class Machine:
         samples = space.effective_batch_size(run.config)
         at_s += self._takes(run.start_s, at_s)
         yield {"samples": samples, "at_s": at_s}
-        for point, pause in zip(curve.evaluations, run.evaluations, strict=False):
+        for point, pause in zip(curve.evaluations, itertools.cycle(run.evaluations), strict=False):
             while samples < point.samples:
                 count, work_s = next(steps)
                 samples, at_s = samples + count, at_s + self._takes(work_s, at_s)
@@ -235,7 +238,14 @@ def ours(
         threshold = search.threshold if is_searched else None
         is_pilot = trial.number == 0 or trial.repeat == confirm.noise_repeat()
         target = None if is_pilot else search.space.objective.target
-        simulated = machine.run(trial, threshold, members=members, at_s=clock.seconds, target=target)
+        simulated = machine.run(
+            trial,
+            threshold,
+            members=members,
+            at_s=clock.seconds,
+            target=target,
+            until_timed=is_searched and search.space.objective.asks_for_speed_alone,
+        )
         clock.seconds += simulated.seconds
         search.end(trial.number, simulated.outcome, simulated.measurement)
         if not confirm.is_alone(trial):

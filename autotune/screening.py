@@ -35,10 +35,15 @@ class Screening:
         self._tried = {settings_key(t.config, ()) for t in history.searched}
         self._speeds = history.speeds
         # Where speed alone decides, it is known of every configuration that differs from a measured one in
-        # nothing that changes speed.
+        # nothing that changes speed. Where quality decides nothing at all, none of these is worth a trial.
         counts = space.objective.select in {"fastest", "same-training"} and bool(threshold.rivals)
         self._rival = threshold.rivals[0] if counts else None
         self._fastest = history.of(self._rival.number) if self._rival else None
+        self._timed = {
+            settings_key(t.config, space.known.same_speed): t
+            for t in history.searched
+            if t.completed and space.objective.asks_for_speed_alone
+        }
 
     def __call__(self, config: Config) -> Config | Refusal:
         if refusal := self._outside(config):
@@ -63,8 +68,11 @@ class Screening:
         if self._rival is None or self._fastest is None:
             return None
         neutral = self._space.known.same_speed
-        equal = settings_key(self._fastest.config, neutral)
-        if self._fastest.number and settings_key(config, neutral) == equal:
+        key = settings_key(config, neutral)
+        if like := self._timed.get(key):
+            reason = f"is as fast as trial {like.number}"
+            return Refusal(Refused.SPEED, reason, Told((like.samples_per_s or 0.0,)))
+        if self._fastest.number and key == settings_key(self._fastest.config, neutral):
             reason = f"is as fast as trial {self._fastest.number}, which keeps the quality"
             return Refusal(Refused.SPEED, reason, Told((self._rival.samples_per_s,)))
         known = self._speeds.known(config, self._fastest)

@@ -99,6 +99,12 @@ class Objective(BaseModel):
             )
         return self
 
+    @property
+    def asks_for_speed_alone(self) -> bool:
+        """Whether a trial's quality decides nothing, so that it may end as soon as its speed is known."""
+        is_free = self.select == "same-training" or (self.select == "fastest" and not self.keep)
+        return is_free and not self.constraints
+
 
 def comparison(text: str) -> tuple[str, float] | None:
     """The sign and the number of a constraint such as `>= 0.5`, None where it is none."""

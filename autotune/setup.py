@@ -115,6 +115,7 @@ class Setup:
             device_memory_bytes=int(device_bytes * (fraction or 1)) if device_bytes else None,
             target=goal.target if races_to_target else None,
             until_learnt=_FEWEST_EVALUATIONS if learns_on else 0,
+            until_timed=trial.searched and trial.number > 0 and goal.asks_for_speed_alone,
             threshold_file=str(self.session.threshold_file) if can_be_beaten else None,
             keep_work=self.options.keep_checkpoints,
         )

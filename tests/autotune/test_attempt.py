@@ -166,6 +166,14 @@ def test_a_trial_ends_at_its_target(order, server):
     assert report.measurement.quality_samples < 10**6
 
 
+def test_a_trial_ends_once_its_speed_is_known_where_that_is_enough(order, server):
+    report = finish(Attempt(order(samples=10**6, until_timed=True), server))
+    shown = report.measurement
+    assert report.outcome.status is Status.COMPLETED
+    assert 0 < shown.quality_samples < 10**6
+    assert shown.throughput.half_width_per_s <= 0.1 * shown.throughput.samples_per_s
+
+
 def test_a_stopped_attempt_is_gone_on_with(order, server, tmp_path):
     first = Attempt(order(samples=10**6), server)
     while first.step(0.1).samples < 40:

@@ -92,6 +92,21 @@ def test_who_may_be_as_fast_is_in_the_race_and_only_who_wins_it_is_repeated(tria
     assert confirm.confirmed(History(played, space))[0].number == 4
 
 
+def test_who_read_slower_by_what_a_machine_drifts_is_in_the_race(trials, space, make_trial):
+    near, far = (make_trial(4, speed, curve=[0.2], half_width=0.1, micro_batch_size=8) for speed in (28, 26))
+    assert confirm.next_step(History([*trials, near], space)) == Race((0, 3, 4))
+    assert confirm.next_step(History([*trials, far], space)) == Race((0, 3))
+
+
+def test_who_was_beaten_in_a_race_does_not_win_by_the_figure_that_it_had_until_then(trials, space, make_trial):
+    free = space.model_copy(update={"objective": Objective(select="fastest", keep=0)})
+    close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
+    whole = slices_of({3: 2.0, 4: 2.5}, apart=0.01)
+    left = [one for one in whole if one.number != 4 or one.round <= 12]
+    race = make_trial(5, race=(0, 3, 4), slices=left)
+    assert confirm.confirmed(History([*trials, close, race], free))[0].number == 3
+
+
 def test_of_settings_that_must_be_equally_fast_only_the_best_is_raced(trials, space, make_trial):
     same = make_trial(4, 30, curve=[0.3], half_width=0.1, micro_batch_size=64, learning_rate=5e-4)
     assert confirm.next_step(History([*trials, same], space)) == Race((0, 4))

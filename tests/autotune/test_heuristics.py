@@ -57,10 +57,10 @@ def test_a_step_changes_one_knob(space, make_trial):
     assert sizes == {8, 32}
 
 
-def test_leads_begin_with_what_was_best_before_and_every_other_turn_has_steps(space, make_trial):
+def test_heuristics_begin_with_what_was_best_before_and_every_other_turn_has_steps(space, make_trial):
     best = make_trial(0, 10.0, 0.2, **space.baseline_config)
     known, history = [{"micro_batch_size": n} for n in (1, 2, 3)], History([best], space)
-    suggest = heuristics.Leads(known, seed=0)
+    suggest = heuristics.Heuristics(known, seed=0)
     first, second, third = (list(suggest(history)) for _ in range(3))
     batches_first = [c["micro_batch_size"] for c in first]
     assert batches_first == [1, 2, 64, 32], "the best two, then larger batches"
@@ -69,5 +69,5 @@ def test_leads_begin_with_what_was_best_before_and_every_other_turn_has_steps(sp
     assert third == first, "the sampler has every other turn to itself"
 
 
-def test_without_a_baseline_nothing_leads_anywhere(space):
-    assert list(heuristics.Leads([space.baseline_config], seed=0)(History([], space))) == []
+def test_without_a_baseline_there_are_no_heuristics(space):
+    assert list(heuristics.Heuristics([space.baseline_config], seed=0)(History([], space))) == []

@@ -182,6 +182,22 @@ def test_the_phases_of_a_trial_follow_from_what_it_has_shown(progress):
     assert progress.phase(0.0) is Phase.TRAINING
 
 
+def test_the_speed_is_known_once_it_is_narrow_and_an_evaluation_was_seen(progress):
+    at_s, samples = train(progress, 20)
+    assert not progress.has_known_speed(), "what an evaluation takes of the memory is not"
+    evaluate(progress, at_s + 5, samples, 0.1)
+    assert progress.has_known_speed()
+
+
+def test_a_speed_that_scatters_is_not_known(progress):
+    at_s = 0.0
+    for step in range(1, 21):
+        at_s += 0.1 if step % 4 else 1.0
+        progress.count({"at_s": at_s, "samples": 4 * step})
+    evaluate(progress, at_s + 5, 80, 0.1)
+    assert not progress.has_known_speed()
+
+
 def test_silence_of_many_steps_is_taken_for_an_evaluation(progress):
     at_s, samples = train(progress, 40)
     assert progress.phase(1.9) is Phase.TRAINING, "a step of milliseconds is late for any reason"

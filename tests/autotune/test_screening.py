@@ -79,6 +79,19 @@ def test_another_learning_rate_of_the_baseline_may_win_by_its_quality(screen, ma
     assert screen(trial(make_trial, 0, 10.0))(other) == other
 
 
+def test_nothing_that_is_as_fast_is_tried_where_speed_alone_decides(space, make_trial):
+    goal = {"select": "fastest", "keep": 0.0}
+    alone = space.model_copy(update={"objective": space.objective.model_copy(update=goal)})
+    speeds = ((10.0, {}), (50.0, {"precision": "bf16"}), (49.0, {"num_workers": 4}))
+    trials = [trial(make_trial, number, speed, **knobs) for number, (speed, knobs) in enumerate(speeds)]
+    history = History(trials, alone)
+    for like in trials:
+        other = like.config | {"learning_rate": 2e-4}
+        refusal = Screening(history, stopping.threshold(history), None)(other)
+        assert f"is as fast as trial {like.number}" in refusal.reason
+        assert refusal.told.values == (like.samples_per_s,)
+
+
 def test_what_may_not_fit_runs_with_a_smaller_batch(screen, make_trial):
     known = trial(make_trial, 0, 10.0, peak=3 * GIB, limit=8 * GIB)
     config = screen(known, limit=8 * GIB)(CONFIG | {"micro_batch_size": 64, "precision": "bf16"})

@@ -5,8 +5,9 @@ from typing import get_args
 
 import pytest
 
-from autotune import objective, settings, workloads
+from autotune import settings, workloads
 from autotune.feasibility import MemoryModel, dominating
+from autotune.history import History
 from autotune.settings import COMMON, PRECISIONS, Known, Memory, Result
 from autotune.speeds import Speeds
 from r2gen import config as trainer
@@ -66,13 +67,15 @@ def test_memory_grows_with_an_own_setting_as_the_workload_says(make_trial):
     assert grown.expected_bytes > 2 * unknown.expected_bytes
 
 
-def test_an_own_setting_that_moves_no_result_may_win_under_the_same_training(make_trial, space):
+def test_an_own_setting_that_moves_no_result_may_win_under_the_same_training(make_trial, space, monkeypatch):
     goal = space.objective.model_copy(update={"select": "same-training"})
+    chosen = space.model_copy(update={"objective": goal})
     baseline, found = (make_trial(n, 10.0 + n, 0.2, half_width=0.1, cache=n) for n in range(2))
-    assert objective.winner([baseline, found], goal, 0.85, OWN) is found
-    assert objective.winner([baseline, found], goal, 0.85) is baseline
+    assert History([baseline, found], chosen).best is baseline
+    monkeypatch.setattr(workloads, "known_settings", lambda _: OWN)
+    assert History([baseline, found], chosen).best is found
     other = replace(found, config={**found.config, "clip": 2})
-    assert objective.winner([baseline, other], goal, 0.85, OWN) is baseline
+    assert History([baseline, other], chosen).best is baseline
 
 
 def test_batches_that_workers_have_ready():

@@ -211,3 +211,12 @@ def test_only_an_open_ended_baseline_ends_when_it_has_learnt(ordered):
     assert ordered(number=0)[0].until_learnt == 0
     assert ordered(number=1, budget=learning)[0].until_learnt == 0
     assert ordered(number=1, repeat=NOISE, budget=learning)[0].until_learnt == 0
+
+
+def test_a_trial_ends_when_its_speed_is_known_where_nothing_else_decides(ordered):
+    alone = {"select": "same-training"}
+    assert ordered(number=1, objective=alone)[0].until_timed
+    assert not ordered(number=0, objective=alone)[0].until_timed, "the baseline's quality is to be kept"
+    assert not ordered(number=1, objective=alone, repeat=CONFIRMING)[0].until_timed, "so it is checked"
+    assert not ordered(number=1, objective={"select": "fastest", "keep": 0.9})[0].until_timed
+    assert not ordered(number=1, objective=alone | {"constraints": {"rouge_l": ">= 0.1"}})[0].until_timed

@@ -133,7 +133,7 @@ def test_what_was_not_started_is_told_by_kind_of_reason(space, ended):
             "predicted to need 7.2 GiB (6.9 to 7.6) of 6.8 GiB",
         ),
     ]
-    fits, wins = rows.skipped(passed, ended)
+    fits, wins = rows.skipped(passed, History(ended, space))
     assert (fits.reason, fits.count) == ("predicted to need … (… to …) of …", 3)
     assert fits.example == passed[2].reason
     assert fits.saved_s == pytest.approx(3 * 3.0), "what trials took that ran out of memory"
@@ -147,13 +147,15 @@ def test_the_same_suggestion_saves_time_but_once(space, ended):
             config(space, micro_batch_size=64), MEMORY, "predicted to need 9.1 GiB (8.7 to 9.5) of 6.8 GiB"
         )
     ] * 5
-    (found,) = rows.skipped(passed, ended)
+    (found,) = rows.skipped(passed, History(ended, space))
     assert (found.count, found.saved_s) == (5, pytest.approx(3.0))
 
 
 def test_what_is_outside_the_limits_has_saved_nothing(space, ended):
     outside = config(space, micro_batch_size=64, accumulation_steps=4)
-    (found,) = rows.skipped([PassedOver(outside, Refused.LIMITS, space.violation(outside))], ended)
+    (found,) = rows.skipped(
+        [PassedOver(outside, Refused.LIMITS, space.violation(outside))], History(ended, space)
+    )
     assert (found.reason, found.saved_s) == ("effective batch … is outside […, …]", 0.0)
 
 
@@ -161,7 +163,7 @@ def test_where_no_trial_was_stopped_all_that_ended_say_how_long_one_takes(space,
     passed = [
         PassedOver(config(space, num_workers=0), SPEED, "is as fast as trial 3, which keeps the quality")
     ]
-    (found,) = rows.skipped(passed, ended[:3])
+    (found,) = rows.skipped(passed, History(ended[:3], space))
     assert found.saved_s == pytest.approx(106 / 3)
-    assert rows.skipped(passed, [])[0].saved_s == 0.0
-    assert rows.skipped([], ended) == ()
+    assert rows.skipped(passed, History([], space))[0].saved_s == 0.0
+    assert rows.skipped([], History(ended, space)) == ()
