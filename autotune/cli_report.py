@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from autotune import export, failures, prepare
+from autotune import failures, files, prepare
 from autotune.errors import InputError, printable
 from autotune.report import as_json, markdown, read
 from autotune.report.model import FORMATS, SAMPLES, Report
@@ -42,7 +42,7 @@ def conclude(session: Path, trials: Sequence[Trial]) -> list[str]:
 
 
 def _write(file: Path, text: str) -> str:
-    export.write(file, text)
+    files.write(file, text)
     return f"Report: {file}"
 
 

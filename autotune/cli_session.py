@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from autotune import completion, confirm, draw, events, snapshot, units, view, workloads
+from autotune import completion, confirm, draw, events, files, snapshot, units, view, workloads
 from autotune import export as exporting
 from autotune.errors import InputError, printable
 from autotune.snapshot import INTERRUPTED, RUNNING, Snapshot
@@ -72,7 +72,7 @@ def export(
         wanted = named[0]
     measured = view.measured(wanted, history)
     text = exporting.render(wanted, measured, history.space, workload, known.info().get("provenance", {}))
-    exporting.write(output, text)
+    files.write(output, text)
     print(printable(f"{output}: {view.knobs(wanted.config)}: {measured}"))
     if workload.program is not None:
         print(printable(f"Train with: {workload.program.train(output)}"))

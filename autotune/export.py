@@ -1,13 +1,12 @@
 """The winner as the trainer's own config file, with where its figures come from."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from autotune import files, view
-from autotune.errors import InputError, printable
+from autotune import view
+from autotune.errors import printable
 from autotune.settings import Setting
 from autotune.space import Space
 from autotune.trial import Trial
@@ -38,14 +37,3 @@ def _config(settings: Mapping[str, Setting], workload: Workload) -> str:
     if workload.program is None:
         return yaml.safe_dump(dict(settings), sort_keys=False)
     return workload.program.config(settings)
-
-
-def write(file: Path, text: str) -> None:
-    """Writes `text` to `file`; raises InputError where that cannot be done."""
-    try:
-        if file.exists() and not file.is_file():  # a pipe or a terminal
-            file.write_text(text, encoding="utf-8")
-        else:
-            files.write_whole(file.resolve(), text)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written: {error.strerror}") from None

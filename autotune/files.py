@@ -4,6 +4,19 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from autotune.errors import InputError
+
+
+def write(file: Path, text: str) -> None:
+    """Writes `text` to `file`; raises InputError where that cannot be done."""
+    try:
+        if file.exists() and not file.is_file():  # a pipe or a terminal
+            file.write_text(text, encoding="utf-8")
+        else:
+            write_whole(file.resolve(), text)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written: {error.strerror}") from None
+
 
 def write_whole(file: Path, text: str) -> None:
     """Writes `text` to `file` and waits for the disk: a kill or a power cut leaves the old or the new one.

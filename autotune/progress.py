@@ -7,6 +7,7 @@ from typing import Any
 
 from autotune import failures, units
 from autotune.measure import Meter, prefetched_steps
+from autotune.records import is_mark
 from autotune.settings import Config
 from autotune.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput
 
@@ -220,11 +221,6 @@ class _Peak:
 def _is_within(share: float, throughput: Throughput) -> bool:
     half = throughput.half_width_per_s
     return half is not None and half <= share * throughput.samples_per_s
-
-
-def is_mark(record: Mapping[str, Any]) -> bool:
-    """Whether it says that a new attempt begins: a workload's own records have samples, all of them."""
-    return "samples" not in record
 
 
 def _numbers(values: object) -> tuple[float, ...]:

@@ -14,8 +14,7 @@ from autotune.child import ForkServer
 from autotune.drift import Drift
 from autotune.errors import InputError
 from autotune.order import Order
-from autotune.progress import is_mark
-from autotune.records import read_records
+from autotune.records import is_mark, read_records
 from autotune.sections import Budget
 from autotune.settings import LARGEST_INT, Config, Key, Setting, settings_key
 from autotune.setup import Training

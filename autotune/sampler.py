@@ -10,20 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalChoiceType,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
 from optuna.trial import TrialState, create_trial
 
 from autotune import curves, objective
 from autotune.curves import Curve
+from autotune.distributions import configuration, distributions, parameters
 from autotune.history import History
-from autotune.knobs import Distribution, ScaledLearningRate
-from autotune.settings import Config, Setting
+from autotune.settings import Config
 from autotune.space import Space
 from autotune.trial import PassedOver, Refused, Status, Trial
 
@@ -197,47 +190,3 @@ def _quality_share(trial: Trial, reference: Curve) -> float | None:
         if there:
             return curves.share(point.quality, there)
     return None
-
-
-def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """What Optuna is to draw from: a parameter for every knob."""
-    return {_parameter(name, knob): distribution(knob.drawn_from) for name, knob in space.knobs.items()}
-
-
-def configuration(params: dict[str, CategoricalChoiceType], space: Space) -> dict[str, Setting]:
-    """The configuration at `params`."""
-    drawn: dict[str, Setting] = {}
-    for name, knob in space.knobs.items():
-        value = params[_parameter(name, knob)]
-        drawn[name] = 2 ** int(value or 0) if knob.drawn_from.exponents else value
-    return space.config(drawn)
-
-
-def parameters(config: Config, space: Space) -> dict[str, Setting]:
-    """Where `config` lies: the parameters that it would have been drawn with."""
-    drawn, positions = space.drawn(config), {}
-    for name, knob in space.knobs.items():
-        value = drawn[name]
-        if knob.drawn_from.exponents:
-            value = int(value or 1).bit_length() - 1
-        positions[_parameter(name, knob)] = value
-    return positions
-
-
-def distribution(knob: Distribution) -> BaseDistribution:
-    """What Optuna is to draw a knob from: of consecutive powers of two the exponent."""
-    if knob.exponents:
-        return IntDistribution(*knob.exponents)
-    if knob.choice:
-        return CategoricalDistribution(knob.choice)
-    if knob.randint:
-        return IntDistribution(*knob.randint)
-    if knob.loguniform:
-        return FloatDistribution(*knob.loguniform, log=True)
-    return FloatDistribution(*(knob.uniform or (0.0, 1.0)))
-
-
-def _parameter(name: str, knob: Distribution | ScaledLearningRate) -> str:
-    """The name of the Optuna parameter behind a knob: what is searched where that is not the value itself."""
-    scaled = f"{name}_multiplier" if isinstance(knob, ScaledLearningRate) else name
-    return f"log2_{scaled}" if knob.drawn_from.exponents else scaled

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import TupleSchema, WithDefaultSchema
 
-from autotune import export, workloads
+from autotune import files, workloads
 from autotune.space import Space
 
 
@@ -16,7 +16,7 @@ def write(output: Path | None) -> int:
     if output is None:
         print(text(), end="")
     else:
-        export.write(output, text())
+        files.write(output, text())
     return 0
 
 

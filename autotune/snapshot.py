@@ -11,8 +11,8 @@ from autotune import confirm, estimate, pilot, study_file
 from autotune.confirm import Claim
 from autotune.estimate import Remaining
 from autotune.history import History
-from autotune.progress import Progress, is_mark
-from autotune.records import read_records, seconds_of
+from autotune.progress import Progress
+from autotune.records import is_mark, read_records, seconds_of
 from autotune.space import Space
 from autotune.store import Session, is_in_use
 from autotune.study_file import Plan

@@ -8,7 +8,7 @@ from dataclasses import replace
 import optuna
 from optuna.trial import TrialState
 
-from autotune import confirm, pilot, sampler
+from autotune import confirm, distributions, pilot
 from autotune.confirm import Race
 from autotune.history import History
 from autotune.replay import Machine, Moment, Result, Simulated
@@ -76,8 +76,8 @@ def _search(
     moments: list[Moment] = []
     seconds = 0.0
     while len(known) < trials:
-        asked = None if not known else study.ask(sampler.distributions(space))
-        config = space.baseline_config if asked is None else sampler.configuration(asked.params, space)
+        asked = None if not known else study.ask(distributions.distributions(space))
+        config = space.baseline_config if asked is None else distributions.configuration(asked.params, space)
         if space.violation(config) is not None and asked is not None:
             study.tell(asked, [0.0] * directions)  # outside the limits: told so, and for nothing
             continue

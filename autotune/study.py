@@ -17,7 +17,7 @@ import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 
-from autotune import objective, sampler, study_file
+from autotune import distributions, objective, study_file
 from autotune.knobs import Distribution, ScaledLearningRate
 from autotune.settings import ACCUMULATION, MICRO_BATCH, Config
 from autotune.space import Space
@@ -112,7 +112,7 @@ def _distribution(knob: Distribution | ScaledLearningRate, space: Space) -> Base
     if knob.exponents:
         lowest, highest = knob.exponents
         return IntDistribution(2**lowest, 2**highest, log=True)
-    return sampler.distribution(knob)
+    return distributions.distribution(knob)
 
 
 def _learning_rates(knob: ScaledLearningRate, space: Space) -> tuple[float, float]:

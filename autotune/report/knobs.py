@@ -8,7 +8,7 @@ import optuna
 from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.trial import create_trial
 
-from autotune import ablation, sampler
+from autotune import ablation, distributions
 from autotune.feasibility import MemoryModel
 from autotune.history import History
 from autotune.report import estimates
@@ -95,23 +95,21 @@ def _shares(found: Sequence[tuple[Config, float]], space: Space) -> dict[str, fl
     """
     if len(found) < _FEWEST_TRIALS or len({value for _, value in found}) < 2:
         return {}
-    distributions = sampler.distributions(space)
     low, high = _TOP_SHARES
     evaluator = PedAnovaImportanceEvaluator(
         target_quantile=min(high, max(low, _FEWEST_AT_THE_TOP / len(found)))
     )
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    drawn = distributions.distributions(space)
     with warnings.catch_warnings(action="ignore"):  # that the result may say little, and is experimental
         study = optuna.create_study(direction="maximize")
         study.add_trials(
             [
-                create_trial(
-                    value=value, params=sampler.parameters(config, space), distributions=distributions
-                )
+                create_trial(value=value, params=distributions.parameters(config, space), distributions=drawn)
                 for config, value in found
             ]
         )
         told = optuna.importance.get_param_importances(study, evaluator=evaluator, normalize=False)
-    names = dict(zip(distributions, space.knobs, strict=True))
+    names = dict(zip(drawn, space.knobs, strict=True))
     total = math.fsum(told.values())
     return {names[name]: value / total for name, value in told.items()} if total > 0 else {}

@@ -98,7 +98,7 @@ def test_who_read_slower_by_what_a_machine_drifts_is_in_the_race(trials, space, 
     assert confirm.next_step(History([*trials, far], space)) == Race((0, 3))
 
 
-def test_who_was_beaten_in_a_race_does_not_win_by_the_figure_that_it_had_until_then(trials, space, make_trial):
+def test_who_was_beaten_in_a_race_does_not_win_by_the_figure_it_had_until_then(trials, space, make_trial):
     free = space.model_copy(update={"objective": Objective(select="fastest", keep=0)})
     close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
     whole = slices_of({3: 2.0, 4: 2.5}, apart=0.01)

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from autotune import export, workloads
+from autotune import export, files, workloads
 from autotune.errors import InputError
 from autotune.trial import Measurement, Outcome, Status, Throughput, Trial
 from r2gen import config as trainer
@@ -34,7 +34,7 @@ def test_the_config_of_a_program_is_one_that_it_reads(space, trial, tmp_path):
 
 
 def test_what_cannot_be_written_is_an_input_error(tmp_path):
-    export.write(tmp_path / "best.yaml", "a: 1\n")
+    files.write(tmp_path / "best.yaml", "a: 1\n")
     assert (tmp_path / "best.yaml").read_text() == "a: 1\n"
     with pytest.raises(InputError, match="cannot be written"):
-        export.write(tmp_path / "best.yaml" / "deeper", "a: 1\n")
+        files.write(tmp_path / "best.yaml" / "deeper", "a: 1\n")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune import sampler
+from autotune import distributions, sampler
 from autotune import space as spaces
 from autotune.history import History
 from autotune.knobs import Distribution
@@ -54,11 +54,12 @@ def test_a_configuration_lies_where_it_was_drawn(space, named):
     rng = random.Random(0)
     for where in (space, named):
         for config in [where.baseline_config, *list(where.shuffled(rng))[:50]]:
-            assert sampler.configuration(sampler.parameters(config, where), where) == pytest.approx(config)
+            found = distributions.configuration(distributions.parameters(config, where), where)
+            assert found == pytest.approx(config)
 
 
 def test_powers_of_two_are_searched_by_their_exponent_and_a_rate_by_its_multiplier(space):
-    parameters = sampler.parameters(space.baseline_config, space)
+    parameters = distributions.parameters(space.baseline_config, space)
     assert parameters["log2_micro_batch_size"] == 4
     assert parameters["learning_rate_multiplier"] == 1.0
 
