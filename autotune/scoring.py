@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-from autotune import curves, replay, strategies
+from autotune import curves, racing, replay, strategies
 from autotune.replay import Result
 from autotune.settings import Config, Key, settings_key
 from autotune.table import Table
@@ -27,7 +27,7 @@ STRATEGIES: dict[str, Callable[[Table, int, int], Result]] = {
     "warm": _warm,
     **strategies.OTHERS,
 }
-_WITHIN, _WRONG = 0.98, 0.95  # of the best throughput: as good as right, and wrong
+_RIGHT = 1 - racing.CLOSE  # of the best: what lies closer is not told apart
 
 
 class Truth:
@@ -98,10 +98,10 @@ class Truth:
 class Score:
     """One replayed search, held against the truth; seconds are simulated device time.
 
-    `search_s` had passed when the recommendation was, and stayed, within 2% of the best; None where it never
+    `search_s` had passed when the recommendation was, and stayed, within 5% of the best; None where it never
     was. `confirmed_s` adds the confirming, without which the right one may not have been found; None where
-    the confirmed winner is not within 2%. `lost_s` went into trials of settings that could not win: those
-    more than 5% slower than the best, or without the quality. So is a winner that `is_wrong`.
+    the winner is not within 5%, which is wrong. `lost_s` went into trials of settings that could not win: those
+    that are not within 5% either, or lack the quality.
     """
 
     search_s: float | None
@@ -110,18 +110,21 @@ class Score:
     whole_s: float
     out_of_memory: int
     lost_s: float
-    is_wrong: bool
     claims_gain: bool
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.confirmed_s is None
 
 
 def score(result: Result, truth: Truth) -> Score:
     """What `result` cost, and whether it is right."""
     right_from = None
     for moment in result.moments:
-        is_right = moment.best is not None and truth.is_right(moment.best, _WITHIN)
+        is_right = moment.best is not None and truth.is_right(moment.best, _RIGHT)
         right_from = (right_from or moment) if is_right else None
     confirming_s = result.seconds - result.moments[-1].seconds
-    is_right = truth.is_right(result.winner, _WITHIN)
+    is_right = truth.is_right(result.winner, _RIGHT)
     lost = (t.seconds for t in result.trials if _cannot_win(t, truth))
     return Score(
         search_s=right_from.seconds if right_from else None,
@@ -130,13 +133,12 @@ def score(result: Result, truth: Truth) -> Score:
         whole_s=result.seconds,
         out_of_memory=sum(t.out_of_memory for t in result.trials),
         lost_s=math.fsum(lost),
-        is_wrong=not truth.is_right(result.winner, _WRONG),
         claims_gain=result.claims_gain,
     )
 
 
 def _cannot_win(trial: Trial, truth: Truth) -> bool:
-    return trial.searched and trial.number > 0 and not truth.is_right(trial.config, _WRONG)
+    return trial.searched and trial.number > 0 and not truth.is_right(trial.config, _RIGHT)
 
 
 def scores(file: Path, strategy: str, seeds: int, trials: int) -> list[Score]:
@@ -161,7 +163,7 @@ def _claims_falsely(file: Path, trials: int, seed: int) -> bool:
     return replay.ours(table, seed, trials, everything_is=table.space.baseline_config).claims_gain
 
 
-HEADING = f"{'':8} {'search':>8} {'+confirm':>8} {'trials':>6} {'whole':>8} {'oom':>5} {'lost':>8} wrong  >2%"
+HEADING = f"{'':8} {'search':>8} {'+confirm':>8} {'trials':>6} {'whole':>8} {'oom':>5} {'lost':>8} wrong"
 
 
 def line(strategy: str, found: Sequence[Score]) -> str:
@@ -170,7 +172,7 @@ def line(strategy: str, found: Sequence[Score]) -> str:
         f"{strategy:8} {_seconds([s.search_s for s in found])} {_seconds([s.confirmed_s for s in found])} "
         f"{_median([s.trials for s in found]):6.0f} {_seconds([s.whole_s for s in found])} "
         f"{statistics.fmean(s.out_of_memory for s in found):5.1f} {_seconds([s.lost_s for s in found])} "
-        f"{sum(s.is_wrong for s in found):5} {sum(s.confirmed_s is None for s in found):5}"
+        f"{sum(s.is_wrong for s in found):5}"
     )
 
 
