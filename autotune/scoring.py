@@ -100,8 +100,8 @@ class Score:
 
     `search_s` had passed when the recommendation was, and stayed, within 5% of the best; None where it never
     was. `confirmed_s` adds the confirming, without which the right one may not have been found; None where
-    the winner is not within 5%, which is wrong. `lost_s` went into trials of settings that could not win: those
-    that are not within 5% either, or lack the quality.
+    the winner is not within 5%, which is wrong. `lost_s` went into trials of settings that could not win:
+    those that are not within 5% either, or lack the quality.
     """
 
     search_s: float | None
