@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from autotune import failures, secrecy, units
-from autotune.errors import InputError, SearchAborted, printable
+from autotune.core import secrecy, units
+from autotune.core.errors import InputError, SearchAborted, printable
+from autotune.trials import failures
 
 _NAME = "autotune"  # however it was called: the shell completes it by that
 EXIT_ABORTED = 1
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    from autotune.cli import app  # noqa: PLC0415 - importing it takes a while, and may be interrupted
+    from autotune.cli.cli import app  # noqa: PLC0415 - importing it takes a while, and may be interrupted
 
     try:
         return int(app(args=arguments, prog_name=_NAME, standalone_mode=False) or 0)

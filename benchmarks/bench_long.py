@@ -20,18 +20,19 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
-from autotune import engine, workloads
-from autotune import space as spaces
-from autotune import study as record
-from autotune.console import Screen
-from autotune.search import Search
-from autotune.setup import Setup
-from autotune.space import Space
-from autotune.store import Options, Session
-from autotune.telemetry import hardware
-from autotune.tensorboard import Board
-from autotune.tracking import Tracker
-from autotune.trial import Trial
+from autotune import workloads
+from autotune.core.trial import Trial
+from autotune.display.console import Screen
+from autotune.engines import engine
+from autotune.search.search import Search
+from autotune.space import space as spaces
+from autotune.space.space import Space
+from autotune.storage import study as record
+from autotune.storage.store import Options, Session
+from autotune.system.telemetry import hardware
+from autotune.trackers.tensorboard import Board
+from autotune.trackers.tracking import Tracker
+from autotune.trials.setup import Setup
 
 _SPACE = """
 workload: instant:at_once

@@ -20,14 +20,14 @@ from typing import Any, Protocol, cast
 import optuna
 from optuna.trial import TrialState
 
-from autotune import memory_needs
-from autotune import space as spaces
-from autotune import study as record
-from autotune.failures import failed
-from autotune.feasibility import MemoryModel, peak_bytes
-from autotune.search import Search, Silent, Terms
-from autotune.space import Space
-from autotune.trial import Failure, Measurement, Outcome, Refused, Status, Throughput, Trial
+from autotune.core.trial import Failure, Measurement, Outcome, Refused, Status, Throughput, Trial
+from autotune.memory import memory_needs
+from autotune.memory.feasibility import MemoryModel, peak_bytes
+from autotune.search.search import Search, Silent, Terms
+from autotune.space import space as spaces
+from autotune.space.space import Space
+from autotune.storage import study as record
+from autotune.trials.failures import failed
 
 QUALITY = "bleu_4"
 

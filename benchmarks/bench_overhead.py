@@ -19,16 +19,19 @@ from pathlib import Path
 
 import optuna
 
-from autotune import builtin, engine, prepare, workloads
-from autotune import space as spaces
-from autotune import study as record
-from autotune.records import read_records
-from autotune.search import Search, Silent
-from autotune.setup import Setup
-from autotune.store import Options, Session
-from autotune.telemetry import Gpu, Hardware, hardware
-from autotune.trial import Evaluation, Measurement, Outcome, Status, Throughput
-from autotune.trial_dir import TrialDir
+from autotune import workloads
+from autotune.cli import prepare
+from autotune.core.trial import Evaluation, Measurement, Outcome, Status, Throughput
+from autotune.engines import engine
+from autotune.search.search import Search, Silent
+from autotune.space import builtin
+from autotune.space import space as spaces
+from autotune.storage import study as record
+from autotune.storage.records import read_records
+from autotune.storage.store import Options, Session
+from autotune.storage.trial_dir import TrialDir
+from autotune.system.telemetry import Gpu, Hardware, hardware
+from autotune.trials.setup import Setup
 
 _SPACE = """
 workload: instant:fit

@@ -21,13 +21,13 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune import racing
-from autotune.attempt import Attempt
-from autotune.child import ForkServer
-from autotune.measure import half_interval
-from autotune.order import Order, RaceOrder
-from autotune.race import Race
-from autotune.settings import Setting
+from autotune.core.settings import Setting
+from autotune.judging import racing
+from autotune.judging.measure import half_interval
+from autotune.trials.attempt import Attempt
+from autotune.trials.child import ForkServer
+from autotune.trials.order import Order, RaceOrder
+from autotune.trials.race import Race
 from autotune.workloads.r2gen import R2GenWorkload
 
 _BATCHES = (4, 32)

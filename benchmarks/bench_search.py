@@ -15,9 +15,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from autotune import scoring
-from autotune.scoring import Truth
-from autotune.table import Table
+from autotune.replay import scoring
+from autotune.replay.scoring import Truth
+from autotune.replay.table import Table
 
 _TABLES = Path(__file__).parent / "tables"
 

@@ -23,10 +23,10 @@ from typing import Any
 
 import yaml
 
-from autotune.attempt import Attempt
-from autotune.child import ForkServer
-from autotune.order import Order
-from autotune.trial import Throughput
+from autotune.core.trial import Throughput
+from autotune.trials.attempt import Attempt
+from autotune.trials.child import ForkServer
+from autotune.trials.order import Order
 from autotune.workloads.r2gen import R2GenWorkload
 from r2gen.train import fit
 

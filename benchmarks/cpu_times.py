@@ -19,9 +19,10 @@ from typing import Any
 
 import torch
 
-from autotune import recording, table, workloads
-from autotune.table import Run, Table
-from autotune.trial import Outcome, Status
+from autotune import workloads
+from autotune.core.trial import Outcome, Status
+from autotune.replay import recording, table
+from autotune.replay.table import Run, Table
 
 _WARM_UP = 3  # steps
 

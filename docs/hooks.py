@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotune import schema, workloads
-from autotune.settings import COMMON, Known, Result
+from autotune import workloads
+from autotune.core.settings import COMMON, Known, Result
+from autotune.space import schema
 
 _MARK = re.compile(r"^<!-- made from the code: (.+) -->$", re.MULTILINE)
 _R2GEN = ("train", "evaluate", "generate")
@@ -29,7 +30,7 @@ def _said(*arguments: str) -> str:
 
 def commands() -> str:
     """Every command of the tuner, as typer documents it, without what it says of the whole."""
-    text = _said("typer", "autotune.cli", "utils", "docs", "--name", "python -m autotune")
+    text = _said("typer", "autotune.cli.cli", "utils", "docs", "--name", "python -m autotune")
     return text[text.index("\n## ") :].replace("```console\n$ ", "```text\n")
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from autotune import space as spaces
-from autotune.table import Header, Point, Run, Table
-from autotune.trial import Outcome, Status
+from autotune.core.trial import Outcome, Status
+from autotune.replay.table import Header, Point, Run, Table
+from autotune.space import space as spaces
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SPACE = """

@@ -9,7 +9,7 @@ from pathlib import Path
 import optuna
 import pytest
 
-from autotune.trial import Measurement, Outcome, Status, Trial
+from autotune.core.trial import Measurement, Outcome, Status, Trial
 
 SEEDS = 3
 

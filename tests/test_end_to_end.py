@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from autotune import results
-from autotune import study as record
-from autotune.store import Session
-from autotune.trial import Status
+from autotune.compare import results
+from autotune.core.trial import Status
+from autotune.storage import study as record
+from autotune.storage.store import Session
 from r2gen import config as trainer
 from r2gen import synthetic
 from tests.endings import ENDED

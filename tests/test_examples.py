@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from autotune import space as spaces
+from autotune.space import space as spaces
 from tests.endings import ENDED
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

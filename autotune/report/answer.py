@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from autotune import units
+from autotune.core import units
 from autotune.report import marks, words
 from autotune.report.marks import Mark
 from autotune.report.model import Figure, Report, Side

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from autotune.compare.results import Model, Written
 from autotune.report import estimates
 from autotune.report.model import Compared, Finding, Findings, Sample
-from autotune.results import Model, Written
 
 
 def compared(models: Mapping[str, Model], written: Mapping[str, Sequence[Written]]) -> tuple[Compared, ...]:

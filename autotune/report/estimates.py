@@ -3,10 +3,10 @@
 import math
 from collections.abc import Sequence
 
-from autotune import objective
-from autotune.measure import half_interval
+from autotune.core.trial import Throughput
+from autotune.judging import objective
+from autotune.judging.measure import half_interval
 from autotune.report.model import Figure
-from autotune.trial import Throughput
 
 
 def speed(runs: Sequence[Throughput]) -> Figure | None:

@@ -5,17 +5,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autotune import confirm
-from autotune.history import History
+from autotune.compare.results import Model, Written
+from autotune.core.settings import SEED
+from autotune.core.trial import PassedOver, Trial
+from autotune.display.snapshot import INTERRUPTED
+from autotune.judging import confirm
+from autotune.judging.history import History
 from autotune.report import clinical, knobs, rows
 from autotune.report.model import Report
 from autotune.report.recommendation import answer
-from autotune.results import Model, Written
-from autotune.settings import SEED
-from autotune.snapshot import INTERRUPTED
-from autotune.store import Options
-from autotune.study_file import Plan
-from autotune.trial import PassedOver, Trial
+from autotune.storage.store import Options
+from autotune.storage.study_file import Plan
 from autotune.workloads import Workload
 
 

@@ -8,14 +8,15 @@ import optuna
 from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.trial import create_trial
 
-from autotune import ablation, distributions
-from autotune.feasibility import MemoryModel
-from autotune.history import History
+from autotune.core.settings import MICRO_BATCH, PRECISION, Config
+from autotune.core.trial import Status
+from autotune.judging import ablation
+from autotune.judging.history import History
+from autotune.memory.feasibility import MemoryModel
 from autotune.report import estimates
 from autotune.report.model import Predicted, Step
-from autotune.settings import MICRO_BATCH, PRECISION, Config
-from autotune.space import Space
-from autotune.trial import Status
+from autotune.space import distributions
+from autotune.space.space import Space
 
 _FEWEST_TRIALS = 4
 _FEWEST_AT_THE_TOP = 5  # below that PED-ANOVA is told to be unstable

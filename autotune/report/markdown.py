@@ -4,8 +4,8 @@ import html
 import re
 from collections.abc import Sequence
 
-from autotune import units
-from autotune.errors import printable
+from autotune.core import units
+from autotune.core.errors import printable
 from autotune.report import words
 from autotune.report.model import Compared, Figure, Report, Side
 

@@ -7,8 +7,8 @@ that appear together differ by colour alone.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from autotune.core.settings import PRECISION, PRECISIONS
 from autotune.report.model import Row
-from autotune.settings import PRECISION, PRECISIONS
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.results import Written
-from autotune.settings import Config
-from autotune.trial import Evaluation
+from autotune.compare.results import Written
+from autotune.core.settings import Config
+from autotune.core.trial import Evaluation
 
 FORMATS = ("html", "json", "md")
 SAMPLES = 5  # test studies that are shown where nothing else is asked for

@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from autotune.errors import printable
+from autotune.core.errors import printable
 from autotune.report import (
     answer,
     images,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune import units
-from autotune.errors import printable
+from autotune.core import units
+from autotune.core.errors import printable
 from autotune.report import marks, words
 from autotune.report.marks import Mark
 from autotune.report.model import Report, Row

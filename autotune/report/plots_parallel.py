@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autotune import units
+from autotune.core import units
 from autotune.report import marks, words
 from autotune.report.marks import Mark
 from autotune.report.model import Report, Row

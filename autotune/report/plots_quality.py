@@ -5,12 +5,12 @@ from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
-from autotune import units
+from autotune.core import units
+from autotune.core.trial import Evaluation
 from autotune.report import marks, words
 from autotune.report.marks import Mark
 from autotune.report.model import Report, Row
 from autotune.report.plot import Plot, Table, Trace, layout, line, note, plain
-from autotune.trial import Evaluation
 
 _Series = dict[Mark, Sequence[tuple[Evaluation, ...]]]  # the curves of all runs of each
 _DASHES = ("dash", "dot", "dashdot", "longdash")

@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from autotune import units
+from autotune.core import units
+from autotune.core.settings import MICRO_BATCH
 from autotune.report import marks, words
 from autotune.report.marks import Mark
 from autotune.report.model import Predicted, Report, Row
 from autotune.report.plot import Plot, Table, Trace, layout, line, per_s, points
-from autotune.settings import MICRO_BATCH
 
 _LIMIT = Mark("memory limit", "var(--ink)", "line")
 _ALLOWED = Mark("share that may be used", "var(--ink)", "dash")

@@ -2,13 +2,17 @@
 
 from pathlib import Path
 
-from autotune import pilot, results, snapshot, study_file, workloads
-from autotune.history import History
+from autotune import workloads
+from autotune.compare import results
+from autotune.display import snapshot
+from autotune.judging import pilot
+from autotune.judging.history import History
 from autotune.report import figures
 from autotune.report.figures import Known
 from autotune.report.model import Report
-from autotune.store import FORMAT, Session
-from autotune.study_file import Plan
+from autotune.storage import study_file
+from autotune.storage.store import FORMAT, Session
+from autotune.storage.study_file import Plan
 
 
 def read(root: Path, samples: int, *, is_over: bool = False) -> Report:

@@ -4,15 +4,17 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from autotune import advice, confirm, objective, store, view
-from autotune.advice import Verdict
-from autotune.confirm import Claim
-from autotune.history import History
+from autotune.core.settings import MICRO_BATCH
+from autotune.core.trial import Measurement, Trial
+from autotune.display import advice, view
+from autotune.display.advice import Verdict
+from autotune.judging import confirm, objective
+from autotune.judging.confirm import Claim
+from autotune.judging.history import History
 from autotune.report import estimates
 from autotune.report.model import Answer, Figure, Side
-from autotune.settings import MICRO_BATCH
-from autotune.space import Space
-from autotune.trial import Measurement, Trial
+from autotune.space.space import Space
+from autotune.storage import store
 from autotune.workloads import Workload
 
 _FEWEST_SEEDS = 3

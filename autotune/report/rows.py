@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable, Sequence
 
-from autotune import objective, view
-from autotune.history import History
+from autotune.core.settings import settings_key
+from autotune.core.trial import PassedOver, Refused, Status, Trial
+from autotune.display import view
+from autotune.judging import objective
+from autotune.judging.history import History
 from autotune.report import estimates
 from autotune.report.model import Row, Skipped
-from autotune.settings import settings_key
-from autotune.space import Space
-from autotune.trial import PassedOver, Refused, Status, Trial
+from autotune.space.space import Space
 
 _FIGURE = re.compile(r"\d+([.,]\d+)*( [KMGT]iB)?")
 _TAKEN_OUT = "…"

@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from autotune import units, view
+from autotune.core import units
+from autotune.display import view
 from autotune.report.model import Figure
 
 NOTHING, _TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"

@@ -3,8 +3,8 @@
 import importlib.util
 from functools import cache
 
-from autotune.errors import InputError
-from autotune.settings import COMMON, Knowledge
+from autotune.core.errors import InputError
+from autotune.core.settings import COMMON, Knowledge
 from autotune.workloads.base import Workload
 from autotune.workloads.program import Program
 

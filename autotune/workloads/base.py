@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from autotune.settings import SEED, Known, Setting
+from autotune.core.settings import SEED, Known, Setting
 from autotune.workloads.program import Program
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from autotune.settings import Setting
+from autotune.core.settings import Setting
 
 
 class Program(Protocol):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from autotune.errors import InputError
-from autotune.settings import Known, Memory, Setting
+from autotune.core.errors import InputError
+from autotune.core.settings import Known, Memory, Setting
 from autotune.workloads.base import Workload
 from autotune.workloads.program import Program
 from r2gen import config as trainer

@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from autotune import space as spaces
-from autotune.space import Space
-from autotune.table import Header, Point, Run, Table
-from autotune.trial import (
+from autotune.core.trial import (
     Evaluation,
     Failure,
     Measurement,
@@ -20,6 +17,9 @@ from autotune.trial import (
     Throughput,
     Trial,
 )
+from autotune.replay.table import Header, Point, Run, Table
+from autotune.space import space as spaces
+from autotune.space.space import Space
 
 SPACE = """
 workload: r2gen

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from autotune import console as consoles
-from autotune import space as spaces
-from autotune.progress import Phase
-from autotune.reported import Report
-from autotune.snapshot import Snapshot
-from autotune.study_file import Plan
-from autotune.trial import Measurement, Outcome, Status, Throughput, Trial
+from autotune.core.trial import Measurement, Outcome, Status, Throughput, Trial
+from autotune.display import console as consoles
+from autotune.display.snapshot import Snapshot
+from autotune.space import space as spaces
+from autotune.storage.study_file import Plan
+from autotune.trials.progress import Phase
+from autotune.trials.reported import Report
 
 SPACE = """
 workload: json.tool:main

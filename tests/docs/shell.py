@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from autotune.cli import app
+from autotune.cli.cli import app
 from r2gen import __main__ as trainer
 
 from .pages import ROOT

@@ -9,9 +9,9 @@ import pytest
 import typer
 import yaml
 
-from autotune import builtin, schema
-from autotune import space as spaces
-from autotune.cli import app
+from autotune.cli.cli import app
+from autotune.space import builtin, schema
+from autotune.space import space as spaces
 from r2gen import config as trainer
 
 from . import pages, shell

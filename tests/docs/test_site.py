@@ -8,8 +8,9 @@ from html.parser import HTMLParser
 import pytest
 import typer
 
-from autotune import schema, workloads
-from autotune.cli import app
+from autotune import workloads
+from autotune.cli.cli import app
+from autotune.space import schema
 
 from . import pages
 

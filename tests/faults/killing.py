@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from autotune import study as record
+from autotune.storage import study as record
 
 HERE = Path(__file__).parent
 SPACE = """

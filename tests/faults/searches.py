@@ -10,10 +10,10 @@ from typing import Any, Self
 
 import psutil
 
-from autotune import study as record
-from autotune.records import read_records
-from autotune.store import Session
-from autotune.trial import Trial
+from autotune.core.trial import Trial
+from autotune.storage import study as record
+from autotune.storage.records import read_records
+from autotune.storage.store import Session
 
 HERE = Path(__file__).parent
 _COMMAND = "import sys; from autotune.__main__ import main; sys.exit(main())"

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from autotune import provenance, workloads
-from autotune import study as record
-from autotune.store import Session
-from autotune.telemetry import hardware
-from autotune.trial import Trial
+from autotune import workloads
+from autotune.core.trial import Trial
+from autotune.storage import provenance
+from autotune.storage import study as record
+from autotune.storage.store import Session
+from autotune.system.telemetry import hardware
 
 KEPT = Path(__file__).parents[1] / "fixtures" / "sessions"
 SPACE = """

@@ -11,17 +11,17 @@ from types import SimpleNamespace
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from autotune import child as children
-from autotune import files
-from autotune import space as spaces
-from autotune import study as record
-from autotune.child import Child, ForkServer
-from autotune.order import Order
-from autotune.progress import Phase
-from autotune.reported import Report
-from autotune.store import Session
-from autotune.tensorboard import Board
-from autotune.trial import Measurement, Status, Throughput
+from autotune.core import files
+from autotune.core.trial import Measurement, Status, Throughput
+from autotune.space import space as spaces
+from autotune.storage import study as record
+from autotune.storage.store import Session
+from autotune.trackers.tensorboard import Board
+from autotune.trials import child as children
+from autotune.trials.child import Child, ForkServer
+from autotune.trials.order import Order
+from autotune.trials.progress import Phase
+from autotune.trials.reported import Report
 from tests.endings import ENDED
 
 from .sessions import (
@@ -149,7 +149,8 @@ def test_what_a_killed_search_has_written_ahead_is_seen_on_a_read_only_disk(tmp_
     """Its last trials are in the file beside the study, and only there."""
     place = kept("format-2", tmp_path / "s")
     script = (
-        "import os, pathlib; from autotune import study as record; from autotune.store import Session;"
+        "import os, pathlib; from autotune.storage import study as record;"
+        "from autotune.storage.store import Session;"
         "session = Session(pathlib.Path('s')); space = session.space();"
         "study = record.open_study(session.study_file, space);"
         "record.begin(study, space, space.baseline_config); os._exit(9)"

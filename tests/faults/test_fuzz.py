@@ -24,8 +24,10 @@ from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from autotune import __main__ as tuner
-from autotune import cli_run, cli_start, prepare, recording, scoring, telemetry
-from autotune.telemetry import Hardware
+from autotune.cli import cli_run, cli_start, prepare
+from autotune.replay import recording, scoring
+from autotune.system import telemetry
+from autotune.system.telemetry import Hardware
 from r2gen import __main__ as trainer
 from r2gen import synthetic
 

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from autotune import attempt, confirm
-from autotune import study as record
-from autotune.attempt import Attempt
-from autotune.child import ForkServer
-from autotune.history import History
-from autotune.order import Order
-from autotune.records import read_records
-from autotune.store import Session
-from autotune.trial import Failure, Status
-from autotune.trial_dir import TrialDir
+from autotune.core.trial import Failure, Status
+from autotune.judging import confirm
+from autotune.judging.history import History
+from autotune.storage import study as record
+from autotune.storage.records import read_records
+from autotune.storage.store import Session
+from autotune.storage.trial_dir import TrialDir
+from autotune.trials import attempt
+from autotune.trials.attempt import Attempt
+from autotune.trials.child import ForkServer
+from autotune.trials.order import Order
 from tests.faults.garbage_workload import KINDS
 
 HERE = Path(__file__).parent

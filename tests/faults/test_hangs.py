@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autotune import attempt
-from autotune.attempt import Attempt
-from autotune.child import ForkServer
-from autotune.order import Order
-from autotune.trial import Failure, Status
+from autotune.core.trial import Failure, Status
+from autotune.trials import attempt
+from autotune.trials.attempt import Attempt
+from autotune.trials.child import ForkServer
+from autotune.trials.order import Order
 from tests.endings import ENDED
 
 from .searches import HERE, Place, end, wait_for
@@ -125,7 +125,7 @@ def test_a_search_that_is_interrupted_does_not_wait_for_a_close_that_hangs(place
     wait_for(lambda: not place.left())
 
 
-IMPATIENT = f"from autotune import engine; engine._SILENT_S = {STOPPED_S - 2}"
+IMPATIENT = f"from autotune.engines import engine; engine._SILENT_S = {STOPPED_S - 2}"
 
 
 def test_a_supervisor_that_hangs_costs_a_repetition_and_no_more(place):
@@ -160,9 +160,9 @@ def test_what_was_suspended_goes_on(place, who):
 
 IMPORTS = """
 import sys
-from autotune import child as children
-from autotune.child import Child, ForkServer
-from autotune.order import Order
+from autotune.trials import child as children
+from autotune.trials.child import Child, ForkServer
+from autotune.trials.order import Order
 
 children._PRELOAD_S = 2.0
 order = Order(0, "stuck:fit", {}, ".", "bleu_4", samples=1, stall_timeout_s=2.0)

@@ -9,10 +9,10 @@ import threading
 
 import pytest
 
-from autotune import space as spaces
-from autotune.errors import InputError
-from autotune.records import read_records
-from autotune.store import Options, Session, is_in_use
+from autotune.core.errors import InputError
+from autotune.space import space as spaces
+from autotune.storage.records import read_records
+from autotune.storage.store import Options, Session, is_in_use
 from tests.endings import ENDED
 
 from .sessions import SPACE, call, is_one_line, search, start, trials_of, wait_for

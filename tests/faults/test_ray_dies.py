@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from autotune import revival
+from autotune.engines import revival
 from tests.endings import ENDED
 
 from . import killing

@@ -22,13 +22,15 @@ from rich.console import Console
 import autotune
 import r2gen
 from autotune import __main__ as cli
-from autotune import draw, export, secrecy
-from autotune import space as spaces
-from autotune.console import Events, Lines
-from autotune.errors import InputError, printable
-from autotune.snapshot import Snapshot
-from autotune.study_file import Plan
-from autotune.trial import Failure, Measurement, Outcome, Status, Trial
+from autotune.core import secrecy
+from autotune.core.errors import InputError, printable
+from autotune.core.trial import Failure, Measurement, Outcome, Status, Trial
+from autotune.display import draw
+from autotune.display.console import Events, Lines
+from autotune.display.snapshot import Snapshot
+from autotune.export import export
+from autotune.space import space as spaces
+from autotune.storage.study_file import Plan
 from autotune.workloads import Workload
 from r2gen import __main__ as trainer
 from r2gen import synthetic

@@ -8,11 +8,12 @@ import pytest
 import yaml
 
 from autotune import __main__ as cli
-from autotune import provenance, workloads
-from autotune import study as record
-from autotune.errors import InputError
-from autotune.store import FORMAT, Session
-from autotune.telemetry import hardware
+from autotune import workloads
+from autotune.core.errors import InputError
+from autotune.storage import provenance
+from autotune.storage import study as record
+from autotune.storage.store import FORMAT, Session
+from autotune.system.telemetry import hardware
 from r2gen import synthetic
 from tests.endings import ENDED
 

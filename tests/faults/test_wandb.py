@@ -22,7 +22,9 @@ knobs: {learning_rate: {loguniform: [1e-4, 1e-2]}}
 objective: {select: pareto}
 budget: {trials: 3, samples_per_trial: 400, repeats: 0}
 """
-IMPATIENT = "from autotune import tracking; tracking._DRAIN_TIMEOUT_S = tracking._INIT_TIMEOUT_S = 3.0"
+IMPATIENT = (
+    "from autotune.trackers import tracking; tracking._DRAIN_TIMEOUT_S = tracking._INIT_TIMEOUT_S = 3.0"
+)
 
 
 @pytest.fixture

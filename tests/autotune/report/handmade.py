@@ -6,7 +6,9 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from autotune import view
+from autotune.compare.results import Written
+from autotune.core.settings import Config
+from autotune.display import view
 from autotune.report.model import (
     Answer,
     Compared,
@@ -20,8 +22,6 @@ from autotune.report.model import (
     Skipped,
     Step,
 )
-from autotune.results import Written
-from autotune.settings import Config
 
 from .made_trials import (
     BASELINE,

@@ -4,10 +4,10 @@ import math
 import random
 from dataclasses import replace
 
-from autotune import view
+from autotune.core.settings import Config
+from autotune.core.trial import Evaluation
+from autotune.display import view
 from autotune.report.model import Figure, Row
-from autotune.settings import Config
-from autotune.trial import Evaluation
 
 GIB = 2**30
 LIMIT = 8 * GIB

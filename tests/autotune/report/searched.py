@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autotune.history import History
+from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
+from autotune.judging.history import History
 from autotune.report.figures import Known
-from autotune.space import Space
-from autotune.store import Options
-from autotune.study import Plan
-from autotune.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
+from autotune.space.space import Space
+from autotune.storage.store import Options
+from autotune.storage.study import Plan
 from autotune.workloads import Workload
 from tests.autotune.conftest import slices_of
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from autotune.compare.results import Model, Written
+from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput
 from autotune.report import clinical
 from autotune.report.model import Finding
-from autotune.results import Model, Written
-from autotune.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput
 
 
 def wrote(study, found=(), true=()):

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.history import History
+from autotune.compare.results import Model, Written
+from autotune.core.trial import Measurement, Outcome, PassedOver, Refused, Status
+from autotune.judging.history import History
 from autotune.report import figures
-from autotune.results import Model, Written
-from autotune.study import Plan
-from autotune.trial import Measurement, Outcome, PassedOver, Refused, Status
+from autotune.storage.study import Plan
 
 from . import searched
 from .searched import GIB, trial

@@ -2,11 +2,11 @@
 
 import pytest
 
-from autotune import ablation
-from autotune import space as spaces
-from autotune.feasibility import MemoryModel
-from autotune.history import History
+from autotune.judging import ablation
+from autotune.judging.history import History
+from autotune.memory.feasibility import MemoryModel
 from autotune.report import knobs
+from autotune.space import space as spaces
 
 from .searched import GIB, confirmed, trial
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from autotune import results
-from autotune import study as record
-from autotune.errors import InputError
+from autotune.compare import results
+from autotune.compare.results import Model, Written
+from autotune.core.errors import InputError
+from autotune.core.trial import Failure, Measurement, Outcome, Status, Trial
 from autotune.report.read import read
-from autotune.results import Model, Written
-from autotune.store import Options, Session
-from autotune.trial import Failure, Measurement, Outcome, Status, Trial
+from autotune.storage import study as record
+from autotune.storage.store import Options, Session
 
 KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
 

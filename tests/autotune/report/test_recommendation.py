@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from autotune import confirm, view, workloads
-from autotune.history import History
+from autotune import workloads
+from autotune.core.trial import Failure, Outcome, Status
+from autotune.display import view
+from autotune.judging import confirm
+from autotune.judging.history import History
 from autotune.report.recommendation import answer
-from autotune.space import Objective
-from autotune.trial import Failure, Outcome, Status
+from autotune.space.space import Objective
 from autotune.workloads import Workload
 
 from .searched import GIB, confirmed, trial

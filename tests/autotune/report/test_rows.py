@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.history import History
+from autotune.core.trial import PassedOver, Refused
+from autotune.judging.history import History
 from autotune.report import rows
-from autotune.space import Objective
-from autotune.trial import PassedOver, Refused
+from autotune.space.space import Objective
 
 from .searched import GIB, confirmed, trial
 

@@ -1,0 +1,105 @@
+"""The command line: what every command takes. What runs a search is imported when one begins."""
+
+import inspect
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune.cli import cli_session, cli_tables, completion
+from autotune.cli.cli_options import Goal, Json, Length, Output, Running, Tuned, grouped
+from autotune.cli.cli_session import SessionArgument
+from autotune.core import units
+from autotune.report.model import FORMATS, SAMPLES
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    help="Finds the training settings that are fastest on this hardware at the same quality.",
+)
+
+
+@app.command()
+@grouped
+def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Running) -> int:
+    """Search for the fastest settings. Example: autotune search --data data/iu_xray --trials 40 --time 2h"""
+    from autotune.cli import cli_start  # noqa: PLC0415 - it asks the machine, which `status` does not
+
+    return cli_start.search(tuned, output, length, goal, running)
+
+
+@app.command()
+def resume(
+    session: SessionArgument,
+    trials: Annotated[int, typer.Option(min=0, help="so many trials more")] = 0,
+    time: Annotated[str | None, typer.Option(help="a new time limit, from now")] = None,
+    as_json: Json = False,
+) -> int:
+    """Go on with a search after a kill, a reboot or Ctrl-C. Example: autotune resume runs/iu --trials 20"""
+    from autotune.cli import cli_start  # noqa: PLC0415 - as above
+
+    time_s = units.seconds(time) if time else None
+    return cli_start.resume(session, more=trials, time_s=time_s, as_json=as_json)
+
+
+@app.command()
+def compare(
+    session: SessionArgument,
+    precisions: Annotated[
+        str | None, typer.Option(help="such as fp32,bf16; none: all that this machine can run")
+    ] = None,
+    samples_per_model: Annotated[
+        int | None, typer.Option(min=1, help="training samples of each; none: as many as a trial had")
+    ] = None,
+) -> int:
+    """Train and score a model per precision. Example: autotune compare runs/iu --precisions fp32,bf16"""
+    from autotune.cli import cli_compare  # noqa: PLC0415 - as above
+
+    return cli_compare.compare(session, precisions, samples_per_model)
+
+
+@app.command()
+def report(
+    session: SessionArgument,
+    form: Annotated[
+        str, typer.Option("--format", help="html, json or md", autocompletion=completion.one_of(FORMATS))
+    ] = "html",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="file to write, - for standard output; none: in the session"),
+    ] = None,
+    samples: Annotated[int, typer.Option(min=0, help="test studies to show, where models were compared")] = (
+        SAMPLES
+    ),
+) -> int:
+    """Write all that a session has found into one file. Example: autotune report runs/iu --format md -o -"""
+    from autotune.cli import cli_report  # noqa: PLC0415 - as above
+
+    return cli_report.report(session, form, output, samples)
+
+
+app.command()(cli_session.status)
+app.command()(cli_session.export)
+app.command()(cli_tables.record)
+app.command()(cli_tables.replay)
+
+
+@app.command()
+def schema(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="file to write; none: print it")
+    ] = None,
+) -> int:
+    """Write the JSON Schema of search spaces, for editors. Example: autotune schema -o schema.json"""
+    from autotune.space import schema as schemas  # noqa: PLC0415 - as above
+
+    return schemas.write(output)
+
+
+app.command()(cli_session.doctor)
+
+
+for command in app.registered_commands:  # the list of commands has a line with the example, its help two
+    command.short_help = inspect.getdoc(command.callback)
+    command.help = (command.short_help or "").replace(" Example: ", "\n\nExample: ")

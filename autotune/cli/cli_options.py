@@ -1,0 +1,143 @@
+"""The options of a search, those that belong together as one value."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import Field, dataclass, fields, is_dataclass
+from functools import partial
+from inspect import Parameter
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+
+from autotune.cli import completion
+from autotune.space.sections import PROMISES, Select
+from autotune.storage.store import WANDB_MODES
+
+_LARGEST_SEED = 2**31 - 1  # of NumPy's generators, with room for a seed of its own in every run
+
+_what = partial(typer.Option, rich_help_panel="What is tuned")
+_output = partial(typer.Option, rich_help_panel="Where it goes")
+_budget = partial(typer.Option, rich_help_panel="How long")
+_goal = partial(typer.Option, rich_help_panel="What wins")
+_trials = partial(typer.Option, rich_help_panel="How trials run")
+
+Json = Annotated[bool, _output("--json", help="one JSON object per event, and nothing else")]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What is tuned: the search space, and what is said of the baseline. None was not said, here as below."""
+
+    data: Annotated[Path | None, _what(help="data set in R2Gen's layout; none: drawn X-rays")] = None
+    space: Annotated[
+        str | None,
+        _what(help="search space: a YAML file, cpu, gpu or laptop-8gb", autocompletion=completion.spaces),
+    ] = None
+    baseline: Annotated[Path | None, _what(help="YAML file with the settings you run today")] = None
+    model: Annotated[
+        str | None, _what(help="size of the R2Gen model: full or small", autocompletion=completion.models)
+    ] = None
+    warm_start: Annotated[
+        Path | None,
+        _what(
+            help="earlier session to learn from: same settings, same hardware",
+            autocompletion=completion.sessions,
+        ),
+    ] = None
+    skip_bad_samples: Annotated[bool, _what("--skip-bad-samples", help="leave bad studies out")] = False
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a search goes, and in which words."""
+
+    session: Annotated[Path | None, _output(help="directory to keep the search in")] = None
+    wandb: Annotated[
+        str, _output(help="auto, online, offline or off", autocompletion=completion.one_of(WANDB_MODES))
+    ] = "auto"
+    as_json: Json = False
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a search and its trials are."""
+
+    trials: Annotated[int | None, _budget(min=1, help="configurations to try")] = None
+    time: Annotated[str | None, _budget(help="time limit, such as 90m or 2h")] = None
+    samples: Annotated[
+        str | None, _budget(help="training samples per trial; auto: until the baseline has learnt")
+    ] = None
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What wins, and how sure that has to be."""
+
+    keep: Annotated[float | None, _goal(min=0, max=1, help="share of the quality to keep")] = None
+    promise: Annotated[
+        str | None,
+        _goal(
+            help="same-quality (sooner) or same-training (only faster): what a winner means",
+            autocompletion=completion.one_of(tuple(PROMISES)),
+        ),
+    ] = None
+    select: Annotated[
+        str | None,
+        _goal(
+            help="the rule itself: time-to-quality, same-training, fastest or pareto",
+            autocompletion=completion.one_of(get_args(Select)),
+        ),
+    ] = None
+    target: Annotated[float | None, _goal(help="quality to reach, for time-to-quality")] = None
+    finalists: Annotated[int | None, _goal(min=1, help="trials to repeat in the end")] = None
+    repeats: Annotated[int | None, _goal(min=0, help="of each of them; 0: do not confirm")] = None
+    memory_fraction: Annotated[
+        float | None, _goal(min=0, max=1, help="share of the memory to use at most")
+    ] = None
+
+
+@dataclass(frozen=True)
+class Running:
+    """How trials run, and on what."""
+
+    gpus_per_trial: Annotated[float | None, _trials(min=0, help="GPUs of a trial: 0.25, 0.5, 1")] = None
+    cpus_per_trial: Annotated[int | None, _trials(min=1, help="CPUs of a trial without GPU")] = None
+    memory_limit: Annotated[str | None, _trials(help="host memory of a trial, such as 3GiB")] = None
+    stall_timeout: Annotated[str | None, _trials(help="kill a trial silent for so long")] = None
+    keep_checkpoints: Annotated[
+        bool, _trials("--keep-checkpoints", help="keep those of trials that completed")
+    ] = False
+    address: Annotated[str | None, _trials(help="address of a running Ray cluster")] = None
+    seed: Annotated[int, _trials(min=0, max=_LARGEST_SEED, help="seed of the search")] = 0
+
+
+def grouped(command: Callable[..., int]) -> Callable[..., int]:
+    """`command` with an argument for every field of each of its arguments that is a dataclass.
+
+    typer makes an option of every argument, and knows no groups of them.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {
+        name: argument.annotation
+        for name, argument in signature.parameters.items()
+        if is_dataclass(argument.annotation)
+    }
+
+    @functools.wraps(command)
+    def call(**given: Any) -> int:
+        made = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        return command(**made, **given)
+
+    single = [argument for name, argument in signature.parameters.items() if name not in groups]
+    options = [_argument(field) for group in groups.values() for field in fields(group)]
+    call.__signature__ = signature.replace(parameters=[*single, *options])  # type: ignore[attr-defined]
+    return call
+
+
+def _argument(field: Field[Any]) -> Parameter:
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)

@@ -1,0 +1,219 @@
+"""A session run to its end: what runs it, who is shown it, and what came out. It takes Ray and Optuna."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from rich.console import Console
+
+from autotune.cli import cli_report, prepare
+from autotune.core.errors import InputError, SearchAborted
+from autotune.core.trial import Trial
+from autotune.display import advice, events, view
+from autotune.display.advice import Try
+from autotune.display.console import Screen, screen
+from autotune.display.snapshot import RUNNING, Snapshot
+from autotune.engines import engine, revival
+from autotune.judging import confirm, pilot, stopping
+from autotune.judging.history import History
+from autotune.search.search import Search, Terms, World
+from autotune.space.space import Space
+from autotune.storage import study as record
+from autotune.storage.store import Session, going_on, is_session
+from autotune.storage.study import Plan
+from autotune.system.telemetry import Hardware
+from autotune.trackers.tensorboard import Board
+from autotune.trials.attempt import read_verdict
+from autotune.trials.setup import Setup
+from autotune.workloads import Workload
+
+if TYPE_CHECKING:
+    from autotune.trackers.tracking import Tracker
+
+EXIT_NO_WINNER, EXIT_INTERRUPTED = 1, 130
+
+
+def run(
+    session: Session,
+    shown: Path,
+    space: Space,
+    workload: Workload,
+    hardware: Hardware,
+    *,
+    notes: list[str],
+    more: int = 0,
+    time_s: float | None = None,
+    as_json: bool = False,
+) -> int:
+    """Runs a new or reopened session to its end and says what came out; the exit code."""
+    with session.lock(), _wandb(session) as tracker:
+        study = record.open_study(session.study_file, space)
+        _require_a_baseline(History(record.trials(study), space), shown)
+        plan = _extended(record.plan(study) or Plan(space.budget.trials, space.budget.time), more, time_s)
+        record.set_plan(study, plan)
+        session.remove_work(record.trials(study))
+        begun = _begun(shown, hardware, space, plan)
+        with screen(Console(), begun, as_json=as_json) as shows:
+            shows.note(f"session {shown}: {plan.trials} trials on {hardware.description}")
+            for line in notes:
+                shows.note(line)
+            setup = Setup(session, space, workload, hardware)
+            running = _search(setup, study, shows)
+            trackers: list[Board | Tracker] = [Board(session.tensorboard_dir, space)]
+            trackers += [tracker] if tracker else []
+            _execute(running, setup, trackers, shown=shown, shows=shows, as_json=as_json)
+        session.remove_work(running.trials())
+        if not running.is_interrupted and not running.fault:
+            record.set_plan(study, replace(record.plan(study) or plan, ended=True))
+        code = _conclude(running, shown, workload, shows)
+        if tracker:
+            tracker.summarise(running.history, session.report_file)
+    return code
+
+
+def _wandb(session: Session) -> AbstractContextManager["Tracker | None"]:
+    """What logs a session to W&B, None where it was told not to."""
+    mode = session.options().wandb
+    if mode == "off":
+        return nullcontext()
+    from autotune.trackers.tracking import Tracker  # noqa: PLC0415 - W&B takes a while, and may not be asked for
+
+    return Tracker(session.root, session.name, mode)
+
+
+def _begun(shown: Path, hardware: Hardware, space: Space, plan: Plan) -> Snapshot:
+    return Snapshot(
+        session=str(shown),
+        device=hardware.description,
+        state=RUNNING,
+        space=space,
+        plan=plan,
+        trials=(),
+        running=(),
+        passed_over=0,
+        best=None,
+        remaining=None,
+    )
+
+
+def _search(setup: Setup, study: optuna.Study, shows: Screen) -> Search:
+    session = setup.session
+    running = Search(
+        setup.space,
+        study,
+        shows,
+        Terms(
+            seed=setup.options.seed,
+            memory_limit_bytes=setup.memory_limit_bytes,
+            earlier=_earlier(setup),
+        ),
+        World(
+            verdict_of=lambda number: read_verdict(session.trial_dir(number)),
+            publish=lambda threshold: stopping.write(session.threshold_file, threshold),
+        ),
+    )
+    shows.known(running.trials())
+    return running
+
+
+def _earlier(setup: Setup) -> list[Trial]:
+    """What a session was told to learn from; nothing where that is gone since, or is of another machine."""
+    warm_start, workload = setup.options.warm_start, setup.workload
+    if warm_start is None or not is_session(Path(warm_start)):
+        return []
+    known = Session.open(Path(warm_start))
+    return prepare.warm_start(known, setup.space, workload, setup.hardware.description, workload.revision())
+
+
+def _execute(
+    running: Search,
+    setup: Setup,
+    trackers: Sequence["Board | Tracker"],
+    *,
+    shown: Path,
+    shows: Screen,
+    as_json: bool,
+) -> None:
+    """Runs the trials of a search; what happens where its Ray dies meanwhile."""
+
+    def after_a_loss(reason: str) -> None:
+        shows.close()
+        if running.is_interrupted:
+            revival.give_up(f"interrupted; {revival.how_to_go_on(shown)}", EXIT_INTERRUPTED)
+        given = ["--json"] if as_json else []
+        revival.begin_anew(shown, given, running.remaining, reason, shows.note)
+
+    try:
+        engine.run(running, setup, trackers, after_a_loss)
+    except SearchAborted as error:
+        raise SearchAborted(f"{error}; {revival.how_to_go_on(shown)}") from error
+
+
+def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) -> int:
+    """Says what came out of a search that has ended, and how to go on; the exit code."""
+    if search.fault:
+        raise InputError(f"{search.fault}; nothing is lost: mend that, then: {going_on(shown)}")
+    history = search.history
+    best = confirm.recommended(history)
+    is_interrupted = search.is_interrupted
+    has_winner = advice.has_winner(history)
+    why, tries = "", []
+    if not has_winner and not is_interrupted:
+        why = advice.why_none(history)
+        tries = advice.what_to_try(
+            history,
+            shown,
+            exhausted=search.is_exhausted,
+            fell_back=pilot.fell_back(search.asked),
+        )
+    code = EXIT_INTERRUPTED if is_interrupted else 0 if has_winner else EXIT_NO_WINNER
+    lines = [*_ending(search), view.counts(history.trials)]
+    lines += view.summary(history, workload, shown) if best or not why else []
+    if why:
+        lines += [f"{why}. What may help:", *_told(tries)]
+    lines += cli_report.conclude(shown, history.trials)
+    if not why and search.remaining:
+        lines.append(f"Go on with: {going_on(shown)}")
+    facts: dict[str, Any] = {
+        "exit_code": code,
+        "stopped": search.stopping,
+        "why": why,
+        "try": [asdict(one) for one in tries],
+        **events.result(history, best),
+    }
+    shows.conclude(lines, facts)
+    return code
+
+
+def _told(tries: Sequence[Try]) -> Iterator[str]:
+    for one in tries:
+        yield f"- {one.what}{':' if one.command else ''}"
+        if one.command:
+            yield f"  {one.command}"
+
+
+def _ending(search: Search) -> list[str]:
+    """Why no further trial was started, where that was not for their number."""
+    told = [f"Stopped: {search.stopping}"] if search.stopping else []
+    if search.kept_time:
+        told.append("Fewer trials than planned: the time that was left went into confirming the winner.")
+    if search.is_exhausted:
+        told.append("Every configuration was tried, or is known not to fit or not to win.")
+    return told
+
+
+def _require_a_baseline(history: History, shown: Path) -> None:
+    if failed := history.failed_baseline:
+        raise InputError(
+            f"session {shown}: its baseline {failed.outcome}, and without it nothing can be compared: "
+            f"{failed.outcome.reason if failed.outcome else ''}; mend that and start a new session"
+        )
+
+
+def _extended(plan: Plan, more: int, time_s: float | None) -> Plan:
+    """The plan of a search that goes on."""
+    limit = plan.time_s if time_s is None else plan.spent_s + time_s
+    return replace(plan, trials=plan.trials + more, time_s=limit, ended=False)

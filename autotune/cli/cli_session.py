@@ -1,0 +1,91 @@
+"""The commands that look at what is there, and start nothing: status, export, doctor."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from autotune import workloads
+from autotune.cli import completion
+from autotune.core import files, units
+from autotune.core.errors import InputError, printable
+from autotune.display import draw, events, snapshot, view
+from autotune.display.snapshot import INTERRUPTED, RUNNING, Snapshot
+from autotune.export import export as exporting
+from autotune.judging import confirm
+from autotune.space.space import Space
+from autotune.storage.store import Session
+from autotune.workloads import Workload
+
+SessionArgument = Annotated[
+    Path, typer.Argument(help="the session's directory", autocompletion=completion.sessions)
+]
+
+
+def opened(root: Path) -> tuple[Session, Space, Workload]:
+    """The session in `root`, its search space and its workload."""
+    session = Session.open(root)
+    space = session.space()
+    return session, space, workloads.load(space.workload)
+
+
+def status(
+    session: SessionArgument,
+    as_json: Annotated[bool, typer.Option("--json", help="all of it as one JSON object")] = False,
+) -> int:
+    """Show what a session has found so far, running or not. Example: autotune status runs/iu"""
+    known, _, workload = opened(session)
+    shown = snapshot.take(known, session)
+    if as_json:
+        print(events.line(events.status(shown)))
+        return 0
+    console = Console()
+    console.print(draw.whole(shown))
+    for line in ["", _counts(shown, known), *view.summary(shown.history, workload, session)]:
+        draw.say(console, line)
+    return 0
+
+
+def _counts(shown: Snapshot, session: Session) -> str:
+    """How the trials ended, how many were never started, and the room that all of it takes."""
+    passed = f"; {shown.passed_over} suggestions were not worth a start" if shown.passed_over else ""
+    state = RUNNING if shown.state == RUNNING else INTERRUPTED
+    on_disk = units.format_bytes(session.size_bytes())
+    return f"{view.counts(shown.everything, state)}{passed}; {on_disk} on disk"
+
+
+def export(
+    session: SessionArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="file to write")] = Path("best.yaml"),
+    trial: Annotated[int | None, typer.Option(min=0, help="this trial; none: the winner")] = None,
+) -> int:
+    """Write the winner as the trainer's config. Example: autotune export runs/iu -o best.yaml"""
+    known, _, workload = opened(session)
+    shown = snapshot.take(known, session)
+    history = shown.history
+    if history.baseline is None:
+        raise InputError(f"session {session}: nothing to export: the baseline has not completed")
+    best = confirm.recommended(history)
+    wanted = best[0] if best else history.baseline
+    if trial is not None:
+        named = [t for t in history.trials if t.number == trial and t.completed]
+        if not named:
+            done = ", ".join(str(t.number) for t in history.trials if t.completed)
+            raise InputError(f"--trial {trial}: must be a completed trial of the session: {done}")
+        wanted = named[0]
+    measured = view.measured(wanted, history)
+    text = exporting.render(wanted, measured, history.space, workload, known.info().get("provenance", {}))
+    files.write(output, text)
+    print(printable(f"{output}: {view.knobs(wanted.config)}: {measured}"))
+    if workload.program is not None:
+        print(printable(f"Train with: {workload.program.train(output)}"))
+    return 0
+
+
+def doctor() -> int:
+    """Say what this machine can run, and what to do about the rest. Example: autotune doctor"""
+    from autotune.cli import doctor as doctors  # noqa: PLC0415 - it asks the machine, which `status` does not
+
+    Console().print(doctors.table(doctors.examine()))
+    return 0

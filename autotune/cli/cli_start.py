@@ -1,0 +1,111 @@
+"""How a search begins: what was given becomes a session, or a session is opened again."""
+
+import os
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from autotune import workloads
+from autotune.cli import cli_session, prepare
+from autotune.cli.cli_options import Goal, Length, Output, Running, Tuned
+from autotune.core import secrecy, units
+from autotune.core.errors import InputError
+from autotune.space import builtin
+from autotune.storage import provenance
+from autotune.storage.store import WANDB_MODES, Options, Session
+from autotune.system import telemetry
+from autotune.system.telemetry import Hardware
+
+
+def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Running) -> int:
+    """Makes a new session and runs it; nothing is made where something given is wrong."""
+    check_wandb(output.wandb)
+    found, gpus = hardware(running.address, running.gpus_per_trial)
+    options = _options(tuned, output, running, found, gpus)
+    overrides = _overrides(length, goal)
+    file = builtin.space_file(tuned.space) if tuned.space else builtin.space_for(found)
+    asked = prepare.read_space(file, overrides)
+    workload = workloads.load(asked.workload)
+    workload.require_gpus(options.gpus_per_trial)
+    settings = prepare.settings(
+        workload, tuned.model, tuned.baseline, tuned.data, skip_bad_samples=tuned.skip_bad_samples
+    )
+    space, notes = prepare.complete(asked, settings, workload, found, str(file))
+    root = output.session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+    if options.warm_start:
+        known = Session.open(Path(options.warm_start))
+        prepare.warm_start(known, space, workload, found.description, workload.revision())
+    facts = provenance.collect(root.name, space, workload, found, options.seed)
+    opened = Session.create(root, space, options, facts)
+    from autotune.cli import cli_run  # noqa: PLC0415 - Ray and Optuna take seconds: what is wrong is said before
+
+    return cli_run.run(opened, root, space, workload, found, notes=notes, as_json=output.as_json)
+
+
+def _options(tuned: Tuned, output: Output, running: Running, found: Hardware, gpus: float) -> Options:
+    """What is kept with the session of how its trials run."""
+    return Options(
+        gpus_per_trial=gpus,
+        cpus_per_trial=prepare.cpus_per_trial(running.cpus_per_trial, found),
+        memory_limit_bytes=units.size_bytes(running.memory_limit) if running.memory_limit else None,
+        stall_timeout_s=units.seconds(running.stall_timeout) if running.stall_timeout else None,
+        wandb=output.wandb,
+        address=running.address,
+        seed=running.seed,
+        warm_start=str(tuned.warm_start.resolve()) if tuned.warm_start else None,
+        keep_checkpoints=running.keep_checkpoints,
+    )
+
+
+def _overrides(length: Length, goal: Goal) -> dict[str, dict[str, Any]]:
+    """What the command line says instead of the search space, by its sections."""
+    budget = {"trials": length.trials, "time": length.time, **prepare.samples(length.samples)}
+    rule = prepare.select(goal.promise, goal.select)
+    return {
+        "budget": {**budget, "finalists": goal.finalists, "repeats": goal.repeats},
+        "objective": {"keep": goal.keep, "select": rule, "target": goal.target},
+        "limits": {"memory_fraction": goal.memory_fraction},
+    }
+
+
+def resume(session: Path, *, more: int, time_s: float | None, as_json: bool) -> int:
+    """Opens a session again and runs what is left of it, or more."""
+    opened, space, workload = cli_session.opened(session)
+    opened.require_current(session)
+    with opened.lock():  # who comes second is told so at once
+        options, then = opened.options(), opened.info().get("provenance", {})
+        notes = workload.check(space.baseline)
+        found, _ = hardware(options.address, options.gpus_per_trial)
+        now = provenance.collect(session.name, space, workload, found, options.seed)
+        notes += provenance.require_same(session, then, now, workload.places)
+    from autotune.cli import cli_run  # noqa: PLC0415 - as above
+
+    return cli_run.run(
+        opened, session, space, workload, found, notes=notes, more=more, time_s=time_s, as_json=as_json
+    )
+
+
+def hardware(address: str | None, gpus_per_trial: float | None) -> tuple[Hardware, float]:
+    """What trials may use, here or in the cluster at `address`, and the GPUs of each."""
+    if address is None:
+        found = telemetry.hardware()
+    else:
+        from autotune.engines import engine_cluster  # noqa: PLC0415 - Ray takes a second
+
+        found = engine_cluster.hardware(address)
+    gpus = prepare.gpus_per_trial(gpus_per_trial, found)
+    if not gpus:
+        return replace(found, gpus=()), gpus
+    if address is None:
+        from autotune.cli.doctor import torch  # noqa: PLC0415 - it starts a process that imports torch
+
+        if not (seen := torch(found)).ok:
+            raise InputError(f"torch {seen.detail}; {seen.remedy}; or search on the CPU: --gpus-per-trial 0")
+    return found, gpus
+
+
+def check_wandb(mode: str) -> None:
+    """Raises InputError where runs cannot be kept as they are asked for."""
+    prepare.one_of("--wandb", mode, WANDB_MODES)
+    secrecy.wandb_is_online(mode, os.environ)

@@ -1,0 +1,131 @@
+"""The commands over tables of recorded runs: record, replay."""
+
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotune import workloads
+from autotune.cli import completion
+from autotune.core import units
+from autotune.core.errors import InputError, printable
+from autotune.space import builtin
+from autotune.storage.store import Options, locked
+
+if TYPE_CHECKING:
+    from autotune.replay.table import Table
+
+
+def record(  # noqa: PLR0917 - typer makes an option of every argument
+    file: Annotated[
+        Path, typer.Argument(metavar="TABLE", help="file to write; an existing one is gone on with")
+    ],
+    space: Annotated[
+        str,
+        typer.Option(
+            help="search space: a YAML file whose knobs are all choices", autocompletion=completion.spaces
+        ),
+    ],
+    data: Annotated[Path | None, typer.Option(help="data set in R2Gen's layout; none: drawn X-rays")] = None,
+    baseline: Annotated[Path | None, typer.Option(help="YAML file with the settings you run today")] = None,
+    model: Annotated[str | None, typer.Option(help="size of the R2Gen model: full or small")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="runs of everything that moves quality")] = 3,
+    timings: Annotated[int, typer.Option(min=1, help="timed runs of everything that moves speed")] = 2,
+    memory_limit: Annotated[str | None, typer.Option(help="host memory of a run, such as 3GiB")] = None,
+    only: Annotated[str, typer.Option(help="all, timed (leave the machine alone) or untimed")] = "all",
+    drift: Annotated[
+        str | None,
+        typer.Option(help="train the baseline for so long instead, for how the machine's speed moves: 10m"),
+    ] = None,
+) -> int:
+    """Record a grid of runs, to replay searches over. Example: autotune record lab.jsonl --space grid.yaml"""
+    # Imported here because what runs a trial takes a while, which `status` does not wait for.
+    from autotune.cli import prepare  # noqa: PLC0415
+    from autotune.replay import recording, table  # noqa: PLC0415
+    from autotune.replay.table import Header, Table  # noqa: PLC0415
+    from autotune.system import telemetry  # noqa: PLC0415
+    from autotune.trials.setup import Training  # noqa: PLC0415
+
+    prepare.one_of("--only", only, recording.PARTS)
+    hardware = telemetry.hardware()
+    source = builtin.space_file(space)
+    asked = prepare.read_space(source, {})
+    workload = workloads.load(asked.workload)
+    given = prepare.settings(workload, model, baseline, data)
+    chosen, notes = prepare.complete(asked, given, workload, hardware, str(source))
+    recording.grid(chosen)  # says what is wrong with it before anything is written
+    limit = units.size_bytes(memory_limit) if memory_limit else None
+    training = Training(chosen, workload, hardware, Options(memory_limit_bytes=limit))
+    drift_s = units.seconds(drift) if drift else None
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        is_directory = file.is_dir()
+    except OSError as error:
+        raise InputError(f"table {file}: cannot be written: {error.strerror}") from None
+    if is_directory:
+        raise InputError(f"table {file}: must be a file, and is a directory")
+    with locked(file.with_name(file.name + ".lock"), f"table {file}"):
+        if not file.exists():
+            facts = {
+                "created": datetime.now(UTC).isoformat(timespec="seconds"),
+                "hardware": hardware.description,
+                "revision": workload.revision(),
+                "versions": ", ".join(f"{name} {version(name)}" for name in ("autotune-r2gen", "torch")),
+                "samples_per_run": chosen.budget.samples_per_trial,
+                "memory_limit": memory_limit or "none",
+                "host_memory_bytes": hardware.host_memory_bytes,
+            }
+            header = Header(prepare.without(chosen, workload.places), facts)
+            table.create(file, header)
+        known = Table.read(file)
+        if known.header.space.knobs != chosen.knobs:
+            raise InputError(f"table {file}: is of another grid; name a new file")
+        for line in notes:
+            print(printable(line))
+        if drift_s is not None:
+            found = recording.record_drift(file, training, drift_s)
+            print(f"the speed of {len(found.speeds)} seconds moved by {found.deviation:.0%} (one deviation)")
+            return 0
+        recording.record(
+            file,
+            known,
+            training,
+            recording.missing(known, seeds=seeds, timings=timings, part=only),
+            say=lambda line: print(printable(line), flush=True),
+        )
+    return 0
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="TABLE", help="a table of recorded runs")],
+    strategy: Annotated[str, typer.Option(help="ours, warm, optuna, random or asha")] = "ours",
+    seeds: Annotated[int, typer.Option(min=1, help="searches to replay")] = 50,
+    trials: Annotated[int, typer.Option(min=1, help="configurations that each may try")] = 40,
+) -> int:
+    """Replay searches over recorded runs, in simulated time. Example: autotune replay lab.jsonl --seeds 20"""
+    from autotune.cli import prepare  # noqa: PLC0415 - it imports the sampler, which takes a second
+    from autotune.replay import scoring  # noqa: PLC0415 - it imports the sampler, which takes a second
+    from autotune.replay.table import Table  # noqa: PLC0415
+
+    prepare.one_of("--strategy", strategy, tuple(scoring.STRATEGIES))
+    known = Table.read(file)
+    require_whole(known, file)
+    best = scoring.Truth(known).best
+    print(f"best that keeps the quality: {best:.1f} samples/s; simulated device time, medians of {seeds}:")
+    print(scoring.HEADING)
+    print(scoring.line(strategy, scoring.scores(file, strategy, seeds, trials)))
+    return 0
+
+
+def require_whole(known: "Table", file: Path) -> None:
+    """Raises InputError where `known` lacks a run that a search may ask for."""
+    from autotune.replay import recording  # noqa: PLC0415 - as above
+
+    lacking = sum(not known.covers(config) for config in recording.grid(known.space))
+    if lacking:
+        raise InputError(
+            f"table {file}: runs of {lacking} configurations of its grid are missing; finish it with: "
+            f"python -m autotune record {file} --space GRID"
+        )

@@ -1,0 +1,237 @@
+"""What this machine can run and what is missing, each with what to do about it."""
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.table import Table
+from rich.text import Text
+
+from autotune.cli import prepare
+from autotune.core import secrecy, units
+from autotune.core.errors import printable
+from autotune.core.settings import COMPILE, PRECISION, PRECISIONS, WORKERS
+from autotune.space.machine import Machine, why_not
+from autotune.system import nvml
+from autotune.system.telemetry import Hardware, hardware
+
+_PYTHON = (3, 11)
+_SHM = Path("/dev/shm")  # noqa: S108 - measured, not written to
+_SHM_BYTES = 2**30  # a few prefetched batches for each of a handful of loader workers
+_DISK_BYTES = (
+    10 * 2**30
+)  # the checkpoints of trials that run at the same time, 1.3 GB each with the full model
+_TIMEOUT_S = 120.0
+_MORE_SHM = f"loader workers would crash: docker run --shm-size=8g, or search with {WORKERS} 0 alone"
+_MORE_DISK = "checkpoints may not fit: free some, or work on another disk"
+_DASHBOARD = "shows a study: optuna-dashboard sqlite:///SESSION/study.db"
+_TENSORBOARD = "shows the curves: tensorboard --logdir SESSION"
+
+# In a process of its own: importing torch takes a second, can crash, and takes GPU memory.
+_ASK_TORCH = """
+import json, torch
+print(json.dumps({
+    "version": torch.__version__,
+    "cuda": torch.version.cuda,
+    "devices": torch.cuda.device_count() if torch.cuda.is_available() else 0,
+}))
+"""
+
+
+@dataclass(frozen=True)
+class Capability:
+    """Something that a search can make use of: whether it is here, what was found, and what to do if not."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+
+
+def examine() -> list[Capability]:
+    """All that matters for a search on this machine, in this environment and this directory."""
+    found = hardware()
+    machine = prepare.machine(found)
+    with ThreadPoolExecutor() as pool:  # two processes, of which the one takes seconds
+        asked, java = pool.submit(torch, found), pool.submit(_java)
+        return [
+            _python(),
+            asked.result(),
+            *(package(name) for name in ("ray", "optuna", "wandb")),
+            _driver(found),
+            *_gpus(found),
+            *precisions(machine, _cpu_features()),
+            compiling(machine, has_triton=find_spec("triton") is not None),
+            Capability("CPUs", True, f"{found.cpus} usable of {psutil.cpu_count()}"),
+            Capability("memory", True, f"{units.format_bytes(found.host_memory_bytes)} for this process"),
+            space_left("shared memory", _SHM, _SHM_BYTES, _MORE_SHM),
+            space_left("disk", Path.cwd(), _DISK_BYTES, _MORE_DISK),
+            java.result(),
+            wandb_key(os.environ),
+            package("optuna-dashboard", "autotune-r2gen[dashboard]", _DASHBOARD),
+            package("tensorboard", "tensorboard", _TENSORBOARD),
+        ]
+
+
+def _python() -> Capability:
+    wanted = ".".join(map(str, _PYTHON))
+    ok = sys.version_info >= _PYTHON
+    return Capability("Python", ok, platform.python_version(), f"install Python {wanted} or newer")
+
+
+def package(name: str, requirement: str = "", use: str = "") -> Capability:
+    """Whether a package is installed, and what it is for."""
+    wanted = f"'{requirement}'" if "[" in requirement else requirement or name
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        return Capability(name, False, f"not installed{use and f', {use}'}", f"pip install {wanted}")
+    return Capability(name, True, f"{found}{use and f', {use}'}")
+
+
+def _run(*command: str) -> tuple[int, str, str] | None:
+    """Exit status, output and errors of a command; None where it cannot be started, or does not end."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the commands are constants of this module
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.returncode, done.stdout, done.stderr
+
+
+def torch(found: Hardware) -> Capability:
+    """Whether torch is here, and can use every GPU that the driver shows."""
+    answer = _run(sys.executable, "-c", _ASK_TORCH)
+    if answer is None:
+        remedy = "see what keeps the disk busy, or install it on a faster one"
+        return Capability("torch", False, f"`import torch` has not ended within {_TIMEOUT_S:.0f} s", remedy)
+    status, output, errors = answer
+    if status:
+        lines = errors.strip().splitlines() or [f"exit status {status}"]
+        remedy = "pip install --force-reinstall torch"
+        return Capability("torch", False, f"`import torch` fails: {lines[-1]}", remedy)
+    return torch_sees(json.loads(output.splitlines()[-1]), found)
+
+
+def torch_sees(facts: Mapping[str, Any], found: Hardware) -> Capability:
+    """Whether torch can use the GPUs that the driver shows."""
+    build = f"CUDA {facts['cuda']}" if facts["cuda"] else "CPU build"
+    detail = f"{facts['version']}, {build}"
+    if found.gpus and not facts["cuda"]:
+        return Capability("torch", False, f"{detail}: cannot use the GPU", "install torch's CUDA build")
+    if len(found.gpus) != facts["devices"]:
+        remedy = (
+            f"nvidia-smi must show CUDA {facts['cuda']} or newer: update the driver, or take an older torch"
+        )
+        return Capability(
+            "torch", False, f"{detail}: sees {facts['devices']} of {len(found.gpus)} GPUs", remedy
+        )
+    return Capability("torch", True, detail)
+
+
+def _driver(found: Hardware) -> Capability:
+    if found.driver:
+        return Capability("NVIDIA driver", True, found.driver)
+    remedy = (
+        "nothing, to run on the CPU; with a GPU: install its driver, in a container start it with --gpus all"
+    )
+    return Capability("NVIDIA driver", False, str(nvml.missing()), remedy)
+
+
+def _gpus(found: Hardware) -> Iterator[Capability]:
+    for index, gpu in enumerate(found.gpus):
+        capability = ".".join(map(str, gpu.compute_capability))
+        size = units.format_bytes(gpu.memory_bytes)
+        yield Capability(f"GPU {index}", True, f"{gpu.name}, {size}, compute capability {capability}")
+    if found.driver and not found.gpus:
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+        detail = f"none visible: CUDA_VISIBLE_DEVICES is {hidden!r}"
+        yield Capability("GPU", False, detail, "unset CUDA_VISIBLE_DEVICES")
+
+
+def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capability]:
+    """Which precisions a trial can train in here, and why it cannot in the others."""
+    for precision in PRECISIONS:
+        reason = why_not(PRECISION, precision, machine)
+        detail, _, remedy = (reason or "trials can train in it").partition(": ")
+        if precision == "bf16" and machine.compute_capability is None and not reason:
+            fast = sorted(cpu_features & {"amx_bf16", "avx512_bf16", "bf16"})
+            detail = f"by {', '.join(fast)}" if fast else "slow: this CPU has neither AMX nor AVX512-BF16"
+        yield Capability(precision, reason is None, detail, remedy or "nothing, a search leaves it out")
+
+
+def compiling(machine: Machine, *, has_triton: bool) -> Capability:
+    """Whether a trial can use torch.compile."""
+    if reason := why_not(COMPILE, "default", machine):
+        return Capability("torch.compile", False, reason, "install one, such as g++, and search again")
+    if machine.compute_capability is not None and not has_triton:
+        return Capability("torch.compile", False, "needs triton on a GPU", "pip install triton")
+    return Capability("torch.compile", True, "trials can compile the model")
+
+
+def _cpu_features() -> frozenset[str]:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return frozenset()
+    line = re.search(r"^(?:flags|Features)\s*:(.*)$", text, flags=re.MULTILINE)
+    return frozenset(line[1].split()) if line else frozenset()
+
+
+def space_left(name: str, where: Path, wanted_bytes: int, remedy: str) -> Capability:
+    """Whether the file system that holds `where` has room."""
+    try:
+        free_bytes = shutil.disk_usage(where).free
+    except OSError as error:
+        return Capability(name, False, f"{where}: {error.strerror}", remedy)
+    detail = f"{units.format_bytes(free_bytes)} free in {where}"
+    if free_bytes < wanted_bytes:
+        return Capability(name, False, f"{detail}, below {units.format_bytes(wanted_bytes)}", remedy)
+    return Capability(name, True, detail)
+
+
+def _java() -> Capability:
+    answer = _run("java", "-version")
+    if answer is None or answer[0]:
+        what = "not found" if answer is None else "does not start"
+        remedy = "install a Java runtime, such as default-jre-headless"
+        return Capability("Java", False, f"{what}: METEOR is left out of the scores", remedy)
+    return Capability("Java", True, f"{(answer[2] or answer[1]).splitlines()[0]}, for METEOR")
+
+
+def wandb_key(environment: Mapping[str, str]) -> Capability:
+    """Whether runs can go online. The key itself is looked at by nobody."""
+    if secrecy.wandb_is_online("auto", environment):
+        return Capability("W&B online", True, "WANDB_API_KEY is set: runs go online")
+    if environment.get("WANDB_API_KEY"):
+        mode = environment["WANDB_MODE"]
+        return Capability("W&B online", False, f"WANDB_MODE is {mode}: runs are kept offline", "unset it")
+    remedy = "set it to log online; `wandb sync` uploads offline runs later"
+    return Capability("W&B online", False, "WANDB_API_KEY is not set: runs are kept offline", remedy)
+
+
+def table(capabilities: Iterable[Capability]) -> Table:
+    """One line a capability, and one more for what to do about it."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for one in capabilities:
+        told = Text(printable(one.detail))
+        if not one.ok:
+            told.append(f"\nto do: {printable(one.remedy)}", style="bold")
+        grid.add_row(Text("yes", style="green") if one.ok else Text("no", style="red"), one.name, told)
+    return grid

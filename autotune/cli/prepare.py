@@ -1,0 +1,218 @@
+"""From what the user gave to a search space that is complete, and that this machine can run."""
+
+from collections.abc import Collection, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+from autotune.core import secrecy, units
+from autotune.core.errors import InputError
+from autotune.core.settings import LARGEST_INT, Setting
+from autotune.core.trial import Trial
+from autotune.space import space as spaces
+from autotune.space.knobs import Distribution, ScaledLearningRate
+from autotune.space.machine import Machine, fit_to
+from autotune.space.sections import PROMISES, Budget
+from autotune.space.space import Space
+from autotune.storage import study_file
+from autotune.storage.store import Session
+from autotune.system.telemetry import Hardware
+from autotune.workloads import Workload
+
+AUTO = "auto"
+_LOOKS = 4  # times the samples of a trial, at most, where the length of the training is not known
+
+
+def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
+    """The search space in `file`; `overrides` replace single values, by section."""
+    values = spaces.read(_text(file), str(file))
+    secrecy.refuse(values, f"search space {file}")
+    for section, changes in overrides.items():
+        given = {name: value for name, value in changes.items() if value is not None}
+        if given and isinstance(values.setdefault(section, {}), dict):
+            values[section] |= given
+    return spaces.from_values(values, str(file))
+
+
+def baseline_file(file: Path) -> dict[str, Setting]:
+    """The settings in a YAML file: those that the user trains with today."""
+    values = spaces.mapping(_text(file), f"--baseline {file}")
+    secrecy.refuse(values, f"--baseline {file}")
+    return values
+
+
+def settings(
+    workload: Workload,
+    model: str | None,
+    baseline: Path | None,
+    data: Path | None,
+    *,
+    skip_bad_samples: bool = False,
+) -> dict[str, Setting]:
+    """What the command line says about the baseline, the more specific the later."""
+    given: dict[str, Setting] = {}
+    if model is not None:
+        if not workload.models:
+            raise InputError(f"--model: {workload.entry_point} has no models to choose from: got {model!r}")
+        one_of("--model", model, tuple(workload.models))
+        given |= workload.models[model]
+    if baseline is not None:
+        given |= baseline_file(baseline)
+    if data is not None:
+        given["data"] = str(data)
+    return given | ({"skip_bad_samples": True} if skip_bad_samples else {})
+
+
+def select(promise: str | None, rule: str | None) -> str | None:
+    """The rule that decides who wins, by either of the options that name it; None where neither is given."""
+    if promise is None:
+        return rule
+    one_of("--promise", promise, tuple(PROMISES))
+    meant = PROMISES[promise]
+    if rule not in {None, meant}:
+        raise InputError(f"--promise {promise}: is --select {meant}: got --select {rule}")
+    return meant
+
+
+def samples(given: str | None) -> dict[str, Any]:
+    """The samples of a trial as values of the budget: a number, or `auto`."""
+    if given == AUTO:
+        return {"until_learnt": True}
+    if given is None:
+        return {}
+    if not given.isdecimal() or not 1 <= int(given) <= LARGEST_INT:
+        raise InputError(f"--samples: a whole number above 0, or {AUTO}: got {units.shown(given)}")
+    return {"samples_per_trial": int(given)}
+
+
+def one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Raises InputError where an option has a value that is not `allowed`."""
+    if value not in allowed:
+        raise InputError(f"{option}: one of {', '.join(allowed)}: got {value!r}")
+
+
+def without(space: Space, names: Collection[str]) -> Space:
+    """`space`, its baseline without the settings called `names`."""
+    kept = {name: value for name, value in space.baseline.items() if name not in names}
+    return space.model_copy(update={"baseline": kept})
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: must be text in UTF-8") from None
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+
+
+def complete(
+    space: Space, settings: Mapping[str, Setting], workload: Workload, hardware: Hardware, source: str
+) -> tuple[Space, list[str]]:
+    """`space` with the whole baseline, without what cannot run here, and what the user should know of that.
+
+    Raises InputError where the baseline, its data or a knob is wrong.
+    """
+    baseline = workload.complete(workload.fill({**space.baseline, **settings}))
+    workload.require_comparable(space.knobs, space.objective.quality)
+    notes = workload.check(baseline)
+    knobs = _as_taken(space, baseline, workload, source)
+    budget = _open_ended(space.budget, workload.training_samples(baseline))
+    changes = {"baseline": baseline, "knobs": knobs, "budget": budget}
+    whole = spaces.complete(space.model_copy(update=changes), source)
+    fitted, dropped = fit_to(whole, machine(hardware))
+    return fitted, notes + dropped
+
+
+def _open_ended(budget: Budget, training_samples: int | None) -> Budget:
+    """`budget`, where a trial ends when the baseline has learnt, with the most that it may take.
+
+    That is the whole training, where its length is known.
+    """
+    if not budget.until_learnt:
+        return budget
+    most = max(budget.samples_per_trial, training_samples or _LOOKS * budget.samples_per_trial)
+    every = max(1, budget.samples_per_trial // budget.evaluations_per_trial)
+    changes = {"samples_per_trial": most, "evaluations_per_trial": max(1, most // every)}
+    return budget.model_copy(update=changes)
+
+
+def _as_taken(
+    space: Space, baseline: Mapping[str, Setting], workload: Workload, source: str
+) -> dict[str, Distribution | ScaledLearningRate]:
+    """The knobs, every value as the workload takes it beside the baseline's other settings.
+
+    Raises InputError with every value that it does not take: hours later, it would be a failed trial.
+    """
+    knobs, mistakes = dict(space.knobs), []
+    for name, knob in space.knobs.items():
+        if isinstance(knob, ScaledLearningRate):
+            continue
+        taken = []
+        for value in knob.choice or knob.bounds:
+            try:
+                taken.append(workload.complete({**baseline, name: value}).get(name))
+            except InputError as error:
+                mistakes.append(f"knob {name}: {str(error).removeprefix('baseline: ')}")
+        if knob.choice and len(taken) == len(knob.choice):
+            knobs[name] = Distribution(choice=tuple(taken))
+    if mistakes:
+        raise InputError(f"search space {source}: {'; '.join(mistakes)}")
+    return knobs
+
+
+def machine(hardware: Hardware) -> Machine:
+    """The facts about `hardware` that decide which settings can run."""
+    return Machine(
+        cpus=hardware.cpus,
+        compute_capability=min((gpu.compute_capability for gpu in hardware.gpus), default=None),
+        has_torchao=find_spec("torchao") is not None,
+        has_compiler=any(which(name) for name in ("c++", "g++", "clang++")),
+    )
+
+
+def warm_start(
+    earlier: Session, space: Space, workload: Workload, hardware: str, revision: str
+) -> list[Trial]:
+    """The trials of an `earlier` session; raises InputError where they say nothing about this one.
+
+    Over other data none does: quality is another, and so may be the steps' time and memory, by what is in it.
+    """
+    theirs, provenance = earlier.space(), earlier.info().get("provenance", {})
+    fixed = [n for n in space.baseline if n not in space.knobs and n not in workload.places]
+    pairs = {
+        "workload": (theirs.workload, space.workload),
+        "code": (provenance.get("revision"), revision),
+        "fingerprint of the data": (provenance.get("data"), workload.data_fingerprint(space.baseline)),
+        "hardware": (provenance.get("hardware"), hardware),
+        "samples_per_trial": (theirs.budget.samples_per_trial, space.budget.samples_per_trial),
+        "quality": (theirs.objective.quality, space.objective.quality),
+        **{n: (theirs.baseline.get(n), space.baseline[n]) for n in fixed},
+    }
+    differ = [f"{name} {then!r}, now {now!r}" for name, (then, now) in pairs.items() if then != now]
+    if differ:
+        rule = "must be of the same workload, settings, data and hardware"
+        raise InputError(f"--warm-start {earlier.root}: {rule}: {'; '.join(differ)}")
+    try:
+        known = study_file.trials(study_file.load_study(earlier.study_file))
+    except KeyError:
+        raise InputError(f"--warm-start {earlier.root}: nothing was run there") from None
+    return [t for t in known if t.searched]
+
+
+def gpus_per_trial(asked: float | None, hardware: Hardware) -> float:
+    """GPUs of a trial: what was asked for, else one where there is one."""
+    available = len(hardware.gpus)
+    if asked is None:
+        return float(min(1, available))
+    if not 0 <= asked <= available or (asked > 1 and asked != int(asked)):
+        allowed = f"0 to 1, or a whole number up to {available}" if available else "0: there is no GPU here"
+        raise InputError(f"--gpus-per-trial: {allowed}: got {asked:g}")
+    return asked
+
+
+def cpus_per_trial(asked: int | None, hardware: Hardware) -> int | None:
+    if asked is not None and asked > hardware.cpus:
+        raise InputError(f"--cpus-per-trial: at most the {hardware.cpus} CPUs of this machine: got {asked}")
+    return asked

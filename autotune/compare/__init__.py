@@ -1,0 +1,5 @@
+"""Models for each precision: trained, scored on the test split, and kept.
+
+Imports `display` and the rooms below.
+Is no part of a search.
+"""

@@ -1,0 +1,235 @@
+"""What a precision gives up: the baseline and the recommended settings in each, trained alike and scored.
+
+Every model has a directory of its own. What is done is not done again: a kill loses what was under way.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from autotune.compare import evaluation, results
+from autotune.compare.results import BASELINE, Model
+from autotune.core import files
+from autotune.core.errors import EvaluationError, InputError
+from autotune.core.settings import PRECISION, Config
+from autotune.core.trial import Status, Trial
+from autotune.display import view
+from autotune.judging import confirm
+from autotune.judging.history import History
+from autotune.storage.store import Session
+from autotune.storage.trial_dir import ModelDir
+from autotune.system import telemetry
+from autotune.trials import alone
+from autotune.trials.attempt import read_verdict
+from autotune.trials.child import ForkServer
+from autotune.trials.order import Order
+from autotune.trials.reported import Report
+from autotune.trials.setup import Training
+
+_SAY_EVERY_S = 10.0
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A model to be compared, and the configuration that it is trained with."""
+
+    label: str
+    config: Config
+
+
+def contenders(history: History, precisions: Iterable[str]) -> list[Contender]:
+    """The baseline, and what is recommended in each of `precisions` unless that is the baseline itself.
+
+    Raises InputError where nothing is recommended yet.
+    """
+    space, best = history.space, confirm.recommended(history)
+    if best is None:
+        raise InputError("nothing to compare: the baseline has not completed")
+    baseline = {**space.baseline_config, PRECISION: space.baseline[PRECISION]}
+    others = [Contender(name, {**best[0].config, PRECISION: name}) for name in precisions]
+    same = space.settings(baseline)
+    return [Contender(BASELINE, baseline), *(c for c in others if space.settings(c.config) != same)]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all models of a comparison have in common.
+
+    `data` tells their data from others. `may_take` says that what the search has measured compares with what
+    is measured now, so that a checkpoint that it has kept may be taken.
+    """
+
+    samples: int
+    data: str | None
+    may_take: bool
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A model, how it is trained, and all that its figures come from: its `plan`."""
+
+    contender: Contender
+    place: ModelDir
+    order: Order
+    plan: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        return self.contender.label
+
+    def is_planned(self) -> bool:
+        """Whether what its directory holds is of this very model, and not of one on other terms."""
+        try:
+            return bool(json.loads(self.place.plan_file.read_text(encoding="utf-8")) == self.plan)
+        except (OSError, ValueError):
+            return False
+
+    def goes_on(self) -> bool:
+        """Whether its directory holds something to go on with: half a training, or a model to be scored.
+
+        What has failed is tried again from its start.
+        """
+        verdict = read_verdict(self.place)
+        is_trained = verdict is not None and verdict[0].status is Status.COMPLETED
+        return self.is_planned() and (verdict is None or (is_trained and self.place.work.is_dir()))
+
+    def begin(self) -> None:
+        shutil.rmtree(self.place.root, ignore_errors=True)
+        self.place.root.mkdir(parents=True)
+        files.write_whole(self.place.plan_file, json.dumps(self.plan))
+
+
+class Comparison:
+    """Trains and scores models for a session whose lock is held; `say` gets a line for all that happens."""
+
+    def __init__(
+        self,
+        session: Session,
+        training: Training,
+        trials: Iterable[Trial],
+        *,
+        terms: Terms,
+        say: Callable[[str], None],
+    ) -> None:
+        """`training` is that of the search's own settings, from which the samples of the terms may differ."""
+        self._session, self._space, self._training = session, training.space, training
+        self._trials, self._terms, self._say = trials, terms, say
+        self._server = ForkServer(training.workload.preload)
+
+    def run(self, contender: Contender) -> None:
+        """Sees to it that a model is trained and scored, as far as that can be done."""
+        job = self._job(contender)
+        known = results.models(self._session.comparison_dir).get(job.label)
+        if known is not None and job.is_planned() and self._is_whole(job, known):
+            self._say(f"{job.label}: is done already")
+            return
+        if not job.goes_on():
+            job.begin()
+        model, work = self._taken(job) or self._trained(job)
+        if model.outcome.status is Status.COMPLETED:
+            model = self._scored(job, model, work)
+        results.write(job.place, model)
+        if self._is_whole(job, model) and not self._training.options.keep_checkpoints:
+            shutil.rmtree(job.place.work, ignore_errors=True)
+
+    def keep_only(self, contenders: Iterable[Contender]) -> None:
+        """Removes models made under other conditions: no new model can be compared with them."""
+        jobs = {contender.label: self._job(contender) for contender in contenders}
+        for directory in sorted(self._session.comparison_dir.glob("*/")):
+            job = jobs.get(directory.name)
+            if job is None or not job.is_planned():
+                shutil.rmtree(directory)
+                self._say(f"{directory.name}: was made under other conditions and is removed")
+
+    def _job(self, contender: Contender) -> _Job:
+        """A training alone on the device and to the last sample; its checkpoint is kept for now."""
+        budget = self._space.budget.model_copy(update={"samples_per_trial": self._terms.samples})
+        training = replace(self._training, space=self._space.model_copy(update={"budget": budget}))
+        place = self._session.model_dir(contender.label)
+        order = replace(training.order(contender.config, place), keep_work=True)
+        plan = {
+            "settings": order.settings,
+            "samples": order.samples,
+            "quality": order.quality,
+            "revision": order.revision,
+            "data": self._terms.data,
+            "device": telemetry.device(),
+        }
+        return _Job(contender, place, order, plan)
+
+    def _taken(self, job: _Job) -> tuple[Model, Path] | None:
+        """The model of a trial of the search that was trained just so, where its checkpoint was kept."""
+        samples, settings = job.order.samples, self._space.settings(job.contender.config)
+        if not self._terms.may_take or samples != self._space.budget.samples_per_trial:
+            return None
+        for trial in self._trials:
+            work, shown = self._session.trial_dir(trial.number).work, trial.measurement
+            is_same = trial.repeat is None and self._space.settings(trial.config) == settings
+            is_whole = trial.completed and shown.quality_samples >= samples and work.is_dir()
+            if is_same and is_whole and trial.outcome:
+                self._say(f"{job.label}: taken from trial {trial.number}")
+                config = job.contender.config
+                return Model(job.label, config, trial.outcome, shown, samples, trial=trial.number), work
+        return None
+
+    def _trained(self, job: _Job) -> tuple[Model, Path]:
+        """The model trained now, unless it was when something ended the command."""
+        order, verdict = job.order, read_verdict(job.place)
+        if verdict is None:
+            self._say(
+                f"{job.label}: training over {order.samples} samples: {view.knobs(job.contender.config)}"
+            )
+            verdict = alone.run(order, self._server, _Progress(job, self._say))
+        outcome, shown = verdict
+        figures = f"{view.speed(shown)} samples/s, {order.quality} {view.quality(shown.quality)}"
+        is_done = outcome.status is Status.COMPLETED
+        self._say(
+            f"{job.label}: training {outcome}: "
+            + (f"{figures}, memory {view.memory(shown)}" if is_done else outcome.reason)
+        )
+        return Model(job.label, job.contender.config, outcome, shown, order.samples), job.place.work
+
+    def _scored(self, job: _Job, model: Model, work: Path) -> Model:
+        """`model` with its scores over the test split; without them where it cannot be scored."""
+        command = self._command(job, work)
+        if command is None:
+            return model
+        self._say(f"{job.label}: writing the reports of the test split")
+        try:
+            found = evaluation.run(command, job.place.log)
+        except EvaluationError as error:
+            self._say(f"{job.label}: could not be scored: {error}; run the same command to try again")
+            return model
+        speed = "" if found.reports_per_s is None else f", {found.reports_per_s:.1f} a second"
+        self._say(f"{job.label}: has written its reports{speed}")
+        return replace(model, **vars(found))
+
+    def _command(self, job: _Job, work: Path) -> list[str] | None:
+        """What scores a model, None where the workload has no command line."""
+        program = self._training.workload.program
+        return None if program is None else program.evaluate(work, job.order.settings, job.place.reports_file)
+
+    def _is_whole(self, job: _Job, model: Model) -> bool:
+        """Whether nothing is left to do for it."""
+        is_scored = bool(model.scores) or self._command(job, job.place.work) is None
+        return model.outcome.status is Status.COMPLETED and is_scored
+
+
+class _Progress:
+    """Says every ten seconds how far a training is."""
+
+    def __init__(self, job: _Job, say: Callable[[str], None]) -> None:
+        self._job, self._say = job, say
+        self._said_s = time.monotonic()
+
+    def __call__(self, report: Report) -> None:
+        if time.monotonic() - self._said_s < _SAY_EVERY_S:
+            return
+        self._said_s = time.monotonic()
+        rate = report.measurement.throughput
+        speed = "" if rate is None else f", {rate.samples_per_s:.1f} samples/s"
+        self._say(f"{self._job.label}: {report.samples} of {self._job.order.samples} samples{speed}")

@@ -1,0 +1,71 @@
+"""The command that scores a trained model: run to its end, and what it said."""
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from autotune.core import units
+from autotune.core.errors import EvaluationError
+from autotune.trials.runner import GUARD
+
+_GUARD = ("/bin/sh", "-c", GUARD)
+_LONGEST = 300
+_NO_SCORES = frozenset({"studies", "seconds", "reports_per_s", "peak_memory_bytes"})
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The scores of a model over the test split, and what writing its reports took."""
+
+    scores: Mapping[str, float]
+    reports_per_s: float | None
+    peak_memory_bytes: int | None
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        numbers = {name: n for name, value in values.items() if (n := units.number(value)) is not None}
+        peak = numbers.get("peak_memory_bytes")
+        return cls(
+            scores={name: value for name, value in numbers.items() if name not in _NO_SCORES},
+            reports_per_s=numbers.get("reports_per_s"),
+            peak_memory_bytes=None if peak is None else int(peak),
+        )
+
+
+def run(command: Sequence[str], log: Path) -> Evaluated:
+    """What `command` prints, see `Program.evaluate`; what else it says is added to `log`.
+
+    It ends with this process, however that ends, and so does all that it has started. Raises EvaluationError.
+    """
+    with log.open("ab") as errors:
+        begun = errors.tell()
+        guard = subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0)  # noqa: S603 - a constant
+        try:
+            done = subprocess.run(  # noqa: S603 - the workload's own command
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                process_group=guard.pid,
+                check=False,
+            )
+        finally:
+            guard.communicate()
+    if done.returncode:
+        raise EvaluationError(f"exit code {done.returncode}: {_last_line(log, begun)}")
+    try:
+        return Evaluated.from_dict(json.loads(done.stdout))
+    except (ValueError, AttributeError):
+        raise EvaluationError("it printed no JSON object") from None
+
+
+def _last_line(log: Path, begun: int) -> str:
+    """What the command said last, where it said anything."""
+    with log.open("rb") as stream:
+        stream.seek(begun)
+        lines = stream.read().decode(errors="replace").split("\n")
+    said = [line.strip() for line in lines if line.strip()]
+    return said[-1][-_LONGEST:] if said else "it said nothing"

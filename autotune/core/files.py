@@ -1,0 +1,45 @@
+"""Files that appear whole or not at all, whatever happens to the machine."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from autotune.core.errors import InputError
+
+
+def write(file: Path, text: str) -> None:
+    """Writes `text` to `file`; raises InputError where that cannot be done."""
+    try:
+        if file.exists() and not file.is_file():  # a pipe or a terminal
+            file.write_text(text, encoding="utf-8")
+        else:
+            write_whole(file.resolve(), text)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written: {error.strerror}") from None
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Writes `text` to `file` and waits for the disk: a kill or a power cut leaves the old or the new one.
+
+    Raises OSError, with the old file as it was, where it cannot be written.
+    """
+    temporary = file.with_name(f"{file.name}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(file)
+        _sync(file.parent)
+    except OSError:
+        with suppress(OSError):  # it takes room; on a disk that is read-only it stays
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

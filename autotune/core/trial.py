@@ -1,0 +1,288 @@
+"""The nouns of a search: measurement, outcome, trial. Frozen, without I/O."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+from autotune.core.settings import Config
+
+_THROTTLED_SHARE = 0.05
+_OTHERS_SHARE = 0.05  # of the CPUs or of the GPU: a machine's own housekeeping takes less
+
+
+class Status(StrEnum):
+    """How a trial ended. `completed` trials alone can win; an `interrupted` one goes on when resumed."""
+
+    COMPLETED = "completed"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"  # by something that is not its fault: a full disk, a kill (`lost`)
+
+
+class Failure(StrEnum):
+    """Why a trial failed."""
+
+    OOM = "oom"
+    ERROR = "error"
+    DIVERGED = "diverged"
+    TIMEOUT = "timeout"
+    LOST = "lost"
+
+
+class Shortage(StrEnum):
+    """Whose memory ran out, where it is not the trial's own process's alone."""
+
+    MACHINE = "machine"  # or what a process shares with its loader's workers
+    KILLED_WORKER = "killed worker"  # a loader's: for memory, or by somebody
+
+
+# What sessions say in words alone that were written before there were fields for it.
+_OF_MACHINE = re.compile(r"DataLoader worker|shared memory|killed by |memory monitor killed")
+_OF_MEMORY = ("needs no less memory than", "predicted to need")
+_OF_LIMITS = "effective batch "
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The verdict on a trial: its status, and the kind of failure if it failed.
+
+    `shortage` says of an out-of-memory that it concerns more than the trial's own process. `reason` is a line
+    for people: nothing is decided by it.
+    """
+
+    status: Status
+    failure: Failure | None = None
+    reason: str = ""
+    shortage: Shortage | None = None
+
+    def __str__(self) -> str:
+        return f"{self.status} ({self.failure})" if self.failure else str(self.status)
+
+    def leaves_work(self, *, keep: bool) -> bool:
+        """Whether the workload's directory stays: an interrupted trial's, and to `keep` a completed one's."""
+        return self.status is Status.INTERRUPTED or (keep and self.status is Status.COMPLETED)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        failure, reason = values.get("failure"), values.get("reason", "")
+        shortage = values["shortage"] if "shortage" in values else _shortage_before(failure, reason)
+        return cls(
+            Status(values["status"]),
+            Failure(failure) if failure else None,
+            reason,
+            Shortage(shortage) if shortage else None,
+        )
+
+
+def _shortage_before(failure: str | None, reason: str) -> Shortage | None:
+    """What an outcome says in words alone."""
+    return Shortage.MACHINE if failure == Failure.OOM and _OF_MACHINE.search(reason) else None
+
+
+class Refused(StrEnum):
+    """Why a suggestion is not run."""
+
+    LIMITS = "limits"  # it lies outside of the space's
+    MEMORY = "memory"  # it is known not to fit
+    SPEED = "speed"  # it cannot win
+    TRIED = "tried"
+
+
+@dataclass(frozen=True)
+class PassedOver:
+    """A suggestion that was not worth starting; `reason` says why in a line for people."""
+
+    config: Config
+    kind: Refused
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"config": dict(self.config), "kind": str(self.kind), "reason": self.reason}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        return cls(values["config"], Refused(values["kind"]), values["reason"])
+
+    @classmethod
+    def in_words(cls, config: Config, reason: str) -> Self:
+        """One that was written before there was a kind to it."""
+        if reason.startswith(_OF_LIMITS):
+            return cls(config, Refused.LIMITS, reason)
+        return cls(config, Refused.MEMORY if reason.startswith(_OF_MEMORY) else Refused.SPEED, reason)
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Training samples per second in the steady state, evaluation excluded.
+
+    `half_width_per_s` is half the 95% confidence interval, None where there were too few steps to tell;
+    `steps` and `seconds` are what was measured after the warm-up.
+    """
+
+    samples_per_s: float
+    half_width_per_s: float | None
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A point of a trial's curve: the quality after so many samples, which took `seconds` of training.
+
+    `chance` is what a model reaches there that ignores its input, None where the workload does not say.
+    `collapsed` says that the workload has seen the model do so: its quality is no quality then.
+    """
+
+    samples: int
+    seconds: float
+    quality: float
+    chance: float | None = None
+    collapsed: bool = False
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A turn of one trial's settings in a race: the whole steps that lay in it, and what they took.
+
+    `number` is the trial whose settings ran, `round` counts from 1; every round has one of each member.
+    """
+
+    number: int
+    round: int
+    samples: int
+    seconds: float
+    steps: int
+
+    @property
+    def samples_per_s(self) -> float:
+        return self.samples / self.seconds
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a trial showed. Memory is in bytes; `step_shares` says what part of a step each phase took.
+
+    `peak_memory_bytes` is what the process held, `peak_allocated_bytes` what of it was in use where an
+    allocator tells them apart. `shared` says that other trials ran beside it, `device` and `revision` on what
+    and of which code it was measured: figures that differ in one of them are never compared.
+
+    `items` are numbers, one for each thing that was scored, whose mean is the quality at the trial's end: so
+    two trials can be compared thing by thing. `memory_is_rising` says that the peak was still growing when
+    the trial ended, so that a longer training takes more. Of a race, `slices` are all that was measured.
+    """
+
+    throughput: Throughput | None = None
+    quality: float | None = None
+    quality_samples: int = 0
+    curve: tuple[Evaluation, ...] = ()
+    items: tuple[float, ...] = ()
+    slices: tuple[Slice, ...] = ()
+    samples: int = 0
+    peak_memory_bytes: int | None = None
+    peak_allocated_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    memory_is_rising: bool = False
+    shared: bool = False
+    device: str = ""
+    revision: str = ""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    step_shares: Mapping[str, float] = field(default_factory=dict)
+    telemetry: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        """On what it was measured, and of which code: figures of different origins are never compared."""
+        return self.device, self.revision
+
+    @property
+    def throttled(self) -> bool:
+        """Whether the GPU was slowed down for its heat or its power for more than a twentieth of the time."""
+        return self.telemetry.get("gpu_throttled", 0.0) > _THROTTLED_SHARE
+
+    @property
+    def others(self) -> dict[str, float]:
+        """What part of the `CPUs` and of the `GPU` others kept busy, where it was more than a twentieth."""
+        seen = self.telemetry
+        parts = {
+            "CPUs": seen.get("others_cpu_percent", 0.0) / 100 / seen.get("allowed_cpus", 1.0),
+            "GPU": seen.get("others_gpu_percent", 0.0) / 100,
+        }
+        return {what: part for what, part in parts.items() if part > _OTHERS_SHARE}
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether others used what it was measured on, so that its figures are partly theirs."""
+        return bool(self.others)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        throughput = values.get("throughput")
+        curve = tuple(Evaluation(**point) for point in values.get("curve", ()))
+        read = {
+            "throughput": Throughput(**throughput) if throughput else None,
+            "curve": curve,
+            "items": tuple(values.get("items", ())),
+            "slices": tuple(Slice(**one) for one in values.get("slices", ())),
+        }
+        return cls(**{**values, **read})
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """What a trial repeats: trial `of`, in a round in which every one of `members` is run once."""
+
+    of: int
+    round: int
+    members: tuple[int, ...]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        return cls(**{**values, "members": tuple(values["members"])})
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One configuration tried. `outcome` is None while it runs, or waits to be run again after a kill.
+
+    One that repeats another has its `config`, and a seed of its round's. A `race` holds the speeds of the
+    trials that it names against each other, the first of which it has the `config` of. A step of the
+    ablation of the winner, trial `ablation_of`, shows what single knobs have brought. None of these can win.
+    """
+
+    number: int
+    config: Config
+    outcome: Outcome | None = None
+    measurement: Measurement = field(default_factory=Measurement)
+    seconds: float = 0.0
+    repeat: Repeat | None = None
+    ablation_of: int | None = None
+    race: tuple[int, ...] = ()
+
+    @property
+    def searched(self) -> bool:
+        """Whether it is one of the configurations that are searched among: it may win, and it is counted."""
+        return self.repeat is None and self.ablation_of is None and not self.race
+
+    @property
+    def samples_per_s(self) -> float | None:
+        return self.measurement.throughput.samples_per_s if self.measurement.throughput else None
+
+    @property
+    def quality(self) -> float | None:
+        return self.measurement.quality
+
+    @property
+    def completed(self) -> bool:
+        return self.outcome is not None and self.outcome.status is Status.COMPLETED
+
+    @property
+    def out_of_memory(self) -> bool:
+        return self.outcome is not None and self.outcome.failure is Failure.OOM

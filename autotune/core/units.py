@@ -1,0 +1,83 @@
+"""Durations and sizes as people write them: `2h`, `90s`, `3GiB`; and what of all values is a number."""
+
+import math
+import re
+from reprlib import Repr
+
+from autotune.core.errors import InputError
+
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES = {"": 1, "B": 1} | {
+    f"{letter}{suffix}": base**power
+    for power, letter in enumerate("KMGT", start=1)
+    for suffix, base in (("", 1024), ("iB", 1024), ("B", 1000))
+}
+
+DURATION_PATTERN = rf"^\s*\d+(\.\d+)?\s*({'|'.join(_SECONDS)})\s*$"
+_LONGEST_S = 3650 * 86400.0
+_MOST_BYTES = 2**50
+_MOST_SHOWN = 200  # characters of a value that was given
+_SHORT = Repr()  # which looks at the first elements alone: aliases of YAML can stand for billions
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = _MOST_SHOWN
+
+
+def number(value: object) -> float | None:
+    """`value` as a float; None where it is no finite number, and for a bool."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def shown(value: object) -> str:
+    """`value` as an error message quotes it, what is long cut short."""
+    try:
+        text = _SHORT.repr(value)
+    except ValueError:  # an integer of thousands of digits
+        text = "a number too large to be shown"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def seconds(text: str | float) -> float:
+    """`text` in seconds; raises InputError when it is not a positive duration."""
+    value = _parse(text, _SECONDS)
+    if value is None or value > _LONGEST_S:
+        rule = "a duration is a positive number with s, m, h or d (90s, 2h), up to 3650d"
+        raise InputError(f"{rule}: got {shown(text)}")
+    return value
+
+
+def size_bytes(text: str | float) -> int:
+    """`text` in bytes; raises InputError when it is not a positive size."""
+    value = _parse(text, _BYTES)
+    if value is None or not 1 <= value <= _MOST_BYTES:
+        rule = "a size is a positive number with MiB, GiB, MB or GB (3GiB, 800MB), up to 1024TiB"
+        raise InputError(f"{rule}: got {shown(text)}")
+    return int(value)
+
+
+def _parse(text: str | float, units: dict[str, float] | dict[str, int]) -> float | None:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(text))
+    if match is None or match[2] not in units:
+        return None
+    return float(match[1]) * units[match[2]] or None
+
+
+def format_seconds(value_s: float) -> str:
+    """`value_s` for people: `42s`, `3m 05s`, `2h 07m`."""
+    total = round(value_s)
+    hours, rest = divmod(total, 3600)
+    minutes, secs = divmod(rest, 60)
+    if hours:
+        return f"{hours}h {minutes:02d}m"
+    return f"{minutes}m {secs:02d}s" if minutes else f"{secs}s"
+
+
+def format_bytes(value: float) -> str:
+    """`value` bytes for people: `312 KiB`, `812 MiB`, `2.4 GiB`."""
+    if value >= 2**30:
+        return f"{value / 2**30:.1f} GiB"
+    return f"{value / 2**20:.0f} MiB" if value >= 2**20 else f"{value / 2**10:.0f} KiB"

@@ -1,0 +1,248 @@
+"""What the user sees while a search runs: a live picture on a terminal, else one line per event, or JSON."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from autotune.core import units
+from autotune.core.trial import Status, Trial
+from autotune.display import draw, estimate, events, view
+from autotune.display.estimate import Remaining
+from autotune.display.snapshot import Running, Snapshot
+from autotune.judging import confirm, objective, pilot
+from autotune.judging.history import History
+from autotune.trials.progress import Phase
+from autotune.trials.reported import Report
+
+_REFRESH_S = 0.5
+_ESTIMATE_S = 10.0  # with a thousand trials it takes a tenth of a second
+_PROGRESS_S = 5.0  # between two events of a trial that still does the same
+
+
+class Screen:
+    """Listens to a search and keeps what is shown of it. `begun` is the search before its first trial."""
+
+    def __init__(self, begun: Snapshot) -> None:
+        self._begun, self._begun_s = begun, time.monotonic()
+        self._trials: dict[int, Trial] = {}
+        self._running: dict[int, Running] = {}
+        self._best, self.space = begun.best, begun.space
+        self._slots = 1
+        self._estimate: tuple[float, Remaining | None] | None = None  # by when, and what
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the terminal as it was."""
+
+    def note(self, text: str) -> None:
+        """Says something that is about the search as a whole."""
+
+    def conclude(self, lines: Sequence[str], facts: Mapping[str, Any]) -> None:
+        """Says what came out, as text or as figures."""
+
+    def known(self, trials: Sequence[Trial]) -> None:
+        """The trials of an earlier run of this session."""
+        self._trials |= {t.number: t for t in trials if t.outcome is not None}
+        self._found()
+
+    def started(self, trial: Trial) -> None:
+        self._running[trial.number] = Running(trial, Phase.START, 0.0)
+        self._slots = max(self._slots, len(self._running))
+        self._estimate = None
+
+    def progress(self, trial: Trial, report: Report) -> None:
+        so_far = replace(trial, measurement=report.measurement)
+        self._running[trial.number] = Running(so_far, report.phase, report.elapsed_s)
+
+    def ended(self, trial: Trial) -> None:
+        self._running.pop(trial.number, None)
+        if trial.outcome is not None and trial.outcome.status is not Status.INTERRUPTED:
+            self._trials[trial.number] = trial
+        self._found()
+
+    def _found(self) -> None:
+        """The best so far, which takes a while with many trials: it changes when one has ended."""
+        history = pilot.settled(History(self._all(), self._begun.space))
+        self.space, self._best = history.space, confirm.recommended(history)
+        self._estimate = None
+
+    def _all(self) -> list[Trial]:
+        known = {r.trial.number: r.trial for r in list(self._running.values())} | self._trials
+        return [known[number] for number in sorted(known)]
+
+    def _baseline(self) -> Trial | None:
+        return History(self._trials.values(), self.space).baseline
+
+    def snapshot(self) -> Snapshot:
+        """The search as it is now."""
+        plan, passed_s = self._begun.plan, time.monotonic() - self._begun_s
+        return replace(
+            self._begun,
+            space=self.space,
+            plan=replace(plan, spent_s=plan.spent_s + passed_s),
+            trials=tuple(self._trials.values()),
+            running=tuple(self._running.values()),
+            best=self._best,
+            remaining=self._left(plan.spent_s + passed_s),
+        )
+
+    def _left(self, spent_s: float) -> Remaining | None:
+        """The estimate of the end: made anew after every change, and now and then; else counted down."""
+        made = self._estimate
+        if made is None or spent_s - made[0] > _ESTIMATE_S:
+            running_s = {r.trial.number: r.seconds for r in list(self._running.values())}
+            plan = replace(self._begun.plan, spent_s=spent_s)
+            left = estimate.remaining(History(self._all(), self.space), running_s, plan, self._slots)
+            self._estimate = made = (spent_s, left)
+        return made[1] and made[1].after(spent_s - made[0])
+
+
+class Lines(Screen):
+    """Says what happens, one line an event."""
+
+    def __init__(self, console: Console, begun: Snapshot) -> None:
+        super().__init__(begun)
+        self._console = console
+
+    def note(self, text: str) -> None:
+        draw.say(self._console, text)
+
+    def conclude(self, lines: Sequence[str], facts: Mapping[str, Any]) -> None:
+        del facts
+        for line in lines:
+            self.note(line)
+
+    def started(self, trial: Trial) -> None:
+        super().started(trial)
+        what = " (baseline)" if trial.number == 0 else ""
+        if trial.repeat is not None:
+            what = f" (repeat of trial {trial.repeat.of})"
+        elif trial.race:
+            what = f" (race of trials {', '.join(map(str, trial.race))})"
+        elif trial.ablation_of is not None:
+            what = f" (ablation step to trial {trial.ablation_of})"
+        self.note(f"{self._clock()} trial {trial.number} started: {view.knobs(trial.config)}{what}")
+
+    def ended(self, trial: Trial) -> None:
+        super().ended(trial)
+        self.note(f"{self._clock()} trial {trial.number} {trial.outcome}: {self._figures(trial)}")
+
+    def _clock(self) -> str:
+        return f"[{units.format_seconds(time.monotonic() - self._begun_s):>7}]"
+
+    def _figures(self, trial: Trial) -> str:
+        if trial.outcome is not None and trial.outcome.status is not Status.COMPLETED:
+            return f"{view.knobs(trial.config)}: {trial.outcome.reason}"
+        if trial.race:
+            return view.raced(trial)
+        m, name = trial.measurement, self.space.objective.quality
+        figures = f"{view.speed(m)} samples/s, {name} {view.quality(m.quality)}, memory {view.memory(m)}"
+        baseline = self._baseline()
+        factor = objective.factor(trial, baseline, self.space.objective.target) if baseline else None
+        beside = "the baseline" if self.space.objective.target is None else "as soon as the baseline"
+        return figures + (f", {factor:.2f}x {beside}" if factor and trial.number else "")
+
+
+class Picture(Lines):
+    """Redraws the search in place, on a terminal. What ends stays above it as a line.
+
+    Rich draws from a thread of its own, too, but takes no lock from where it measures what is on the screen
+    to where it overwrites it: a line printed in between would leave half a picture behind.
+    """
+
+    def __init__(self, console: Console, begun: Snapshot) -> None:
+        super().__init__(console, begun)
+        self._lock, self._closed = threading.Lock(), threading.Event()
+        self._live = Live(get_renderable=self._draw, console=console, auto_refresh=False, transient=True)
+        self._thread = threading.Thread(target=self._refresh, name="picture", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._live.start(refresh=True)
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        if not self._closed.is_set():
+            self._closed.set()
+            with self._lock:
+                self._live.stop()
+
+    def _refresh(self) -> None:
+        while not self._closed.wait(_REFRESH_S):
+            with self._lock:
+                if not self._closed.is_set():
+                    self._live.refresh()
+
+    def _draw(self) -> RenderableType:
+        if self._closed.is_set():
+            return Text()  # Rich draws once more when it stops, and crops nothing then
+        return draw.fitted(self.snapshot(), self._console.height)
+
+    def note(self, text: str) -> None:
+        with self._lock:
+            super().note(text)
+
+    def started(self, trial: Trial) -> None:
+        Screen.started(self, trial)  # the picture shows it
+
+
+class Events(Screen):
+    """Writes every event as a line of JSON."""
+
+    def __init__(self, console: Console, begun: Snapshot) -> None:
+        super().__init__(begun)
+        self._console = console
+        self._told: dict[int, tuple[float, str]] = {}  # when a trial's progress was last told, and its phase
+
+    def _write(self, event: str, **values: Any) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = events.line({"event": event, "time": now, "session": self._begun.session, **values})
+        self._console.out(line, highlight=False)
+
+    def note(self, text: str) -> None:
+        self._write("note", text=text)
+
+    def conclude(self, lines: Sequence[str], facts: Mapping[str, Any]) -> None:
+        del lines
+        self._write("result", **facts)
+
+    def started(self, trial: Trial) -> None:
+        super().started(trial)
+        self._write("started", **events.started(trial))
+
+    def progress(self, trial: Trial, report: Report) -> None:
+        super().progress(trial, report)
+        running, now_s = self._running[trial.number], time.monotonic()
+        told_s, phase = self._told.get(trial.number, (-_PROGRESS_S, ""))
+        if running.phase != phase or now_s - told_s >= _PROGRESS_S:
+            self._told[trial.number] = now_s, running.phase
+            shown = self.snapshot()
+            samples = self.space.budget.samples_per_trial
+            self._write("progress", **events.progress(running, samples, shown.remaining))
+
+    def ended(self, trial: Trial) -> None:
+        super().ended(trial)
+        self._told.pop(trial.number, None)
+        self._write("ended", **events.ended(trial, self._baseline()))
+
+
+def screen(console: Console, begun: Snapshot, *, as_json: bool = False) -> Screen:
+    """What shows a search on `console`."""
+    if as_json:
+        return Events(console, begun)
+    return Picture(console, begun) if console.is_terminal else Lines(console, begun)

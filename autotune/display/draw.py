@@ -1,0 +1,176 @@
+"""A search at one moment, drawn for a terminal of 80 columns or more: live, and by `status`."""
+
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.constrain import Constrain
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from autotune.core import units
+from autotune.core.errors import printable
+from autotune.core.trial import Trial
+from autotune.display import view
+from autotune.display.snapshot import INTERRUPTED, RUNNING, Running, Snapshot
+from autotune.judging import objective
+from autotune.judging.confirm import Claim
+from autotune.space.space import Space
+
+_SPEED, _QUALITY, _MEMORY, _FACTOR = 14, 8, 9, 7  # columns of figures
+_FIGURES = _SPEED + _QUALITY + _MEMORY + _FACTOR
+_WIDEST = 100  # an eye must find the figures of a configuration
+_LONGEST_REASON = 160
+_ENDED_SHOWN = 8
+_LINES_BESIDE, _LINES_OF_TRIAL = 12, 2  # what running trials leave of a terminal to the rest of the picture
+_HEADING = "bold"
+_HINT = "dim"
+
+
+def fitted(shown: Snapshot, height: int) -> RenderableType:
+    """`shown` for a terminal of so many lines: of what has ended the last; a terminal crops what is below."""
+    most = max(1, (height - _LINES_BESIDE) // _LINES_OF_TRIAL)
+    return _picture(shown, shown.trials[-_ENDED_SHOWN:], most if len(shown.running) > most else None)
+
+
+def whole(shown: Snapshot) -> RenderableType:
+    """All of `shown`."""
+    return _picture(shown, shown.trials, None)
+
+
+def _picture(shown: Snapshot, ended: Sequence[Trial], running: int | None) -> RenderableType:
+    """What it is, what runs, so many of it if not all, the best so far, and what has `ended`."""
+    parts: list[RenderableType] = [_header(shown)]
+    if shown.running:
+        parts += [Text(), _running(shown, running)]
+    parts += [Text(), _best(shown)]
+    if ended:
+        parts += [Text(), _ended(shown, ended)]
+    return Constrain(Group(*parts), _WIDEST)
+
+
+def _header(shown: Snapshot) -> Group:
+    """The session and its device, how far it has come, and when it will end."""
+    searched = sum(t.searched for t in shown.trials)
+    state = RUNNING if shown.state == RUNNING else INTERRUPTED
+    more = f", {len(shown.running)} {state}" if shown.running else ""
+    more += f", {others}" if (others := view.besides(shown.trials)) else ""
+    where = f" on {shown.device}" if shown.device else ""
+    return Group(
+        Text(printable(f"{shown.session}{where}"), style=_HEADING),
+        Text(f"{searched} of {shown.plan.trials} trials ended{more}"),
+        Text(_time(shown)),
+    )
+
+
+def _time(shown: Snapshot) -> str:
+    """The time that a search has taken, and what is left of it as far as that is known."""
+    spent, limit = units.format_seconds(shown.plan.spent_s), shown.plan.time_s
+    text = f"{spent} of {units.format_seconds(limit)}" if limit is not None else f"{spent} so far"
+    if shown.state != RUNNING:
+        return f"{text}, {shown.state}"
+    if not shown.trials and not shown.running:
+        return f"{text}, the first trial is about to start"
+    return f"{text}, {f'{shown.remaining} left' if shown.remaining else 'the end is not known yet'}"
+
+
+def _grid(title: str, figures: str) -> Table:
+    """A table of trials: number, configuration, and figures in columns as wide as everywhere."""
+    grid = Table(box=None, expand=True, pad_edge=False, padding=(0, 1, 0, 0), header_style=_HEADING)
+    grid.add_column("#", justify="right", width=4, no_wrap=True)
+    grid.add_column(title, ratio=1, overflow="fold")
+    grid.add_column(figures, width=_FIGURES, overflow="fold")
+    return grid
+
+
+def _headings(space: Space, last: str = "") -> str:
+    name = printable(space.objective.quality)
+    return _columns("samples/s", name[: _QUALITY - 1], "memory", last)
+
+
+def _columns(speed: str, quality: str, memory: str, last: str) -> str:
+    return f"{speed:>{_SPEED}}{quality:>{_QUALITY}}{memory:>{_MEMORY}}{last:>{_FACTOR}}"
+
+
+def _figures(trial: Trial, last: str = "") -> Text:
+    m = trial.measurement
+    return Text(_columns(view.speed(m), view.quality(m.quality), view.peak(m), last))
+
+
+def _running(shown: Snapshot, most: int | None) -> Table:
+    grid = _grid(RUNNING if shown.state == RUNNING else INTERRUPTED, _headings(shown.space))
+    for running in shown.running[:most]:
+        figures = Group(_figures(running.trial), _bar(running, shown.space))
+        grid.add_row(str(running.trial.number), Text(view.name(running.trial)), figures)
+    if most is not None:
+        grid.add_row("", Text(f"and {len(shown.running) - most} more", style=_HINT), "")
+    return grid
+
+
+def _bar(running: Running, space: Space) -> Table:
+    """What a running trial does, how far it has come, and for how long it has run."""
+    samples, budget = running.trial.measurement.samples, space.budget.samples_per_trial
+    grid = Table.grid(padding=(0, 1, 0, 0), expand=True)
+    grid.add_column(width=11)
+    grid.add_column(ratio=1)
+    grid.add_column(width=4, justify="right")
+    grid.add_column(width=7, justify="right")
+    # A race ends when it is decided: nobody knows how far it is.
+    share = 0.0 if running.trial.race else min(1.0, samples / budget)
+    grid.add_row(
+        Text(running.phase, style="cyan"),
+        ProgressBar(total=1.0, completed=share),
+        "" if running.trial.race else f"{share:.0%}",
+        units.format_seconds(running.seconds),
+    )
+    return grid
+
+
+def _best(shown: Snapshot) -> Table:
+    grid = _grid("best so far", _headings(shown.space, "factor"))
+    baseline = shown.history.baseline
+    if baseline is None or shown.best is None:
+        grid.add_row("", Text("the baseline is not measured yet", style=_HINT), "")
+        return grid
+    trial, claim = shown.best
+    if trial.number != baseline.number:
+        factor = claim.factor if claim else objective.factor(trial, baseline, shown.space.objective.target)
+        figures = _figures(trial, f"{factor:.2f}x" if factor else "")
+        surety = Text(_surety(claim, shown), style=_HINT, justify="right")
+        grid.add_row(str(trial.number), Text(view.name(trial)), Group(figures, surety))
+    name = Text(f"baseline: {view.name(baseline)}")
+    grid.add_row("0", name, _figures(baseline, "1.00x"))
+    return grid
+
+
+def _surety(claim: Claim | None, shown: Snapshot) -> str:
+    if claim is not None:
+        return f"confirmed: {claim.low:.2f}x to {claim.high:.2f}x"
+    return "measured once" if shown.space.budget.repeats else "measured once, no repeats asked for"
+
+
+def _ended(shown: Snapshot, trials: Sequence[Trial]) -> Table:
+    """The newest first: what there is no room for is what is longest ago."""
+    grid = _grid("ended, newest first", _headings(shown.space, "factor"))
+    for trial in reversed(trials):
+        grid.add_row(str(trial.number), Text(view.name(trial)), _outcome(trial, shown))
+    return grid
+
+
+def _outcome(trial: Trial, shown: Snapshot) -> Text:
+    """A completed trial's figures, or what became of the others and why."""
+    baseline = shown.history.baseline
+    if trial.completed:
+        factor = objective.factor(trial, baseline, shown.space.objective.target) if baseline else None
+        return _figures(trial, f"{factor:.2f}x" if factor else "")
+    reason = printable(trial.outcome.reason if trial.outcome else "")
+    if len(reason) > _LONGEST_REASON:
+        reason = f"{reason[:_LONGEST_REASON]}..."
+    text = Text(str(trial.outcome), style=view.style(trial))
+    return text.append(f": {reason}" if reason else "", style="default")
+
+
+def say(console: Console, text: str) -> None:
+    """Prints a line, on a terminal word by word, but a command so that it can be copied."""
+    is_whole = not console.is_terminal or text.lstrip().startswith("python ")
+    console.print(Text(printable(text)), soft_wrap=is_whole)

@@ -1,0 +1,123 @@
+"""A search at one moment: all that is shown of it, whether it runs here, elsewhere, or no more."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from autotune.core.trial import Trial
+from autotune.display import estimate
+from autotune.display.estimate import Remaining
+from autotune.judging import confirm, pilot
+from autotune.judging.confirm import Claim
+from autotune.judging.history import History
+from autotune.space.space import Space
+from autotune.storage import study_file
+from autotune.storage.records import is_mark, read_records, seconds_of
+from autotune.storage.store import Session, is_in_use
+from autotune.storage.study_file import Plan
+from autotune.trials.progress import Progress
+
+RUNNING, INTERRUPTED, ENDED = "running", "interrupted", "ended"
+
+
+@dataclass(frozen=True)
+class Running:
+    """A trial without an outcome, with what it has shown so far, after so many `seconds`.
+
+    `phase` is what it does: a `Phase`, or interrupted.
+    """
+
+    trial: Trial
+    phase: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A search in `state` running, interrupted or ended; `trials` are those that have an outcome.
+
+    `best` is what is recommended so far, and what its repeats say; `remaining` the time to the end.
+    """
+
+    session: str
+    device: str
+    state: str
+    space: Space
+    plan: Plan
+    trials: tuple[Trial, ...]
+    running: tuple[Running, ...]
+    passed_over: int
+    best: tuple[Trial, Claim | None] | None
+    remaining: Remaining | None
+
+    @property
+    def everything(self) -> list[Trial]:
+        """Every trial that was begun, in order."""
+        return sorted([*self.trials, *(r.trial for r in self.running)], key=lambda t: t.number)
+
+    @cached_property
+    def history(self) -> History:
+        """What follows from all of them."""
+        return History(self.everything, self.space)
+
+
+def take(session: Session, shown: Path) -> Snapshot:
+    """What a session's directory says now; nothing is written. Raises InputError before its first trial.
+
+    The time spent is known from the last trial's end: what runs since has run from then on at the latest.
+    """
+    study = session.study()
+    history = pilot.settled(History(study_file.trials(study), session.space()))
+    trials, space = history.trials, history.space
+    plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
+    state = state_of(session, plan)
+    running = [_so_far(session, space, trial, state) for trial in trials if trial.outcome is None]
+    running_s = {r.trial.number: r.seconds for r in running}
+    if state == RUNNING:
+        plan = replace(plan, spent_s=plan.spent_s + min(running_s.values(), default=0.0))
+    return Snapshot(
+        session=str(shown),
+        device=str(session.info().get("provenance", {}).get("hardware", "")),
+        state=state,
+        space=space,
+        plan=plan,
+        trials=tuple(t for t in trials if t.outcome is not None),
+        running=tuple(running),
+        passed_over=len(study_file.passed_over(study)),
+        best=confirm.recommended(history),
+        remaining=estimate.remaining(history, running_s, plan, max(1, len(running))),
+    )
+
+
+def state_of(session: Session, plan: Plan, *, is_over: bool = False) -> str:
+    """Whether a search runs, has come to its end, or is to be gone on with.
+
+    Where it `is_over`, whoever still has the session in use does not search any more.
+    """
+    if plan.ended:
+        return ENDED
+    return RUNNING if is_in_use(session) and not is_over else INTERRUPTED
+
+
+def _so_far(session: Session, space: Space, trial: Trial, state: str) -> Running:
+    records = list(read_records(session.trial_dir(trial.number)))
+    progress = Progress(space.objective.quality, space.settings(trial.config))
+    for record in records:
+        progress.count(record)
+    trial = replace(trial, measurement=replace(progress.measurement(), shared=trial.measurement.shared))
+    if state != RUNNING:
+        return Running(trial, INTERRUPTED, seconds_of(records))
+    silent_s = _silent_s(records)
+    return Running(trial, progress.phase(silent_s), seconds_of(records) + silent_s)
+
+
+def _silent_s(records: Sequence[Mapping[str, Any]]) -> float:
+    """How long ago the last record came; its own clock may be another machine's, the mark has both."""
+    mark = next((r for r in reversed(records) if is_mark(r)), None)
+    if mark is None:
+        return 0.0
+    last_s = mark["clock_s"] if is_mark(records[-1]) else records[-1]["at_s"]
+    return max(0.0, time.time() - float(mark["attempt"]) - float(last_s - mark["clock_s"]))

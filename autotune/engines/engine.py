@@ -1,0 +1,303 @@
+"""Ray Tune runs the trials of a search. Ray is only the executor: what happened is in the study.
+
+A supervisor (an actor, reused from trial to trial) attends to one child process at a time. Tune can abort
+as a whole - when Ray's memory monitor kills a supervisor, say - so it is started again from the study.
+"""
+
+import math
+import os
+import re
+import shutil
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import tune
+from ray.tune.search import Searcher
+
+from autotune.core import settings
+from autotune.core.errors import SearchAborted
+from autotune.core.trial import Trial
+from autotune.engines import engine_cluster
+from autotune.engines.supervisor import REPORT_S, Supervisor
+from autotune.judging import confirm
+from autotune.search.search import Search
+from autotune.trials.order import Order, RaceOrder
+from autotune.trials.reported import Report
+from autotune.trials.setup import Setup
+
+_SILENT_S = 600.0  # of a supervisor, which reports every second but while a workload starts or closes
+_LOW_ON_MEMORY = re.compile(r"running low on memory|OutOfMemoryError")
+_KILLED_BY_RAY = "Ray's memory monitor killed it: the machine was running out of memory"
+MOST_ABORTS = 3  # without a trial ending in between
+_FORWARDED = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
+
+
+class _Bridge:
+    """What Tune's searcher, callback and stopper share. An error of ours in one of them ends the run.
+
+    Tune pickles and copies what it is given, for a restoring that is never used: this comes back as itself.
+    """
+
+    def __init__(self, search: Search, setup: Setup, slots: int, cpus: int) -> None:
+        self.search, self.slots, self.cpus = search, slots, cpus
+        self._setup = setup
+        self.error: Exception | None = None
+
+    def __reduce__(self) -> tuple[type[object], tuple[()]]:
+        return (object, ())
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised again when Tune has stopped
+            self.error = self.error or error
+            self.search.stop("an internal error")
+
+    def suggest(self) -> dict[str, Any] | str | None:
+        """What Tune is to run next; None: ask later; FINISHED: nothing will follow."""
+        if len(self.search.running()) >= self.slots:
+            return None
+        trial = self.search.next()
+        if trial is None:
+            return None if self.search.running() else Searcher.FINISHED
+        order = self._order(trial)
+        gpu = self._setup.options.gpus_per_trial
+        if confirm.is_alone(trial):
+            gpu = float(math.ceil(gpu))  # a part of a GPU could get a neighbour
+        runs = order.members if isinstance(order, RaceOrder) else (order,)
+        workers = max(settings.workers(run.settings) for run in runs)
+        return {
+            "number": trial.number,
+            "config": order.settings,
+            "order": order.to_dict(),
+            "preload": self._setup.workload.preload,
+            "cpu": min(1 + workers, self.cpus) if gpu else self.cpus,
+            "gpu": gpu,
+        }
+
+    def _order(self, trial: Trial) -> Order | RaceOrder:
+        setup = replace(self._setup, space=self.search.space)  # as it is settled by now
+        if not trial.race:
+            return setup.order(trial)
+        known = {one.number: one for one in self.search.trials()}
+        return setup.race(trial, [known[number] for number in trial.race])
+
+
+class _StudySearcher(Searcher):
+    def __init__(self, bridge: _Bridge) -> None:
+        super().__init__()
+        self._bridge = bridge
+
+    def suggest(self, trial_id: str) -> Any:
+        """A dict, None, or FINISHED, which Ray's own annotation forgets."""
+        with self._bridge.guarded():
+            return self._bridge.suggest()
+        return Searcher.FINISHED
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Nothing: the callback has told the search already."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: the study is the record."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing: a search is resumed from the study."""
+
+
+class _Recorder(tune.Callback):
+    """Tells the search what Tune saw, and ends a supervisor that has fallen silent."""
+
+    def __init__(self, bridge: _Bridge) -> None:
+        self._bridge = bridge
+        self._silent_s: dict[str, float] = defaultdict(float)
+        self._looked_s = time.monotonic()
+
+    def on_step_begin(self, iteration: int, trials: Any, **_: Any) -> None:
+        """Kills a supervisor that hangs, for which Tune would wait for ever: its trial is then lost.
+
+        A driver that was suspended has listened to nobody in that time: a look counts a second at most.
+        """
+        now_s = time.monotonic()
+        passed_s, self._looked_s = min(now_s - self._looked_s, REPORT_S), now_s
+        for trial in trials:
+            if (supervisor := trial.temporary_state.ray_actor) is None:
+                continue
+            self._silent_s[trial.trial_id] += passed_s
+            if self._silent_s[trial.trial_id] > _SILENT_S:
+                del self._silent_s[trial.trial_id]
+                ray.kill(supervisor)
+
+    def on_trial_result(
+        self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **_: Any
+    ) -> None:
+        self._silent_s.pop(trial.trial_id, None)
+        with self._bridge.guarded():
+            self._bridge.search.progress(Report.from_dict(result))
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
+        """Forgets what Tune would keep of every trial to its end; nobody asks it."""
+        trial.run_metadata.last_result = {}
+        trial.run_metadata.metric_analysis.clear()
+        trial.run_metadata.metric_n_steps.clear()
+
+    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
+        with self._bridge.guarded():
+            said = Path(trial.error_file).read_text(errors="replace") if trial.error_file else ""
+            if _LOW_ON_MEMORY.search(said):
+                self._bridge.search.lose(trial.config["number"], _KILLED_BY_RAY, out_of_memory=True)
+            else:
+                self._bridge.search.lose(trial.config["number"], "its supervisor died")
+
+
+class _Over(tune.Stopper):
+    """Stops every trial when the search says so."""
+
+    def __init__(self, bridge: _Bridge) -> None:
+        self._bridge = bridge
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self._bridge.error is not None or self._bridge.search.is_over()
+
+
+def run(
+    search: Search,
+    setup: Setup,
+    callbacks: Sequence[tune.Callback] = (),
+    lost: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Runs `search` until it is over or interrupted (Ctrl-C, SIGTERM).
+
+    Raises SearchAborted when Ray Tune aborts again and again without a trial ending in between. When Ray
+    itself dies, `lost` is told, perhaps in another thread, and nothing else is to be expected of this one.
+    """
+    # In this order: Ray takes SIGTERM for itself.
+    with engine_cluster.connected(setup.options.address, setup.hardware, lost), _signals(search):
+        try:
+            _run(search, setup, callbacks)
+        finally:
+            for callback in callbacks:
+                callback.on_experiment_end([])  # Tune forgets it when it aborts; twice does no harm
+
+
+def _run(search: Search, setup: Setup, callbacks: Sequence[tune.Callback]) -> None:
+    bridge = _bridge(search, setup)
+    aborts, remaining = 0, search.remaining
+    while search.remaining > 0 and search.stopping is None:
+        try:
+            _tune(setup.session.ray_dir, bridge, callbacks)
+        except Exception as error:
+            aborts = aborts + 1 if search.remaining == remaining else 1
+            remaining = search.remaining
+            _after_abort(search, error)
+            if aborts >= MOST_ABORTS:
+                raise SearchAborted(f"Ray Tune aborted {aborts} times in a row: {_line(error)}") from error
+        if bridge.error is not None:
+            raise bridge.error
+
+
+def _directory_name(trial: Any) -> str:
+    """Of Ray's scratch: it would make one of the settings, which no file may be able to be called by."""
+    return str(trial.trial_id)
+
+
+def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) -> None:
+    try:
+        tuner = tune.Tuner(
+            Supervisor,
+            tune_config=tune.TuneConfig(
+                search_alg=_StudySearcher(bridge),
+                num_samples=-1,
+                reuse_actors=True,
+                trial_dirname_creator=_directory_name,
+            ),
+            run_config=tune.RunConfig(
+                name="tune",
+                storage_path=str(storage),
+                callbacks=[_Recorder(bridge), *callbacks],
+                stop=_Over(bridge),
+                verbose=0,
+            ),
+        )
+        with _not_forwarded():
+            tuner.fit()
+    finally:
+        shutil.rmtree(storage, ignore_errors=True)
+
+
+@contextmanager
+def _not_forwarded() -> Iterator[None]:
+    """Keeps Tune from handing keys to its actors by way of Ray, which writes them into its logs.
+
+    On this machine the actors have them all the same: from Ray's processes, which were started with them.
+    """
+    kept = {name: os.environ.pop(name) for name in _FORWARDED if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
+
+
+def _after_abort(search: Search, error: Exception) -> None:
+    """Gives up the trial that Ray's memory monitor killed; the others that were running are run again.
+
+    None of them is blamed: Ray aborts for reasons of its own.
+    """
+    running = sorted(search.running(), key=lambda t: search.host_memory_bytes(t.number), reverse=True)
+    for rank, trial in enumerate(running):
+        if rank == 0 and _LOW_ON_MEMORY.search(str(error)):
+            search.lose(trial.number, _KILLED_BY_RAY, out_of_memory=True)
+        else:
+            search.put_back(trial.number, _line(error))
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def _bridge(search: Search, setup: Setup) -> _Bridge:
+    options, hardware = setup.options, setup.hardware
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    has = [node["Resources"] for node in nodes if node["Alive"]]
+    gpu = options.gpus_per_trial
+    if gpu:
+        per_device = int(1 / gpu) if gpu < 1 else 1 / gpu
+        slots = sum(int(node.get("GPU", 0) * per_device) for node in has)
+        most = max(int(node.get("GPU", 0) * per_device) for node in has)
+        cpus = max(1, hardware.cpus // max(1, most))
+    else:
+        cpus = min(options.cpus_per_trial or hardware.cpus, hardware.cpus)  # those of one node
+        slots = sum(int(node.get("CPU", 0)) // cpus for node in has)
+    return _Bridge(search, setup, max(1, slots), cpus)
+
+
+@contextmanager
+def _signals(search: Search) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM ends the search in good order, the second one at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        search.stop("interrupted", interrupted=True)
+        signal.signal(number, signal.default_int_handler)
+
+    before = {s: signal.signal(s, interrupt) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,155 @@
+"""Ray itself: on this machine alone and in silence, or the cluster that the user named."""
+
+import logging
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import ray
+from ray._private import ray_constants
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from autotune.core.errors import InputError, SearchAborted
+from autotune.system import guardian, telemetry
+from autotune.system.telemetry import Hardware
+
+_CONNECT_S = 5.0
+_LOOPBACK = "127.0.0.1"
+_LONGEST_DIRECTORY = 40  # bytes: of the 107 of a socket's name Ray takes 64
+# Or else two searches on one machine would want the same ones.
+_ANY_PORT = ("port", "min-worker-port", "max-worker-port", "dashboard-agent-listen-port")
+# `ray start`, but that it listens on loopback, as Ray does where it takes itself to be alone, and that it
+# finds no gRPC for Python, with which it would open a port for clients. A GCS server that is lost stays lost.
+_RAY = """
+import os, sys
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+os.environ["RAY_gcs_rpc_server_reconnect_timeout_s"] = "20"
+sys.modules["grpc"] = None
+from ray._private.node import Node
+from ray.scripts.scripts import main
+Node.start_api_server = lambda *_, **__: None
+main()
+"""
+_OBJECT_STORE_BYTES = 128 * 2**20  # nothing but small reports passes through it
+
+# Ray's own voice, network and habits: silent, loopback only, no killing of trials on its own judgement.
+_ENVIRONMENT = {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_memory_monitor_refresh_ms": "0",
+    "RAY_worker_niceness": "0",  # or else trials give way to whatever else runs, and measure that
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "inf",  # no snapshots: they grow with the trials, and the study is the record
+    "TUNE_MAX_PENDING_TRIALS_PG": "1",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "86400",
+}
+
+
+def hardware(address: str) -> Hardware:
+    """What trials may use in the cluster at `address`: all its GPUs, and the CPUs of its smallest node.
+
+    Raises InputError where there is no cluster.
+    """
+    with connected(address):
+        nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+        ask = ray.remote(num_cpus=0)(telemetry.hardware)
+        on = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
+        found: list[Hardware] = ray.get([ask.options(scheduling_strategy=node).remote() for node in on])
+    return Hardware(
+        cpus=min(node.cpus for node in found),
+        host_memory_bytes=min(node.host_memory_bytes for node in found),
+        gpus=tuple(gpu for node in found for gpu in node.gpus),
+        driver=next((node.driver for node in found if node.driver), None),
+    )
+
+
+@contextmanager
+def connected(
+    address: str | None, hardware: Hardware | None = None, lost: Callable[[str], None] = lambda _: None
+) -> Iterator[None]:
+    """The cluster at `address`; None: a Ray of our own on this machine, with its `hardware`.
+
+    Our own listens on loopback only and leaves nothing behind; when it dies, or does not start, `lost` is
+    told so, perhaps in another thread.
+    """
+    os.environ.update(_ENVIRONMENT)
+    logging.getLogger("ray").setLevel(logging.CRITICAL)
+    if address is None:
+        with _own_ray(hardware or telemetry.hardware(), lost):
+            yield
+        return
+    _require_reachable(address)
+    try:
+        ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL)
+    except (ConnectionError, ValueError, SystemExit) as error:
+        said = " ".join(str(error).split())
+        raise InputError(f"--address {address}: no Ray cluster answers there: {said}") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _directory() -> Path:
+    """A new directory for Ray, in which it makes sockets, whose names may not be long."""
+    usual = Path(tempfile.mkdtemp(prefix="autotune-"))
+    if len(os.fsencode(usual)) <= _LONGEST_DIRECTORY:
+        return usual
+    usual.rmdir()
+    return Path(tempfile.mkdtemp(prefix="autotune-", dir="/tmp"))
+
+
+@contextmanager
+def _own_ray(hardware: Hardware, lost: Callable[[str], None]) -> Iterator[None]:
+    directory = _directory()
+    start = [
+        *(sys.executable, "-c", _RAY, "start", "--head", f"--temp-dir={directory}"),
+        *(f"--num-cpus={hardware.cpus}", f"--num-gpus={len(hardware.gpus)}"),
+        *(f"--object-store-memory={_OBJECT_STORE_BYTES}", f"--node-ip-address={_LOOPBACK}"),
+        *("--include-dashboard=false", "--include-log-monitor=false", "--no-monitor"),
+        *(f"--{port}=0" for port in _ANY_PORT),
+    ]
+    try:
+        with guardian.guarded(start, directory, lambda: lost("Ray died")):
+            address = (directory / "ray_current_cluster").read_text(encoding="ascii").strip()
+            with _alone():
+                ray.init(
+                    address, log_to_driver=False, logging_level=logging.CRITICAL, _node_ip_address=_LOOPBACK
+                )
+            try:
+                yield
+            finally:
+                ray.shutdown()
+    except guardian.StartError as error:
+        lost(f"Ray does not start: {error}")
+        raise SearchAborted(f"Ray does not start: {error}") from None
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Lets Ray take 127.0.0.1 for what it is, and not for an address of this machine that others reach."""
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def _require_reachable(address: str) -> None:
+    """Raises InputError where nobody listens; Ray itself would try for more than a minute."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        return  # "auto", or what Ray refuses at once
+    try:
+        socket.create_connection((host, int(port)), _CONNECT_S).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise InputError(f"--address {address}: nobody listens there: {error}") from None

@@ -1,0 +1,47 @@
+"""What becomes of a search whose Ray has died: its process begins anew from the study, as after a kill."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from autotune.storage.store import going_on
+from autotune.system import guardian
+
+MOST_LOSSES = 3  # without a trial ending in between
+_LOSSES = "AUTOTUNE_RAY_LOSSES"  # how often Ray has died, and the trials that were left then
+_END_S = 10.0
+
+
+def how_to_go_on(session: Path) -> str:
+    return f"nothing is lost; go on with: {going_on(session)}"
+
+
+def losses(known: str | None, remaining: int) -> int:
+    """How often in a row Ray has died, this time included, by what the time before it has left in `known`."""
+    times, _, left = (known or "").partition(" ")
+    return int(times) + 1 if left == str(remaining) else 1
+
+
+def begin_anew(
+    session: Path, options: Sequence[str], remaining: int, reason: str, say: Callable[[str], None]
+) -> NoReturn:
+    """Replaces this process, whose threads may wait for Ray for ever, by one that resumes `session`."""
+    times = losses(os.environ.get(_LOSSES), remaining)
+    if times >= MOST_LOSSES:
+        give_up(f"{reason}, {times} times in a row; {how_to_go_on(session)}", 1)
+    guardian.end_descendants(_END_S)  # W&B's service, for one: it would take this for the process it serves
+    os.environ[_LOSSES] = f"{times} {remaining}"
+    say(f"{reason}: it is started again, and the search continues from its study")
+    os.execv(  # noqa: S606
+        sys.executable, [sys.executable, "-m", "autotune", "resume", str(session), *options]
+    )
+
+
+def give_up(message: str, code: int) -> NoReturn:
+    """Ends this process with a line, whatever its threads wait for."""
+    guardian.end_descendants(_END_S)
+    print(f"autotune: {message}", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,78 @@
+"""The actor that attends to a trial, in a process of its own: what is imported here is imported there."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ray import tune
+
+from autotune.core.trial import Status
+from autotune.trials import order
+from autotune.trials.attempt import Attempt
+from autotune.trials.child import ForkServer
+from autotune.trials.order import RaceOrder
+from autotune.trials.race import Race
+
+REPORT_S = 1.0
+
+
+class TrialFailed(Exception):  # noqa: N818 - what Ray shows as the trial's error
+    """Makes Ray's status of a failed trial ERROR; the outcome was reported before it."""
+
+
+class Supervisor(tune.Trainable):
+    """Runs one order at a time in a child process of its own."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        if not config["gpu"]:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray hides GPUs only from who has asked for some
+        self._server = ForkServer(config["preload"])
+        self._attempt: Attempt | Race | None = None
+        self._begin(config)
+
+    def _begin(self, config: dict[str, Any]) -> None:
+        self._attempt = _begun(config["order"], self._server)
+        self._failure: str | None = None
+
+    def step(self) -> dict[str, Any]:
+        if self._failure is not None:
+            raise TrialFailed(self._failure)
+        if self._attempt is None:
+            raise RuntimeError("the trial has ended already")
+        report = self._attempt.step(REPORT_S)
+        if (outcome := report.outcome) is None:
+            return report.to_dict()
+        self._attempt = None
+        if outcome.status is Status.FAILED:
+            self._failure = f"{outcome}: {outcome.reason}"  # raised by the next step, after this report
+            return report.to_dict()
+        return {**report.to_dict(), "done": True}
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self._stop()
+        self._begin(new_config)
+        return True
+
+    def cleanup(self) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._attempt is not None:
+            self._attempt.stop()
+            self._attempt = None
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Nothing: the workload keeps its own checkpoint."""
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Nothing: the workload keeps its own checkpoint."""
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
+        return tune.PlacementGroupFactory([{"CPU": config["cpu"], "GPU": config["gpu"]}])
+
+
+def _begun(values: Mapping[str, Any], server: ForkServer) -> Attempt | Race:
+    """What runs the order that Ray has carried as `values`."""
+    given = order.from_dict(values)
+    return Race(given, server) if isinstance(given, RaceOrder) else Attempt(given, server)

@@ -1,0 +1,39 @@
+"""The winner as the trainer's own config file, with where its figures come from."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from autotune.core.errors import printable
+from autotune.core.settings import Setting
+from autotune.core.trial import Trial
+from autotune.display import view
+from autotune.space.space import Space
+from autotune.workloads import Workload
+
+
+def render(
+    trial: Trial, measured: str, space: Space, workload: Workload, provenance: Mapping[str, Any]
+) -> str:
+    """The config file of `trial` as text: a comment that says what was `measured`, and every setting."""
+    facts = {
+        "trial": f"{trial.number} of session {provenance.get('session', '')}",
+        "measured": measured,
+        "peak memory": view.memory(trial.measurement),
+        "over": f"{space.budget.samples_per_trial} samples a run",
+        **{
+            name: provenance[name]
+            for name in ("hardware", "versions", "seed", "command")
+            if name in provenance
+        },
+    }
+    header = "".join(f"# {name}: {printable(fact)}\n" for name, fact in facts.items())
+    return header + _config(space.settings(trial.config), workload)
+
+
+def _config(settings: Mapping[str, Setting], workload: Workload) -> str:
+    """The trainer's own config file with `settings`; the settings as YAML where it has no command line."""
+    if workload.program is None:
+        return yaml.safe_dump(dict(settings), sort_keys=False)
+    return workload.program.config(settings)

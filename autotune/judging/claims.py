@@ -1,0 +1,237 @@
+"""What confirming a finalist has shown: how much faster it is, and whether the quality holds. Pure."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from autotune.core.trial import Repeat, Trial
+from autotune.judging import objective, quality, racing
+from autotune.judging.history import History
+from autotune.judging.measure import student_t
+from autotune.judging.quality import Answer
+from autotune.judging.racing import Ratio
+from autotune.space.space import Space
+
+# Of a time to quality: a baseline's equal is called better once in a hundred searches. What is looked at
+# before all seeds are run has to be surer.
+_LEVEL, _EARLY_LEVEL = 0.98, 0.998
+_GIVE_UP_LEVEL = 0.9  # nothing is claimed of who is given up
+_LEAST_NOISE = 0.02
+_MOST_FAILURES = 2  # of the baseline's own repeats
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What confirming a finalist has shown: `factor` times the baseline, from `low` to `high`.
+
+    That is at `level` percent; of speed, from a race of so many `rounds`; of the time to a quality, from
+    `seeds` runs besides. Qualities are means over runs, the finalist's over those that were not chosen for
+    their quality; `answer` says whether it is kept, where that was asked. `why_not` says why it does not
+    hold, None where it does, or where there is more to be run.
+    """
+
+    number: int
+    factor: float = math.nan
+    low: float = 0.0
+    high: float = math.inf
+    level: float = 100 * racing.LEVEL
+    rounds: int = 0
+    seeds: int = 0
+    quality: float | None = None
+    baseline_quality: float | None = None
+    share: tuple[float, float] | None = None
+    answer: Answer | None = None
+    why_not: str | None = None
+    is_done: bool = False
+
+    @property
+    def holds(self) -> bool:
+        return self.is_done and self.why_not is None
+
+
+def is_alone(trial: Trial) -> bool:
+    """Whether nothing else may run beside `trial`."""
+    is_repeat = trial.repeat is not None and trial.repeat.round > 0
+    return is_repeat or bool(trial.race) or trial.ablation_of is not None
+
+
+def seed_of(trial: Trial) -> int:
+    """Which seed a trial runs with, 0 for the settings' own: every round of repeats has the next one."""
+    return 0 if trial.repeat is None else trial.repeat.round + 1
+
+
+def race_of(number: int, history: History) -> Trial | None:
+    """The race that says how fast trial `number` is: the last one that it was in, if that says it surely."""
+    mine = [t for t in history.trials if t.completed and number in t.race]
+    last = mine[-1] if mine else None
+    if last is None or len(last.race) == 2:
+        return last
+    found = racing.ratio(last.measurement.slices, number, 0, racing.LOOK_LEVEL)
+    return last if found and (found.low > 1 or found.high < 1 + racing.EQUAL) else None
+
+
+def rests_on(number: int, history: History) -> list[Trial]:
+    """The trials that a claim about the speed of trial `number` is made from."""
+    race = race_of(number, history)
+    return [race] if race else []
+
+
+def next_seed(finalist: Trial, history: History) -> Repeat | None:
+    """A run more of the finalist, or of the baseline where that has fewer; None where none is left."""
+    most, ours = history.space.budget.repeats, _fresh(finalist.number, history)
+    theirs = history.runs_of(0)
+    begun = [t for t in history.trials if t.repeat and t.repeat.of == 0 and t.repeat.round > 0]
+    failures = sum(t.outcome is not None and not t.completed for t in begun)
+    if len(theirs) < min(len(ours), most) and failures < _MOST_FAILURES:
+        return _repeat(0, history)
+    return _repeat(finalist.number, history) if len(ours) < most else None
+
+
+def _repeat(number: int, history: History) -> Repeat:
+    rounds = [t.repeat.round for t in history.trials if t.repeat and t.repeat.of == number]
+    return Repeat(number, max([0, *rounds]) + 1, (number,))
+
+
+def _fresh(number: int, history: History) -> list[Trial]:
+    """The completed repeats of a trial: unlike its own run they were not chosen for what they showed."""
+    return [t for t in history.runs_of(number) if t.repeat]
+
+
+def claim(finalist: Trial, history: History) -> Claim:
+    """What confirming `finalist` has shown so far."""
+    space, ours, theirs = history.space, _fresh(finalist.number, history), history.runs_of(0)
+    ours = [t for t in ours if t.measurement.origin == finalist.measurement.origin]
+    found = Claim(
+        number=finalist.number,
+        seeds=len(ours),
+        quality=objective.mean(quality.qualities(ours)),
+        baseline_quality=objective.mean(quality.qualities(theirs)),
+    )
+    if why_not := _failed(finalist, history):
+        return replace(found, why_not=why_not, is_done=True)
+    race = race_of(finalist.number, history)
+    slices = race.measurement.slices if race else ()
+    speed = racing.ratio(slices, finalist.number, 0)
+    surely = racing.ratio(slices, finalist.number, 0, racing.LOOK_LEVEL)
+    if speed is None or surely is None:
+        return found
+    found = replace(found, factor=speed.factor, low=speed.low, high=speed.high, rounds=speed.rounds)
+    is_last = next_seed(finalist, history) is None
+    if space.objective.target is not None:
+        return _sooner(found, speed, ours, theirs, space, is_last=is_last)
+    if surely.low <= 1:
+        return replace(found, why_not=_not_faster(surely.factor, surely.low), is_done=True)
+    return _kept(found, ours, theirs, space, is_last=is_last)
+
+
+def _not_faster(factor: float, low: float) -> str:
+    return f"{factor:.2f}x, and it may be {low:.2f}x: no gain that is sure"
+
+
+def _sooner(
+    found: Claim,
+    speed: Ratio,
+    ours: Sequence[Trial],
+    theirs: Sequence[Trial],
+    space: Space,
+    *,
+    is_last: bool,
+) -> Claim:
+    """What is known of the time to the target: of the speed by the race, of the samples by the runs.
+
+    Two sources that know nothing of each other: the squares of what each leaves open are added.
+    """
+    target = space.objective.target or 0.0
+    needs = [[n for t in runs if (n := objective.samples_to(t, target))] for runs in (ours, theirs)]
+    a, b = ([math.log(n) for n in samples] for samples in needs)
+    degrees = len(a) + len(b) - 2
+    if not a or not b or degrees < 1:
+        return replace(found, why_not=_no_time(target, space), is_done=True) if is_last else found
+    noise = max(_LEAST_NOISE, math.sqrt(sum(_squares(logs) for logs in (a, b)) / degrees))
+    error, race = noise * math.sqrt(1 / len(a) + 1 / len(b)), _half(speed)
+    level = 1 - (1 - _LEVEL) / space.budget.finalists if is_last else _EARLY_LEVEL
+    half = math.hypot(student_t(level, degrees) * error, race)
+    middle = math.log(speed.factor) + statistics.fmean(b) - statistics.fmean(a)
+    low, high = math.exp(middle - half), math.exp(min(700.0, middle + half))
+    found = replace(found, factor=math.exp(middle), low=low, high=high, level=100 * level)
+    if low > 1:
+        return replace(found, is_done=True)
+    is_hopeless = middle + math.hypot(student_t(_GIVE_UP_LEVEL, degrees) * error, race) < 0
+    if is_last or is_hopeless:
+        return replace(found, why_not=_not_faster(found.factor, low), is_done=True)
+    return found
+
+
+def _half(speed: Ratio) -> float:
+    """Half of a ratio's interval, of its logarithm."""
+    return math.log(speed.high / speed.low) / 2 if speed.low > 0 else math.inf
+
+
+def _no_time(target: float, space: Space) -> str:
+    return f"too few runs of the baseline have reached {space.objective.quality} {target:g} to tell its time"
+
+
+def _squares(values: Sequence[float]) -> float:
+    mean = statistics.fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values)
+
+
+def _kept(
+    found: Claim, ours: Sequence[Trial], theirs: Sequence[Trial], space: Space, *, is_last: bool
+) -> Claim:
+    """Whether what is surely faster keeps the quality: a test with three answers.
+
+    The same training has to show no more than that it is not surely lost.
+    """
+    goal = space.objective
+    if not goal.keep:
+        return replace(found, is_done=True)
+    beside = quality.compare(ours, theirs, goal.keep, quality.noise([ours, theirs]))
+    if beside is None:
+        return _without_quality(found, ours, space, is_last=is_last)
+    found = replace(found, share=(beside.low, beside.high), answer=beside.answer)
+    figures = f"{goal.quality} {beside.quality:.4f} against {beside.reference:.4f}"
+    between = f"{beside.low:.0%} to {beside.high:.0%} of it at 95%"
+    if beside.answer is Answer.LOST:
+        return replace(found, why_not=f"{figures}, {between}: lost", is_done=True)
+    if beside.answer is Answer.KEPT or goal.select == "same-training":
+        return replace(found, is_done=True)
+    if not is_last:
+        return found
+    would = (
+        f"{beside.runs_needed} seeds of both would decide it" if beside.runs_needed else "scoring more would"
+    )
+    why_not = f"{figures}, {between}, with {len(ours)} seeds: not decided; {would}"
+    return replace(found, why_not=why_not, is_done=True)
+
+
+def _without_quality(found: Claim, ours: Sequence[Trial], space: Space, *, is_last: bool) -> Claim:
+    """What is known where the baseline's quality is 0, or no run has any: nothing was surely lost."""
+    if ours and space.objective.select == "same-training":
+        return replace(found, is_done=True)
+    if not is_last:
+        return found
+    return replace(found, why_not=f"its {space.objective.quality} cannot be compared", is_done=True)
+
+
+def _failed(finalist: Trial, history: History) -> str | None:
+    """Why a finalist is out because of how a race or a repeat of it ended."""
+    space, number = history.space, finalist.number
+    target = space.objective.target
+    for trial in history.trials:
+        is_race = trial.race == (0, number)
+        is_repeat = trial.repeat is not None and is_alone(trial) and trial.repeat.of == number
+        if not (is_race or is_repeat) or trial.outcome is None:
+            continue
+        what = "race" if is_race else "repeat"
+        if not trial.completed:
+            return f"its {what}, trial {trial.number}, {trial.outcome}: {trial.outcome.reason}"
+        if too_much := objective.over_memory(trial.measurement, space.limits.memory_fraction):
+            return f"repeated, {too_much}"
+        if is_repeat and target is not None and objective.samples_to(trial, target) is None:
+            name = space.objective.quality
+            return f"its repeat, trial {trial.number}, has not reached {name} {target:g}"
+        if is_repeat and (broken := objective.broken_constraint(trial.measurement, space.objective)):
+            return f"repeated, {broken}"
+    return None

@@ -1,0 +1,201 @@
+"""The winner is confirmed before anything is claimed. Pure functions of the trials.
+
+Speed is cheap to measure: the finalists race against the baseline, side by side. Quality is dear: only who
+won the race is trained again, with seeds of its own, until the answer is clear or the budget spent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.core.settings import settings_key
+from autotune.core.trial import Repeat, Status, Trial
+from autotune.judging import curves, objective
+from autotune.judging.claims import Claim, claim, is_alone, next_seed, race_of, rests_on, seed_of
+from autotune.judging.history import History
+
+__all__ = [
+    "Claim",
+    "Race",
+    "claim",
+    "confirmed",
+    "finalists",
+    "is_alone",
+    "most_s",
+    "next_step",
+    "noise_repeat",
+    "race_of",
+    "recommended",
+    "refuted",
+    "rests_on",
+    "seed_of",
+    "trial_s",
+]
+
+_LEAST_DRIFT = 0.05  # of which little is known before anything has run twice
+_RACE_S, _RACE_TRIALS = 60.0, 4  # what a race takes: a minute, and less where a whole trial takes little
+
+
+@dataclass(frozen=True)
+class Race:
+    """Trials whose settings are to be held against each other, the baseline first."""
+
+    members: tuple[int, ...]
+
+
+def noise_repeat() -> Repeat:
+    """One run more of the baseline, which shows by how much equal runs differ."""
+    return Repeat(of=0, round=0, members=(0,))
+
+
+def next_step(history: History) -> Race | Repeat | None:
+    """What is to be run next for the sake of a claim, None when all is said."""
+    if not history.space.budget.repeats or history.baseline is None:
+        return None
+    standing = [t for t in finalists(history) if claim(t, history).why_not is None]
+    if not standing:
+        return None
+    unraced = [t for t in _contenders(standing, history) if race_of(t.number, history) is None]
+    if unraced:
+        return _race(unraced, history)
+    leader = _leader(standing, history)
+    if claim(leader, history).is_done:
+        return None
+    return next_seed(leader, history)
+
+
+def _race(unraced: Sequence[Trial], history: History) -> Race:
+    """A race of all these; of the first alone where a larger race has failed, or left it open."""
+    numbers = tuple(t.number for t in unraced)
+    before = {number for t in history.trials if t.race and t.outcome is not None for number in t.race}
+    return Race((0, *(numbers[:1] if before & set(numbers) else numbers)))
+
+
+def _contenders(standing: Sequence[Trial], history: History) -> list[Trial]:
+    """The champion, and who may be as fast; of those that must be equally fast only the best.
+
+    Where the time to a quality counts, it is the champion alone: who is fastest need not be there first.
+    """
+    if history.space.objective.target is not None:
+        return [_leader(standing, history)]
+    champion, *others = standing
+    speeds, found = history.speeds, [champion]
+    least, neutral = history.surely_per_s(champion), history.space.known.same_speed
+    for trial in others:
+        throughput = speeds.of(trial)
+        keys = {settings_key(t.config, neutral) for t in found}
+        if throughput is None or settings_key(trial.config, neutral) in keys:
+            continue
+        most = throughput.samples_per_s + (throughput.half_width_per_s or 0.0)
+        if most * (1 + curves.SURE * max(speeds.drift, _LEAST_DRIFT)) >= least:
+            found.append(trial)
+    return found
+
+
+def _leader(standing: Sequence[Trial], history: History) -> Trial:
+    """Whose quality is looked at next: who won the race, or was first at the target."""
+    raced = [t for t in standing if race_of(t.number, history) is not None]
+    if history.space.objective.target is not None:  # who was begun with is finished, wherever it ranks by now
+        return next(iter(raced), standing[0])
+    return max(raced, key=lambda t: _place(claim(t, history), history))
+
+
+def _place(found: Claim, history: History) -> tuple[bool, float]:
+    """How good what was raced is: who was left at the end of its race comes first.
+
+    However fast another one seemed while it ran: it was beaten where both ran.
+    """
+    race = race_of(found.number, history)
+    last = max((one.round for one in race.measurement.slices), default=0) if race else 0
+    return found.rounds >= last, found.factor
+
+
+def finalists(history: History) -> list[Trial]:
+    """Who is confirmed, best first: at most so many as the budget says, those included that were begun.
+
+    A finalist that was refuted is none any more once new configurations have been tried.
+    """
+    ranked = _candidates(history)
+    last = max(t.number for t in history.searched)
+    begun = _begun([t for t in history.trials if t.number > last])
+    refuted = {n for n in _begun(history.trials) - begun if claim(history.of(n), history).why_not}
+    fresh = [t.number for t in ranked if t.number not in begun | refuted]
+    chosen = begun | set(fresh[: max(0, history.space.budget.finalists - len(begun))])
+    dropped = chosen - {t.number for t in ranked}  # begun, and by now no faster than the baseline
+    return [t for t in ranked if t.number in chosen] + [history.of(n) for n in sorted(dropped)]
+
+
+def trial_s(history: History) -> float:
+    """The time that a trial takes to its end, 0 while it is not known.
+
+    Neither races nor ablation steps count: what they take must not open a search again that is done.
+    """
+    counted = (t for t in history.trials if t.completed and t.ablation_of is None and not t.race)
+    seconds = [t.seconds for t in counted if t.seconds]
+    return objective.mean(seconds) or 0.0
+
+
+def most_s(history: History) -> float:
+    """The time that confirming one finalist takes: a race, and the seeds of it and of the baseline."""
+    each_s, repeats = trial_s(history), history.space.budget.repeats
+    race_s = min(_RACE_S, _RACE_TRIALS * each_s) if repeats else 0.0
+    return race_s + 2 * repeats * each_s
+
+
+def _begun(trials: Sequence[Trial]) -> set[int]:
+    """The trials that were raced or repeated to confirm them."""
+    raced = {number for t in trials for number in t.race if number}
+    return raced | {t.repeat.of for t in trials if is_alone(t) and t.repeat and t.repeat.of}
+
+
+def _candidates(history: History) -> list[Trial]:
+    """Who may be better than the baseline, best first.
+
+    A trial that was stopped for being slower than another one is one again when that one does not hold.
+    """
+    if history.space.objective.target is not None:
+        return list(history.better)
+    stopped = [t for t in history.searched if _may_have_been_better(t, history)]
+    return sorted([*history.better, *stopped], key=history.surely_per_s, reverse=True)
+
+
+def _may_have_been_better(trial: Trial, history: History) -> bool:
+    """Whether a trial that was stopped is surely faster than the baseline, and was not stopped for more."""
+    baseline, shown = history.baseline, trial.measurement
+    return (
+        trial.outcome is not None
+        and trial.outcome.status is Status.STOPPED
+        and baseline is not None
+        and shown.origin == baseline.measurement.origin
+        and history.surely_per_s(trial) > history.surely_per_s(baseline)
+        and not objective.over_memory(shown, history.space.limits.memory_fraction)
+        and not history.is_out_of_reach(trial)
+    )
+
+
+def confirmed(history: History) -> tuple[Trial, Claim] | None:
+    """The finalist that holds, the best where several do, and its claim; None where none does, or not yet."""
+    claims = [claim(history.of(number), history) for number in _begun(history.trials)]
+    best = max((c for c in claims if c.holds), key=lambda c: _place(c, history), default=None)
+    return (history.of(best.number), best) if best else None
+
+
+def refuted(history: History) -> list[tuple[Trial, str]]:
+    """The finalists that did not hold, and why."""
+    claims = [claim(history.of(number), history) for number in sorted(_begun(history.trials))]
+    return [(history.of(c.number), c.why_not) for c in claims if c.why_not]
+
+
+def recommended(history: History) -> tuple[Trial, Claim | None] | None:
+    """What to run: the confirmed winner, or the baseline where none holds.
+
+    Without a claim, and only the best by its single run, as long as confirming is not done. None before the
+    baseline has completed.
+    """
+    if found := confirmed(history):
+        return found
+    if history.best is None:
+        return None
+    if not _begun(history.trials):
+        return history.best, None
+    standing = (t for t in finalists(history) if t.completed and not claim(t, history).why_not)
+    return next(standing, history.of(0)), None

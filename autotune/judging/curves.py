@@ -1,0 +1,124 @@
+"""Quality over samples: runs compared where they have seen the same number of samples. Pure functions."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from autotune.core.trial import Evaluation, Measurement
+
+SURE = 2.0  # standard deviations
+_EVALUATIONS_IN_A_ROW = 2
+LEAST_NOISE = 0.02
+_CLEARLY = 1.15  # times chance
+
+Curve = Sequence[Evaluation]
+
+
+def is_out_of_reach(curve: Curve, reference: Curve, keep: float, noise: float | None, samples: int) -> bool:
+    """Whether `curve` will not have come up to `keep` of `reference` after so many `samples`.
+
+    Its last two evaluations are clearly below that at the same numbers of samples - by more than two standard
+    deviations of the `noise` - and so is the end, if it goes on catching up as it did between the two. Large
+    batches start slowly and arrive all the same: being behind is no reason to stop, staying behind is.
+    Without a known noise nothing is clear.
+    """
+    shares = [share for point in curve[-_EVALUATIONS_IN_A_ROW:] if (share := _share(point, reference))]
+    if noise is None or len(shares) < _EVALUATIONS_IN_A_ROW:
+        return False
+    (before, first), (last, second) = shares[0], shares[-1]
+    catching_up = max(0.0, (second - first) / (last - before)) if last > before else 0.0
+    in_the_end = second + catching_up * max(0, samples - last)
+    return max(first, second, in_the_end) < keep - SURE * noise
+
+
+def _share(point: Evaluation, reference: Curve) -> tuple[int, float] | None:
+    """The samples of `point`, and its quality's share of `reference`'s there; None where that is unknown."""
+    there = at(reference, point.samples)
+    return (point.samples, share(point.quality, there)) if there else None
+
+
+def share(quality: float, reference: float) -> float:
+    """`quality` over `reference`, which is not 0. Of a negative one, as of a loss with its sign turned, what
+    is a tenth of its magnitude worse is a share of 0.9 as well.
+    """
+    return quality / reference if reference > 0 else 2 - quality / reference
+
+
+def least(keep: float, reference: float) -> float:
+    """The lowest quality that is a share of `keep`."""
+    return reference * (keep if reference > 0 else 2 - keep)
+
+
+def at(curve: Curve, samples: int) -> float | None:
+    """The quality of `curve` after `samples`, between its points on a line; None before and beyond them."""
+    for before, after in itertools.pairwise(curve):
+        if before.samples <= samples <= after.samples:
+            width = after.samples - before.samples
+            share = (samples - before.samples) / width if width else 1.0
+            return before.quality + share * (after.quality - before.quality)
+    return next((p.quality for p in curve if p.samples == samples), None)
+
+
+def mean_curve(curves: Sequence[Curve]) -> tuple[Evaluation, ...]:
+    """The mean of runs of the same settings, over the points that all of them have."""
+    if not curves:
+        return ()
+    others = [{p.samples: p for p in curve} for curve in curves]
+    common = [p.samples for p in curves[0] if all(p.samples in other for other in others)]
+    return tuple(
+        Evaluation(
+            samples,
+            math.fsum(o[samples].seconds for o in others) / len(others),
+            math.fsum(o[samples].quality for o in others) / len(others),
+        )
+        for samples in common
+    )
+
+
+def relative_noise(curves: Sequence[Curve]) -> float | None:
+    """The relative standard deviation between runs that differ in their seed alone, pooled over their points.
+
+    None for fewer than two runs. Few runs read low by chance: it is never taken to be under 2%.
+    """
+    mean = mean_curve(curves)
+    if len(curves) < 2 or not mean:
+        return None
+    squares, degrees = 0.0, 0
+    for point in mean:
+        if point.quality:
+            found = [q for c in curves if (q := at(c, point.samples)) is not None]
+            apart = [q / point.quality - 1 for q in found]
+            squares += sum(d * d for d in apart)
+            degrees += len(found) - 1
+    return max(LEAST_NOISE, math.sqrt(squares / degrees)) if degrees else None
+
+
+def ended_with(measurement: Measurement) -> float | None:
+    """The quality at a trial's end: the mean of the last quarter of its evaluations, one at least."""
+    curve = measurement.curve
+    last = [p.quality for p in curve[-max(1, len(curve) // 4) :]]
+    return math.fsum(last) / len(last) if last else measurement.quality
+
+
+def reached(curve: Curve, target: float) -> float | None:
+    """After how many samples `curve` was at `target`, None where it never was.
+
+    The mean of two evaluations in a row has to be there, because one alone may be luck, and neither may have
+    collapsed. In between those means lie on a line.
+    """
+    before = curve[0].quality if curve else 0.0
+    for first, second in itertools.pairwise(curve):
+        mean = (first.quality + second.quality) / 2
+        if mean >= target and not (first.collapsed or second.collapsed):
+            share = (target - before) / (mean - before) if mean > before else 1.0
+            return first.samples + max(0.0, share) * (second.samples - first.samples)
+        before = mean
+    return None
+
+
+def has_learnt(curve: Curve, fewest: int) -> bool:
+    """Whether the last two of at least so many evaluations are clearly above chance."""
+    return len(curve) >= max(fewest, _EVALUATIONS_IN_A_ROW) and all(
+        not p.collapsed and (not p.chance or share(p.quality, p.chance) >= _CLEARLY)
+        for p in curve[-_EVALUATIONS_IN_A_ROW:]
+    )

@@ -1,0 +1,213 @@
+"""The trials of a search beside its space, and what follows from them: the ranking, what must be kept. Pure.
+
+Whoever judges a trial asks here, so that all of them judge alike, and nothing is computed twice.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Self
+
+from autotune.core.trial import Evaluation, Trial
+from autotune.judging import curves, objective
+from autotune.judging.speeds import Speeds
+from autotune.space.space import Space
+
+
+class History:
+    """What is known of a search when it has had these trials, in order, running ones included.
+
+    It never changes: when a trial has begun or ended, a new one is made of all of them (`after`). What it is
+    asked for is computed once, when it is first asked for.
+
+    A trial that repeats another is a measurement of that one, and never wins itself; nor does a step of the
+    way, or a race.
+    """
+
+    def __init__(self, trials: Iterable[Trial], space: Space) -> None:
+        self.trials, self.space = tuple(trials), space
+
+    def after(self, trial: Trial) -> Self:
+        """What is known once `trial` is as given: begun, where it is new, or ended."""
+        return type(self)({**self._by_number, trial.number: trial}.values(), self.space)
+
+    def of(self, number: int) -> Trial:
+        """Trial `number`; raises KeyError where there is none."""
+        return self._by_number[number]
+
+    @cached_property
+    def _by_number(self) -> dict[int, Trial]:
+        return {trial.number: trial for trial in self.trials}
+
+    @cached_property
+    def searched(self) -> tuple[Trial, ...]:
+        """The configurations that were tried: no repeats, no races, no steps of the way."""
+        return tuple(t for t in self.trials if t.searched)
+
+    @cached_property
+    def baseline(self) -> Trial | None:
+        """Trial 0, once it has completed: every result is stated relative to it."""
+        first = self._by_number.get(0)
+        return first if first and first.completed else None
+
+    @property
+    def failed_baseline(self) -> Trial | None:
+        """Trial 0 where it has ended without completing: nothing can be compared with it, ever."""
+        first = self._by_number.get(0)
+        return first if first and first.outcome and not first.completed else None
+
+    def runs_of(self, number: int) -> list[Trial]:
+        """Trial `number` and its repeats, as far as they have completed."""
+        return list(self._runs.get(number, ()))
+
+    @cached_property
+    def _runs(self) -> dict[int, list[Trial]]:
+        runs: dict[int, list[Trial]] = defaultdict(list)
+        for trial in self.trials:
+            if trial.completed:
+                for number in {trial.number, trial.repeat.of if trial.repeat else trial.number}:
+                    runs[number].append(trial)
+        return runs
+
+    @cached_property
+    def baseline_curve(self) -> tuple[Evaluation, ...]:
+        """The baseline's quality by samples, the mean of all its runs."""
+        return curves.mean_curve([t.measurement.curve for t in self.runs_of(0)])
+
+    @cached_property
+    def noise(self) -> float | None:
+        """How far equal runs lie apart in quality, as the baseline's own repeats show; None without any."""
+        return curves.relative_noise([t.measurement.curve for t in self.runs_of(0)])
+
+    @cached_property
+    def baseline_quality(self) -> float | None:
+        """The baseline's quality in the end, the mean of all its runs."""
+        ends = (curves.ended_with(t.measurement) for t in self.runs_of(0))
+        return objective.mean([quality for quality in ends if quality is not None])
+
+    @cached_property
+    def least_quality(self) -> float | None:
+        """The lowest quality that a winner may have: the target where there is one, else what is to be kept.
+
+        None while the baseline's is not known.
+        """
+        goal = self.space.objective
+        if goal.target is not None:
+            return goal.target
+        return None if self.baseline_quality is None else curves.least(goal.keep, self.baseline_quality)
+
+    def keeps_quality(self, trial: Trial) -> bool | None:
+        """Whether `trial` has ended with that, or was at the target; None while nothing can be compared."""
+        if self.least_quality is None or trial.quality is None:
+            return None
+        if self.space.objective.target is not None:
+            return objective.seconds_to(trial, self.least_quality) is not None
+        return (curves.ended_with(trial.measurement) or 0.0) >= self.least_quality
+
+    def is_out_of_reach(self, trial: Trial) -> bool:
+        """Whether the quality of a whole `trial` would clearly be below what is to be kept."""
+        curve, budget = trial.measurement.curve, self.space.budget
+        keep = self.space.objective.keep
+        return curves.is_out_of_reach(curve, self.baseline_curve, keep, self.noise, budget.samples_per_trial)
+
+    @cached_property
+    def speeds(self) -> Speeds:
+        """The throughput of all settings that were measured."""
+        return Speeds(self.trials, self.space.known)
+
+    def surely_per_s(self, trial: Trial) -> float:
+        """The lower end of a trial's throughput, its equals counted in."""
+        throughput = self.speeds.of(trial)
+        return throughput.samples_per_s - (throughput.half_width_per_s or 0.0) if throughput else 0.0
+
+    def why_not(self, trial: Trial) -> str | None:
+        """Why a completed trial cannot be recommended, None if it can. The baseline can, measured in full."""
+        if self.baseline is None:
+            return "the baseline has not completed"
+        figures = (trial.samples_per_s, trial.quality, self.baseline_quality)
+        if not all(figure is not None and math.isfinite(figure) for figure in figures):
+            return "its throughput or quality could not be measured"
+        if trial.number == self.baseline.number:
+            return None
+        if trial.measurement.origin != self.baseline.measurement.origin:
+            return "it was measured on another device, or with other code, than the baseline"
+        goal = self.space.objective
+        if goal.select == "same-training" and not objective.trains_alike(
+            trial.config, self.baseline.config, self.space.known
+        ):
+            return "it trains something else than the baseline"
+        if too_much := objective.over_memory(trial.measurement, self.space.limits.memory_fraction):
+            return too_much
+        if broken := objective.broken_constraint(trial.measurement, goal):
+            return broken
+        if goal.target is not None:
+            reached = objective.samples_to(trial, goal.target)
+            return None if reached else f"it has not reached {goal.quality} {goal.target:g}"
+        if not _is_sure(trial) and _is_sure(self.baseline):
+            return "it took too few steps to tell its throughput"
+        return None if goal.select == "same-training" else self._lost(trial)
+
+    def _lost(self, trial: Trial) -> str | None:
+        """How far a trial's quality is from what is to be kept, None where it is not."""
+        goal = self.space.objective
+        if not goal.keep:
+            return None
+        if none := objective.no_quality(trial.measurement):
+            return none
+        if self.keeps_quality(trial):
+            return None
+        found, least = curves.ended_with(trial.measurement) or 0.0, self.least_quality or 0.0
+        return f"{goal.quality} {found:.4f} is below {least:.4f}"
+
+    @cached_property
+    def ranked(self) -> tuple[Trial, ...]:
+        """The trials that may be recommended, best first; empty before the baseline has completed.
+
+        Best is whose interval of throughput has the highest lower end - of two that read the same, the surer
+        one - and of equal ones that with the higher quality; or who was quickest at the target.
+        """
+        eligible = [t for t in self.searched if t.completed and self.why_not(t) is None]
+        return tuple(sorted(eligible, key=self._rank, reverse=True))
+
+    def _rank(self, trial: Trial) -> tuple[float, float]:
+        target = self.space.objective.target
+        if target is not None:
+            seconds = objective.seconds_to(trial, target, self.speeds)
+            return (1 / seconds if seconds else 0.0, self.surely_per_s(trial))
+        return (self.surely_per_s(trial), trial.quality or 0.0)
+
+    @cached_property
+    def better(self) -> tuple[Trial, ...]:
+        """Those of `ranked` that come before the baseline; none where it is not among them."""
+        place = next((i for i, t in enumerate(self.ranked) if t.number == 0), 0)
+        return self.ranked[:place]
+
+    @property
+    def best(self) -> Trial | None:
+        """The first of `ranked`, before any confirming: the baseline itself when nothing better may win."""
+        return next(iter(self.ranked), None)
+
+    @cached_property
+    def front(self) -> tuple[Trial, ...]:
+        """The completed trials, fastest first, that no other one beats in throughput and quality.
+
+        None has more of one of them, and as much of the other.
+        """
+        measured = [
+            t
+            for t in self.searched
+            if t.completed and t.samples_per_s is not None and t.quality is not None
+            if self.baseline is None or t.measurement.origin == self.baseline.measurement.origin
+        ]
+        front: list[Trial] = []
+        for trial in sorted(measured, key=lambda t: (t.samples_per_s or 0, t.quality or 0), reverse=True):
+            if not front or (trial.quality or 0) > (front[-1].quality or 0):
+                front.append(trial)
+        return tuple(front)
+
+
+def _is_sure(trial: Trial) -> bool:
+    """Whether it took enough steps for an interval of its throughput."""
+    throughput = trial.measurement.throughput
+    return throughput is not None and throughput.half_width_per_s is not None

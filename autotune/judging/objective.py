@@ -1,0 +1,108 @@
+"""What single trials are held against: memory, a target, the user's constraints, another trial. Pure."""
+
+import math
+from collections.abc import Sequence
+
+from autotune.core.settings import COMMON, Config, Knowledge, Setting, effective_batch
+from autotune.core.trial import Measurement, Trial
+from autotune.judging import curves
+from autotune.judging.speeds import Speeds
+from autotune.space.sections import Objective, comparison
+
+_ROUNDING = 1e-3  # of a learning rate, which has four digits
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def memory_share(measurement: Measurement) -> float | None:
+    """Peak memory as a share of what the trial was allowed, None where either is unknown."""
+    if measurement.peak_memory_bytes is None or not measurement.memory_limit_bytes:
+        return None
+    return measurement.peak_memory_bytes / measurement.memory_limit_bytes
+
+
+def over_memory(measurement: Measurement, memory_fraction: float) -> str | None:
+    """Why a trial takes too much memory to be recommended, None if it does not."""
+    share = memory_share(measurement)
+    if share is None or share <= memory_fraction:
+        return None
+    return f"it takes {share:.0%} of the memory, over {memory_fraction:.0%}"
+
+
+def samples_to(trial: Trial, target: float) -> float | None:
+    """Training samples until `trial` was at the quality `target`; None where it never was."""
+    return curves.reached(trial.measurement.curve, target)
+
+
+def seconds_to(trial: Trial, target: float, speeds: Speeds | None = None) -> float | None:
+    """Seconds of training, evaluation excluded, until `trial` was at the quality `target`; None if never.
+
+    At the throughput that is known of its settings, where `speeds` are given, else at its own.
+    """
+    samples = samples_to(trial, target)
+    throughput = speeds.of(trial) if speeds else trial.measurement.throughput
+    return samples / throughput.samples_per_s if samples and throughput else None
+
+
+def no_quality(measurement: Measurement) -> str | None:
+    """Why what a trial ended with is no quality at all, None where it is one."""
+    last = measurement.curve[-1] if measurement.curve else None
+    if last is None:
+        return None
+    if last.collapsed:
+        return "it does the same whatever it sees"
+    if last.chance is not None and last.quality <= last.chance:
+        return f"its quality {last.quality:.4f} is not above chance, {last.chance:.4f}"
+    return None
+
+
+def broken_constraint(measurement: Measurement, goal: Objective) -> str | None:
+    """Which of the user's own constraints a trial breaks, None where it keeps them all."""
+    for name, text in goal.constraints.items():
+        sign, bound = comparison(text) or ("", 0.0)
+        found = measurement.scores.get(name)
+        if found is None:
+            return f"no evaluation has {name}, which must be {text}"
+        if (found < bound) if sign == ">=" else (found > bound):
+            return f"{name} is {found:g}, and must be {text}"
+    return None
+
+
+def trains_alike(config: Config, other: Config, known: Knowledge = COMMON) -> bool:
+    """Whether two configurations are the same training: all is equal that a training's result depends on.
+
+    Of the batch that is the effective one, and numbers are equal to the digits that are kept of a rate.
+    """
+    names = (config.keys() | other.keys()) - known.same_training
+    return effective_batch(config) == effective_batch(other) and all(
+        _is_equal(config.get(n), other.get(n)) for n in names
+    )
+
+
+def _is_equal(value: Setting, other: Setting) -> bool:
+    if isinstance(value, float) and isinstance(other, float):
+        return math.isclose(value, other, rel_tol=_ROUNDING)
+    return repr(value) == repr(other)
+
+
+def factor(trial: Trial, baseline: Trial, target: float | None = None) -> float | None:
+    """How many times the baseline's throughput `trial` reached; with a `target`, how much sooner."""
+    if target is not None:
+        ours, theirs = seconds_to(trial, target), seconds_to(baseline, target)
+        return theirs / ours if ours and theirs else None
+    if not trial.samples_per_s or not baseline.samples_per_s:
+        return None
+    return trial.samples_per_s / baseline.samples_per_s
+
+
+def factor_interval(trial: Trial, baseline: Trial) -> tuple[float, float] | None:
+    """Between which factors the truth lies if both intervals hold; None where one is not known."""
+    ours, theirs = trial.measurement.throughput, baseline.measurement.throughput
+    if not ours or not theirs or ours.half_width_per_s is None or theirs.half_width_per_s is None:
+        return None
+    slowest, fastest = (theirs.samples_per_s + sign * theirs.half_width_per_s for sign in (-1, 1))
+    low = max(0.0, ours.samples_per_s - ours.half_width_per_s) / fastest
+    high = (ours.samples_per_s + ours.half_width_per_s) / slowest if slowest > 0 else math.inf
+    return low, high

@@ -1,0 +1,221 @@
+"""The pilot: what the baseline's first runs say of its quality, and what a search makes of that. Pure.
+
+Before a search spends anything it has run the baseline twice. Whether a quality can be kept, or reached, is
+known then: not where the model does the same whatever it sees, and not where equal runs lie further apart
+than what is asked for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from autotune.core.settings import MICRO_BATCH
+from autotune.core.trial import Evaluation
+from autotune.judging import curves, quality
+from autotune.judging.history import History
+from autotune.judging.quality import Noise
+from autotune.space.knobs import Distribution, ScaledLearningRate
+from autotune.space.space import Space
+
+_FURTHER = 4  # times as many samples: what a pilot recommends that has learnt nothing
+_A_LITTLE_FURTHER = 2  # where equal runs lie too far apart
+_SURE = 2.0  # standard deviations
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What the baseline's `runs` have shown after `samples`: its quality there, and what chance would reach.
+
+    `noise` is the relative standard deviation between equal runs. `why_not` says why qualities cannot be
+    compared, None where they can; `doubt` why a quality that is merely equal will hardly be told from one
+    that is lost. `samples_needed` are how many may do.
+    """
+
+    runs: int
+    samples: int
+    quality: float
+    chance: float | None
+    noise: float | None
+    why_not: str | None = None
+    doubt: str | None = None
+    samples_needed: int | None = None
+
+
+def is_wanted(space: Space) -> bool:
+    """Whether the search depends on how equal runs differ in quality: the baseline is run twice, then."""
+    goal, budget = space.objective, space.budget
+    asks = goal.select == "time-to-quality" or (goal.select != "same-training" and goal.keep > 0)
+    return asks and budget.repeats > 0 and budget.trials > 1
+
+
+def is_due(asked: History) -> bool:
+    """Whether the second run of the baseline is what comes next."""
+    has_begun = any(trial.repeat for trial in asked.trials)
+    may_begin = asked.baseline is not None and not has_begun and is_wanted(asked.space)
+    return may_begin and pilot(asked) is None
+
+
+def pilot(asked: History) -> Pilot | None:
+    """What is known of the baseline's quality, None before it has completed and been repeated.
+
+    Where its first run has learnt nothing another one would not help, and it is known at once.
+    """
+    # The baseline's later runs, which end at the target, must not move it.
+    space, runs = asked.space, [t for t in asked.runs_of(0) if t.repeat is None or not t.repeat.round]
+    if asked.baseline is None:
+        return None
+    ends = [run.measurement.curve[-1] for run in runs if run.measurement.curve]
+    found = quality.qualities(runs)
+    if not ends or not found:
+        return None
+    noise = quality.noise([runs])
+    known = Pilot(
+        runs=len(found),
+        samples=ends[0].samples,
+        quality=sum(found) / len(found),
+        chance=max((p.chance for p in ends if p.chance is not None), default=None),
+        noise=noise.deviation if noise else None,
+    )
+    why_not, doubt = _why_not(known, ends, space), _doubt(known, noise, space)
+    if why_not is None and is_wanted(space) and len(runs) < 2:
+        return None
+    times = _FURTHER if why_not else _A_LITTLE_FURTHER
+    needed = known.samples * times if why_not or doubt else None
+    return replace(known, why_not=why_not, doubt=doubt, samples_needed=needed)
+
+
+def _doubt(known: Pilot, noise: Noise | None, space: Space) -> str | None:
+    """Why `keep` is narrower than what the seeds that the budget allows can tell, None where it is not."""
+    goal, seeds = space.objective, space.budget.repeats
+    half = quality.half_width(seeds, noise) if noise and seeds and goal.select == "fastest" else 0.0
+    if half <= 1 - goal.keep:
+        return None
+    return (
+        f"after {known.samples} samples equal runs lie {known.noise or 0:.1%} apart: {seeds} seeds tell "
+        f"{goal.quality} to {half:.1%}, where keep {goal.keep:g} asks for {1 - goal.keep:.1%}"
+    )
+
+
+def _why_not(known: Pilot, ends: Sequence[Evaluation], space: Space) -> str | None:
+    """Why qualities after so few samples cannot be compared, and how many times as many may do."""
+    goal, after = space.objective, f"after {known.samples} samples"
+    figure = f"{goal.quality} {known.quality:.4f}"
+    collapsed = sum(p.collapsed for p in ends)
+    if collapsed:
+        runs = "in one of its runs " if collapsed < len(ends) else ""
+        return f"{after} the baseline {runs}does the same whatever it sees ({figure})"
+    clearly = curves.least(goal.keep, known.quality) - _SURE * (known.noise or 0.0) * abs(known.quality)
+    if known.chance is not None and clearly <= known.chance:
+        return f"{after} the baseline's {figure} is not clearly above chance, {known.chance:.4f}"
+    return None
+
+
+def settled(asked: History) -> History:
+    """The same trials beside the space as the pilot has settled it: what a search is judged by.
+
+    `asked`, here as elsewhere, has the space that was asked for.
+    """
+    space = _settled(asked)
+    return asked if space is asked.space else History(asked.trials, space)
+
+
+def _settled(asked: History) -> Space:
+    """The space with what the pilot has settled: samples of a trial, the target, or another promise.
+
+    Where qualities cannot be compared, the search goes on with the promise that needs no such contest: only
+    what leaves the training the same is changed.
+    """
+    space, goal = asked.space, asked.space.objective
+    if space.budget.until_learnt and asked.baseline is not None:
+        space = _with_samples(space, asked.baseline.measurement.quality_samples)
+    if goal.select == "same-training":
+        return same_training(space)
+    found = pilot(History(asked.trials, space)) if _asks(space) else None
+    if found is None:
+        return space
+    if found.why_not:
+        return same_training(_with_objective(space, select="same-training", target=None))
+    if goal.select == "time-to-quality" and goal.target is None:
+        return _with_objective(space, target=float(f"{curves.least(goal.keep, found.quality):.4g}"))
+    return space
+
+
+def _with_samples(space: Space, samples: int) -> Space:
+    """`space` with trials of so many samples, evaluated as often as before."""
+    budget = space.budget
+    every = max(1, budget.samples_per_trial // budget.evaluations_per_trial)
+    changes = {
+        "samples_per_trial": samples,
+        "evaluations_per_trial": max(1, round(samples / every)),
+        "until_learnt": False,
+    }
+    return space.model_copy(update={"budget": budget.model_copy(update=changes)})
+
+
+def _asks(space: Space) -> bool:
+    """Whether what wins depends on what the pilot finds."""
+    goal = space.objective
+    return goal.select == "time-to-quality" or (goal.select == "fastest" and is_wanted(space))
+
+
+def _with_objective(space: Space, **changes: object) -> Space:
+    return space.model_copy(update={"objective": space.objective.model_copy(update=changes)})
+
+
+def same_training(space: Space) -> Space:
+    """`space` without what a training's result depends on: such knobs have the baseline's value alone.
+
+    The effective batch is the baseline's, whatever micro-batch it is made of, and so is the learning rate.
+    """
+    knobs = {
+        name: knob if name in space.known.same_training else _fixed(space, name, knob)
+        for name, knob in space.knobs.items()
+    }
+    changes: dict[str, object] = {"knobs": knobs}
+    if MICRO_BATCH in space.baseline:
+        size = space.effective_batch_size({})
+        changes["limits"] = space.limits.model_copy(update={"effective_batch_size": (size, size)})
+    return space.model_copy(update=changes)
+
+
+def _fixed(
+    space: Space, name: str, knob: Distribution | ScaledLearningRate
+) -> Distribution | ScaledLearningRate:
+    if isinstance(knob, ScaledLearningRate):
+        return ScaledLearningRate(scale=knob.scale, multiplier=Distribution(choice=(1.0,)))
+    return Distribution(choice=(space.baseline[name],))
+
+
+def fell_back(asked: History) -> str | None:
+    """Why a search changes only what leaves the training the same.
+
+    None where it does not, or was asked to.
+    """
+    space = asked.space
+    found = pilot(asked) if _asks(space) and space.objective.select != "same-training" else None
+    return found.why_not if found else None
+
+
+def said(asked: History) -> str | None:
+    """What the pilot has found, in a sentence or two; None before it is done, and where nobody asks."""
+    space, goal = asked.space, asked.space.objective
+    found = pilot(asked) if is_wanted(space) else None
+    if found is None:
+        return None
+    if found.why_not:
+        instead = (
+            " The search goes on with a promise that needs no contest: the same training, only faster."
+            if _asks(space)
+            else ""
+        )
+        return (
+            f"Quality cannot be compared yet: {found.why_not}.{instead} To compare it, try "
+            f"--samples {found.samples_needed} or more, or --samples auto."
+        )
+    noise = f", equal runs {found.noise:.1%} apart" if found.noise is not None else ""
+    chance = f" (chance {found.chance:.4f})" if found.chance is not None else ""
+    text = f"Pilot: the baseline has {goal.quality} {found.quality:.4f}{chance} after {found.samples} samples"
+    target = settled(asked).space.objective.target
+    if found.doubt:
+        text += f". Only what is clearly better than asked for can win: {found.doubt}"
+        return f"{text}; try --samples {found.samples_needed} or more, or a larger --repeats."
+    return f"{text}{noise}." + ("" if target is None else f" Whoever reaches {target:g} first, wins.")

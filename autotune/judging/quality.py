@@ -1,0 +1,138 @@
+"""Is the quality kept? A test of non-inferiority with three answers, from two configurations' runs. Pure.
+
+Runs differ by their seed, and what was scored is a sample, too. Both count: the scatter between equal runs,
+and, where the workload tells how each item was scored, that of the items' differences.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import NormalDist
+
+from autotune.core.trial import Trial
+from autotune.judging import curves
+from autotune.judging.measure import student_t
+
+LEVEL = 0.95
+_MOST_RUNS = 64  # more than anybody would train to know
+
+
+class Answer(StrEnum):
+    """Whether a quality is kept."""
+
+    KEPT = "kept"
+    LOST = "lost"
+    UNDECIDED = "not decided"
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The relative standard deviation between runs that differ in their seed, with its degrees of freedom."""
+
+    deviation: float
+    degrees: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The quality of a configuration beside the reference's: `share` of it, surely from `low` to `high`.
+
+    The interval is of 95%. Not decided, `runs_needed` of both may decide it; None where only more items to
+    score would.
+    """
+
+    answer: Answer
+    quality: float
+    reference: float
+    share: float
+    low: float
+    high: float
+    runs_needed: int | None = None
+
+
+def compare(ours: Sequence[Trial], theirs: Sequence[Trial], keep: float, noise: Noise | None) -> Kept | None:
+    """Whether the runs `ours` keep a share of `keep` of the quality of the runs `theirs`.
+
+    None where one of them has no run. Without a known noise nothing is decided.
+    """
+    a, b = qualities(ours), qualities(theirs)
+    if not a or not b:
+        return None
+    quality, reference = statistics.fmean(a), statistics.fmean(b)
+    if not reference:
+        return None
+    share = curves.share(quality, reference)
+    half = _half(len(a), len(b), noise, _item_error(ours, theirs)) if noise else math.inf
+    low, high = share - half, share + half
+    answer = Answer.KEPT if low >= keep else Answer.LOST if high < keep else Answer.UNDECIDED
+    needed = _runs_needed(abs(share - keep), noise, _item_error(ours, theirs)) if noise else None
+    return Kept(
+        answer, quality, reference, share, low, high, None if answer is not Answer.UNDECIDED else needed
+    )
+
+
+def qualities(runs: Sequence[Trial]) -> list[float]:
+    """The quality that each run ended with."""
+    return [found for run in runs if (found := curves.ended_with(run.measurement)) is not None]
+
+
+def noise(groups: Sequence[Sequence[Trial]]) -> Noise | None:
+    """The noise of `groups` of equal runs, from the later half of their curves; None where no two are equal.
+
+    Few runs read low by chance: it is never taken to be under 2%, as elsewhere.
+    """
+    squares, degrees = 0.0, 0
+    for runs in groups:
+        lines = [run.measurement.curve for run in runs if run.measurement.curve]
+        mean = curves.mean_curve(lines)
+        for point in mean[len(mean) // 2 :] if len(lines) > 1 else ():
+            found = [q for line in lines if (q := curves.at(line, point.samples)) is not None]
+            squares += sum((q / point.quality - 1) ** 2 for q in found) if point.quality else 0.0
+            degrees += len(found) - 1
+    return Noise(max(curves.LEAST_NOISE, math.sqrt(squares / degrees)), degrees) if degrees else None
+
+
+def half_width(runs: int, noise: Noise) -> float:
+    """Half of the interval of a share that so many runs of both sides would have."""
+    return _half(runs, runs, _with(noise, runs), 0.0)
+
+
+def _half(ours: int, theirs: int, noise: Noise, item_error: float) -> float:
+    """Half of the interval of a share, one-sided at 95% to either side."""
+    times = student_t(2 * LEVEL - 1, noise.degrees)
+    runs = times * noise.deviation * math.sqrt(1 / ours + 1 / theirs)
+    return math.hypot(runs, NormalDist().inv_cdf(LEVEL) * item_error)
+
+
+def _item_error(ours: Sequence[Trial], theirs: Sequence[Trial]) -> float:
+    """The relative standard error of the difference, from the items that both were scored on.
+
+    It is what resampling the items in pairs comes to (Koehn, 2004): of a mean, the bootstrap's standard error
+    is known in closed form. 0 where the items are not told.
+    """
+    a, b = _items(ours), _items(theirs)
+    if len(a) != len(b) or len(a) < 2:
+        return 0.0
+    reference = abs(statistics.fmean(b))
+    apart = [x - y for x, y in zip(a, b, strict=True)]
+    return statistics.stdev(apart) / math.sqrt(len(apart)) / reference if reference else 0.0
+
+
+def _items(runs: Sequence[Trial]) -> list[float]:
+    """What every item was scored on average over `runs`."""
+    known = [run.measurement.items for run in runs if run.measurement.items]
+    if not known or len({len(items) for items in known}) > 1:
+        return []
+    return [statistics.fmean(values) for values in zip(*known, strict=True)]
+
+
+def _runs_needed(gap: float, noise: Noise, item_error: float) -> int | None:
+    """How many runs of each side bring the interval below `gap`."""
+    fits = (n for n in range(2, _MOST_RUNS + 1) if _half(n, n, _with(noise, n), item_error) < gap)
+    return next(fits, None)
+
+
+def _with(noise: Noise, runs: int) -> Noise:
+    return Noise(noise.deviation, max(noise.degrees, 2 * runs - 2))

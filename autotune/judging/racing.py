@@ -1,0 +1,151 @@
+"""Who is faster, from turns taken side by side: what a race has shown, and who runs on. Pure.
+
+All members of a race are kept alive, and run in turn for a moment each: once in every round, in an order that
+is reversed from round to round. A machine that slows down, or that others use, does so to all of them.
+"""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from autotune.core.trial import Slice
+
+LEVEL = 0.99  # of what is quoted in the end
+WIDTH = 0.2  # of its interval: surely faster is not enough for a figure to be quoted
+TURN_S = 0.25  # the least that a turn takes
+# Of rounds, where the members take turns of a moment: as long as some trials, and within these bounds.
+_LEAST_S, _MOST_S, _TRIALS = 8.0, 300.0, 4
+EQUAL = 0.02  # a difference that nobody runs a search for
+CLOSE = 0.05  # a difference between two winners that is not worth the time to tell
+# Of a single look at a gain: what is looked at after every round is wrong more often than once.
+LOOK_LEVEL = 0.9995
+_DROP_LEVEL = 0.95  # of a look at who is not worth more rounds: no claim rests on it
+_MOST_BLOCKS = 60
+_FEWEST_ROUNDS = 12  # before that the interval of ranks at the level of a look has no ends
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times the speed of another member one has, between `low` and `high` at the level asked for.
+
+    From so many `rounds`. Unknown ends are 0 and infinity.
+    """
+
+    factor: float
+    low: float
+    high: float
+    rounds: int
+
+    @property
+    def width(self) -> float:
+        """The interval's, as a share of the factor."""
+        return (self.high - self.low) / self.factor if self.factor else math.inf
+
+
+def ratio(slices: Sequence[Slice], number: int, other: int, level: float = LEVEL) -> Ratio | None:
+    """How fast `number` is beside `other`, by the rounds that both were in; None where there is none.
+
+    The factor is the median of the pairwise means of the rounds' log-ratios (Hodges & Lehmann, 1963), the
+    interval that of Wilcoxon's signed ranks (Hollander, Wolfe & Chicken, Nonparametric Statistical Methods,
+    3.3): a round that something else has spoilt moves neither much.
+    """
+    rounds = _logs(slices, number, other)
+    if not rounds:
+        return None
+    logs = _blocks(rounds)
+    means = _means(logs)
+    middle = math.exp(statistics.median(means))
+    cut = _rank(len(logs), level)
+    if cut < 1:
+        return Ratio(middle, 0.0, math.inf, len(rounds))
+    return Ratio(middle, math.exp(means[cut - 1]), math.exp(means[-cut]), len(rounds))
+
+
+@lru_cache(maxsize=16)  # the same rounds are looked at on several levels
+def _means(logs: tuple[float, ...]) -> list[float]:
+    return sorted((a + b) / 2 for i, a in enumerate(logs) for b in logs[i:])
+
+
+def _logs(slices: Sequence[Slice], number: int, other: int) -> tuple[float, ...]:
+    rounds: dict[int, dict[int, Slice]] = defaultdict(dict)
+    for one in slices:
+        rounds[one.round][one.number] = one
+    return tuple(
+        math.log(found[number].samples_per_s / found[other].samples_per_s)
+        for found in rounds.values()
+        if number in found and other in found
+    )
+
+
+def _blocks(logs: Sequence[float]) -> tuple[float, ...]:
+    """Means of neighbouring rounds, where there are more rounds than it takes: pairs of all would be many."""
+    size = -(-len(logs) // _MOST_BLOCKS) or 1
+    return tuple(statistics.fmean(logs[i : i + size]) for i in range(0, len(logs) - size + 1, size))
+
+
+@lru_cache
+def _rank(rounds: int, level: float) -> int:
+    """Which of the ordered pairwise means ends an interval of `level` to either side; below 1: none does."""
+    below, ways = 0, _ways(rounds)
+    for rank, equal in enumerate(ways):
+        below += equal
+        if 2 * below > (1 - level) * 2**rounds:
+            return rank
+    return len(ways)
+
+
+def _ways(rounds: int) -> list[int]:
+    """In how many of the 2**rounds ways to sign them the positive ranks add up to 0, 1, 2, ..."""
+    ways = [1]
+    for rank in range(1, rounds + 1):
+        ways = [a + b for a, b in zip(ways + [0] * rank, [0] * rank + ways, strict=True)]
+    return ways
+
+
+def most_s(trials_s: Iterable[float]) -> float:
+    """How long a race of settings whose trials took so long may last."""
+    return min(_MOST_S, max(_LEAST_S, _TRIALS * max(trials_s, default=0.0)))
+
+
+def runs_on(slices: Sequence[Slice], members: Sequence[int]) -> tuple[int, ...]:
+    """Who of `members` runs in the next round, in the order of its turns; empty when all is said.
+
+    The first member is what all others are compared with. Who seems no faster than it, by 2%, or slower than
+    another one, runs no more. It is over when nobody else is left, or when the fastest is surely faster than
+    the first, by a figure that can be quoted, and nobody left is faster than that by 5%.
+    """
+    done = max((one.round for one in slices), default=0)
+    first, *others = members
+    if done >= _FEWEST_ROUNDS:
+        others = [n for n in others if not _is_beaten(slices, n, others, first)]
+        if not others or _is_decided(slices, others, first):
+            return ()
+    order = (first, *others)
+    return order if done % 2 == 0 else order[::-1]
+
+
+def _is_beaten(slices: Sequence[Slice], number: int, others: Sequence[int], first: int) -> bool:
+    beside = ratio(slices, number, first, _DROP_LEVEL)
+    if beside is None or beside.high < 1 + EQUAL:
+        return True
+    rivals = (ratio(slices, number, other, _DROP_LEVEL) for other in others if other != number)
+    return any(rival is not None and rival.high < 1 for rival in rivals)
+
+
+def _is_decided(slices: Sequence[Slice], left: Sequence[int], first: int) -> bool:
+    """Whether the fastest that is `left` is surely faster than the first, and no other one is."""
+    best = fastest(slices, left, first)
+    sure, quoted = ratio(slices, best, first, LOOK_LEVEL), ratio(slices, best, first)
+    if sure is None or quoted is None or sure.low <= 1 or quoted.width > WIDTH:
+        return False
+    rivals = (ratio(slices, best, other, _DROP_LEVEL) for other in left if other != best)
+    return all(rival is not None and rival.low > 1 - CLOSE for rival in rivals)
+
+
+def fastest(slices: Sequence[Slice], numbers: Sequence[int], first: int) -> int:
+    """Who of `numbers` is the fastest beside `first`, as far as they were in rounds with it."""
+    factors = {n: found.factor for n in numbers if (found := ratio(slices, n, first))}
+    return max(factors, key=lambda n: factors[n]) if factors else numbers[0]

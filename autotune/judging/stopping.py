@@ -1,0 +1,154 @@
+"""May this trial still win? Pure functions of what it has shown, and of what is known of the others."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from autotune.core import files
+from autotune.core.trial import Evaluation, Measurement, Throughput, Trial
+from autotune.judging import curves, objective
+from autotune.judging.history import History
+
+_FEWEST_STEPS = 8  # before that an interval is a guess, and it is asked again every second
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A trial that qualifies: what it surely reaches, and the curve that makes up for being slower.
+
+    An empty curve: only speed counts. `origin` is where its figures come from, None for wherever.
+    """
+
+    number: int
+    samples_per_s: float
+    shared: bool
+    curve: tuple[Evaluation, ...] = ()
+    origin: tuple[str, str] | None = None
+
+    def is_like(self, shown: Measurement) -> bool:
+        """Whether its speed can be held against `shown`."""
+        return self.shared == shown.shared and self.origin in {None, shown.origin}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        origin = tuple(values["origin"]) if values.get("origin") else None
+        return cls(**{**values, "curve": _curve(values["curve"]), "origin": origin})
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """What a running trial has to be able to reach, in plain values: it is sent to wherever trials run.
+
+    A whole trial has so many `samples`. `curve` is the baseline's quality, of which `keep` is to be kept;
+    `noise` is the relative standard deviation between runs that differ in their seed alone, None while it is
+    not known. `drift` is that of the throughput of the same settings from run to run. `seconds` is the best
+    time to the target so far.
+    """
+
+    rivals: tuple[Rival, ...] = ()
+    samples: int = 0
+    curve: tuple[Evaluation, ...] = ()
+    keep: float = 0.0
+    noise: float | None = None
+    drift: float = 0.0
+    seconds: float | None = None
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        rivals = tuple(map(Rival.from_dict, values["rivals"]))
+        return cls(**{**values, "rivals": rivals, "curve": _curve(values["curve"])})
+
+
+def _curve(points: Sequence[Mapping[str, Any]]) -> tuple[Evaluation, ...]:
+    return tuple(Evaluation(**point) for point in points)
+
+
+def threshold(history: History) -> Threshold:
+    """What a trial has to be able to reach, after all that is known."""
+    goal, drift, noise = history.space.objective, history.speeds.drift, history.noise
+    if goal.target is not None:
+        times = (objective.seconds_to(t, goal.target, history.speeds) for t in history.ranked)
+        return Threshold(drift=drift, seconds=min((s for s in times if s), default=None))
+    samples = history.space.budget.samples_per_trial
+    if goal.select == "pareto":
+        front = tuple(_rival(t, history, t.measurement.curve) for t in history.front)
+        return Threshold(front, samples, drift=drift, noise=noise)
+    least = history.least_quality or 0.0
+    least += abs(least) * (noise or 0.0)
+    is_free = goal.select == "same-training"
+    sure = (t for t in history.ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
+    best = next(sure, None)
+    return Threshold(
+        rivals=(_rival(best, history),) if best else (),
+        samples=samples,
+        curve=() if is_free else history.baseline_curve,
+        keep=goal.keep,
+        noise=noise,
+        drift=drift,
+    )
+
+
+def _rival(trial: Trial, history: History, curve: tuple[Evaluation, ...] = ()) -> Rival:
+    surely = history.surely_per_s(trial)
+    return Rival(trial.number, surely, trial.measurement.shared, curve, trial.measurement.origin)
+
+
+def why_stop(shown: Measurement, threshold: Threshold) -> str | None:
+    """Why a trial that has `shown` this can no longer win, None while it may."""
+    return _too_slow(shown, threshold) or _too_poor(shown, threshold) or _too_late(shown, threshold)
+
+
+def _too_slow(shown: Measurement, threshold: Threshold) -> str | None:
+    for rival in threshold.rivals:
+        slower = why_slower(shown.throughput, rival, threshold) if rival.is_like(shown) else None
+        if slower and not rival.curve:
+            return slower
+        if slower and curves.is_out_of_reach(
+            shown.curve, rival.curve, 1.0, threshold.noise, threshold.samples
+        ):
+            return f"{slower}, and its quality cannot be reached either"
+    return None
+
+
+def why_slower(throughput: Throughput | None, rival: Rival, threshold: Threshold) -> str | None:
+    """By how much a throughput surely lies below the rival's, None where that is not sure."""
+    if throughput is None or throughput.half_width_per_s is None or throughput.steps < _FEWEST_STEPS:
+        return None
+    most = throughput.samples_per_s + throughput.half_width_per_s
+    if most * (1 + curves.SURE * threshold.drift) >= rival.samples_per_s:
+        return None
+    return f"at most {most:.1f} samples/s; trial {rival.number} has {rival.samples_per_s:.1f}"
+
+
+def _too_poor(shown: Measurement, threshold: Threshold) -> str | None:
+    if not curves.is_out_of_reach(
+        shown.curve, threshold.curve, threshold.keep, threshold.noise, threshold.samples
+    ):
+        return None
+    last = shown.curve[-1]
+    there = curves.at(threshold.curve, last.samples) or 0.0
+    return f"quality {last.quality:.4f} after {last.samples} samples, where the baseline has {there:.4f}"
+
+
+def _too_late(shown: Measurement, threshold: Threshold) -> str | None:
+    if threshold.seconds is None or not shown.throughput:
+        return None
+    trained_s = shown.samples / shown.throughput.samples_per_s
+    if trained_s <= threshold.seconds * (1 + curves.SURE * threshold.drift):
+        return None
+    return f"has trained for {trained_s:.0f} s; the target was reached in {threshold.seconds:.0f} s"
+
+
+def write(file: Path, threshold: Threshold) -> None:
+    """Puts `threshold` where running trials read it, whole or not at all."""
+    files.write_whole(file, json.dumps(asdict(threshold)))
+
+
+def read(file: Path) -> Threshold | None:
+    """The threshold in `file`, None where there is none yet."""
+    try:
+        return Threshold.from_dict(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,201 @@
+"""Recording a table: a grid of settings, run one by one and alone, whatever device there is."""
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from autotune.core import units
+from autotune.core.errors import InputError
+from autotune.core.settings import LARGEST_INT, Config, Key, Setting, settings_key
+from autotune.core.trial import Status
+from autotune.replay import drift, table
+from autotune.replay.drift import Drift
+from autotune.replay.table import Point, Run, Table
+from autotune.space.sections import Budget
+from autotune.space.space import Space
+from autotune.storage.records import is_mark, read_records
+from autotune.storage.trial_dir import TrialDir
+from autotune.trials import alone
+from autotune.trials.attempt import Attempt
+from autotune.trials.child import ForkServer
+from autotune.trials.order import Order
+from autotune.trials.setup import Training
+
+PARTS = ("all", "timed", "untimed")
+_BASELINE_TIMES = 4
+_POLL_S = 1.0
+_ENDLESS = Budget(samples_per_trial=LARGEST_INT, evaluations_per_trial=1)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run that a table still lacks."""
+
+    config: Config
+    seed: int
+    timed: bool
+
+
+def grid(space: Space) -> list[dict[str, Setting]]:
+    """Every configuration of `space`, the baseline first; raises InputError where they are not finite."""
+    configs = space.every()
+    if configs is None:
+        loose = [name for name, knob in space.knobs.items() if knob.drawn_from.choice is None]
+        rule = "a table has a finite grid, so that every knob must be a choice"
+        raise InputError(f"{rule}: {', '.join(loose) or 'there are more than 20,000 configurations'}")
+    first = space.baseline_config
+    return [first, *(config for config in configs if config != first)]
+
+
+def missing(known: Table, *, seeds: int, timings: int, part: str = "all") -> Iterator[Planned]:
+    """The runs that `known` still lacks, those that are timed first and the whole grid in turn.
+
+    Everything that moves speed is timed `timings` times, far apart, the baseline more often, because every
+    comparison is with it; everything that moves quality is run with `seeds` seeds. What failed once is not
+    tried again.
+    """
+    configs = grid(known.space)
+    if part != "untimed":
+        for turn in range(timings):
+            for config in _distinct(configs, known.space.known.same_speed):
+                if len(known.timed(config)) <= turn and not _fails(known, config):
+                    yield Planned(config, turn, timed=True)
+        for turn in range(max(timings, len(known.timed(configs[0]))), _BASELINE_TIMES * timings):
+            yield Planned(configs[0], turn, timed=True)
+    if part != "timed":
+        for config in _distinct(configs, known.space.known.same_quality):
+            for seed in range(seeds):
+                if seed not in {run.seed for run in known.qualities(config)} and not _fails(known, config):
+                    yield Planned(config, seed, timed=False)
+
+
+def _distinct(configs: list[dict[str, Setting]], neutral: frozenset[str]) -> list[dict[str, Setting]]:
+    first: dict[Key, dict[str, Setting]] = {}
+    for config in configs:
+        first.setdefault(settings_key(config, neutral), config)
+    return list(first.values())
+
+
+def _fails(known: Table, config: Config) -> bool:
+    return any(run.outcome.status is Status.FAILED for run in known.timed(config))
+
+
+def record(
+    file: Path,
+    known: Table,
+    training: Training,
+    plan: Iterator[Planned],
+    say: Callable[[str], None],
+) -> None:
+    """Runs what is `plan`ned, and adds it to the table in `file`, run by run."""
+    server, scratch = ForkServer(training.workload.preload), _scratch(file)
+    for planned in plan:
+        order = training.order(planned.config, TrialDir(scratch), seed=planned.seed)
+        shutil.rmtree(scratch, ignore_errors=True)
+        run = _run(planned, order, server)
+        table.append(file, run)
+        known.add(run)
+        say(f"{_shown(planned)}: {run.outcome}{_figures(run)}")
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def record_drift(file: Path, training: Training, seconds: float) -> Drift:
+    """Trains the baseline for `seconds`, and adds to `file` how fast it was from second to second.
+
+    Raises InputError where it ends before there is anything to show.
+    """
+    scratch, space = _scratch(file), training.space
+    shutil.rmtree(scratch, ignore_errors=True)
+    endless = replace(training, space=space.model_copy(update={"budget": _ENDLESS}))
+    order = endless.order(space.baseline_config, TrialDir(scratch))
+    attempt, deadline = Attempt(order, ForkServer(training.workload.preload)), math.inf
+    try:
+        while time.monotonic() < deadline and (report := attempt.step(_POLL_S)).outcome is None:
+            if report.samples and deadline == math.inf:
+                deadline = time.monotonic() + seconds
+    finally:
+        attempt.stop()
+    _, steps, _ = _clocked(order)
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        found = drift.of_steps(steps)
+    except ValueError:
+        reason = (report.outcome and report.outcome.reason) or "it was given too little time"
+        raise InputError(f"--drift: the baseline did not train for a second: {reason}") from None
+    table.append_drift(file, found)
+    return found
+
+
+def _scratch(file: Path) -> Path:
+    """Where the runs of the table in `file` are trained, one after the other."""
+    return file.with_name(file.name + ".work")
+
+
+def _run(planned: Planned, order: Order, server: ForkServer) -> Run:
+    outcome, shown = alone.run(order, server)
+    start_s, steps, evaluations = _clocked(order)
+    return Run(
+        config=planned.config,
+        seed=planned.seed,
+        outcome=outcome,
+        timed=planned.timed,
+        start_s=start_s,
+        step_samples=tuple(n for n, _ in steps) if planned.timed else (),
+        step_s=tuple(_short(s) for _, s in steps) if planned.timed else (),
+        evaluations=tuple(evaluations if planned.timed else (p._replace(seconds=0.0) for p in evaluations)),
+        peak_memory_bytes=shown.peak_memory_bytes,
+        peak_allocated_bytes=shown.peak_allocated_bytes,
+        memory_limit_bytes=shown.memory_limit_bytes,
+    )
+
+
+def _clocked(order: Order) -> tuple[float, list[tuple[int, float]], list[Point]]:
+    """Seconds to the first step's end, the later steps, and the evaluations, from a run's own records."""
+    steps: list[tuple[int, float]] = []
+    evaluations: list[Point] = []
+    start_s, before_s, before = 0.0, None, 0
+    for record in read_records(order.place):
+        if is_mark(record):
+            begun_s = record["clock_s"]
+            continue
+        at_s, samples = record["at_s"], record["samples"]
+        if before_s is None:
+            start_s = at_s - begun_s
+        elif order.quality in record:
+            point = _point(record, order.quality, at_s - before_s)
+            evaluations += [] if point is None else [point]
+        else:
+            steps.append((samples - before, at_s - before_s))
+        before_s, before = at_s, samples
+    return start_s, steps, evaluations
+
+
+def _point(record: Mapping[str, Any], quality: str, seconds: float) -> Point | None:
+    """What an evaluation's record says; None where its quality is no number."""
+    found = units.number(record[quality])
+    if found is None:
+        return None
+    loss, chance = units.number(record.get("val_loss")), units.number(record.get(f"{quality}_chance"))
+    collapsed = record.get("collapsed") is True
+    return Point(record["samples"], _short(seconds), found, loss, chance, collapsed)
+
+
+def _short(seconds: float) -> float:
+    """A time as it is written down: four digits are more than any clock is good for."""
+    return float(f"{seconds:.4g}")
+
+
+def _shown(planned: Planned) -> str:
+    knobs = ", ".join(f"{name} {value}" for name, value in planned.config.items())
+    return f"{'timed ' if planned.timed else ''}seed {planned.seed}: {knobs}"
+
+
+def _figures(run: Run) -> str:
+    if not run.evaluations:
+        return f": {run.outcome.reason}" if run.outcome.reason else ""
+    speed = f", {sum(run.step_samples) / sum(run.step_s):.1f} samples/s" if run.step_s else ""
+    return f"{speed}, quality {run.evaluations[-1].quality:.4f}"

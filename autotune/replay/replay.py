@@ -1,0 +1,275 @@
+"""A whole search over recorded runs, in simulated time: the search's own code, with a table for a machine.
+
+What is simulated is the machine alone. A trial's step times are those of a recorded run of the same settings,
+taken from a random place on, its quality that of a recorded run with a seed of its own. Where the table has a
+drift, all runs of the same settings are equally fast but for that, which goes on from trial to trial.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import optuna
+
+from autotune.core.settings import Config
+from autotune.core.trial import Measurement, Outcome, Slice, Status, Trial
+from autotune.judging import confirm, curves, racing, stopping
+from autotune.replay.table import Point, Run, Table
+from autotune.search.search import Search, Silent, Terms, World
+from autotune.trials.progress import Progress
+
+_ASKED_EVERY_S = 1.0  # how often a running trial is held against the threshold: as often as it reports
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """How a trial went: its outcome, what it showed, and the seconds that it took."""
+
+    outcome: Outcome
+    measurement: Measurement
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where a search stood when a trial had ended: simulated seconds, trials begun, the recommendation."""
+
+    seconds: float
+    trials: int
+    best: Config | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """A replayed search: how its recommendation developed, its trials, what it claims in the end."""
+
+    moments: tuple[Moment, ...]
+    trials: tuple[Trial, ...]
+    winner: Config
+    claims_gain: bool
+    seconds: float
+
+
+class Machine:
+    """Runs trials out of a table. `seed` decides which recorded run stands for which trial's."""
+
+    def __init__(self, table: Table, seed: int, *, everything_is: Config | None = None) -> None:
+        """With `everything_is`, every configuration runs as that one does: an A/A search."""
+        self._table, self._rng = table, random.Random(seed)
+        self._everything_is = everything_is
+        self._offset_s = self._rng.random() * table.drift.length_s if table.drift else 0.0
+
+    def run(
+        self,
+        trial: Trial,
+        threshold: stopping.Threshold | None,
+        *,
+        members: Sequence[Trial] = (),
+        at_s: float = 0.0,
+        target: float | None = None,
+        until_timed: bool = False,
+    ) -> Simulated:
+        """`trial` from its start at `at_s` to its end, at a `target`, or to where `threshold` stops it.
+
+        `members` are the trials whose numbers a race has. Raises KeyError for what was not recorded.
+        """
+        if trial.race:
+            return self.race(members, at_s)
+        space = self._table.space
+        config = self._config(trial)
+        run, known = self._rng.choice(self._timed(config)), self._table.qualities(config)
+        if run.outcome.status is not Status.COMPLETED:
+            shown = Measurement(memory_limit_bytes=run.memory_limit_bytes)
+            return Simulated(run.outcome, shown, self._takes(run.start_s + sum(run.step_s), at_s))
+        if not known:
+            raise KeyError(f"no quality of {dict(config)}")
+        curve = self._rng.choice(known)
+        progress, asked_s, seconds = Progress(space.objective.quality, space.settings(config)), 0.0, 0.0
+        for record in self._records(run, curve, at_s):
+            progress.count(record)
+            seconds = record["at_s"] - at_s
+            if threshold is not None and seconds - asked_s >= _ASKED_EVERY_S:
+                asked_s = seconds
+                if reason := stopping.why_stop(progress.measurement(), threshold):
+                    return Simulated(
+                        Outcome(Status.STOPPED, reason=reason), self._shown(progress, run), seconds
+                    )
+            if target is not None and curves.reached(progress.curve, target) is not None:
+                break
+            if until_timed and progress.has_known_speed():
+                break
+        return Simulated(Outcome(Status.COMPLETED), self._shown(progress, run), seconds)
+
+    def race(self, members: Sequence[Trial], at_s: float) -> Simulated:
+        """A race of the settings of `members` from `at_s` on, the first of which all others are held against.
+
+        Each is started once; then they take turns, until `racing` has seen enough.
+        """
+        runs = {member.number: self._fit(self._config(member)) for member in members}
+        steps = {number: self._steps(run) for number, run in runs.items()}
+        now_s = at_s
+        for run in runs.values():
+            now_s += self._takes(run.start_s, now_s)
+        slices: list[Slice] = []
+        end_s = now_s + racing.most_s(member.seconds for member in members)
+        for count in itertools.count(1):
+            order = racing.runs_on(slices, tuple(runs)) if now_s < end_s else ()
+            if not order:
+                break
+            for number in order:
+                slices.append(self._turn(number, count, steps[number], now_s))
+                now_s += slices[-1].seconds
+        return Simulated(Outcome(Status.COMPLETED), Measurement(slices=tuple(slices)), now_s - at_s)
+
+    def _turn(self, number: int, count: int, steps: Iterator[tuple[int, float]], at_s: float) -> Slice:
+        samples, seconds, done = 0, 0.0, 0
+        while seconds < racing.TURN_S:
+            more, work_s = next(steps)
+            samples, seconds, done = samples + more, seconds + self._takes(work_s, at_s + seconds), done + 1
+        return Slice(number, count, samples, seconds, done)
+
+    def _config(self, trial: Trial) -> Config:
+        return self._everything_is or trial.config
+
+    def _timed(self, config: Config) -> list[Run]:
+        timed = self._table.timed(config)
+        if not timed:
+            raise KeyError(f"no timed run of {dict(config)}")
+        return timed
+
+    def _fit(self, config: Config) -> Run:
+        """A recorded run of `config` that did not fail: what has failed is in no race."""
+        fit = [run for run in self._timed(config) if run.outcome.status is Status.COMPLETED]
+        if not fit:
+            raise KeyError(f"no completed run of {dict(config)}")
+        return self._rng.choice(fit)
+
+    def _steps(self, run: Run) -> Iterator[tuple[int, float]]:
+        """Samples and seconds of steps without end, from a random one on.
+
+        With a drift they have the mean speed of all runs of the same settings, and come in random order: how the
+        machine moved while they were recorded would be a difference that no two members of a race ever have.
+        """
+        scale = 1.0
+        if self._table.drift is not None:
+            fit = [one for one in self._table.timed(run.config) if one.outcome.status is Status.COMPLETED]
+            scale = _per_s([run]) / _per_s(fit)
+        steps = [
+            (samples, seconds * scale) for samples, seconds in zip(run.step_samples, run.step_s, strict=True)
+        ]
+        if self._table.drift is not None:
+            self._rng.shuffle(steps)
+        return itertools.islice(itertools.cycle(steps), self._rng.randrange(len(steps)), None)
+
+    def _takes(self, work_s: float, at_s: float) -> float:
+        drift = self._table.drift
+        return drift.seconds(work_s, self._offset_s + at_s) if drift else work_s
+
+    @staticmethod
+    def _shown(progress: Progress, run: Run) -> Measurement:
+        return replace(
+            progress.measurement(),
+            peak_memory_bytes=run.peak_memory_bytes,
+            peak_allocated_bytes=run.peak_allocated_bytes,
+            memory_limit_bytes=run.memory_limit_bytes,
+        )
+
+    def _records(self, run: Run, curve: Run, at_s: float) -> Iterator[Mapping[str, Any]]:
+        """What the workload would yield, and when, started at `at_s`."""
+        space = self._table.space
+        steps = self._steps(run)
+        samples = space.effective_batch_size(run.config)
+        at_s += self._takes(run.start_s, at_s)
+        yield {"samples": samples, "at_s": at_s}
+        for point, pause in zip(curve.evaluations, itertools.cycle(run.evaluations), strict=False):
+            while samples < point.samples:
+                count, work_s = next(steps)
+                samples, at_s = samples + count, at_s + self._takes(work_s, at_s)
+                yield {"samples": samples, "at_s": at_s}
+            at_s += self._takes(pause.seconds, at_s)
+            yield {"samples": samples, "at_s": at_s} | _scores(point, space.objective.quality)
+
+
+def _scores(point: Point, quality: str) -> dict[str, Any]:
+    """What an evaluation's record says beside the samples, as far as it was recorded."""
+    known = {"val_loss": point.loss, f"{quality}_chance": point.chance}
+    return {quality: point.quality, "collapsed": point.collapsed} | {
+        name: value for name, value in known.items() if value is not None
+    }
+
+
+def _per_s(runs: Sequence[Run]) -> float:
+    return sum(sum(run.step_samples) for run in runs) / sum(sum(run.step_s) for run in runs)
+
+
+def ours(
+    table: Table,
+    seed: int,
+    trials: int,
+    *,
+    everything_is: Config | None = None,
+    earlier: Sequence[Trial] = (),
+) -> Result:
+    """This project's search over `table`: the sampler, the stopping and the confirming of the real one.
+
+    `earlier` trials are those of another session that is learnt from.
+    """
+    space = table.space.model_copy(
+        update={"budget": table.space.budget.model_copy(update={"trials": trials})}
+    )
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(directions=["maximize", "maximize"])
+    machine, clock = Machine(table, seed, everything_is=everything_is), _Clock()
+    search = Search(
+        space,
+        study,
+        Silent(),
+        Terms(
+            seed=seed,
+            memory_limit_bytes=memory_limit(table),
+            earlier=[t for t in earlier if t.searched],
+            explain=False,  # what is measured is the time until a winner is confirmed
+        ),
+        World(clock=clock.now),
+    )
+    moments: list[Moment] = []
+    while (trial := search.next()) is not None:
+        is_searched = trial.number > 0 and trial.searched
+        members = [known for number in trial.race for known in search.trials() if known.number == number]
+        threshold = search.threshold if is_searched else None
+        is_pilot = trial.number == 0 or trial.repeat == confirm.noise_repeat()
+        target = None if is_pilot else search.space.objective.target
+        simulated = machine.run(
+            trial,
+            threshold,
+            members=members,
+            at_s=clock.seconds,
+            target=target,
+            until_timed=is_searched and search.space.objective.asks_for_speed_alone,
+        )
+        clock.seconds += simulated.seconds
+        search.end(trial.number, simulated.outcome, simulated.measurement)
+        if not confirm.is_alone(trial):
+            best = search.history.best
+            moments.append(Moment(clock.seconds, len(search.trials()), best.config if best else None))
+    found = confirm.confirmed(search.history)
+    winner = found[0].config if found else space.baseline_config
+    return Result(tuple(moments), tuple(search.trials()), winner, found is not None, clock.seconds)
+
+
+def memory_limit(table: Table) -> int | None:
+    """What a run of `table` was allowed, or what the machine had where nothing limited it."""
+    limits = [run.memory_limit_bytes for run in table.timed(table.space.baseline_config)]
+    return next((limit for limit in limits if limit), table.header.provenance.get("host_memory_bytes"))
+
+
+class _Clock:
+    """Simulated seconds."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds

@@ -1,0 +1,186 @@
+"""Replayed searches held against what the table itself knows: how soon right, how surely, at what price."""
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+from autotune.core.settings import Config, Key, settings_key
+from autotune.core.trial import Evaluation, Measurement, Status, Trial
+from autotune.judging import curves, racing
+from autotune.replay import replay, strategies
+from autotune.replay.replay import Result
+from autotune.replay.table import Table
+
+_OTHER_SEEDS = 10_000
+
+
+def _warm(table: Table, seed: int, trials: int) -> Result:
+    """This project's search, with what another one over the same table has found."""
+    return replay.ours(table, seed, trials, earlier=replay.ours(table, seed + _OTHER_SEEDS, trials).trials)
+
+
+STRATEGIES: dict[str, Callable[[Table, int, int], Result]] = {
+    "ours": replay.ours,
+    "warm": _warm,
+    **strategies.OTHERS,
+}
+_RIGHT = 1 - racing.CLOSE  # of the best: what lies closer is not told apart
+
+
+class Truth:
+    """What the recorded runs say of every configuration: the means over all of them."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def speed(self, config: Config) -> float:
+        """Samples per second; 0 where it does not run, or takes more memory than is allowed."""
+        runs, fraction = self._table.timed(config), self._table.space.limits.memory_fraction
+        for run in runs:
+            over = run.memory_limit_bytes and (run.peak_memory_bytes or 0) > fraction * run.memory_limit_bytes
+            if run.outcome.status is not Status.COMPLETED or over:
+                return 0.0
+        seconds = math.fsum(sum(run.step_s) for run in runs)
+        return sum(sum(run.step_samples) for run in runs) / seconds if seconds else 0.0
+
+    def quality(self, config: Config) -> float:
+        runs = self._table.qualities(config)
+        return statistics.fmean(run.evaluations[-1].quality for run in runs) if runs else 0.0
+
+    def keeps_quality(self, config: Config) -> bool:
+        keep, baseline = self._table.space.objective.keep, self._table.space.baseline_config
+        return not keep or self.quality(config) >= curves.least(keep, self.quality(baseline))
+
+    def merit(self, config: Config) -> float:
+        """What a search maximises: throughput, or the inverse of the time to quality; 0 of who cannot win."""
+        speed = self.speed(config)
+        if self._table.space.objective.select != "time-to-quality":
+            return speed if self.keeps_quality(config) else 0.0
+        needed = [curves.reached(curve, self._target) for curve in self._curves(config)]
+        reached = [samples for samples in needed if samples is not None]
+        return speed / statistics.fmean(reached) if reached and len(reached) == len(needed) else 0.0
+
+    @cached_property
+    def _target(self) -> float:
+        """What is to be kept of the quality that the baseline has on average at a trial's end."""
+        space = self._table.space
+        ends = []
+        for curve in self._curves(space.baseline_config):
+            trial = tuple(p for p in curve if p.samples <= space.budget.samples_per_trial)
+            ends.append(curves.ended_with(Measurement(curve=trial)) or 0.0)
+        return curves.least(space.objective.keep, statistics.fmean(ends))
+
+    def _curves(self, config: Config) -> list[tuple[Evaluation, ...]]:
+        return [
+            tuple(Evaluation(p.samples, p.seconds, p.quality, p.chance, p.collapsed) for p in run.evaluations)
+            for run in self._table.qualities(config)
+        ]
+
+    @cached_property
+    def best(self) -> float:
+        """The highest merit."""
+        return max(self._known.values())
+
+    @cached_property
+    def _known(self) -> dict[Key, float]:
+        configs = [self._table.space.baseline_config, *(self._table.space.every() or [])]
+        return {settings_key(c, ()): self.merit(c) for c in configs}
+
+    def is_right(self, config: Config, share: float) -> bool:
+        """Whether `config` may win, and reaches `share` of the best merit."""
+        return self._known[settings_key(config, ())] >= share * self.best
+
+
+@dataclass(frozen=True)
+class Score:
+    """One replayed search, held against the truth; seconds are simulated device time.
+
+    `search_s` had passed when the recommendation was, and stayed, within 5% of the best; None where it never
+    was. `confirmed_s` adds the confirming, without which the right one may not have been found; None where
+    the winner is not within 5%, which is wrong. `lost_s` went into trials of settings that could not win:
+    those that are not within 5% either, or lack the quality.
+    """
+
+    search_s: float | None
+    confirmed_s: float | None
+    trials: int | None
+    whole_s: float
+    out_of_memory: int
+    lost_s: float
+    claims_gain: bool
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.confirmed_s is None
+
+
+def score(result: Result, truth: Truth) -> Score:
+    """What `result` cost, and whether it is right."""
+    right_from = None
+    for moment in result.moments:
+        is_right = moment.best is not None and truth.is_right(moment.best, _RIGHT)
+        right_from = (right_from or moment) if is_right else None
+    confirming_s = result.seconds - result.moments[-1].seconds
+    is_right = truth.is_right(result.winner, _RIGHT)
+    lost = (t.seconds for t in result.trials if _cannot_win(t, truth))
+    return Score(
+        search_s=right_from.seconds if right_from else None,
+        confirmed_s=(right_from or result.moments[-1]).seconds + confirming_s if is_right else None,
+        trials=right_from.trials if right_from else None,
+        whole_s=result.seconds,
+        out_of_memory=sum(t.out_of_memory for t in result.trials),
+        lost_s=math.fsum(lost),
+        claims_gain=result.claims_gain,
+    )
+
+
+def _cannot_win(trial: Trial, truth: Truth) -> bool:
+    return trial.searched and trial.number > 0 and not truth.is_right(trial.config, _RIGHT)
+
+
+def scores(file: Path, strategy: str, seeds: int, trials: int) -> list[Score]:
+    """`seeds` replays of a strategy over the table in `file`, on all CPUs."""
+    with ProcessPoolExecutor() as pool:
+        return list(pool.map(partial(_one, file, strategy, trials), range(seeds), chunksize=1))
+
+
+def _one(file: Path, strategy: str, trials: int, seed: int) -> Score:
+    table = Table.read(file)
+    return score(STRATEGIES[strategy](table, seed, trials), Truth(table))
+
+
+def false_claims(file: Path, seeds: int, trials: int) -> int:
+    """How many of `seeds` searches claim a gain where every configuration runs as the baseline."""
+    with ProcessPoolExecutor() as pool:
+        return sum(pool.map(partial(_claims_falsely, file, trials), range(seeds), chunksize=1))
+
+
+def _claims_falsely(file: Path, trials: int, seed: int) -> bool:
+    table = Table.read(file)
+    return replay.ours(table, seed, trials, everything_is=table.space.baseline_config).claims_gain
+
+
+HEADING = f"{'':8} {'search':>8} {'+confirm':>8} {'trials':>6} {'whole':>8} {'oom':>5} {'lost':>8} wrong"
+
+
+def line(strategy: str, found: Sequence[Score]) -> str:
+    """The figures of one strategy, under `HEADING`: medians; of out-of-memory the mean; counts."""
+    return (
+        f"{strategy:8} {_seconds([s.search_s for s in found])} {_seconds([s.confirmed_s for s in found])} "
+        f"{_median([s.trials for s in found]):6.0f} {_seconds([s.whole_s for s in found])} "
+        f"{statistics.fmean(s.out_of_memory for s in found):5.1f} {_seconds([s.lost_s for s in found])} "
+        f"{sum(s.is_wrong for s in found):5}"
+    )
+
+
+def _seconds(values: Sequence[float | None]) -> str:
+    return f"{_median(values):7.0f}s"
+
+
+def _median(values: Sequence[float | None]) -> float:
+    """The median; what never came counts as infinite."""
+    return statistics.median(math.inf if value is None else value for value in values)

@@ -1,0 +1,70 @@
+"""Heuristics of the field, for what to try next: a larger batch first, then a step from the best. Pure."""
+
+import random
+from collections.abc import Iterator, Sequence
+
+from autotune.core.settings import MICRO_BATCH, Config, settings_key
+from autotune.core.trial import Trial
+from autotune.judging.history import History
+from autotune.space.space import Space
+
+_BEST_BEFORE = 2  # configurations of an earlier session that are tried first
+
+
+class Heuristics:
+    """What to try before the sampler is asked, which has every other turn to itself.
+
+    `best_before` are configurations that another search has found, the best first.
+    """
+
+    def __init__(self, best_before: Sequence[Config], seed: int) -> None:
+        self._best_before, self._rng = best_before[:_BEST_BEFORE], random.Random(seed)
+        self._turn = 0
+
+    def __call__(self, history: History) -> Iterator[Config]:
+        """Those of the next turn; none before there is anything to start from."""
+        self._turn += 1
+        return self._of(history, has_steps=self._turn % 2 == 0)
+
+    def _of(self, history: History, *, has_steps: bool) -> Iterator[Config]:
+        if history.best is None:
+            return
+        yield from self._best_before
+        yield from larger_batches(history.best, history)
+        if has_steps:
+            yield from steps_from(history.best, history.space, self._rng)
+
+
+def larger_batches(best: Trial, history: History) -> Iterator[Config]:
+    """`best` with a larger micro-batch: the largest, and below one that was no success, the middle first.
+
+    A larger batch is faster almost everywhere until the device is full, and a trial that is fast early lets
+    slower ones be stopped after seconds. Whether it fits, or is within the limits, screening says.
+    """
+    space = history.space
+    knob = space.knobs.get(MICRO_BATCH)
+    if knob is None or knob.drawn_from.choice is None:
+        return
+    left_out = space.known.same_speed | {MICRO_BATCH}
+    others = settings_key(best.config, left_out)
+    tried = {
+        int(t.config[MICRO_BATCH] or 0): t
+        for t in history.searched
+        if settings_key(t.config, left_out) == others
+    }
+    size = int(best.config[MICRO_BATCH] or 0)
+    above = sorted(s for s in knob.drawn_from.choice if isinstance(s, int) and s > size)
+    failed = [s for s in above if s in tried]
+    open_sizes = [s for s in above if s not in tried and (not failed or s < failed[0])]
+    if failed and open_sizes:
+        middle = open_sizes[len(open_sizes) // 2]
+        open_sizes.sort(key=lambda s: abs(s - middle), reverse=True)
+    for candidate in reversed(open_sizes):
+        yield space.config({**space.drawn(best.config), MICRO_BATCH: candidate})
+
+
+def steps_from(best: Trial, space: Space, rng: random.Random) -> list[Config]:
+    """The configurations one step of one knob away from `best`, in random order."""
+    found: list[Config] = list(space.neighbours(best.config))
+    rng.shuffle(found)
+    return found

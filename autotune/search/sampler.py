@@ -1,0 +1,192 @@
+"""Optuna proposes the next configuration, knowing every trial so far: pending and failed ones too.
+
+The sampler has a study of its own, in memory: what a trial is told as is a matter of what is searched for,
+and the record in the session stays what was measured.
+"""
+
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import optuna
+from optuna.trial import TrialState, create_trial
+
+from autotune.core.settings import Config
+from autotune.core.trial import PassedOver, Refused, Status, Trial
+from autotune.judging import curves, objective
+from autotune.judging.curves import Curve
+from autotune.judging.history import History
+from autotune.space.distributions import configuration, distributions, parameters
+from autotune.space.space import Space
+
+_TRIES = 8
+_STARTUP = 3
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the sampler learns of a configuration: values to maximise, and by how much a limit is violated."""
+
+    values: tuple[float, ...]
+    violation: float = 0.0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a suggestion is not run, and what of it is known all the same: nothing where it was tried."""
+
+    kind: Refused
+    reason: str
+    told: Told | None = None
+
+
+class Sampler:
+    """Suggests configurations. `screen` says what to run for one: itself, a smaller one, or nothing."""
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._space, self._rng = space, random.Random(seed)
+        self._distributions = distributions(space)
+        self._study = optuna.create_study(
+            directions=["maximize"] * len(worst(space).values), sampler=make(seed)
+        )
+        self._running: dict[int, int] = {}
+
+    def learn(self, earlier: Sequence[Trial]) -> None:
+        """Learns from the trials of an earlier session, as far as they lie in the space."""
+        history = History(earlier, self._space)
+        for place, trial in enumerate(t for t in earlier if t.outcome and self._space.contains(t.config)):
+            known = replace(trial, number=-1 - place)
+            self.started(known)
+            self.ended(known, told(trial, history))
+
+    def started(self, trial: Trial) -> None:
+        """Until its end, `trial` counts as a poor one: the next suggestion goes elsewhere.
+
+        What lies outside of the space is not learnt from: it was begun before the space was settled.
+        """
+        if not self._space.contains(trial.config):
+            return
+        self._study.add_trial(
+            create_trial(
+                state=TrialState.RUNNING,
+                params=parameters(trial.config, self._space),
+                distributions=self._distributions,
+            )
+        )
+        self._running[trial.number] = self._study.get_trials(deepcopy=False)[-1].number
+
+    def ended(self, trial: Trial, told: Told) -> None:
+        """Learns what came of a trial that was started."""
+        if (number := self._running.pop(trial.number, None)) is not None:
+            self._tell(number, told)
+
+    def _tell(self, number: int, told: Told) -> None:
+        frozen = self._study.get_trials(deepcopy=False)[number]
+        handle = optuna.Trial(self._study, frozen._trial_id)  # the only way to one that was added
+        handle.set_constraint("limits", told.violation)
+        self._study.tell(handle, list(told.values))
+
+    def suggest(
+        self, screen: Callable[[Config], Config | Refusal], heuristics: Iterable[Config] = ()
+    ) -> tuple[Config | None, list[PassedOver]]:
+        """What to run, None when nothing is left; and what was passed over on the way, with the reasons.
+
+        Where the sampler suggests what was tried already, something next to that is run.
+        """
+        passed: list[PassedOver] = []
+        if (heuristic := _first(heuristics, screen)) is not None:
+            return heuristic, passed
+        for _ in range(_TRIES):
+            asked = self._study.ask(self._distributions)
+            config = configuration(asked.params, self._space)
+            screened = screen(config)
+            if not isinstance(screened, Refusal):
+                self._study.tell(asked, state=TrialState.FAIL)  # told when it starts: it may be another one
+                return screened, passed
+            if screened.told is not None:
+                self._tell(asked.number, screened.told)
+                passed.append(PassedOver(config, screened.kind, screened.reason))
+                continue
+            self._study.tell(asked, state=TrialState.FAIL)
+            neighbours = self._space.neighbours(config)
+            self._rng.shuffle(neighbours)
+            if (beside := _first(neighbours, screen)) is not None:
+                return beside, passed
+        return _first(self._space.shuffled(self._rng), screen), passed
+
+
+def informed(history: History, earlier: Sequence[Trial], seed: int) -> Sampler:
+    """A sampler of the history's space, which knows what was found so far, and in an `earlier` session."""
+    sampler = Sampler(history.space, seed)
+    sampler.learn(earlier)
+    for trial in (t for t in history.trials if not t.race):
+        sampler.started(trial)
+        if trial.outcome is not None:
+            sampler.ended(trial, told(trial, history))
+    return sampler
+
+
+def _first(configs: Iterable[Config], screen: Callable[[Config], Config | Refusal]) -> Config | None:
+    """The first of `configs` that may be run."""
+    return next((v for v in map(screen, configs) if not isinstance(v, Refusal)), None)
+
+
+def make(seed: int) -> optuna.samplers.BaseSampler:
+    """TPE; knobs are sampled together, running trials count as poor ones. docs/benchmarks.md says why."""
+    return optuna.samplers.TPESampler(
+        seed=seed, multivariate=True, constant_liar=True, n_startup_trials=_STARTUP
+    )
+
+
+def worst(space: Space) -> Told:
+    """What is told of a configuration that cannot be run."""
+    return Told((0.0, 0.0) if space.objective.select == "pareto" else (0.0,), 1.0)
+
+
+def told(trial: Trial, history: History) -> Told:
+    """What the sampler learns of a trial that has ended, among all that are known.
+
+    One that was stopped is told with what was known of it by then: its speed, and its quality as a share of
+    the baseline's at the same number of samples.
+    """
+    space, goal = history.space, history.space.objective
+    if trial.outcome is None or trial.outcome.status is Status.FAILED:
+        return worst(space)
+    share = objective.memory_share(trial.measurement)
+    over = 0.0 if share is None else max(0.0, share - space.limits.memory_fraction)
+    if objective.broken_constraint(trial.measurement, goal) and trial.completed:
+        return worst(space)
+    if goal.target is not None:
+        return _told_of_target(trial, goal.target, over)
+    speed, quality = trial.samples_per_s, _quality_share(trial, history.baseline_curve)
+    if speed is None or (quality is not None and not math.isfinite(quality)):
+        return worst(space)
+    if goal.select == "pareto":
+        return Told((speed, quality or 0.0), over)
+    is_free = quality is None or goal.select == "same-training"
+    poor = 0.0 if is_free else max(0.0, goal.keep - (quality or 0.0))
+    return Told((speed,), over + poor)
+
+
+def _told_of_target(trial: Trial, target: float, over: float) -> Told:
+    """The inverse of the time to the target; of who was not there by its end, what was lacking by then."""
+    seconds = objective.seconds_to(trial, target)
+    if seconds:
+        return Told((1 / seconds,), over)
+    speed, samples = trial.samples_per_s, trial.measurement.samples
+    lacking = (
+        max(0.0, 1 - curves.share(trial.quality, target)) if trial.quality is not None and target else 1.0
+    )
+    return Told((speed / samples if speed and samples else 0.0,), over + lacking)
+
+
+def _quality_share(trial: Trial, reference: Curve) -> float | None:
+    """A trial's last quality as a share of the baseline's there; None where nothing can be compared."""
+    for point in reversed(trial.measurement.curve):
+        there = (
+            reference[-1].quality if reference and trial.completed else curves.at(reference, point.samples)
+        )
+        if there:
+            return curves.share(point.quality, there)
+    return None

@@ -1,0 +1,85 @@
+"""What is run for a suggestion: itself, with a smaller micro-batch, or nothing. Pure."""
+
+from collections.abc import Sequence
+
+from autotune.core.settings import MICRO_BATCH, Config, settings_key
+from autotune.core.trial import Refused, Trial
+from autotune.judging import stopping
+from autotune.judging.history import History
+from autotune.judging.stopping import Threshold
+from autotune.memory.feasibility import MemoryModel
+from autotune.search import sampler
+from autotune.search.sampler import Refusal, Told
+
+
+class Screening:
+    """Screens suggestions by what is known now: refuses what cannot fit, cannot win, or was tried."""
+
+    def __init__(
+        self,
+        history: History,
+        threshold: Threshold,
+        memory_limit_bytes: int | None,
+        earlier: Sequence[Trial] = (),
+    ) -> None:
+        """`earlier` trials, of another session, count for memory alone: speed has to be measured anew."""
+        space = history.space
+        self._space, self._threshold = space, threshold
+        self._worst = sampler.worst(space)
+        self._memory = MemoryModel(
+            [*earlier, *history.trials],
+            fraction=space.limits.memory_fraction,
+            limit_bytes=memory_limit_bytes,
+            known=space.known,
+        )
+        self._sizes = space.micro_batch_sizes
+        self._tried = {settings_key(t.config, ()) for t in history.searched}
+        self._speeds = history.speeds
+        # Where speed alone decides, it is known of every configuration that differs from a measured one in
+        # nothing that changes speed. Where quality decides nothing at all, none of these is worth a trial.
+        counts = space.objective.select in {"fastest", "same-training"} and bool(threshold.rivals)
+        self._rival = threshold.rivals[0] if counts else None
+        self._fastest = history.of(self._rival.number) if self._rival else None
+        self._timed = {
+            settings_key(t.config, space.known.same_speed): t
+            for t in history.searched
+            if t.completed and space.objective.asks_for_speed_alone
+        }
+
+    def __call__(self, config: Config) -> Config | Refusal:
+        if refusal := self._outside(config):
+            return refusal
+        if self._sizes:
+            size = self._memory.largest_worth_trying(config, self._sizes)
+            config = self._space.config({**self._space.drawn(config), MICRO_BATCH: size})
+            if violation := self._space.violation(config):
+                return Refusal(Refused.LIMITS, violation, self._worst)
+        if settings_key(config, ()) in self._tried:
+            return Refusal(Refused.TRIED, "was tried already")
+        return self._known_too_slow(config) or config
+
+    def _outside(self, config: Config) -> Refusal | None:
+        if reason := self._space.violation(config):
+            return Refusal(Refused.LIMITS, reason, self._worst)
+        if reason := self._memory.why_unfit(config):
+            return Refusal(Refused.MEMORY, reason, self._worst)
+        return None
+
+    def _known_too_slow(self, config: Config) -> Refusal | None:
+        if self._rival is None or self._fastest is None:
+            return None
+        neutral = self._space.known.same_speed
+        key = settings_key(config, neutral)
+        if like := self._timed.get(key):
+            reason = f"is as fast as trial {like.number}"
+            return Refusal(Refused.SPEED, reason, Told((like.samples_per_s or 0.0,)))
+        if self._fastest.number and key == settings_key(self._fastest.config, neutral):
+            reason = f"is as fast as trial {self._fastest.number}, which keeps the quality"
+            return Refusal(Refused.SPEED, reason, Told((self._rival.samples_per_s,)))
+        known = self._speeds.known(config, self._fastest)
+        reason = stopping.why_slower(known, self._rival, self._threshold) or ""
+        return (
+            Refusal(Refused.SPEED, f"equal settings read {reason}", Told((known.samples_per_s,)))
+            if known and reason
+            else None
+        )

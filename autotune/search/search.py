@@ -1,0 +1,321 @@
+"""One search, whoever executes its trials: what runs next, what came out, when it is over."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import optuna
+
+from autotune.core.settings import Config
+from autotune.core.trial import Failure, Measurement, Outcome, PassedOver, Repeat, Status, Trial
+from autotune.judging import ablation, confirm, pilot, stopping
+from autotune.judging.history import History
+from autotune.judging.stopping import Threshold
+from autotune.search import sampler as samplers
+from autotune.search.allowance import Allowance
+from autotune.search.heuristics import Heuristics
+from autotune.search.losses import Losses
+from autotune.search.screening import Screening
+from autotune.search.underway import Underway
+from autotune.space.space import Space
+from autotune.storage import study as record
+from autotune.storage.study import Plan
+from autotune.trials import failures
+from autotune.trials.reported import Report
+
+Verdict = tuple[Outcome, Measurement]
+
+
+class Listener(Protocol):
+    """Who is told what happens: the terminal."""
+
+    def note(self, text: str) -> None: ...
+    def started(self, trial: Trial) -> None: ...
+    def progress(self, trial: Trial, report: Report) -> None: ...
+    def ended(self, trial: Trial) -> None: ...
+
+
+class Silent:
+    """Listens to a search and says nothing."""
+
+    def note(self, text: str) -> None: ...
+    def started(self, trial: Trial) -> None: ...
+    def progress(self, trial: Trial, report: Report) -> None: ...
+    def ended(self, trial: Trial) -> None: ...
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a search goes about it.
+
+    `memory_limit_bytes` is what a trial may take, None for no limit that is known. `earlier` trials, of
+    another session, are known to the sampler and to the memory model, and to nobody else. To `explain` a
+    confirmed winner, what lies between the baseline and it is measured in the end, as far as time allows.
+    """
+
+    seed: int = 0
+    memory_limit_bytes: int | None = None
+    earlier: Sequence[Trial] = ()
+    explain: bool = True
+
+
+@dataclass(frozen=True)
+class World:
+    """What is around a search: the verdict that a trial has written itself, by number; where running trials
+    read the bar; and a clock, in seconds.
+    """
+
+    verdict_of: Callable[[int], Verdict | None] = lambda _: None
+    publish: Callable[[Threshold], None] = lambda _: None
+    clock: Callable[[], float] = time.monotonic
+
+
+class Search:
+    """The bookkeeping of a search. Every change is in the study before anybody else hears of it.
+
+    `history` is what is known now: another one whenever a trial has begun or ended. `stopping` says why no
+    further trial is started, `fault` what is wrong with the machine, and to be mended before going on;
+    `is_exhausted` that every configuration was tried, or is known not to be worth it.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        study: optuna.Study,
+        listener: Listener,
+        terms: Terms = Terms(),
+        world: World = World(),
+    ) -> None:
+        self._study, self._listener, self._terms, self._world = study, listener, terms, world
+        self._asked, self.history = space, History((), space)
+        self.stopping: str | None = None
+        self.fault: str | None = None
+        self.is_exhausted = self.is_interrupted = self._has_said = False
+        plan = record.plan(study) or Plan(space.budget.trials, space.budget.time)
+        self._allowance = Allowance(plan, world.clock)
+        self._losses, self._reports = Losses(), dict[int, Report]()
+        # The same seed would suggest the same again.
+        self._seed = terms.seed + len(study.get_trials(deepcopy=False))
+        self._waiting = deque(self._recover())
+        shared = {trial.number for trial in self._waiting if trial.measurement.shared}
+        self._underway = Underway(world.clock, shared)
+        self.history = pilot.settled(History(record.trials(study), space))
+        self._sampler = samplers.informed(self.history, terms.earlier, self._seed)
+        known = History(terms.earlier, self.space).ranked
+        best_before = [t.config for t in known if self.space.contains(t.config)]
+        self._heuristics = Heuristics(best_before, terms.seed)
+        self.threshold = stopping.threshold(self.history)
+        world.publish(self.threshold)
+
+    def _recover(self) -> list[Trial]:
+        """The trials that a killed process was running, but for those whose verdict was already written."""
+        interrupted = []
+        for trial in record.recover(self._study, self.space.limits.memory_fraction):
+            verdict = self._world.verdict_of(trial.number)
+            if verdict is None:
+                interrupted.append(trial)
+            else:
+                measurement = replace(verdict[1], shared=trial.measurement.shared)
+                self._record(replace(trial, outcome=verdict[0], measurement=measurement))
+        return interrupted
+
+    @property
+    def space(self) -> Space:
+        """The space as the pilot has settled it."""
+        return self.history.space
+
+    @property
+    def asked(self) -> History:
+        """What is known beside the space that was asked for."""
+        return History(self.history.trials, self._asked)
+
+    def trials(self) -> list[Trial]:
+        """Every trial so far, running ones, repeats and ablation steps included."""
+        return list(self.history.trials)
+
+    def running(self) -> Sequence[Trial]:
+        return self._underway.trials()
+
+    @property
+    def remaining(self) -> int:
+        """Trials that are still to end, as far as that is known."""
+        begun = len(self._underway) + len(self._waiting)
+        if not self._is_searched():
+            return begun + self._allowance.trials_left(len(self.history.searched))
+        if begun:
+            return begun
+        return int(confirm.next_step(self.history) is not None or self._explained() is not None)
+
+    def _is_searched(self) -> bool:
+        """Whether no further configuration is to be tried; the winner may still have to be confirmed."""
+        return (
+            self.is_exhausted
+            or not self._allowance.trials_left(len(self.history.searched))
+            or not self._allowance.has_time_to_search(confirm.most_s(self.history))
+        )
+
+    @property
+    def kept_time(self) -> bool:
+        """Whether trials were left out, so that there was time to confirm the winner."""
+        left = self._allowance.trials_left(len(self.history.searched))
+        return not self.is_exhausted and not self.stopping and left > 0
+
+    def is_over(self) -> bool:
+        """Whether running trials, too, are to be stopped."""
+        if self._allowance.is_time_up:
+            self.stop("the time is up")
+        return self.stopping is not None
+
+    def stop(self, reason: str, *, interrupted: bool = False) -> None:
+        """Starts nothing more, for `reason`, or because it is `interrupted`. The first reason stays."""
+        self.is_interrupted |= interrupted and self.stopping is None
+        self.stopping = self.stopping or reason
+
+    def next(self) -> Trial | None:
+        """The next trial to run, None when there is none now: ask again when one has ended.
+
+        Interrupted ones first, then the baseline, then suggestions, then what confirms the winner, then what
+        explains it.
+        """
+        if self.is_over() or self._underway.is_closed:
+            return None
+        trial = self._next_waiting() if self._waiting else self._begin_next()
+        if trial is not None:
+            for number in self._underway.begin(trial):
+                record.share(self._study, number)
+            self._listener.started(trial)
+        return trial
+
+    def _next_waiting(self) -> Trial | None:
+        if confirm.is_alone(self._waiting[0]) and self._underway:
+            return None
+        return self._waiting.popleft()
+
+    def _begin_next(self) -> Trial | None:
+        if not self.history.trials:
+            return self._begin(self.space.baseline_config)
+        if pilot.is_due(self.asked):
+            return self._begin(self.space.baseline_config, confirm.noise_repeat())
+        if not self._is_searched():
+            screen = Screening(
+                self.history, self.threshold, self._terms.memory_limit_bytes, self._terms.earlier
+            )
+            config, passed = self._sampler.suggest(screen, self._heuristics(self.history))
+            if config is not None:
+                return self._begin(config, passed=passed)
+        if self._underway:
+            return None  # what it finds may open other configurations, or change who is to be confirmed
+        self.is_exhausted = self.is_exhausted or not self._is_searched()
+        return self._begin_confirming()
+
+    def _begin_confirming(self) -> Trial | None:
+        """What a claim still needs, and then what explains it."""
+        step = confirm.next_step(self.history)
+        if isinstance(step, confirm.Race):
+            return self._begin(self.history.of(step.members[0]).config, race=step.members)
+        if step is not None:
+            return self._begin(self.history.of(step.of).config, step)
+        if (explained := self._explained()) is not None:
+            config, winner = explained
+            return self._begin(config, ablation_of=winner)
+        return None
+
+    def _explained(self) -> tuple[Config, int] | None:
+        """What is to be measured next to explain the winner, and its number; None where time is short."""
+        has_time = self._allowance.has_time_for(confirm.trial_s(self.history))
+        return ablation.next_step(self.history) if self._terms.explain and has_time else None
+
+    def _begin(
+        self,
+        config: Config,
+        repeat: Repeat | None = None,
+        *,
+        passed: Sequence[PassedOver] = (),
+        ablation_of: int | None = None,
+        race: Sequence[int] = (),
+    ) -> Trial:
+        trial = record.begin(
+            self._study, self._asked, config, repeat, passed=passed, ablation_of=ablation_of, race=race
+        )
+        self.history = self.history.after(trial)
+        if not race:  # which is of many configurations
+            self._sampler.started(trial)
+        return trial
+
+    def progress(self, report: Report) -> None:
+        """A running trial's latest figures; its end, when the report has an outcome."""
+        trial, outcome = self._underway.get(report.number), report.outcome
+        if trial is None:
+            return
+        self._reports[trial.number] = report
+        self._listener.progress(trial, report)
+        if outcome is None:
+            return
+        if outcome.failure is Failure.LOST:
+            self.lose(trial.number, outcome.reason)
+        elif outcome.status is Status.INTERRUPTED:
+            self._interrupt(trial, outcome)
+        else:
+            self.end(trial.number, outcome, report.measurement)
+
+    def _interrupt(self, trial: Trial, outcome: Outcome) -> None:
+        """What stopped `trial` would stop the next one, too: both wait until the search is resumed."""
+        self._underway.take(trial.number)
+        self._waiting.append(trial)
+        self._listener.ended(replace(trial, outcome=outcome))
+        self.fault = self.fault or outcome.reason
+        self.stop(self.fault)
+
+    def end(self, number: int, outcome: Outcome, measurement: Measurement) -> None:
+        """A trial has ended; saying so again changes nothing."""
+        ended = self._underway.end(number, outcome, measurement)
+        if ended is None:
+            return
+        self._record(ended)
+        if not ended.race:
+            self._sampler.ended(ended, samplers.told(ended, self.history))
+        self._settle()
+        self.threshold = stopping.threshold(self.history)
+        self._world.publish(self.threshold)
+        self._listener.ended(ended)
+        if number == 0 and not ended.completed:
+            self.stop(f"the baseline itself {outcome.status}: {outcome.reason}")
+
+    def _record(self, trial: Trial) -> None:
+        record.end(self._study, trial, self.space.limits.memory_fraction)
+        self.history = self.history.after(trial)
+        record.set_plan(self._study, self._allowance.plan())
+
+    def _settle(self) -> None:
+        """Takes in what the pilot has found, once it is done."""
+        asked = self.asked
+        settled = pilot.settled(asked)
+        if settled.space != self.space:
+            self.history = settled
+            self._sampler = samplers.informed(settled, self._terms.earlier, self._seed)
+        if not self._has_said and (said := pilot.said(asked)):
+            self._has_said = True
+            self._listener.note(said)
+
+    def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
+        """Something has killed a trial, or its supervisor, without a word. It runs again, or is given up."""
+        come_to = self._reports[number].measurement.quality_samples if number in self._reports else 0
+        outcome = self._losses.add(number, come_to, reason, out_of_memory=out_of_memory)
+        if outcome is None:
+            self.put_back(number, reason)
+        else:
+            self.end(number, *(self._world.verdict_of(number) or (outcome, Measurement())))
+
+    def put_back(self, number: int, reason: str) -> None:
+        """A trial was broken off. A verdict that was written counts; else it goes on from its checkpoint."""
+        if (verdict := self._world.verdict_of(number)) is not None:
+            self.end(number, *verdict)
+        elif (trial := self._underway.take(number)) is not None:
+            self._waiting.append(trial)
+            self._listener.ended(replace(trial, outcome=failures.lost(reason)))
+
+    def host_memory_bytes(self, number: int) -> float:
+        """What a running trial was last seen to hold of the host's memory."""
+        return self._reports[number].telemetry.get("host_rss_bytes", 0.0) if number in self._reports else 0.0

@@ -1,0 +1,59 @@
+"""The trials that are running: since when, and which of them share what they run on."""
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from autotune.core.trial import Measurement, Outcome, Trial
+from autotune.judging.confirm import is_alone
+
+
+class Underway:
+    """Trials between their start and their end. `clock` is in seconds.
+
+    Whoever has run beside another one at any time has shared it; `shared` are those of which that is known
+    from before.
+    """
+
+    def __init__(self, clock: Callable[[], float], shared: Collection[int] = ()) -> None:
+        self._clock, self._shared = clock, set(shared)
+        self._trials: dict[int, Trial] = {}
+        self._started_s: dict[int, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._trials)
+
+    def trials(self) -> list[Trial]:
+        return list(self._trials.values())
+
+    def get(self, number: int) -> Trial | None:
+        """The running trial of that number, None where it does not run."""
+        return self._trials.get(number)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether one is running that nothing may run beside."""
+        return any(is_alone(trial) for trial in self._trials.values())
+
+    def begin(self, trial: Trial) -> set[int]:
+        """Takes note that `trial` runs; the numbers of those that share from now on, and did not before."""
+        self._trials[trial.number] = trial
+        self._started_s[trial.number] = self._clock()
+        newly = self._trials.keys() - self._shared if len(self._trials) > 1 else set()
+        self._shared |= newly
+        return newly
+
+    def take(self, number: int) -> Trial | None:
+        """A trial that was broken off, and runs no more; None where it did not."""
+        return self._trials.pop(number, None)
+
+    def end(self, number: int, outcome: Outcome, measurement: Measurement) -> Trial | None:
+        """A trial that has ended, with what it took; None where it did not run."""
+        trial = self.take(number)
+        if trial is None:
+            return None
+        return replace(
+            trial,
+            outcome=outcome,
+            measurement=replace(measurement, shared=number in self._shared),
+            seconds=self._clock() - self._started_s.pop(number),
+        )

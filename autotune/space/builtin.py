@@ -1,0 +1,40 @@
+"""The search spaces that come with the tuner, by kind of machine."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotune.core.errors import InputError
+
+if TYPE_CHECKING:  # or else completing a name would ask for the GPUs
+    from autotune.system.telemetry import Hardware
+
+_LAPTOP_BYTES = 12 * 2**30
+
+
+def spaces_dir() -> Path:
+    """The directory of the search spaces: inside the installed package, or beside it in a checkout."""
+    here = Path(__file__).parents[1]
+    return here / "search_spaces" if (here / "search_spaces").is_dir() else here.parent / "search_spaces"
+
+
+def names() -> list[str]:
+    """The search spaces that come with the tuner."""
+    return sorted(file.stem for file in spaces_dir().glob("*.yaml"))
+
+
+def space_for(hardware: "Hardware") -> Path:
+    """The search space for this machine: by its smallest GPU, or for the CPU."""
+    if hardware.device_bytes is None:
+        return spaces_dir() / "cpu.yaml"
+    return spaces_dir() / ("laptop-8gb.yaml" if hardware.device_bytes < _LAPTOP_BYTES else "gpu.yaml")
+
+
+def space_file(name: str) -> Path:
+    """The file of a search space given by path, or by the name of one that comes with the tuner."""
+    with suppress(OSError):  # a name that is too long for a file
+        if Path(name).is_file():
+            return Path(name)
+    if name in names():
+        return spaces_dir() / f"{name}.yaml"
+    raise InputError(f"--space {name}: neither a file nor one of {', '.join(names())}")

@@ -1,0 +1,190 @@
+"""A knob of the search space: where its values come from, and the learning-rate rule."""
+
+import math
+import random
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from autotune.core import units
+from autotune.core.settings import LARGEST_INT, Setting
+
+STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+# What the sampler and the arithmetic carry.
+_LARGEST = 1e30
+_MULTIPLIERS = (1e-6, 1e6)
+
+
+def _one_of_the_fields(schema: dict[str, Any]) -> None:
+    """In JSON Schema, what the validators below say: one field, and it is there, so that it is not null."""
+    schema |= {"minProperties": 1, "maxProperties": 1}
+    for field in schema["properties"].values():
+        field.update(next(form for form in field.pop("anyOf") if form != {"type": "null"}))
+
+
+class Distribution(BaseModel):
+    """Where a knob's values come from, in Ray Tune's words: exactly one of the fields."""
+
+    model_config = STRICT | ConfigDict(json_schema_extra=_one_of_the_fields)
+
+    choice: tuple[Setting, ...] | None = Field(
+        None, min_length=1, description="one of these values; the baseline's own is added where it is missing"
+    )
+    uniform: tuple[float, float] | None = Field(
+        None, description="a number from [lowest, highest], uniformly distributed"
+    )
+    loguniform: tuple[float, float] | None = Field(
+        None, description="a number above 0 from [lowest, highest], log-uniformly distributed"
+    )
+    randint: tuple[int, int] | None = Field(
+        None, description="a whole number from [lowest, highest], both included"
+    )
+
+    @field_validator("choice", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any) -> Any:
+        return [as_number(v) for v in value] if isinstance(value, list | tuple) else value
+
+    @model_validator(mode="after")
+    def _one_and_ordered(self) -> Self:
+        given = self.model_fields_set
+        if len(given) != 1:
+            raise ValueError(f"exactly one of choice, uniform, loguniform, randint: got {sorted(given)}")
+        if not self.choice and not self.bounds[0] < self.bounds[1]:
+            raise ValueError(
+                f"the lower bound must be below the upper one: got {units.shown(list(self.bounds))}"
+            )
+        if self.loguniform and self.loguniform[0] < 1 / _LARGEST:
+            raise ValueError(
+                f"loguniform needs bounds above 0, from {1 / _LARGEST:g}: got {list(self.loguniform)}"
+            )
+        if self.choice and len({(type(v), v) for v in self.choice}) != len(self.choice):
+            raise ValueError(f"the values of a choice must differ: got {units.shown(list(self.choice))}")
+        most = LARGEST_INT if self.randint else _LARGEST
+        if max(map(abs, self.bounds)) > most:
+            raise ValueError(f"bounds between {-most:g} and {most:g}: got {units.shown(list(self.bounds))}")
+        return self
+
+    @property
+    def bounds(self) -> tuple[float, float] | tuple[int, int]:
+        """The lowest and the highest value of what is no choice."""
+        return self.uniform or self.loguniform or self.randint or (0, 0)
+
+    @property
+    def exponents(self) -> tuple[int, int] | None:
+        """Lowest and highest exponent where the values are consecutive powers of two, else None.
+
+        Such a knob is searched by its exponent: the sampler then knows that 32 lies next to 64.
+        """
+        if not self.choice or len(self.choice) < 2 or not all(map(_is_power_of_two, self.choice)):
+            return None
+        found = sorted(int(value or 0).bit_length() - 1 for value in self.choice)
+        return (found[0], found[-1]) if found[-1] - found[0] == len(found) - 1 else None
+
+    @property
+    def drawn_from(self) -> "Distribution":
+        """Where the value that is searched for comes from: here, the knob's own."""
+        return self
+
+    def beside(self, value: Setting) -> list[Setting]:
+        """The values next to `value`: of numbers the one below and the one above, of names all others."""
+        if self.randint:
+            low, high = self.randint
+            return [v for v in (int(value or 0) - 1, int(value or 0) + 1) if low <= v <= high]
+        others = [v for v in self.choice or () if v != value]
+        if any(isinstance(v, bool) or not isinstance(v, int | float) for v in self.choice or ()):
+            return others
+        number = float(value or 0)
+        below = max((v for v in others if float(v or 0) < number), key=lambda v: float(v or 0), default=None)
+        above = min((v for v in others if float(v or 0) > number), key=lambda v: float(v or 0), default=None)
+        return [v for v in (below, above) if v is not None]
+
+    def draw(self, rng: random.Random) -> Setting:
+        """A value at random."""
+        if self.choice:
+            return rng.choice(self.choice)
+        if self.randint:
+            return rng.randint(*self.randint)
+        if self.loguniform:
+            low, high = map(math.log, self.loguniform)
+            return math.exp(rng.uniform(low, high))
+        return rng.uniform(*self.bounds)
+
+    def contains(self, value: Setting) -> bool:
+        if self.choice:
+            return any(value == v and type(value) is type(v) for v in self.choice)
+        low, high = self.bounds
+        return isinstance(value, int | float) and low <= value <= high
+
+
+class ScaledLearningRate(BaseModel):
+    """`learning_rate = baseline * sqrt(effective batch / baseline's effective batch) * multiplier`.
+
+    The square root keeps the variance of an Adam update constant as the batch grows (Malladi et al., 2022,
+    "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms").
+    """
+
+    model_config = STRICT
+
+    scale: Literal["sqrt"] = Field(
+        description="the baseline's learning rate grows with the square root of the effective batch"
+    )
+    multiplier: Distribution = Field(
+        Distribution(loguniform=(0.5, 2.0)),
+        description="the factor on the scaled rate that is searched; its values must include 1",
+    )
+
+    @field_validator("multiplier")
+    @classmethod
+    def _of_numbers(cls, value: Distribution) -> Distribution:
+        low, high = _MULTIPLIERS
+        wrong = [v for v in value.choice or value.bounds if not low <= (units.number(v) or 0.0) <= high]
+        if wrong:
+            raise ValueError(f"multiplier: numbers from {low:g} to {high:g}: got {units.shown(wrong[0])}")
+        return value
+
+    @property
+    def drawn_from(self) -> Distribution:
+        """Where the value that is searched for comes from: here, the multiplier's."""
+        return self.multiplier
+
+
+def read_knob(name: str, spec: Any) -> BaseModel:
+    """The knob in `spec`, of the class that its form names; raises ValueError with every mistake."""
+    if not isinstance(spec, dict):
+        rule = "a distribution such as {choice: [1, 2]}"
+        raise ValueError(f"{name}: {rule}: got {units.shown(spec)}")  # noqa: TRY004 - pydantic collects ValueErrors
+    kind: type[BaseModel] = ScaledLearningRate if "scale" in spec else Distribution
+    try:
+        return kind.model_validate(spec)
+    except ValidationError as error:
+        raise ValueError("; ".join(f"{name}.{m}" for m in mistakes(error))) from None
+
+
+def mistakes(error: ValidationError) -> Iterator[str]:
+    """What is wrong, a line each, with its place."""
+    for e in error.errors():
+        where = ".".join(str(part) for part in e["loc"])
+        message = e["msg"].removeprefix("Value error, ")
+        if e["type"] == "extra_forbidden":
+            message = "no such key"
+        elif e["type"] == "missing":
+            message = "required"
+        elif e["type"] != "value_error":
+            message = f"{message[0].lower()}{message[1:]}, got {units.shown(e['input'])}"
+        yield f"{where}: {message}" if where and e["type"] != "value_error" else message
+
+
+def as_number(value: Any) -> Any:
+    """A float written as 1e-4, which YAML 1.1 reads as text."""
+    return (
+        float(value)
+        if isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", value)
+        else value
+    )
+
+
+def _is_power_of_two(value: Setting) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0 and value.bit_count() == 1

@@ -1,0 +1,170 @@
+"""The sections of a search space beside its knobs: limits, objective, budget."""
+
+import re
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from autotune.core import units
+from autotune.core.errors import InputError
+from autotune.core.settings import LARGEST_BATCH, LARGEST_INT, MOST_ACCUMULATED, MOST_COUNTED
+from autotune.space.knobs import STRICT
+
+
+class Limits(BaseModel):
+    """What no trial but the baseline may be outside of."""
+
+    model_config = STRICT
+
+    effective_batch_size: tuple[int, int] = Field(
+        (1, 1 << 30), description="[smallest, largest] of micro_batch_size * accumulation_steps, in samples"
+    )
+    memory_fraction: float = Field(
+        0.85,
+        gt=0,
+        le=1,
+        description="largest share of its memory limit that a recommended configuration may use at its peak",
+    )
+
+    @field_validator("effective_batch_size")
+    @classmethod
+    def _ordered(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if not 1 <= value[0] <= value[1] <= LARGEST_BATCH * MOST_ACCUMULATED:
+            raise ValueError(
+                f"[smallest, largest] with 1 <= smallest <= largest: got {units.shown(list(value))}"
+            )
+        return value
+
+
+Select = Literal["time-to-quality", "same-training", "fastest", "pareto"]
+PROMISES: dict[str, Select] = {"same-quality": "time-to-quality", "same-training": "same-training"}
+
+_CONSTRAINT = re.compile(r"\s*(>=|<=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
+
+
+class Objective(BaseModel):
+    """What wins, and what a user may rely on where it does.
+
+    `time-to-quality` promises the same quality, sooner: whoever needs the fewest seconds of training to
+    the baseline's quality, or to `target`. `same-training` promises the same training, only faster: nothing
+    is changed that a training's result depends on. `fastest` compares quality after equally many samples.
+    `pareto` looks for the whole front of speed and quality besides.
+    """
+
+    model_config = STRICT | ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"target": {"type": "number"}}, "required": ["target"]},
+            "then": {"properties": {"select": {"const": "time-to-quality"}}},
+        }
+    )
+
+    speed: Literal["throughput"] = Field("throughput", description="training samples per second")
+    quality: str = Field(
+        "bleu_4", description="name of the quality in an evaluation's record; higher is better"
+    )
+    keep: float = Field(
+        0.95, ge=0, le=1, description="share of the baseline's quality that a winner keeps; 0: any quality"
+    )
+    select: Select = Field(
+        "time-to-quality",
+        description="what wins: the first to reach the baseline's quality (time-to-quality), the fastest "
+        "that trains as the baseline does (same-training), the fastest that keeps the quality after equally "
+        "many samples (fastest), or the same with a search for the whole front (pareto)",
+    )
+    target: float | None = Field(
+        None,
+        description="the quality to reach, with select: time-to-quality; none: `keep` of the baseline's "
+        "quality at the end of a trial",
+    )
+    constraints: dict[str, str] = Field(
+        {},
+        description='conditions on other figures of the last evaluation, such as ">= 0.5"',
+        json_schema_extra={"additionalProperties": {"type": "string", "pattern": f"^{_CONSTRAINT.pattern}$"}},
+    )
+
+    @field_validator("constraints")
+    @classmethod
+    def _are_comparisons(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if comparison(text) is None:
+                raise ValueError(f'{name}: ">= number" or "<= number": got {units.shown(text)}')
+        return value
+
+    @model_validator(mode="after")
+    def _target_where_it_counts(self) -> Self:
+        if self.target is not None and self.select != "time-to-quality":
+            raise ValueError(
+                f"a target goes with select: time-to-quality, and only with it: got select {self.select!r} "
+                f"and target {self.target!r}"
+            )
+        return self
+
+    @property
+    def asks_for_speed_alone(self) -> bool:
+        """Whether a trial's quality decides nothing, so that it may end as soon as its speed is known."""
+        is_free = self.select == "same-training" or (self.select == "fastest" and not self.keep)
+        return is_free and not self.constraints
+
+
+def comparison(text: str) -> tuple[str, float] | None:
+    """The sign and the number of a constraint such as `>= 0.5`, None where it is none."""
+    match = _CONSTRAINT.fullmatch(text)
+    return (match[1], float(match[2])) if match else None
+
+
+_FEWEST_REPEATS = 3
+
+
+class Budget(BaseModel):
+    """What the search may spend."""
+
+    model_config = STRICT
+
+    trials: int = Field(40, ge=1, le=MOST_COUNTED, description="configurations to try, repeats not counted")
+    samples_per_trial: int = Field(
+        20000, ge=1, le=LARGEST_INT, description="training samples of a trial that is not stopped early"
+    )
+    until_learnt: bool = Field(
+        False,
+        description="samples_per_trial is the maximum: the baseline ends as soon as its quality is clearly "
+        "above chance, and every other trial gets as many samples as it had then",
+    )
+    evaluations_per_trial: int = Field(
+        4, ge=1, le=MOST_COUNTED, description="evaluations of quality, spread evenly over the samples"
+    )
+    finalists: int = Field(
+        3, ge=1, le=MOST_COUNTED, description="most trials to confirm against the baseline"
+    )
+    repeats: int = Field(
+        3,
+        ge=0,
+        le=MOST_COUNTED,
+        description="most seeds of the winner and of the baseline, 3 or more; 0: nothing is confirmed",
+        json_schema_extra={"not": {"enum": list(range(1, _FEWEST_REPEATS))}},
+    )
+    time: float | None = Field(
+        None,
+        description="time limit of the search: seconds, or a duration such as 90m or 2h; none: no limit",
+        json_schema_extra={
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": units.DURATION_PATTERN},
+                {"type": "null"},
+            ]
+        },
+    )
+
+    @field_validator("repeats")
+    @classmethod
+    def _enough_or_none(cls, value: int) -> int:
+        if 0 < value < _FEWEST_REPEATS:
+            raise ValueError(f"repeats: 0, or at least {_FEWEST_REPEATS}, for an interval: got {value}")
+        return value
+
+    @field_validator("time", mode="before")
+    @classmethod
+    def _duration(cls, value: Any) -> float | None:
+        try:
+            return None if value is None else units.seconds(value)
+        except InputError as error:
+            raise ValueError(str(error)) from None

@@ -1,0 +1,57 @@
+"""A trial's records in its directory: one a line, as its workload yielded them; every attempt has a mark."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+from autotune.core import units
+from autotune.storage.trial_dir import TrialDir
+
+
+def is_mark(record: Mapping[str, Any]) -> bool:
+    """Whether it says that a new attempt begins: a workload's own records have samples, all of them."""
+    return "samples" not in record
+
+
+def read_records(place: TrialDir) -> Iterator[dict[str, Any]]:
+    """The records written in a trial's directory; a line cut short by a kill, or spoilt, is left out."""
+    file = place.records_file
+    if not file.exists():
+        return
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            with suppress(ValueError, RecursionError):
+                record = json.loads(line)
+                if _is_record(record):
+                    yield record
+
+
+def _is_record(record: object) -> bool:
+    """Whether it is one of ours: the mark of an attempt, or has the figures that all others count with."""
+    if not isinstance(record, dict):
+        return False
+    names = ("clock_s",) if is_mark(record) else ("samples", "at_s")
+    return all(units.number(record.get(name)) is not None for name in names)
+
+
+def seconds_of(records: Iterable[Mapping[str, Any]]) -> float:
+    """How long the attempts took that wrote `records`, each by its own clock, and to its last one."""
+    total_s = begun_s = last_s = 0.0
+    for record in records:
+        if "attempt" in record:
+            total_s += last_s - begun_s
+            begun_s = last_s = record["clock_s"]
+        else:
+            last_s = record["at_s"]
+    return total_s + last_s - begun_s
+
+
+def open_lines(file: Path) -> TextIO:
+    """A file of lines, to append to; what a kill cut short gets a line of its own."""
+    is_cut = file.exists() and not file.read_bytes().endswith(b"\n")
+    stream = file.open("a", encoding="utf-8")
+    if is_cut:
+        stream.write("\n")
+    return stream

@@ -1,0 +1,200 @@
+"""A trial as the Optuna study keeps it: the one record of what happened in a search.
+
+The configuration, the outcome and the measurement are user attributes, written before the trial's state
+changes: whatever moment the process is killed at, `recover` can finish what was begun.
+"""
+
+import math
+import sqlite3
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState, create_trial
+
+from autotune.core.settings import ACCUMULATION, MICRO_BATCH, Config
+from autotune.core.trial import PassedOver, Repeat, Status, Trial
+from autotune.judging import objective
+from autotune.space import distributions
+from autotune.space.knobs import Distribution, ScaledLearningRate
+from autotune.space.space import Space
+from autotune.storage import study_file
+from autotune.storage.study_file import Plan, load_study, passed_over, plan, trials  # reading takes no Optuna
+
+__all__ = [
+    "Plan",
+    "begin",
+    "end",
+    "load_study",
+    "open_study",
+    "passed_over",
+    "plan",
+    "recover",
+    "set_plan",
+    "share",
+    "trials",
+]
+
+_NAMELESS = "constraints"  # a system attribute of Optuna before 5, and all that optuna-dashboard 0.21 knows
+_ROUNDING = 1e-3  # of a learning rate, which has four digits, and more than its share can be
+_WORST = (0.0, 0.0)  # throughput and quality of a trial that has neither
+
+
+def open_study(file: Path, space: Space) -> optuna.Study:
+    """The study of a search of `space` in the SQLite `file`, created where it is not there yet."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    storage = optuna.storages.RDBStorage(f"sqlite:///{file}", {"creator": partial(_writing, file)})
+    study = optuna.create_study(
+        study_name=study_file.NAME,
+        storage=storage,
+        directions=["maximize", "maximize"],
+        load_if_exists=True,
+    )
+    with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
+        study.set_metric_names([space.objective.speed, space.objective.quality])
+    return study
+
+
+def _writing(file: Path) -> sqlite3.Connection:
+    """Written ahead and synced fully: a power cut keeps every trial that had ended."""
+    connection = study_file.connect(file, "mode=rwc")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    return connection
+
+
+def set_plan(study: optuna.Study, plan: Plan) -> None:
+    study.set_user_attr(study_file.PLAN, plan.to_dict())
+
+
+def begin(
+    study: optuna.Study,
+    space: Space,
+    config: Config,
+    repeat: Repeat | None = None,
+    *,
+    passed: Sequence[PassedOver] = (),
+    ablation_of: int | None = None,
+    race: Sequence[int] = (),
+) -> Trial:
+    """Records a trial that is going to run `config`, and what was `passed` over before it.
+
+    One write makes it, so that a kill leaves the whole trial or none.
+    """
+    attributes: dict[str, Any] = {study_file.CONFIG: dict(config)}
+    attributes |= {study_file.REPEAT: asdict(repeat)} if repeat else {}
+    attributes |= {} if ablation_of is None else {study_file.ABLATION_OF: ablation_of}
+    attributes |= {study_file.RACE: list(race)} if race else {}
+    attributes |= {study_file.PASSED_OVER: [one.to_dict() for one in passed]} if passed else {}
+    study.add_trial(
+        create_trial(
+            state=TrialState.RUNNING,
+            params=dict(config),
+            distributions=_distributions(space),
+            user_attrs=attributes,
+        )
+    )
+    number = study.get_trials(deepcopy=False)[-1].number
+    return Trial(number, config, repeat=repeat, ablation_of=ablation_of, race=tuple(race))
+
+
+def _distributions(space: Space) -> dict[str, BaseDistribution]:
+    """Where the knobs' values come from, as whoever opens the study sees them: the sampler has its own."""
+    return {name: _distribution(knob, space) for name, knob in space.knobs.items()}
+
+
+def _distribution(knob: Distribution | ScaledLearningRate, space: Space) -> BaseDistribution:
+    if isinstance(knob, ScaledLearningRate):
+        return FloatDistribution(*_learning_rates(knob, space), log=True)
+    if knob.exponents:
+        lowest, highest = knob.exponents
+        return IntDistribution(2**lowest, 2**highest, log=True)
+    return distributions.distribution(knob)
+
+
+def _learning_rates(knob: ScaledLearningRate, space: Space) -> tuple[float, float]:
+    """Between which learning rates every configuration lies, their rounding counted in."""
+    micro, accumulation = (_numbers(name, space) for name in (MICRO_BATCH, ACCUMULATION))
+    multipliers = [float(value or 0) for value in knob.multiplier.choice or knob.multiplier.bounds]
+    smallest = {MICRO_BATCH: min(micro), ACCUMULATION: min(accumulation)}
+    largest = {MICRO_BATCH: max(micro), ACCUMULATION: max(accumulation)}
+    lowest, highest = (
+        space.learning_rate(smallest, min(multipliers)),
+        space.learning_rate(largest, max(multipliers)),
+    )
+    return lowest * (1 - _ROUNDING), highest * (1 + _ROUNDING)
+
+
+def _numbers(name: str, space: Space) -> list[int]:
+    """The values of a setting of whole numbers, or only its lowest and highest."""
+    knob = space.knobs.get(name)
+    if isinstance(knob, Distribution):
+        return [int(value or 1) for value in knob.choice or knob.bounds]
+    return [int(space.baseline.get(name) or 1)]
+
+
+def share(study: optuna.Study, number: int) -> None:
+    """Records that others run beside a trial: a kill must not make its figures look measured alone."""
+    frozen = study.get_trials(deepcopy=False)[number]
+    optuna.Trial(study, frozen._trial_id).set_user_attr(
+        study_file.SHARED, True
+    )  # the only way to an added trial
+
+
+def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
+    """Records how `trial` ended; doing it twice changes nothing.
+
+    A trial that failed is complete for Optuna, with the worst values and a violated constraint: so whatever
+    opens the study sees where the border is.
+    """
+    if trial.outcome is None:
+        raise ValueError(f"trial {trial.number} has not ended")
+    frozen = study.get_trials(deepcopy=False)[trial.number]
+    if frozen.state.is_finished():
+        return
+    handle = optuna.Trial(study, frozen._trial_id)  # the only way to a trial of an earlier process
+    handle.set_user_attr("measurement", trial.measurement.to_dict())
+    handle.set_user_attr("seconds", trial.seconds)
+    handle.set_user_attr("outcome", trial.outcome.to_dict())
+    _tell(study, handle, trial, memory_fraction)
+
+
+def _tell(study: optuna.Study, handle: optuna.Trial, trial: Trial, memory_fraction: float) -> None:
+    values = (trial.samples_per_s, trial.quality)
+    if trial.completed and all(v is not None and math.isfinite(v) for v in values):
+        share = objective.memory_share(trial.measurement)
+        _constrain(handle, "memory", -1.0 if share is None else share - memory_fraction)
+        study.tell(handle, [float(v or 0) for v in values])
+    elif trial.outcome and trial.outcome.status is Status.STOPPED:
+        study.tell(handle, state=TrialState.PRUNED)
+    else:
+        _constrain(handle, str(trial.outcome), 1.0)
+        study.tell(handle, list(_WORST))
+
+
+def _constrain(handle: optuna.Trial, name: str, violation: float) -> None:
+    """Says by how much a limit is exceeded: by its name, and without one, which is how dashboards read it."""
+    handle.set_constraint(name, violation)
+    handle.storage.set_trial_system_attr(handle._trial_id, _NAMELESS, [violation])
+
+
+def recover(study: optuna.Study, memory_fraction: float) -> list[Trial]:
+    """Finishes what a killed process left undone, and returns the trials that it was running.
+
+    Those go on under their number.
+    """
+    interrupted = []
+    for frozen in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        known = study_file.trial(frozen)
+        if known is None:
+            continue
+        if known.outcome is None:
+            interrupted.append(known)
+        else:
+            end(study, known, memory_fraction)
+    return interrupted

@@ -1,0 +1,5 @@
+"""The machine and its processes: what there is, what a trial and others take of it, who ends what is left.
+
+Imports `core`.
+Knows of no search; asks the machine, and decides nothing.
+"""

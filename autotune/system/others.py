@@ -1,0 +1,130 @@
+"""What processes that are not this search's take of the CPUs, by the kernel's own clocks."""
+
+import os
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from autotune.system import guardian
+
+_STAT = Path("/proc/stat")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# Columns of a CPU in /proc/stat (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq, steal, and
+# then what guests took, which is in user and nice already.
+_BUSY, _ALL = (0, 1, 2, 5, 6, 7), range(8)
+# By how much the clocks of a sample may disagree: they are not read at one moment, and those of CPUs tick.
+_CLOCKS_APART_S = 2.0
+
+
+class Spent(NamedTuple):
+    """CPU seconds of a process, and of those of its descendants that have ended and were waited for."""
+
+    own_s: float
+    reaped_s: float
+
+
+Clocks = Mapping[psutil.Process, Spent]
+
+
+@dataclass(frozen=True)
+class _Reading:
+    at_s: float
+    busy_s: float
+    all_s: float
+    clocks: Clocks
+
+
+def top() -> psutil.Process | None:
+    """The process below which all of this search runs: its driver.
+
+    That is what started the guardian above this process; without one, and without Ray, this process itself.
+    None in a cluster that the user named: there the search's processes have no root of their own.
+    """
+    is_in_cluster = False
+    for process in psutil.Process().parents():
+        with suppress(psutil.Error):
+            if guardian.__file__ in process.cmdline():
+                return process.parent()
+            is_in_cluster |= process.name() == "raylet"
+    return None if is_in_cluster else psutil.Process()
+
+
+class Others:
+    """Samples how busy the CPUs are that this process may run on, with work that is not done below `top`.
+
+    Kernel threads count as others, and what another guest of the machine has stolen does. Without a `top`
+    nothing is said.
+    """
+
+    def __init__(self, top: psutil.Process | None) -> None:
+        self._top = top
+        self._before: _Reading | None = None
+        self._ahead_s = 0.0  # how much more the search's clocks have said than the CPUs' did
+
+    @property
+    def own(self) -> frozenset[int]:
+        """The search's processes as of the last sample, by their ids."""
+        return frozenset(p.pid for p in self._before.clocks) if self._before else frozenset()
+
+    def sample(self) -> dict[str, float]:
+        """`others_cpu_percent` (100 is one CPU kept busy) since the sample before, and of `allowed_cpus`."""
+        if self._top is None:
+            return {}
+        cpus = os.sched_getaffinity(0)
+        before, self._before = self._before, _reading(self._top, cpus)
+        if before is None or self._before.all_s <= before.all_s:  # a sandbox may show clocks that stand still
+            return {}
+        spent_s = search_spent_s(before.clocks, self._before.clocks)
+        left_s = self._before.busy_s - before.busy_s - spent_s - self._ahead_s
+        self._ahead_s = min(_CLOCKS_APART_S, max(0.0, -left_s))
+        seconds = self._before.at_s - before.at_s
+        return {"others_cpu_percent": 100 * max(0.0, left_s) / seconds, "allowed_cpus": float(len(cpus))}
+
+
+def _reading(top: psutil.Process, cpus: Collection[int]) -> _Reading:
+    busy_s, all_s = busy_seconds(_STAT.read_text(encoding="ascii"), cpus)
+    return _Reading(time.monotonic(), busy_s, all_s, _clocks(top))
+
+
+def busy_seconds(stat: str, cpus: Collection[int]) -> tuple[float, float]:
+    """How long `cpus` were busy since the machine was started, and how long they were there, from /proc/stat.
+
+    Seconds, added up over the CPUs.
+    """
+    busy = total = 0
+    wanted = {f"cpu{number}" for number in cpus}
+    for name, *ticks in (line.split() for line in stat.splitlines() if line.startswith("cpu")):
+        if name in wanted:
+            busy += sum(int(ticks[column]) for column in _BUSY)
+            total += sum(int(ticks[column]) for column in _ALL)
+    return busy / _TICKS_PER_S, total / _TICKS_PER_S
+
+
+def _clocks(top: psutil.Process) -> dict[psutil.Process, Spent]:
+    """The clocks of all processes from `top` down that are there to be asked."""
+    clocks = {}
+    with suppress(psutil.Error):
+        for process in (top, *top.children(recursive=True)):
+            with suppress(psutil.Error):
+                times = process.cpu_times()
+                reaped_s = times.children_user + times.children_system
+                clocks[process] = Spent(times.user + times.system, reaped_s)
+    return clocks
+
+
+def search_spent_s(before: Clocks, now: Clocks) -> float:
+    """CPU seconds that a family of processes took between two readings of their clocks.
+
+    Of one that has ended in between the kernel gives all its time to who has waited for it: what was known
+    of it before is taken off again. Nobody is given the time of one that nobody waited for.
+    """
+    nothing = Spent(0.0, 0.0)
+    alive_s = sum(spent.own_s - before.get(p, nothing).own_s for p, spent in now.items())
+    reaped_s = sum(spent.reaped_s - before.get(p, nothing).reaped_s for p, spent in now.items())
+    known_s = sum(sum(spent) for p, spent in before.items() if p not in now)
+    return alive_s + max(0.0, reaped_s - known_s)

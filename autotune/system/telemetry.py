@@ -1,0 +1,239 @@
+"""What this machine has, and what a running trial makes of it: psutil and NVML, without torch."""
+
+import logging
+import os
+import platform
+import threading
+import time
+from collections import Counter, defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from autotune.core import units
+from autotune.system import cgroup, nvml
+from autotune.system.nvml import Gpu
+from autotune.system.others import Others
+
+logger = logging.getLogger(__name__)
+
+# Where the highest value of a trial is what counts; energy only grows, so that its highest is its total.
+_PEAKS = {
+    "host_rss_bytes",
+    "children_uss_bytes",
+    "host_memory_percent",
+    "gpu_memory_used_bytes",
+    "gpu_energy_j",
+}
+_SHELL_BYTES = 2**20  # the guard of a trial's process group is a child of it as well, and takes less
+_JOIN_S = 5.0
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What this process may use: its share of the CPUs and of the memory, and the GPUs that it can see."""
+
+    cpus: int
+    host_memory_bytes: int
+    gpus: tuple[Gpu, ...]
+    driver: str | None
+
+    @property
+    def device_bytes(self) -> int | None:
+        """The memory of the smallest GPU, which every trial has to do with; None where there is none."""
+        return min((gpu.memory_bytes for gpu in self.gpus), default=None)
+
+    @property
+    def description(self) -> str:
+        counted = Counter(f"{gpu.name} ({units.format_bytes(gpu.memory_bytes)})" for gpu in self.gpus)
+        names = [name if n == 1 else f"{n} x {name}" for name, n in counted.items()]
+        cpus = "1 CPU" if self.cpus == 1 else f"{self.cpus} CPUs"
+        return ", ".join([*(names or ["no GPU"]), cpus, units.format_bytes(self.host_memory_bytes)])
+
+
+def hardware() -> Hardware:
+    """This machine as this process may use it: affinity, container limits and CUDA_VISIBLE_DEVICES count."""
+    cpus = len(os.sched_getaffinity(0))
+    if quota := cgroup.cpu_quota():
+        cpus = min(cpus, max(1, int(quota)))
+    memory_bytes = psutil.virtual_memory().total
+    if limit := cgroup.memory():
+        memory_bytes = min(memory_bytes, limit.limit_bytes)
+    return Hardware(cpus, memory_bytes, nvml.gpus(_visible()), nvml.driver())
+
+
+def device() -> str:
+    """What a trial of this process runs on: its GPUs by name, or the CPU's model."""
+    gpus = nvml.gpus(_visible())
+    return ", ".join(gpu.name for gpu in gpus) if gpus else cpu_model()
+
+
+def cpu_model() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _visible() -> str | None:
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+class Telemetry:
+    """Samples a process, its descendants, and the GPUs visible to this process while the context is open.
+
+    Of the processes: `cpu_percent` (100 is one CPU kept busy), `host_rss_bytes` (pages that several share
+    count in each), `children_uss_bytes` (what the descendants hold that nobody shares). Of the machine:
+    `host_memory_percent`, of a container's limit where that is nearer, and the figures of `others.Others` for
+    what does not run below the process `search`. Of the GPUs: the figures of `nvml.combine`, and
+    `gpu_energy_j`, what all used since the start. What cannot be had here is left out. Nothing raises into
+    the caller: a trial outlives its telemetry.
+    """
+
+    def __init__(self, pid: int, interval_s: float = 1.0, search: psutil.Process | None = None) -> None:
+        self._pid = pid
+        self._search = search
+        self._interval_s = interval_s
+        self._series = _Series()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(_JOIN_S)  # NVML can hang on a GPU that fell off the bus
+
+    def latest(self) -> dict[str, float]:
+        """The newest sample; empty before the first."""
+        with self._lock:
+            return dict(self._series.latest)
+
+    def summary(self) -> dict[str, float]:
+        """Means over time; of memory the peaks, of energy the total, of `gpu_throttled` the share of time."""
+        with self._lock:
+            return self._series.summary()
+
+    def _run(self) -> None:
+        try:
+            with nvml.library() as found:
+                gpus = _Gpus(nvml.handles(_visible()) if found else [])
+                self._sample_until_stopped(_Processes(self._pid), Others(self._search), gpus)
+        except Exception:
+            logger.exception("telemetry of process %d ended early; the trial goes on", self._pid)
+
+    def _sample_until_stopped(self, processes: "_Processes", others: Others, gpus: "_Gpus") -> None:
+        before_s, is_last = time.monotonic(), False
+        while True:
+            now_s = time.monotonic()
+            elapsed_s, before_s = now_s - before_s, now_s
+            values = {**processes.sample(elapsed_s), **_machine(), **others.sample()}
+            values |= gpus.sample(elapsed_s, others.own)
+            with self._lock:
+                self._series.add(values, elapsed_s)
+            if is_last:
+                return
+            is_last = self._stop.wait(self._interval_s)
+
+
+class _Series:
+    """The latest values, their means weighted by time, and their peaks."""
+
+    def __init__(self) -> None:
+        self.latest: dict[str, float] = {}
+        self._weighted: dict[str, float] = defaultdict(float)
+        self._seconds: dict[str, float] = defaultdict(float)
+        self._peaks: dict[str, float] = {}
+
+    def add(self, values: dict[str, float], seconds: float) -> None:
+        self.latest = values
+        for name, value in values.items():
+            self._weighted[name] += value * seconds
+            self._seconds[name] += seconds
+            self._peaks[name] = max(value, self._peaks.get(name, value))
+
+    def summary(self) -> dict[str, float]:
+        return {name: peak if name in _PEAKS else self._mean(name) for name, peak in self._peaks.items()}
+
+    def _mean(self, name: str) -> float:
+        seconds = self._seconds[name]
+        return self._weighted[name] / seconds if seconds else self._peaks[name]
+
+
+class _Processes:
+    """A process and its descendants, as they come and go."""
+
+    def __init__(self, pid: int) -> None:
+        self._root: psutil.Process | None = None
+        self._cpu_s: dict[psutil.Process, float] | None = None
+        with suppress(psutil.Error):
+            self._root = psutil.Process(pid)
+
+    def sample(self, seconds: float) -> dict[str, float]:
+        usage = _usage(self._root) if self._root else {}
+        before, self._cpu_s = self._cpu_s, {process: cpu_s for process, (cpu_s, _) in usage.items()}
+        if not usage:
+            return {}
+        values = {"host_rss_bytes": float(sum(rss for _, rss in usage.values()))}
+        # What has just been forked, and is about to run something else, still shows its parent's memory.
+        stayed = usage.keys() & (before or {}).keys() - {self._root}
+        children_bytes = sum(_unshared_bytes(process) for process in stayed)
+        if children_bytes > _SHELL_BYTES:
+            values["children_uss_bytes"] = float(children_bytes)
+        if before is not None and seconds > 0:
+            # One that was not there before was born in between, with its clock at 0.
+            spent_s = sum(cpu_s - before.get(process, 0.0) for process, cpu_s in self._cpu_s.items())
+            values["cpu_percent"] = 100 * max(0.0, spent_s) / seconds
+        return values
+
+
+def _usage(root: psutil.Process) -> dict[psutil.Process, tuple[float, int]]:
+    """CPU seconds and resident bytes of each process of the tree that is there to be asked."""
+    usage = {}
+    with suppress(psutil.Error):
+        for process in (root, *root.children(recursive=True)):
+            with suppress(psutil.Error):
+                times = process.cpu_times()
+                usage[process] = (times.user + times.system, process.memory_info().rss)
+    return usage
+
+
+def _unshared_bytes(process: psutil.Process) -> int:
+    """What a process holds by itself: pages that it still shares with who has forked it do not count."""
+    with suppress(psutil.Error):
+        return int(process.memory_full_info().uss)
+    return 0
+
+
+def _machine() -> dict[str, float]:
+    used_percent = psutil.virtual_memory().percent
+    if group := cgroup.memory():
+        used_percent = max(used_percent, 100 * group.used_bytes / group.limit_bytes)
+    return {"host_memory_percent": used_percent}
+
+
+class _Gpus:
+    """GPUs under NVML's handles, and the energy that they used since the first sample."""
+
+    def __init__(self, handles: list[Any]) -> None:
+        self._handles = handles
+        self._before: list[dict[str, float]] | None = None
+        self._energy_j: float | None = None
+
+    def sample(self, seconds: float, own: frozenset[int]) -> dict[str, float]:
+        """`own` are the processes of the search, by their ids."""
+        readings = [nvml.read(handle) | nvml.others(handle, own, seconds) for handle in self._handles]
+        for before, after in zip(self._before or [], readings, strict=False):
+            used_j = nvml.energy_j(before, after, seconds)
+            if used_j is not None:
+                self._energy_j = (self._energy_j or 0.0) + used_j
+        self._before = readings
+        energy = {} if self._energy_j is None else {"gpu_energy_j": self._energy_j}
+        return nvml.combine(readings) | energy

@@ -1,0 +1,110 @@
+"""Under which names the figures of a trial are charted: groups of metrics over samples and seconds. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from autotune.core.secrecy import cleaned
+from autotune.core.trial import Measurement, Outcome
+from autotune.trials.reported import Report
+
+_NAMES = {
+    "samples": "samples",
+    "elapsed_s": "seconds",
+    "throughput": "perf/throughput",
+    "learning_rate": "train/learning_rate",
+    "grad_norm": "train/grad_norm",
+    "peak_memory_bytes": "memory/peak_bytes",
+    "cpu_percent": "system/cpu_percent",
+    "host_rss_bytes": "system/host_rss_bytes",
+    "children_uss_bytes": "system/children_uss_bytes",
+    "host_memory_percent": "system/host_memory_percent",
+    "others_cpu_percent": "system/others_cpu_percent",
+    "others_gpu_percent": "gpu/others_percent",
+    "allowed_cpus": "system/allowed_cpus",
+}
+_GROUPS = {"train_": "train/", "val_": "val/", "memory_": "memory/", "gpu_": "gpu/"}
+AXES = {"samples": ("train/*", "val/*", "perf/*"), "seconds": ("memory/*", "gpu/*", "system/*")}
+_CLOCK = "at_s"
+_LARGEST = 2**63
+
+
+def metrics(values: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers in a record, or among a report's own figures, under the names that the charts have.
+
+    What is not known by name is a training metric beside a `train_loss`, and a validation score elsewhere.
+    """
+    other = "train/" if "train_loss" in values else "val/"
+    return {
+        _name(key, other): float(value)
+        for key, value in values.items()
+        if _is_figure(value) and key != _CLOCK
+    }
+
+
+def _is_figure(value: object) -> bool:
+    """Whether it can be charted; what is no number as the value of a number can, and shows as that."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return abs(value) <= _LARGEST
+    return isinstance(value, float)
+
+
+def _name(key: str, other: str) -> str:
+    if key in _NAMES:
+        return _NAMES[key]
+    for prefix, group in _GROUPS.items():
+        if key.startswith(prefix):
+            return group + key.removeprefix(prefix)
+    return ("perf/" if key.endswith("_s") else other) + key
+
+
+def rows(report: Report) -> list[dict[str, float]]:
+    """A report as lines of the run's history: one for each record, then one for the trial as a whole."""
+    records, shown = report.records, report.measurement
+    last_at_s = records[-1].get(_CLOCK, 0.0) if records else 0.0
+    own = {
+        "samples": report.samples,
+        "elapsed_s": report.elapsed_s,
+        "throughput": shown.throughput and shown.throughput.samples_per_s,
+        "peak_memory_bytes": shown.peak_memory_bytes,
+    }
+    return [
+        *(
+            metrics(r) | {"seconds": report.elapsed_s - (last_at_s - r.get(_CLOCK, last_at_s))}
+            for r in records
+        ),
+        metrics({**own, **report.telemetry}),
+    ]
+
+
+def summary(outcome: Outcome, shown: Measurement | None) -> dict[str, Any]:
+    """What the run is to be known by: how the trial ended and why, and its figures over the whole trial.
+
+    Of one that was lost nothing is `shown`.
+    """
+    verdict = {"status": outcome.status, "failure": outcome.failure or "", "reason": outcome.reason}
+    return (_figures(shown) if shown else {}) | {key: cleaned(str(value)) for key, value in verdict.items()}
+
+
+def _figures(shown: Measurement) -> dict[str, Any]:
+    peak, limit = shown.peak_memory_bytes, shown.memory_limit_bytes
+    figures = {
+        "throughput": shown.throughput and shown.throughput.samples_per_s,
+        "samples": shown.samples,
+        "peak_memory_bytes": peak,
+        "memory_peak_share": peak / limit if peak and limit else None,
+        **shown.scores,
+        **shown.telemetry,
+    }
+    return metrics(figures) | ({"memory/is_rising": shown.memory_is_rising} if peak else {})
+
+
+def thinned(rows: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:
+    """The evaluations among a report's rows, and of all the others one with the latest of each figure."""
+    evaluations: list[Mapping[str, float]] = []
+    rest: dict[str, float] = {}
+    for row in rows:
+        if any(name.startswith("val/") for name in row):
+            evaluations.append(row)
+        else:
+            rest |= row
+    return [*evaluations, rest]

@@ -1,0 +1,249 @@
+"""One attempt at running a trial: its child process, its clock, its files, and what came out of it.
+
+A trial killed in the middle is attempted again in the same directory: the records already written there
+count, and the workload goes on from its own checkpoint.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from autotune.core import files
+from autotune.core.trial import Failure, Measurement, Outcome, Status
+from autotune.judging import curves, stopping
+from autotune.storage.records import open_lines, read_records, seconds_of
+from autotune.storage.trial_dir import TrialDir
+from autotune.system import others, telemetry
+from autotune.system.telemetry import Telemetry
+from autotune.trials import failures
+from autotune.trials.child import Child, Event, ForkServer
+from autotune.trials.order import Order
+from autotune.trials.progress import Progress
+from autotune.trials.reported import Report
+
+_GRACE_S = 60.0
+_BEATEN_GRACE_S = 5.0  # nothing that it would still write is wanted
+_RECORDS_PER_REPORT = 20
+
+
+class Attempt:
+    """A running trial. `step` until it reports an outcome; `stop` to break off and go on another day."""
+
+    def __init__(self, order: Order, server: ForkServer) -> None:
+        self._order = order
+        self._place = order.place
+        self._progress = Progress(order.quality, order.settings)
+        self._started, self._earlier_s = time.monotonic(), 0.0
+        self._heard_s = self._started
+        self._device = telemetry.device()
+        self._outcome: Outcome | None = None
+        self._records: TextIO | None = None
+        self._child: Child | None = None
+        self._telemetry: Telemetry | None = None
+        with interrupted_by_the_disk(self._end):
+            self._start(server)
+
+    def _end(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+
+    def _start(self, server: ForkServer) -> None:
+        self._place.root.mkdir(parents=True, exist_ok=True)
+        known = list(read_records(self._place))
+        for record in known:
+            self._progress.count(record)
+        self._earlier_s = seconds_of(known)
+        self._records = open_lines(self._place.records_file)
+        if self._is_enough():
+            self._outcome = self._progress.judge(Outcome(Status.COMPLETED))
+            return
+        self._progress.restart()
+        self._write([{"attempt": time.time(), "clock_s": time.monotonic()}])
+        self._child = Child(self._order, server)
+        self._telemetry = Telemetry(self._child.pid, search=others.top())
+        self._telemetry.__enter__()
+
+    def step(self, timeout_s: float) -> Report:
+        """What happened within `timeout_s`: records, figures so far, and in the end the outcome."""
+        records: list[dict[str, Any]] = []
+        with interrupted_by_the_disk(self._end):
+            self._poll(timeout_s, records)
+        shown = self._progress.measurement()
+        if self._outcome is None:
+            self._end_if_beaten(self.measurement())
+        report = Report(
+            number=self._order.number,
+            phase=self._progress.phase(time.monotonic() - self._heard_s),
+            elapsed_s=self._earlier_s + time.monotonic() - self._started,
+            measurement=_at_a_glance(shown),
+            records=_thin(records, self._order.quality),
+            telemetry=self._telemetry.latest() if self._telemetry else {},
+        )
+        if self._outcome is not None:
+            with interrupted_by_the_disk(self._end):
+                write_verdict(self._place, self._outcome, self.measurement())
+            report = replace(report, outcome=self._outcome, measurement=self.measurement())
+            self._close()
+        return report
+
+    def _poll(self, timeout_s: float, records: list[dict[str, Any]]) -> None:
+        """Adds the records of the next `timeout_s`, or until the trial has ended, to `records`."""
+        child, deadline = self._child, time.monotonic() + timeout_s
+        while child and self._outcome is None and (left_s := deadline - time.monotonic()) > 0:
+            records += self._take(child.poll(left_s))
+            if self._is_enough():
+                child.stop(_GRACE_S)
+                self._outcome = self._progress.judge(Outcome(Status.COMPLETED))
+            elif child.verdict is not None:
+                self._outcome = self._ended_early(child.verdict)
+            elif self._progress.is_overdue(self._order.samples):
+                child.stop(_BEATEN_GRACE_S)
+                self._outcome = failures.failed(Failure.ERROR, self._overdue())
+
+    def _ended_early(self, verdict: Outcome) -> Outcome:
+        """What a `verdict` is worth that came before the trial had all its samples: its figures compare with
+        nobody's.
+        """
+        judged = self._progress.judge(verdict)
+        if judged.status is not Status.COMPLETED:
+            return judged
+        reason = (
+            f"the workload ended by itself, evaluated after {self._progress.evaluated_samples} of "
+            f"{self._order.samples} samples; let it train longer, or lower samples_per_trial"
+        )
+        return failures.failed(Failure.ERROR, reason)
+
+    def _overdue(self) -> str:
+        samples, quality = self._progress.measurement().samples, self._order.quality
+        return (
+            f"no record has {quality} after {samples} samples, where a trial has {self._order.samples}; "
+            "the workload must yield one, at the latest there"
+        )
+
+    def _end_if_beaten(self, shown: Measurement) -> None:
+        """Stops what the threshold says need not go on."""
+        threshold = stopping.read(Path(self._order.threshold_file)) if self._order.threshold_file else None
+        reason = stopping.why_stop(shown, threshold) if threshold else None
+        if reason is not None and self._child is not None:
+            self._child.stop(_BEATEN_GRACE_S)
+            self._outcome = Outcome(Status.STOPPED, reason=reason)
+
+    def _take(self, events: Sequence[Event]) -> list[dict[str, Any]]:
+        """Counts and writes what the child has yielded."""
+        beside = self._held_by_children()
+        records = [{**event.record, **beside, "at_s": event.at_s} for event in events]  # the clock is ours
+        self._write(records)
+        for record in records:
+            self._progress.count(record)
+            self._heard_s = record["at_s"]
+        return records
+
+    def _held_by_children(self) -> dict[str, int]:
+        """What the workload's own subprocesses were seen to hold at most, where it has any."""
+        seen = self._telemetry.summary() if self._telemetry else {}
+        held = seen.get("children_uss_bytes")
+        return {} if held is None else {"memory_children_bytes": int(held)}
+
+    def _is_enough(self) -> bool:
+        curve, fewest = self._progress.curve, self._order.until_learnt
+        return (
+            self._progress.evaluated_samples >= self._order.samples
+            or (self._order.target is not None and curves.reached(curve, self._order.target) is not None)
+            or (fewest > 0 and curves.has_learnt(curve, fewest))
+            or (self._order.until_timed and self._progress.has_known_speed())
+        )
+
+    def measurement(self) -> Measurement:
+        """What the trial showed so far."""
+        order = self._order
+        return replace(
+            self._progress.measurement(),
+            memory_limit_bytes=order.device_memory_bytes or order.memory_limit_bytes,
+            device=self._device,
+            revision=order.revision,
+            telemetry=self._telemetry.summary() if self._telemetry else {},
+        )
+
+    def stop(self) -> None:
+        """Lets the workload write its checkpoint and leaves the trial to be gone on with."""
+        if self._child is not None and self._outcome is None:
+            self._child.stop(_GRACE_S)
+            with interrupted_by_the_disk(self._end):
+                self._take(self._child.poll(0))  # what it yielded before it closed
+        self._close()
+
+    def _close(self) -> None:
+        """Ends what runs. What a trial that has ended leaves behind goes: its winner is trained anew.
+
+        Of one that has completed it may be asked to stay.
+        """
+        if self._telemetry is not None:
+            self._telemetry.__exit__(None, None, None)
+        if self._child is not None:
+            self._child.kill()
+        self._child = None
+        if self._records is not None:
+            with suppress(OSError):  # flushed after every write: what is left is what could not be written
+                self._records.close()
+        if self._outcome is not None and not self._outcome.leaves_work(keep=self._order.keep_work):
+            shutil.rmtree(self._place.work, ignore_errors=True)
+
+    def _write(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Writes records, and flushes them: a kill must not lose an evaluation that took minutes."""
+        if self._records is not None:
+            self._records.writelines(json.dumps(record) + "\n" for record in records)
+            self._records.flush()
+
+
+def _at_a_glance(shown: Measurement) -> Measurement:
+    """What is shown of a trial while it runs, without what may be long: there is a report every second."""
+    return Measurement(
+        throughput=shown.throughput,
+        quality=shown.quality,
+        quality_samples=shown.quality_samples,
+        samples=shown.samples,
+        peak_memory_bytes=shown.peak_memory_bytes,
+    )
+
+
+def _thin(records: list[dict[str, Any]], quality: str) -> tuple[dict[str, Any], ...]:
+    """At most 20 of the training records, evenly, and every evaluation: a report stays small."""
+    stride = -(-len(records) // _RECORDS_PER_REPORT) or 1
+    last = len(records) - 1
+    return tuple(r for i, r in enumerate(records) if quality in r or (last - i) % stride == 0)
+
+
+@contextmanager
+def interrupted_by_the_disk(end: Callable[[Outcome], None]) -> Iterator[None]:
+    """What cannot be written down must not go on, and is no fault of the trial's: `end` gets its outcome."""
+    try:
+        yield
+    except OSError as error:
+        fault = failures.disk_fault(error, failures.OUR_DISK_ERRNOS)
+        if fault is None:
+            raise
+        end(Outcome(Status.INTERRUPTED, reason=fault))
+
+
+def write_verdict(place: TrialDir, outcome: Outcome, measurement: Measurement) -> None:
+    """Writes how a trial ended, whole or not at all: it is there even if nobody hears of it.
+
+    An interrupted trial has not ended.
+    """
+    if outcome.status is Status.INTERRUPTED:
+        return
+    final = {"outcome": outcome.to_dict(), "measurement": measurement.to_dict()}
+    files.write_whole(place.verdict_file, json.dumps(final))
+
+
+def read_verdict(place: TrialDir) -> tuple[Outcome, Measurement] | None:
+    """How the trial in `place` ended, None if no attempt came that far."""
+    try:
+        final = json.loads(place.verdict_file.read_text(encoding="utf-8"))
+        return Outcome.from_dict(final["outcome"]), Measurement.from_dict(final["measurement"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,343 @@
+"""One trial's workload in a process of its own: started, listened to, stopped, and its end explained."""
+
+import json
+import multiprocessing
+import os
+import signal
+import statistics
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from autotune.core.trial import Failure, Outcome, Status
+from autotune.system import cgroup
+from autotune.trials import failures, family, runner
+from autotune.trials.order import Order
+
+_STARTS = 5
+_RESTART_S = 0.2  # a dying server is deaf before it can be seen to be dead
+_PRELOAD_S = 120.0  # for its imports; one that hangs in them answers nobody
+_UNTIMED_S = 1800.0  # for what has not been seen yet: the first step may compile, an evaluation takes minutes
+_SHORTEST_STALL_S = 300.0
+_STALL_STEPS = 10
+_STALL_GAPS = 3
+_STEPS_REMEMBERED = 100
+_STACK_S, _STACK_WAIT_S = 0.1, 1.0
+_LOOK_AT_MEMORY_S = 1.0
+_LAST_WORDS_BYTES = 65536
+_PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold
+
+_OOM_KILLS = (
+    Path("/proc/vmstat"),
+    Path("/sys/fs/cgroup/memory.events"),
+    Path("/sys/fs/cgroup/memory/memory.oom_control"),
+)
+
+
+@dataclass(frozen=True)
+class Event:
+    """A record, and when the workload yielded it by its own process's monotonic clock."""
+
+    at_s: float
+    record: dict[str, Any]
+
+
+class ForkServer:
+    """Where children are forked from: a process that has imported `preload` and holds no CUDA context.
+
+    It is multiprocessing's own, one for each process that uses it, and ends with that process.
+    """
+
+    def __init__(self, preload: Sequence[str]) -> None:
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload([runner.__name__, *preload])
+
+    def start(self, order: Order) -> tuple[BaseProcess, Connection]:
+        """A process that runs what is ordered, and the pipe in which it reports."""
+        receiver, sender = self.context.Pipe(duplex=False)
+        process = self.context.Process(target=runner.run, args=(order, sender), name="trial")
+        for left in reversed(range(_STARTS)):
+            try:
+                with _main_hidden(), _server_killed_after(_PRELOAD_S):
+                    process.start()
+                break
+            except (EOFError, OSError):  # the server has died, or is about to
+                if left == 0:
+                    raise
+                if left < _STARTS - 1:
+                    # It dies of a module that raises something other than ImportError, or hangs in one.
+                    # Without preloading it, the trial imports it itself, and its log and its verdict tell
+                    # what is wrong.
+                    self.context.set_forkserver_preload([runner.__name__])
+                time.sleep(_RESTART_S)
+        sender.close()
+        return process, receiver
+
+
+@contextmanager
+def _main_hidden() -> Iterator[None]:
+    """Keeps multiprocessing from importing the main script again in the child: it may be Ray's worker."""
+    main = sys.modules["__main__"]
+    attributes = main.__dict__
+    hidden: dict[str, Any] = {n: attributes.pop(n) for n in ("__file__", "__spec__") if n in attributes}
+    attributes["__spec__"] = None
+    try:
+        yield
+    finally:
+        attributes |= hidden
+
+
+@contextmanager
+def _server_killed_after(seconds: float) -> Iterator[None]:
+    """Kills the fork server if the block takes longer."""
+
+    def kill() -> None:
+        if pid := getattr(forkserver._forkserver, "_forkserver_pid", None):  # nobody else knows it
+            os.kill(pid, signal.SIGKILL)
+
+    timer = threading.Timer(seconds, kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+class Child:
+    """A workload that runs, or has run. `poll` it until it has a `verdict`, or `stop` it.
+
+    `kill` it in the end, whatever the verdict: that ends what the workload has left behind. A child that is
+    forgotten is killed, too.
+    """
+
+    def __init__(self, order: Order, server: ForkServer) -> None:
+        self.verdict: Outcome | None = None
+        self._order = order
+        self._log_start = _size(order.place.log)
+        self._kernel_kills = _kernel_kills()
+        self._memory_share, self._memory_seen_s = 0.0, 0.0
+        self._cap_share = 0.0
+        self._process, pipe = server.start(order)
+        self._inbox = _Inbox(pipe)
+        self._end = Finalize(self, family.end, (self._process,), exitpriority=0)
+        self._events: list[Event] = []
+        self._still_s = 0.0
+        self._samples, self._is_evaluated = -1, False
+        self._yielded_s: float | None = None
+        self._gaps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
+        self._longest_gap_s = 0.0
+        self._has_evaluated = False
+        self._stopping = self._is_paused = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid or 0
+
+    def poll(self, timeout_s: float) -> list[Event]:
+        """The records that have come, waiting for the first one at most `timeout_s`.
+
+        After `stop`, those that came in the meantime.
+        """
+        if self.verdict is None and not self._events:
+            self._listen(timeout_s)
+        events, self._events = self._events, []
+        return events
+
+    def _listen(self, timeout_s: float) -> None:
+        heard, begun_s = [] if self._inbox.ended else [self._inbox.pipe], time.monotonic()
+        wait([*heard, self._process.sentinel], timeout_s)
+        # Only time that was listened to counts: this process may have been suspended, and all others with it.
+        if not self._is_paused:
+            self._still_s += min(time.monotonic() - begun_s, timeout_s)
+        has_died = not self._process.is_alive()  # asked first: what it had to say is then all in the pipe
+        self._take(self._inbox.read())
+        if has_died and self.verdict is None:
+            self.verdict = self._explain_death()
+        elif not has_died:
+            self._look_at_memory()
+            self._end_standstill()
+
+    def _take(self, messages: Sequence[dict[str, Any]]) -> None:
+        for message in messages:
+            if "outcome" in message:
+                self.verdict = failures.of_verdict(
+                    Outcome.from_dict(message["outcome"]),
+                    asked_to_stop=self._stopping,
+                    kernel_killed=_kernel_kills() > self._kernel_kills,
+                    memory_share=self._memory_share,
+                )
+                continue
+            event = Event(message["at_s"], message["record"])
+            if self._yielded_s is not None:
+                self._gaps_s.append(event.at_s - self._yielded_s)
+                self._longest_gap_s = max(self._longest_gap_s, self._gaps_s[-1])
+            self._yielded_s = event.at_s
+            self._follow(event.record)
+            if self._order.memory_limit_bytes and "memory_reserved_bytes" not in event.record:  # of the host
+                self._cap_share = event.record["memory_peak_bytes"] / self._order.memory_limit_bytes
+            self._events.append(event)
+
+    def _follow(self, record: Mapping[str, Any]) -> None:
+        """Notes when the trial got on: to more samples, or to the evaluation that is due where it stands."""
+        is_evaluation = self._order.quality in record
+        if record["samples"] > self._samples or (is_evaluation and not self._is_evaluated):
+            self._still_s = 0.0
+            self._is_evaluated = is_evaluation
+        self._samples = record["samples"]
+        self._has_evaluated |= is_evaluation
+
+    def _look_at_memory(self) -> None:
+        """Notes how full the machine is: when something has been killed for it, it is no longer."""
+        now_s = time.monotonic()
+        if now_s - self._memory_seen_s >= _LOOK_AT_MEMORY_S:
+            self._memory_share, self._memory_seen_s = _memory_share(), now_s
+
+    def _explain_death(self) -> Outcome:
+        code = self._process.exitcode or 0
+        if self._stopping and code == -signal.SIGTERM:
+            return Outcome(Status.STOPPED, reason="was asked to stop before it had begun")
+        return failures.of_exit(
+            code,
+            self._last_words(),
+            capped=self._order.memory_limit_bytes is not None,
+            kernel_killed=_kernel_kills() > self._kernel_kills,
+            memory_share=self._memory_share,
+            cap_share=self._cap_share,
+        )
+
+    def _last_words(self) -> str:
+        """The end of what it wrote into its log, earlier attempts left out."""
+        try:
+            with self._order.place.log.open("rb") as log:
+                log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
+                return log.read().decode(errors="replace")
+        except OSError:
+            return ""
+
+    def _end_standstill(self) -> None:
+        """Ends what has not got on for too long; where the workload hangs is then in its log."""
+        if self.verdict is not None or self._still_s <= self._stall_limit_s() or self._is_held_by_disk():
+            return
+        for member in family.members(self.pid):  # one after the other: all write into one log
+            with suppress(psutil.Error):
+                member.send_signal(runner.STACK_SIGNAL)
+                member.send_signal(signal.SIGCONT)  # a process that was stopped writes nothing
+                time.sleep(_STACK_S)
+        self._process.join(_STACK_WAIT_S)
+        self.verdict = failures.failed(
+            Failure.TIMEOUT,
+            f"no record of more samples for {self._still_s:.0f} s; its stack is in {self._order.place.log}",
+        )
+        self.kill()
+
+    def _stall_limit_s(self) -> float:
+        if self._order.stall_timeout_s is not None:
+            return self._order.stall_timeout_s
+        if not self._has_evaluated:
+            return _UNTIMED_S
+        median_s = statistics.median(self._gaps_s or [0.0])
+        return max(_SHORTEST_STALL_S, _STALL_STEPS * median_s, _STALL_GAPS * self._longest_gap_s)
+
+    def _is_held_by_disk(self) -> bool:
+        """Whether it may still come back: a checkpoint on a slow disk can take longer than any step before.
+
+        Not for ever, because a driver that hangs looks the same.
+        """
+        is_timed_here = self._order.stall_timeout_s is None
+        return is_timed_here and self._still_s <= _UNTIMED_S and family.waits_for_disk(self.pid)
+
+    def pause(self) -> None:
+        """Suspends the process and all that it has started; what they hold they keep.
+
+        The guard of its group runs on: it ends the others when this process dies.
+        """
+        self._is_paused = True
+        family.suspend(self.pid)
+
+    def resume(self) -> None:
+        """Lets what was paused go on; the time in between counts neither as a step nor as silence."""
+        family.go_on(self.pid)
+        self._is_paused, self._yielded_s = False, None
+
+    def stop(self, grace_s: float) -> None:
+        """Lets the workload close after its next record, and kills what is left after `grace_s`."""
+        deadline = time.monotonic() + grace_s
+        if self.verdict is None and self._process.is_alive():
+            self._stopping = True
+            os.kill(self.pid, signal.SIGTERM)
+            if self._is_paused:
+                self.resume()
+        while self.verdict is None and (left_s := deadline - time.monotonic()) > 0:
+            self._listen(left_s)
+        self.verdict = self.verdict or Outcome(
+            Status.STOPPED, reason=f"killed: it did not close within {grace_s:g} s"
+        )
+        self.kill()
+
+    def kill(self) -> None:
+        """Ends the process and all that it started, at once."""
+        self.verdict = self.verdict or Outcome(Status.STOPPED, reason="killed")
+        self._end()
+        self._inbox.pipe.close()
+
+
+class _Inbox:
+    """A child's messages, read without ever waiting for the rest of one."""
+
+    def __init__(self, pipe: Connection) -> None:
+        os.set_blocking(pipe.fileno(), False)
+        self.pipe = pipe
+        self.ended = False
+        self._rest = b""
+
+    def read(self) -> list[dict[str, Any]]:
+        """The messages that are there and whole."""
+        try:
+            chunk = os.read(self.pipe.fileno(), _PIPE_BYTES)
+        except BlockingIOError:
+            return []
+        self.ended = not chunk
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+
+def _memory_share() -> float:
+    """The share of the machine's memory that is in use, or of the container's if that is larger."""
+    machine = psutil.virtual_memory()
+    share = 1 - machine.available / machine.total
+    group = cgroup.memory()
+    return max(share, group.used_bytes / group.limit_bytes) if group else share
+
+
+def _kernel_kills() -> int:
+    """How many processes the kernel has killed for memory, on this machine or in this container."""
+    return sum(_oom_kills(file) for file in _OOM_KILLS)
+
+
+def _oom_kills(file: Path) -> int:
+    with suppress(OSError):
+        for line in file.read_text(encoding="ascii", errors="replace").splitlines():
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return 0
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0

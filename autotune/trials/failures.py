@@ -1,0 +1,223 @@
+"""What an exception or an exit status says about why a trial failed. Pure: no process, no file."""
+
+import errno
+import re
+import signal
+import sqlite3
+from collections.abc import Iterator, Set
+
+from autotune.core.errors import printable
+from autotune.core.trial import Failure, Outcome, Shortage, Status
+
+# What an allocator says when it has no more: CUDA and what builds on it, the CPU allocator, the C library,
+# C++, a compiler, a loader's worker that ran out of memory or was killed for it, and /dev/shm.
+_OOM_TEXT = re.compile(
+    r"(CUDA|HIP|XPU|MPS backend) out of memory"
+    r"|(CUDA|HIP|CUDA driver|Triton|NCCL)\b[^\n]{0,40}\b(error|Error)\b[^\n]{0,80}\bout of memory"
+    r"|CU(BLAS|DNN|SPARSE|SOLVER)_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED"
+    r"|CUDNN_STATUS_INTERNAL_ERROR_(HOST|DEVICE)_ALLOCATION_FAILED"
+    r"|CUDNN_STATUS_\w+[^\n]*out of memory"
+    r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
+    r"|can't allocate memory|[Cc]annot allocate memory|DefaultCPUAllocator: not enough memory"
+    r"|Could not allocate memory (for|to change) Tensor"
+    r"|std::bad_alloc"
+    r"|[Oo]ut of memory allocating \d+ bytes"
+    r"|Caught \w*MemoryError in "
+    r"|DataLoader worker \(pid[^)]*\) is killed by signal: (Killed|Bus error)"
+    r"|insufficient shared memory"
+    r"|(shared memory|/torch_)[^\n]*No space left on device"
+)
+# What else fails first when memory is capped; without a cap it has other causes.
+_CAPPED_TEXT = re.compile(
+    r"could not (create|execute) a primitive"
+    r"|can't start new thread"
+    r"|Thread creation failed: Resource temporarily unavailable"
+)
+# Where not the training process alone ran out, but what it shares with the loader's workers.
+_SHARED = re.compile(r"DataLoader worker|shared memory|killed by ")
+_KILLED_WORKER = re.compile(r"DataLoader worker \(pid[^)]*\) is killed by signal: Killed")
+# The disk cannot be written, whatever a trial does: full, over a quota or a limit, read-only.
+DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+# Of what we write ourselves: a sync that comes upon a disk just turned read-only fails like that.
+OUR_DISK_ERRNOS = DISK_ERRNOS | {errno.EIO}
+_SQLITE_FAULTS = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,  # over a quota, among others
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+}
+_OOM_TYPES = {"OutOfMemoryError", "MemoryError"}
+_DIVERGED_TYPES = {"DivergedError", "FloatingPointError"}
+_MEMORY_GONE_SHARE = 0.95
+_CAP_GONE_SHARE = 0.85
+_SERVER_DIED = 255  # multiprocessing's exit code for a process whose fork server is no more
+_LONGEST = 300
+
+
+def failed(kind: Failure, reason: str, shortage: Shortage | None = None) -> Outcome:
+    """The outcome of a trial that failed, its reason in one printable line of at most 300 characters."""
+    return Outcome(Status.FAILED, kind, _one_line(reason), shortage)
+
+
+def lost(reason: str) -> Outcome:
+    """The outcome of an attempt that somebody has killed: the trial goes on, and is given up in the end."""
+    return Outcome(Status.INTERRUPTED, Failure.LOST, _one_line(reason))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(printable(text).split())[:_LONGEST]
+
+
+def of_exception(error: BaseException, *, capped: bool = True) -> Outcome:
+    """Why a workload that raised `error` failed; what `error` was caused by counts as well.
+
+    `capped` says that the process's memory was: then what fails first for want of it counts as well.
+    """
+    kinds = [(cause, _kind(cause, capped)) for cause in chain(error)]
+    told = {kind: cause for cause, kind in reversed(kinds)}
+    for kind in (Failure.OOM, Failure.DIVERGED):
+        if (cause := told.get(kind)) is not None:
+            reason = _line(error) if cause is error else f"{_line(error)}; because of {_line(cause)}"
+            return failed(kind, reason, _shortage(_one_line(reason)) if kind is Failure.OOM else None)
+    if fault := disk_fault(error, DISK_ERRNOS):
+        # A write has no file name with it; who caught its error and raised another one has said which.
+        return Outcome(
+            Status.INTERRUPTED, reason=_one_line(fault if isinstance(error, OSError) else _text(error))
+        )
+    return failed(Failure.ERROR, _line(error))
+
+
+def disk_fault(error: BaseException, errnos: Set[int]) -> str | None:
+    """What cannot be written and why, when `error` or what caused it is an OSError with one of `errnos`."""
+    for cause in chain(error):
+        if isinstance(cause, OSError) and cause.errno in errnos:
+            where = f"{cause.filename}: " if cause.filename else ""
+            return f"{where}cannot be written: {cause.strerror}"
+    return None
+
+
+def study_fault(error: BaseException) -> str | None:
+    """What SQLite says, when `error` is about a file that it cannot use: no room, no right, a lock."""
+    for cause in chain(error):
+        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the rest are details
+        if isinstance(cause, sqlite3.Error) and code in _SQLITE_FAULTS:
+            return f"the session's study: {cause}"
+    return None
+
+
+def _kind(error: BaseException, capped: bool) -> Failure:
+    """What the error by itself says, its causes left aside."""
+    if _is_out_of_memory(error, capped):
+        return Failure.OOM
+    return Failure.DIVERGED if _names(error) & _DIVERGED_TYPES else Failure.ERROR
+
+
+def _line(error: BaseException) -> str:
+    return ": ".join(filter(None, (type(error).__name__, _text(error))))
+
+
+def _is_out_of_memory(error: BaseException, capped: bool) -> bool:
+    """By type where there is one of its own, and by text for the errors of C++ code and of the loader.
+
+    Of other types the text says nothing: a ValueError may well speak of memory.
+    """
+    if _names(error) & _OOM_TYPES:
+        return True
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno == errno.ENOMEM
+    told_by_text = isinstance(error, RuntimeError | SystemError | ImportError | OSError)
+    return told_by_text and _out_of_memory_text(_text(error), capped) is not None
+
+
+def _out_of_memory_text(text: str, capped: bool) -> str | None:
+    """The words in `text` that say that memory ran out."""
+    said = _OOM_TEXT.search(text) or (_CAPPED_TEXT.search(text) if capped else None)
+    return said and said[0]
+
+
+def _shortage(text: str) -> Shortage | None:
+    """Whose memory it was that an out-of-memory is about, by what torch says in its `text`."""
+    if _KILLED_WORKER.search(text):
+        return Shortage.KILLED_WORKER
+    return Shortage.MACHINE if _SHARED.search(text) else None
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a workload's own exception class can do anything
+        return "(its text cannot be had)"
+
+
+def _names(error: BaseException) -> set[str]:
+    """The names of the error's classes: torch's own are told without importing torch."""
+    return {kind.__name__ for kind in type(error).__mro__}
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, what it was raised from or while handling, and so on; a chain made by hand may be a ring."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def of_verdict(outcome: Outcome, *, asked_to_stop: bool, kernel_killed: bool, memory_share: float) -> Outcome:
+    """What a workload says of its own end, unless it was ended from outside and cannot know by whom.
+
+    A loader's worker that is killed was killed for memory where there is evidence of that, see `of_exit`.
+    """
+    if outcome.status is Status.STOPPED and not asked_to_stop:
+        return lost("somebody has sent it a SIGTERM")
+    if outcome.shortage is Shortage.KILLED_WORKER:
+        is_memory = kernel_killed or memory_share >= _MEMORY_GONE_SHARE
+        return outcome if is_memory else lost(outcome.reason)
+    return outcome
+
+
+def of_exit(
+    code: int,
+    last_words: str,
+    *,
+    kernel_killed: bool,
+    memory_share: float = 0.0,
+    cap_share: float = 0.0,
+    capped: bool = True,
+) -> Outcome:
+    """Why a process failed that ended with `code` (negative: by that signal) without a verdict of its own.
+
+    `last_words` is the end of its log: C++ code that cannot allocate in a thread can only abort.
+    `kernel_killed` says that the kernel killed a process for memory in the meantime, `memory_share` what
+    share of the machine's memory was in use shortly before, `capped` that the process's memory was, and
+    `cap_share` how much of that it had in use: code that does not look at what it was given then crashes.
+    A SIGKILL without any sign of want of memory came from outside, and is no fault of the trial's.
+    """
+    if kernel_killed and code in {-signal.SIGKILL, _SERVER_DIED}:
+        return failed(Failure.OOM, "killed by the kernel, which was out of memory", Shortage.MACHINE)
+    if code == _SERVER_DIED:
+        what = "exited with 255 without a verdict, or its fork server was killed"
+    else:
+        what = f"killed by {_signal_name(-code)}" if code < 0 else f"exited with {code} without a verdict"
+    if code == -signal.SIGKILL and memory_share >= _MEMORY_GONE_SHARE:
+        reason = f"{what} while {memory_share:.0%} of the machine's memory was in use"
+        return failed(Failure.OOM, reason, Shortage.MACHINE)
+    if code == -signal.SIGSEGV and cap_share >= _CAP_GONE_SHARE:
+        reason = f"{what} with {cap_share:.0%} of its memory limit in use"
+        return failed(Failure.OOM, reason, Shortage.MACHINE)
+    if code in {-signal.SIGKILL, _SERVER_DIED}:
+        return lost(what)
+    said = _out_of_memory_text(last_words, capped)
+    if said and code in {-signal.SIGABRT, -signal.SIGBUS, 1}:
+        return failed(Failure.OOM, f"{what}: {said}", Shortage.MACHINE if code < 0 else _shortage(said))
+    return failed(Failure.ERROR, what)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

@@ -1,0 +1,86 @@
+"""What is to be run: all that one trial, or one race, needs. Plain values, for whatever machine."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from autotune.core.settings import Setting
+from autotune.storage.trial_dir import TrialDir
+
+
+@dataclass(frozen=True)
+class Order:
+    """One trial: a workload's entry point, what it is called with, what it may take and when it is over.
+
+    `quality` is the key that tells the record of an evaluation, `samples` are those of the whole trial.
+    `memory_limit_bytes` is on top of what a process holds that has imported the workload,
+    `device_memory_bytes` what the trial may take of its GPU, `gpu_memory_fraction` the same as the cap of its
+    allocator. `stall_timeout_s` is how long it may go without a record, None for a time that its own records
+    set. It ends at the quality `target`, too, and when it has learnt, after `until_learnt` evaluations at
+    least, 0 for never; or, `until_timed`, once its speed is known.
+    """
+
+    number: int
+    entry_point: str
+    settings: dict[str, Setting]
+    directory: str
+    quality: str
+    samples: int
+    memory_limit_bytes: int | None = None
+    gpu_memory_fraction: float | None = None
+    device_memory_bytes: int | None = None
+    stall_timeout_s: float | None = None
+    target: float | None = None
+    until_learnt: int = 0
+    until_timed: bool = False
+    threshold_file: str | None = None
+    revision: str = ""
+    keep_work: bool = False
+
+    @property
+    def place(self) -> TrialDir:
+        return TrialDir(Path(self.directory))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class RaceOrder:
+    """A race between `members`, all of them alive at once where they are `together`.
+
+    After `most_s` seconds of rounds no further one begins.
+    """
+
+    number: int
+    directory: str
+    members: tuple[Order, ...]
+    together: bool
+    most_s: float
+
+    @property
+    def place(self) -> TrialDir:
+        return TrialDir(Path(self.directory))
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """Those that the others are compared with."""
+        return self.members[0].settings
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        members = tuple(Order.from_dict(order) for order in values["members"])
+        return cls(**{**values, "members": members})
+
+
+def from_dict(values: Mapping[str, Any]) -> Order | RaceOrder:
+    """The order whose `to_dict` gave `values`; a race is told by its members."""
+    return RaceOrder.from_dict(values) if "members" in values else Order.from_dict(values)

@@ -1,0 +1,236 @@
+"""A trial's records, counted as they come: what they show so far. Pure: the clock is in the records."""
+
+import statistics
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from autotune.core import units
+from autotune.core.settings import Config
+from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput
+from autotune.judging.measure import Meter, prefetched_steps
+from autotune.storage.records import is_mark
+from autotune.trials import failures
+
+_PHASES = ("data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s")
+_MOST_ITEMS = 100_000  # whose scores are kept
+_LARGEST = 1e30  # of a quality: its squares, sums and ratios are numbers, too
+_OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # steps, too: a large batch is beyond the end with its first one
+_SURE_SHARE = 0.02  # of a throughput: an interval as narrow as that is one to rely on
+_KNOWN_SHARE = 0.1  # one that says who is worth a race, which tells the rest
+_SILENT_STEPS, _SILENT_S = 10, 2.0  # seconds, too: a step of milliseconds is late for any reason
+_LEAST_BYTES = 2**20  # no training takes less: where the host shows less, the work was done out of sight
+_RISING_SHARE, _RISING_PART = 0.02, 1 / 3  # of the peak, and of a trial's samples
+_RISING_STEPS = 12  # with fewer, the last third may still be of the first steps, which allocate what all need
+_FINE_SHARE = 0.0025  # what a peak grows by before it is noted: a leak shall not make a note with every step
+
+
+class Phase(StrEnum):
+    """What a running trial does."""
+
+    START = "start"
+    WARM_UP = "warm-up"
+    MEASURING = "measuring"
+    TRAINING = "training"
+    EVALUATING = "evaluating"
+    RACING = "racing"
+
+
+class Progress:
+    """What a trial with `settings` has shown; a record that has `quality` is an evaluation's."""
+
+    def __init__(self, quality: str, settings: Config) -> None:
+        self._quality = quality
+        self._meter = Meter(prefetched_steps(settings))
+        self._samples = self._evaluated_samples = self._steps_since_evaluation = 0
+        self._has_begun = False
+        self._found: object = None  # what the last evaluation yielded for a quality
+        self._scores: dict[str, float] = {}
+        self._curve: list[Evaluation] = []
+        self._items: list[tuple[float, ...]] = []
+        self._own_bytes = self._children_bytes = self._allocated_bytes = 0
+        self._peak = _Peak()
+        self._phase_s = dict.fromkeys(_PHASES, 0.0)
+
+    @property
+    def evaluated_samples(self) -> int:
+        """How far the trial had come at its last evaluation."""
+        return self._evaluated_samples
+
+    @property
+    def curve(self) -> tuple[Evaluation, ...]:
+        return tuple(self._curve)
+
+    @property
+    def quality(self) -> float | None:
+        """What the last evaluation found; None where that was no number."""
+        return self._scores.get(self._quality)
+
+    def is_overdue(self, samples: int) -> bool:
+        """Whether a trial of so many `samples` has gone on far beyond its end without being evaluated."""
+        return (
+            self._evaluated_samples < samples
+            and self._samples >= _OVERDUE_TIMES * samples
+            and self._steps_since_evaluation >= _OVERDUE_STEPS
+        )
+
+    def phase(self, silent_s: float) -> Phase:
+        """What a trial does that has yielded nothing for `silent_s`.
+
+        No record says that an evaluation has begun: silence far longer than a step is taken for one. A
+        checkpoint that is written slowly, a machine that was suspended, or a hang looks the same, and an
+        evaluation as short as a few steps is not seen.
+        """
+        throughput, step_s = self._meter.throughput(), self._meter.recent_step_s()
+        if not self._has_begun:
+            return Phase.START
+        if step_s is not None and silent_s > max(_SILENT_STEPS * step_s, _SILENT_S):
+            return Phase.EVALUATING
+        if throughput is None:
+            return Phase.WARM_UP
+        return Phase.TRAINING if _is_within(_SURE_SHARE, throughput) else Phase.MEASURING
+
+    def has_known_speed(self) -> bool:
+        """Whether the throughput is known to 10%, and what an evaluation takes of the memory was seen."""
+        throughput = self._meter.throughput()
+        return self._evaluated_samples > 0 and throughput is not None and _is_within(_KNOWN_SHARE, throughput)
+
+    def restart(self) -> None:
+        """A new process begins, or goes on with, the trial."""
+        self._has_begun = False
+        self._meter.restart()
+
+    def count(self, record: Mapping[str, Any]) -> None:
+        """Adds one record, with the moment it came at in `at_s`, or the mark of a new attempt."""
+        if is_mark(record):
+            self.restart()
+            return
+        is_evaluation = self._quality in record
+        self._has_begun = True
+        self._samples = record["samples"]
+        self._meter.add(record["at_s"], self._samples, evaluation=is_evaluation)
+        # A checkpoint comes with the step after an evaluation, and both come again.
+        self._hold(record, is_step=not is_evaluation and self._steps_since_evaluation > 0)
+        self._steps_since_evaluation += 1
+        if is_evaluation:
+            self._evaluated(record)
+        for phase in _PHASES:
+            self._phase_s[phase] += _amount(record, phase)
+
+    def _hold(self, record: Mapping[str, Any], *, is_step: bool) -> None:
+        """Adds up the peaks of the process and of its descendants; on a GPU its allocator's alone counts."""
+        self._own_bytes = max(self._own_bytes, int(_amount(record, "memory_peak_bytes")))
+        self._children_bytes = max(self._children_bytes, int(_amount(record, "memory_children_bytes")))
+        allocated = int(_amount(record, "memory_peak_allocated_bytes"))
+        self._allocated_bytes = max(self._allocated_bytes, allocated)
+        beside = 0 if self._allocated_bytes else self._children_bytes
+        self._peak.count(self._samples, self._own_bytes + beside, is_step=is_step)
+
+    def _peak_bytes(self) -> int | None:
+        """What it has held at most; None where that is too little to be all that there was."""
+        found = self._peak.held_bytes
+        return found if found and (self._allocated_bytes or found >= _LEAST_BYTES) else None
+
+    def _evaluated(self, record: Mapping[str, Any]) -> None:
+        """Takes the scores that are numbers, and a point of the curve where the quality is one."""
+        numbers = {k: units.number(v) for k, v in record.items() if k != "at_s"}
+        self._scores = {k: v for k, v in numbers.items() if v is not None and abs(v) <= _LARGEST}
+        self._found, self._evaluated_samples = record[self._quality], self._samples
+        self._steps_since_evaluation = 0
+        if self._curve and self._curve[-1].samples == self._samples:
+            self._curve.pop()  # a trial that goes on from its checkpoint yields its last evaluation again
+            self._items.pop()
+        if self.quality is not None:
+            chance, collapsed = self._scores.get(f"{self._quality}_chance"), record.get("collapsed") is True
+            self._curve.append(
+                Evaluation(self._samples, self._meter.training_s, self.quality, chance, collapsed)
+            )
+            self._items.append(_numbers(record.get(f"{self._quality}_items")))
+
+    def _mean_items(self) -> tuple[float, ...]:
+        """What each item was scored, on average over the evaluations that the trial's end is made of."""
+        last = [items for items in self._items if items][-max(1, len(self._curve) // 4) :]
+        is_even = last and len({len(items) for items in last}) == 1
+        return tuple(statistics.fmean(values) for values in zip(*last, strict=True)) if is_even else ()
+
+    def judge(self, verdict: Outcome) -> Outcome:
+        """`verdict`, but that a trial cannot be complete whose quality or speed is missing, or no number."""
+        if verdict.status is not Status.COMPLETED:
+            return verdict
+        if reason := self._lack():
+            return failures.failed(Failure.ERROR, reason)
+        return verdict
+
+    def _lack(self) -> str | None:
+        if not self._evaluated_samples and self._found is None:
+            return f"the workload ended without a record that has {self._quality}"
+        if self.quality is None:
+            found = units.shown(self._found)
+            return f"{self._quality} is not a number after {self._evaluated_samples} samples: got {found}"
+        if self._meter.throughput() is None:
+            return (
+                "its throughput could not be measured: that takes two records without "
+                f"{self._quality}, the samples of the second one more; a trial may be too short"
+            )
+        return None
+
+    def measurement(self) -> Measurement:
+        """What the records show; what only the outside knows, such as the device, is left empty."""
+        total_s = sum(self._phase_s.values())
+        return Measurement(
+            throughput=self._meter.throughput(),
+            quality=self.quality,
+            quality_samples=self.evaluated_samples,
+            curve=tuple(self._curve),
+            items=self._mean_items(),
+            samples=self._samples,
+            peak_memory_bytes=(peak_bytes := self._peak_bytes()),
+            peak_allocated_bytes=self._allocated_bytes or None,
+            memory_is_rising=peak_bytes is not None and self._peak.is_rising(self._samples),
+            scores=self._scores,
+            step_shares={p: s / total_s for p, s in self._phase_s.items()} if total_s else {},
+        )
+
+
+class _Peak:
+    """The most that a trial has held, and where in it steps have raised that."""
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+        self._steps = self._growth_bytes = 0
+        self._noted = [(0, 0)]  # samples, and what all steps up to there had added to the peak
+
+    def count(self, samples: int, held_bytes: int, *, is_step: bool) -> None:
+        """`is_step` says that it has to be expected again and again, should it add to the peak."""
+        added, self.held_bytes = max(0, held_bytes - self.held_bytes), max(held_bytes, self.held_bytes)
+        if not is_step:
+            return
+        self._steps += 1
+        self._growth_bytes += added
+        if self._growth_bytes - self._noted[-1][1] > _FINE_SHARE * self.held_bytes:
+            self._noted.append((samples, self._growth_bytes))
+
+    def is_rising(self, samples: int) -> bool:
+        """Whether steps have raised it by more than 2% in the last third of a trial of so many `samples`."""
+        if self._steps < _RISING_STEPS:
+            return False
+        early = (1 - _RISING_PART) * samples
+        late_bytes = self._growth_bytes - max(grown for at, grown in self._noted if at <= early)
+        return late_bytes > _RISING_SHARE * (self.held_bytes - late_bytes)
+
+
+def _is_within(share: float, throughput: Throughput) -> bool:
+    half = throughput.half_width_per_s
+    return half is not None and half <= share * throughput.samples_per_s
+
+
+def _numbers(values: object) -> tuple[float, ...]:
+    """The numbers of a list, nothing where one of them is none."""
+    found = [units.number(value) for value in values] if isinstance(values, list) else []
+    numbers = tuple(value for value in found if value is not None)
+    return numbers if len(numbers) == len(found) <= _MOST_ITEMS else ()
+
+
+def _amount(record: Mapping[str, Any], name: str) -> float:
+    """A figure that cannot be negative, 0 where it is missing or no number."""
+    return max(0.0, units.number(record.get(name)) or 0.0)

@@ -1,0 +1,254 @@
+"""A race: the settings of several trials run in turn on one device, as long as somebody may still be faster.
+
+Every member is a child process of its own. Where all fit into memory at once they are started together, and
+whose turn it is not is suspended: a turn then costs no start, and a round takes seconds, within which the
+machine changes little. Else every turn starts one anew. Who runs in which round is said by `racing`.
+"""
+
+import json
+import os
+import shutil
+import statistics
+import time
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import TextIO
+
+from autotune.core.trial import Failure, Measurement, Outcome, Slice, Status
+from autotune.judging import racing
+from autotune.judging.measure import Stamp, Step, counted_steps, prefetched_steps, steps_to_start
+from autotune.storage.records import open_lines
+from autotune.storage.trial_dir import TrialDir
+from autotune.system import telemetry
+from autotune.system.telemetry import Telemetry
+from autotune.trials import failures
+from autotune.trials.attempt import interrupted_by_the_disk, write_verdict
+from autotune.trials.child import Child, ForkServer
+from autotune.trials.order import Order, RaceOrder
+from autotune.trials.progress import Phase
+from autotune.trials.reported import Report
+
+_POLL_S = 0.2
+_LONGEST_S = 60.0  # of a turn
+_TRIES = 4  # at a turn, each twice as long as the one before
+_STEPS_REMEMBERED = 100
+
+
+@dataclass(frozen=True)
+class _Least:
+    """What a turn has at least: seconds, and counted steps as far as it is known how long a step takes."""
+
+    seconds: float
+    steps: int
+
+
+_TOGETHER = _Least(racing.TURN_S, 5)
+_APART = _Least(10.0, 10)  # every turn has a start before it
+
+Waiting = Generator[None, None, None]  # yields while it waits, so that its caller can report
+
+
+class _EndedError(Exception):
+    """The race cannot go on; `outcome` is the race's."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+
+class _Member:
+    """The settings of a trial in a race: its child process, suspended between turns, and its turns' steps."""
+
+    def __init__(self, order: Order, server: ForkServer, least: _Least) -> None:
+        self._order, self._server, self._least = order, server, least
+        self._ready = prefetched_steps(order.settings)
+        self._child: Child | None = None
+        self._stamps: list[Stamp] = []
+        self._steps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
+
+    def warm_up(self) -> Waiting:
+        """Has a child that has passed its first steps; one that ended by itself is followed by a new one."""
+        if self._child is not None and self._child.verdict is None:
+            return
+        self.end()
+        child = self._child = Child(self._order, self._server)
+        begun_s = time.monotonic()
+        while sum(s.is_step for s in self._stamps) <= steps_to_start(self._order.settings):
+            if child.verdict is not None:
+                raise self._failed("the workload ended by itself before it was warmed up")
+            self._listen(child, _POLL_S)
+            yield
+        self._suspend(child)
+        self._counted(begun_s, ready=0)
+
+    def turn(self) -> Generator[None, None, list[Step]]:
+        """The steps that it counts in a turn, one at least."""
+        for tried in range(_TRIES):
+            yield from self.warm_up()
+            if steps := (yield from self._run(min(_LONGEST_S, self._turn_s() * 2**tried))):
+                return steps
+        raise self._failed(f"no whole step in a turn, {_TRIES} times in a row")
+
+    def _turn_s(self) -> float:
+        """How long a turn has to be: a step more, because it begins and ends within one."""
+        step_s = statistics.median(self._steps_s or [0.0])
+        steps = self._least.steps + min(self._ready, self._least.steps) + 1
+        return max(self._least.seconds, steps * step_s)
+
+    def _run(self, seconds: float) -> Generator[None, None, list[Step]]:
+        """The steps that it counts in `seconds` from now, or until it ends by itself."""
+        child = self._child
+        if child is None:
+            return []
+        begun_s = time.monotonic()
+        child.resume()
+        while child.verdict is None and (left_s := begun_s + seconds - time.monotonic()) > 0:
+            self._listen(child, min(left_s, _POLL_S))
+            yield
+        self._suspend(child)
+        return self._counted(begun_s, self._ready)
+
+    def _suspend(self, child: Child) -> None:
+        """Takes what it has yielded by then, too."""
+        child.pause()
+        self._listen(child, 0.0)
+
+    def _counted(self, begun_s: float, ready: int) -> list[Step]:
+        steps = counted_steps(self._stamps, begun_s, time.monotonic(), ready)
+        self._steps_s.extend(step.seconds for step in steps)
+        self._stamps.clear()
+        return steps
+
+    def _listen(self, child: Child, timeout_s: float) -> None:
+        quality = self._order.quality
+        for event in child.poll(timeout_s):
+            record = event.record
+            self._stamps.append(Stamp(event.at_s, record["samples"], is_step=quality not in record))
+        if child.verdict is not None and child.verdict.status is not Status.COMPLETED:
+            raise self._ended(child.verdict)
+
+    def _failed(self, reason: str) -> _EndedError:
+        return self._ended(failures.failed(Failure.ERROR, reason))
+
+    def _ended(self, outcome: Outcome) -> _EndedError:
+        return _EndedError(replace(outcome, reason=f"trial {self._order.number}: {outcome.reason}"))
+
+    def end(self) -> None:
+        """Ends its processes and removes what they have written: nobody goes on from there."""
+        if self._child is not None:
+            self._child.kill()
+        self._child = None
+        self._stamps.clear()
+        shutil.rmtree(self._order.place.work, ignore_errors=True)
+
+
+class Race:
+    """A running race. `step` until it reports an outcome; `stop` to break off and go on another day."""
+
+    def __init__(self, order: RaceOrder, server: ForkServer) -> None:
+        self._order = order
+        self._place = order.place
+        self._started = time.monotonic()
+        self._device = telemetry.device()
+        self._outcome: Outcome | None = None
+        self._rounds: TextIO | None = None
+        self._slices = read_slices(self._place)
+        self._earlier_s = sum(one.seconds for one in self._slices)
+        least = _TOGETHER if order.together else _APART
+        self._members = {one.number: _Member(one, server, least) for one in order.members}
+        self._course = self._run()
+        self._telemetry = Telemetry(os.getpid())  # the fork server's children are its grandchildren
+        self._telemetry.__enter__()
+
+    def step(self, timeout_s: float) -> Report:
+        """What happened within `timeout_s`, more or less: figures so far, and in the end the outcome."""
+        self._go_on(time.monotonic() + timeout_s)
+        report = Report(
+            number=self._order.number,
+            phase=Phase.RACING,
+            elapsed_s=self._earlier_s + time.monotonic() - self._started,
+            measurement=Measurement(samples=sum(one.samples for one in self._slices)),
+            telemetry=self._telemetry.latest(),
+        )
+        if self._outcome is not None:
+            with interrupted_by_the_disk(self._end):
+                write_verdict(self._place, self._outcome, self.measurement())
+            report = replace(report, outcome=self._outcome, measurement=self.measurement())
+            self.stop()
+        return report
+
+    def _go_on(self, deadline_s: float) -> None:
+        with interrupted_by_the_disk(self._end):
+            try:
+                while self._outcome is None and time.monotonic() < deadline_s:
+                    next(self._course)
+            except StopIteration:
+                self._end(Outcome(Status.COMPLETED))
+            except _EndedError as ended:
+                self._end(ended.outcome)
+
+    def _end(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+
+    def _run(self) -> Waiting:
+        """Runs round after round."""
+        self._place.root.mkdir(parents=True, exist_ok=True)
+        self._rounds = open_lines(self._place.slices_file)
+        if self._order.together:
+            for member in self._members.values():
+                yield from member.warm_up()
+        begun_s = time.monotonic()
+        while self._earlier_s + time.monotonic() - begun_s < self._order.most_s:
+            numbers = racing.runs_on(self._slices, [one.number for one in self._order.members])
+            if not numbers:
+                return
+            yield from self._round(numbers)
+
+    def _round(self, numbers: Sequence[int]) -> Waiting:
+        """A turn of everybody; what is broken off in between counts for nobody."""
+        done = max((one.round for one in self._slices), default=0)
+        found = []
+        for number in numbers:
+            member = self._members[number]
+            steps = yield from member.turn()
+            found.append(_slice(number, done + 1, steps))
+            if not self._order.together:
+                member.end()
+        if self._rounds is not None:
+            self._rounds.write(json.dumps([asdict(one) for one in found]) + "\n")
+            self._rounds.flush()
+        self._slices += found
+
+    def measurement(self) -> Measurement:
+        """What the race has shown so far."""
+        return Measurement(
+            slices=tuple(self._slices),
+            device=self._device,
+            revision=self._order.members[0].revision,
+            telemetry=self._telemetry.summary(),
+        )
+
+    def stop(self) -> None:
+        """Ends what runs; the rounds that are done stay, to be gone on with."""
+        self._telemetry.__exit__(None, None, None)
+        for member in self._members.values():
+            member.end()
+        if self._rounds is not None:
+            with suppress(OSError):  # flushed after every write: what is left is what could not be written
+                self._rounds.close()
+
+
+def _slice(number: int, round_number: int, steps: Sequence[Step]) -> Slice:
+    seconds, samples = sum(step.seconds for step in steps), sum(step.samples for step in steps)
+    return Slice(number, round_number, samples, seconds, len(steps))
+
+
+def read_slices(place: TrialDir) -> list[Slice]:
+    """What the race in `place` has measured in whole rounds; a line cut short by a kill is left out."""
+    found: list[Slice] = []
+    with suppress(FileNotFoundError):
+        for line in place.slices_file.read_text(encoding="utf-8", errors="replace").splitlines():
+            with suppress(ValueError, TypeError):
+                found += [Slice(**one) for one in json.loads(line)]
+    return found

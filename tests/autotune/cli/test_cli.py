@@ -1,0 +1,296 @@
+"""Bad input on the command line: one line with the rule, what was given, what is allowed; exit code 2."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from autotune import __main__ as cli
+from autotune.cli.cli import app
+from autotune.replay import table
+from autotune.replay.table import Header
+from autotune.storage.store import Session
+from r2gen import synthetic
+
+KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
+SPACE = """
+workload: r2gen
+baseline: {micro_batch_size: 4, learning_rate: 1e-3}
+knobs: {micro_batch_size: {choice: [4, 8]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return synthetic.make(tmp_path_factory.mktemp("data"), {"train": 4, "val": 2, "test": 2}, seed=0, size=32)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs the command line in an empty directory; its exit code and what it said."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments):
+        code = cli.main([str(a) for a in arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def is_one_line(code, out, err, *parts):
+    assert code == 2, (code, out, err)
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("autotune: ")
+    for part in parts:
+        assert part in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["search", "--space", "nowhere.yaml"], ["nowhere.yaml", "cpu, gpu, laptop-8gb"]),
+        (["search", "--trials", "none"], ["--trials", "none"]),
+        (["search", "--trials", "0"], ["--trials", "0"]),
+        (["search", "--time", "soon"], ["a duration is a positive number", "soon"]),
+        (["search", "--keep", "2"], ["--keep", "2"]),
+        (["search", "--select", "best"], ["objective.select", "'same-training', 'fastest'", "'best'"]),
+        (["search", "--select", "pareto", "--target", "0.2"], ["a target goes with select: time-to-quality"]),
+        (["search", "--promise", "same-training", "--target", "0.2"], ["a target goes with select: time-"]),
+        (["search", "--promise", "speed"], ["--promise", "same-quality, same-training", "'speed'"]),
+        (["search", "--promise", "same-training", "--select", "pareto"], ["is --select same-training"]),
+        (["search", "--samples", "some"], ["--samples", "auto", "'some'"]),
+        (["search", "--repeats", "2"], ["repeats: 0, or at least 3", "got 2"]),
+        (["search", "--finalists", "0"], ["--finalists", "0"]),
+        (["search", "--wandb", "maybe"], ["--wandb", "auto, online, offline, off"]),
+        (["search", "--wandb", "online"], ["WANDB_API_KEY"]),
+        (["search", "--model", "huge"], ["--model", "full, small"]),
+        (["search", "--memory-limit", "much"], ["a size is a positive number"]),
+        (["search", "--stall-timeout", "-1"], ["a duration is a positive number"]),
+        (["search", "--gpus-per-trial", "99"], ["--gpus-per-trial"]),
+        (["search", "--address", "127.0.0.1:1"], ["--address 127.0.0.1:1", "nobody listens there"]),
+        (["search", "--address", "nonsense"], ["--address nonsense", "no Ray cluster answers"]),
+        (["search", "--cpus-per-trial", "9999"], ["--cpus-per-trial", "at most"]),
+        (["search", "--data", "nowhere"], ["nowhere", "annotation.json", "cannot be read"]),
+        (["search", "--baseline", "nowhere.yaml"], ["nowhere.yaml", "cannot be read"]),
+        (["search", "--surprise"], ["--surprise"]),
+        (["surprise"], ["surprise"]),
+        (["resume", "nowhere"], ["there is no session here"]),
+        (["status", "nowhere"], ["there is no session here"]),
+        (["export", "nowhere"], ["there is no session here"]),
+        (["resume"], ["Missing argument", "session"]),
+        (["record", "t.jsonl"], ["Missing option", "--space"]),
+        (["record", "t.jsonl", "--space", "nowhere.yaml"], ["nowhere.yaml", "cpu, gpu, laptop-8gb"]),
+        (["record", "t.jsonl", "--space", "cpu", "--only", "some"], ["--only", "all, timed, untimed"]),
+        (["replay", "nowhere.jsonl"], ["nowhere.jsonl", "cannot be read"]),
+        (
+            ["replay", "nowhere.jsonl", "--strategy", "luck"],
+            ["--strategy", "ours, warm, optuna, random, asha"],
+        ),
+    ],
+)
+def test_a_wrong_option_is_one_line(run, arguments, parts):
+    is_one_line(*run(*arguments), *parts)
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        (lambda root: (root / "annotation.json").unlink(), ["cannot be read"]),
+        (lambda root: (root / "annotation.json").write_text("{"), ["is not JSON"]),
+        (lambda root: (root / "annotation.json").write_text("[]"), ["must be an object"]),
+        (lambda root: next((root / "images").glob("*/0.png")).unlink(), ["is not there"]),
+        (lambda root: next((root / "images").glob("*/1.png")).write_text("no"), ["is not an image"]),
+        (lambda root: edit(root, lambda a: a.update(val=[])), ["val", "no usable study"]),
+        (lambda root: edit(root, lambda a: a["train"][0].update(report=" . ")), ["no words"]),
+        (
+            lambda root: edit(root, lambda a: a["train"][0].update(image_path=["../x.png", "../y.png"])),
+            ["../x.png", "outside"],
+        ),
+    ],
+)
+def test_broken_data_is_one_line_and_makes_no_session(run, tmp_path, data, change, parts):
+    root = tmp_path / "data"
+    shutil.copytree(data, root)
+    change(root)
+    is_one_line(*run("search", "--data", root, "--session", "s"), *parts)
+    assert not (tmp_path / "s").exists()
+
+
+def edit(root, change):
+    file = root / "annotation.json"
+    annotation = json.loads(file.read_text())
+    change(annotation)
+    file.write_text(json.dumps(annotation))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("micro_batch_size: 4", "micro_batch_size: 0", ["baseline", "micro_batch_size", "0"]),
+        ("micro_batch_size: 4", "micro_batchsize: 4", ["micro_batchsize", "no such setting"]),
+        ("learning_rate: 1e-3", "d_model: 100", ["num_heads must divide d_model", "100"]),
+        ("choice: [4, 8]", "choice: []", ["micro_batch_size", "at least 1"]),
+        ("workload: r2gen", "workload: no.such:fit", ["no module no.such"]),
+        ("workload: r2gen", "workload: 7", ["workload"]),
+        ("learning_rate: 1e-3", "precision: fp16", ["cannot run the baseline", "fp16"]),
+        ("knobs: {", "knobs: {surprise: {choice: [1]}, ", ["knob surprise", "surprise: no such setting"]),
+    ],
+)
+def test_a_wrong_space_is_one_line_and_makes_no_session(run, data, old, new, parts):
+    Path("space.yaml").write_text(SPACE.replace(old, new))
+    is_one_line(*run("search", "--space", "space.yaml", "--data", data, "--session", "s"), *parts)
+    assert not Path("s").exists()
+
+
+def test_a_grid_that_is_not_finite_is_one_line_and_makes_no_table(run, data):
+    Path("grid.yaml").write_text(SPACE.replace("choice: [4, 8]", "randint: [4, 8]"))
+    is_one_line(
+        *run("record", "t.jsonl", "--space", "grid.yaml", "--data", data),
+        "every knob must be a choice: micro_batch_size",
+    )
+    assert not Path("t.jsonl").exists()
+
+
+def test_a_table_with_runs_missing_is_not_replayed(run, grid):
+    table.create(Path("t.jsonl"), Header(grid, {}))
+    is_one_line(*run("replay", "t.jsonl"), "of its grid are missing", "autotune record t.jsonl")
+
+
+def test_a_whole_table_is_replayed(run, recorded):
+    table.create(Path("t.jsonl"), recorded.header)
+    for config in recorded.space.every():
+        for made_up in (r for r in recorded.timed(config) if r.config == config):
+            table.append(Path("t.jsonl"), made_up)
+    code, out, err = run("replay", "t.jsonl", "--seeds", 2, "--trials", 8)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].endswith("samples/s; simulated device time, medians of 2:")
+    assert out.splitlines()[-1].startswith("ours ")
+
+
+def test_a_table_of_another_grid_is_not_gone_on_with(run, data, grid):
+    table.create(Path("t.jsonl"), Header(grid, {}))
+    Path("grid.yaml").write_text(SPACE)
+    is_one_line(*run("record", "t.jsonl", "--space", "grid.yaml", "--data", data), "is of another grid")
+
+
+def test_an_existing_session_is_refused_with_the_command_that_goes_on(run, tmp_path, data):
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "session.json").write_text("{}")
+    is_one_line(*run("search", "--data", data, "--session", "s"), "autotune resume s")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_place_that_cannot_be_written_is_one_line(run, tmp_path, data):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    is_one_line(*run("search", "--data", data, "--session", "closed/s"), "cannot be written")
+
+
+def test_a_full_disk_is_one_line(run, data):
+    is_one_line(*run("search", "--data", data, "--session", "/proc/s"), "cannot be written")
+
+
+COMMANDS = typer.main.get_command(app)
+
+
+def test_every_command_has_a_line_and_an_example(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    shown = " ".join(word for word in out.split() if word != "│")
+    for name, command in COMMANDS.commands.items():
+        line, example = command.help.split("\n\n")
+        assert line.endswith("."), name
+        assert f"{name} {line} {example}" in shown, "the list of commands has both"
+        _, said, _ = run(name, "--help")
+        assert said.split("\n")[3].strip() == line
+        assert said.split("\n")[5].strip() == example, "on a line of its own, to be copied"
+
+
+@pytest.mark.parametrize("name", list(COMMANDS.commands))
+def test_the_example_of_every_command_is_one(name):
+    label, *words = COMMANDS.commands[name].help.split("\n\n")[1].split()
+    assert (label, words[:2]) == ("Example:", ["autotune", name])
+    COMMANDS.commands[name].make_context(name, words[2:])  # parses all of it, or raises
+
+
+@pytest.mark.parametrize("name", ["--help", *(f"{name} --help" for name in COMMANDS.commands)])
+def test_help_is_quick_and_fits_a_terminal(name):
+    code = (
+        "import sys; from autotune.__main__ import main; code = main(sys.argv[1:]);"
+        "print(sorted({'torch', 'ray', 'wandb', 'optuna', 'numpy'} & set(sys.modules)), code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *name.split()],
+        env={**os.environ, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *said, last = done.stdout.splitlines()
+    assert last == "[] 0"
+    assert max(map(len, said)) <= 80
+
+
+def test_status_imports_neither_optuna_nor_torch_nor_ray(tmp_path):
+    """It answers in under a second, half of which is Python's own start and the reading of YAML."""
+    shutil.copytree(KEPT / "format-2", tmp_path / "s")
+    code = (
+        "import sys; from autotune.__main__ import main; code = main(['status', 's', *sys.argv[1:]]);"
+        "print(sorted({'torch', 'ray', 'wandb', 'optuna', 'numpy', 'psutil'} & set(sys.modules)), code)"
+    )
+    path = os.pathsep.join([str(KEPT), os.environ.get("PYTHONPATH", "")])
+    for options in ((), ("--json",)):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *options],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.splitlines()[-1] == "[] 0"
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(KEPT))
+    shutil.copytree(KEPT / "format-2", tmp_path / "s")
+    return Session.open(tmp_path / "s")
+
+
+def test_status_shows_what_runs_what_is_best_and_how_everything_ended(run, kept, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = run("status", "s")
+    assert (code, err) == (0, "")
+    assert "4 of 7 trials ended, 1 interrupted" in out
+    assert "351.7 ± 7.8" in out
+    assert "82%" in out
+    assert "failed (oom): MemoryError" in out
+    assert "5 trials: 2 completed, 2 out of memory, 1 interrupted; " in out
+    assert "python -m autotune export s -o best.yaml" in out
+    with kept.lock():
+        assert "4 of 7 trials ended, 1 running" in run("status", "s")[1]
+
+
+def test_status_as_json_is_one_object_with_all_of_it(run, kept):
+    code, out, err = run("status", "s", "--json")
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    shown = json.loads(out, parse_constant=pytest.fail)
+    assert (shown["session"], shown["state"], shown["planned"]) == ("s", "interrupted", 7)
+    assert [t["trial"] for t in shown["trials"]] == [0, 1, 2, 3]
+    assert [t["status"] for t in shown["trials"]] == ["completed", "failed", "completed", "failed"]
+    (running,) = shown["running"]
+    assert (running["trial"], running["phase"], running["share"]) == (4, "interrupted", 0.82)
+    assert (shown["verdict"], shown["best"]["trial"], shown["rounds"]) == ("unconfirmed", 2, 0)
+    assert shown["factor"]["low"] < shown["factor"]["value"] < shown["factor"]["high"]
+    documented = (Path(__file__).parents[3] / "docs" / "reference" / "events.md").read_text()
+    for key in shown:
+        assert f"`{key}`" in documented, key

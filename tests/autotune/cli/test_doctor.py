@@ -1,0 +1,172 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from autotune.cli import doctor
+from autotune.cli.doctor import Capability
+from autotune.space.machine import Machine
+from autotune.system.nvml import Gpu
+from autotune.system.telemetry import Hardware, hardware
+
+KEY = "made-up-key-" + "0123456789" * 3
+A100 = Gpu("NVIDIA A100-SXM4-80GB", 80 * 2**30, (8, 0), "GPU-0")
+EXAMINE = """
+from autotune.cli.doctor import examine
+for one in examine():
+    print(one.name, "|", one.ok, "|", one.detail, "|", one.remedy)
+"""
+
+
+def examined(**environment: str) -> tuple[dict[str, tuple[bool, str]], str]:
+    """What the doctor finds in an environment, by name, and all that it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", EXAMINE],
+        env=os.environ | environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    found = {}
+    for line in done.stdout.splitlines():
+        name, ok, detail, remedy = line.split(" | ")
+        found[name] = (ok == "True", detail)
+        assert ok == "True" or remedy, f"{name}: what is to be done?"
+    return found, done.stdout + done.stderr
+
+
+def by_name(capabilities: list[Capability]) -> dict[str, tuple[bool, str]]:
+    return {c.name: (c.ok, c.detail) for c in capabilities}
+
+
+def test_it_examines_this_machine() -> None:
+    import torch
+
+    found, _ = examined()
+    assert found["Python"][0]
+    assert found["torch"][1].startswith(torch.__version__)
+    assert found["fp32"][0]
+    assert found["ray"][0]
+    assert found["optuna"][0]
+    assert found["CPUs"][1].startswith(f"{hardware().cpus} usable")
+    assert str(Path.cwd()) in found["disk"][1]
+    assert {"NVIDIA driver", "tf32", "bf16", "fp16", "fp8", "memory", "shared memory", "Java"} <= set(found)
+    assert {"wandb", "W&B online", "optuna-dashboard", "tensorboard", "torch.compile"} <= set(found)
+
+
+def test_without_java_and_with_a_key_it_says_so_and_keeps_the_key_to_itself(tmp_path: Path) -> None:
+    found, printed = examined(PATH=str(tmp_path), WANDB_API_KEY=KEY)
+    assert found["Java"] == (False, "not found: METEOR is left out of the scores")
+    assert found["torch.compile"] == (False, "needs a C++ compiler")
+    assert found["W&B online"] == (True, "WANDB_API_KEY is set: runs go online")
+    assert KEY not in printed
+
+
+def test_a_java_that_does_not_start_is_no_java(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\nexit 1\n")
+    java.chmod(0o755)
+    found, _ = examined(PATH=f"{tmp_path}:/bin:/usr/bin")
+    assert found["Java"][0] is False
+    assert found["Java"][1].startswith("does not start")
+
+
+def test_without_a_key_runs_are_kept_offline() -> None:
+    assert doctor.wandb_key({}).ok is False
+    assert doctor.wandb_key({"WANDB_API_KEY": ""}).ok is False
+
+
+def test_a_search_and_what_is_said_of_it_go_by_the_same_rule() -> None:
+    assert doctor.wandb_key({"WANDB_API_KEY": "made up"}).ok is True
+    found = doctor.wandb_key({"WANDB_API_KEY": "made up", "WANDB_MODE": "offline"})
+    assert (found.ok, found.detail) == (False, "WANDB_MODE is offline: runs are kept offline")
+
+
+def test_torch_that_cannot_be_imported_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open shared object file')")
+    found, _ = examined(PYTHONPATH=f"{tmp_path}:{Path.cwd()}")
+    assert found["torch"] == (
+        False,
+        "`import torch` fails: OSError: libcudart.so.13: cannot open shared object file",
+    )
+
+
+def test_a_cpu_build_beside_a_gpu_is_a_fault() -> None:
+    with_gpu, without = Hardware(8, 2**34, (A100,), "580.1"), Hardware(8, 2**34, (), None)
+    cpu = {"version": "2.13.0+cpu", "cuda": None, "devices": 0}
+    cuda = {"version": "2.13.0", "cuda": "13.0", "devices": 1}
+    assert doctor.torch_sees(cpu, without) == Capability("torch", True, "2.13.0+cpu, CPU build")
+    assert doctor.torch_sees(cpu, with_gpu).detail.endswith("cannot use the GPU")
+    assert doctor.torch_sees(cpu, with_gpu).remedy == "install torch's CUDA build"
+    assert doctor.torch_sees(cuda, with_gpu) == Capability("torch", True, "2.13.0, CUDA 13.0")
+    blind = doctor.torch_sees({**cuda, "devices": 0}, with_gpu)
+    assert blind.detail.endswith("sees 0 of 1 GPUs")
+    assert blind.remedy.startswith("nvidia-smi must show CUDA 13.0 or newer")
+
+
+def test_precisions_follow_the_gpu() -> None:
+    found = by_name(list(doctor.precisions(Machine(8, (8, 0), has_torchao=True), frozenset())))
+    assert [name for name, (ok, _) in found.items() if ok] == ["fp32", "tf32", "bf16", "fp16"]
+    assert "8.9" in found["fp8"][1]
+    found = by_name(list(doctor.precisions(Machine(8, (9, 0), has_torchao=True), frozenset())))
+    assert all(ok for ok, _ in found.values())
+    found = by_name(list(doctor.precisions(Machine(8, (9, 0)), frozenset())))
+    assert found["fp8"] == (False, "needs torchao")
+    fp8 = list(doctor.precisions(Machine(8, (9, 0)), frozenset()))[-1]
+    assert fp8.remedy == "pip install 'autotune-r2gen[fp8]'"
+
+
+@pytest.mark.parametrize(
+    ("features", "detail"),
+    [
+        ({"avx512_bf16", "sse2"}, "by avx512_bf16"),
+        ({"avx2"}, "slow: this CPU has neither AMX nor AVX512-BF16"),
+    ],
+)
+def test_bf16_on_a_cpu_says_how_fast_it_is(features: set[str], detail: str) -> None:
+    found = by_name(list(doctor.precisions(Machine(8), frozenset(features))))
+    assert found["bf16"] == (True, detail)
+    assert found["fp16"][0] is False
+
+
+def test_too_little_room_is_said_with_what_follows(tmp_path: Path) -> None:
+    assert doctor.space_left("disk", tmp_path, 1, "full").ok
+    short = doctor.space_left("disk", tmp_path, 2**70, "free some")
+    assert not short.ok
+    assert short.remedy == "free some"
+    assert not doctor.space_left("disk", tmp_path / "none", 1, "free some").ok
+
+
+def test_compiling_takes_a_compiler_and_triton_on_a_gpu() -> None:
+    assert doctor.compiling(Machine(8), has_triton=False).ok
+    assert doctor.compiling(Machine(8, (9, 0)), has_triton=True).ok
+    assert doctor.compiling(Machine(8, (9, 0)), has_triton=False).remedy == "pip install triton"
+    lacking = doctor.compiling(Machine(8, has_compiler=False), has_triton=True)
+    assert (lacking.ok, lacking.detail) == (False, "needs a C++ compiler")
+
+
+def test_a_package_that_is_missing_says_how_to_install_it() -> None:
+    assert doctor.package("optuna").ok
+    missing = doctor.package("no-such-package", "autotune-r2gen[dashboard]", "shows a study")
+    assert missing == Capability(
+        "no-such-package",
+        False,
+        "not installed, shows a study",
+        "pip install 'autotune-r2gen[dashboard]'",
+    )
+    assert doctor.package("no-such-package").remedy == "pip install no-such-package"
+
+
+def test_it_is_one_table_that_wraps_within_its_columns() -> None:
+    console = Console(width=80, force_terminal=True, color_system=None)
+    long = Capability("NVIDIA driver", False, "words " * 20, "words " * 20)
+    with console.capture() as capture:
+        console.print(doctor.table([Capability("Python", True, "3.11.7"), long]))
+    first, *rest = capture.get().splitlines()
+    assert first.rstrip() == "yes  Python         3.11.7"
+    assert rest[0].startswith("no   NVIDIA driver  words")
+    assert all(line.startswith(" " * 20) and len(line.rstrip()) <= 80 for line in rest[1:])
+    assert any(line.strip().startswith("to do: words") for line in rest)

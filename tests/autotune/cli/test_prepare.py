@@ -1,0 +1,261 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from autotune import workloads
+from autotune.cli import prepare
+from autotune.core.errors import InputError
+from autotune.space.builtin import space_file, space_for, spaces_dir
+from autotune.storage import study as record
+from autotune.storage.store import Options, Session
+from autotune.system.nvml import Gpu
+from autotune.system.telemetry import Hardware
+from r2gen import synthetic
+from r2gen.__main__ import _parser
+
+CPU = Hardware(2, 2**34, (), None)
+
+
+def gpu(memory_gib, capability=(9, 0), count=1):
+    one = Gpu("Test GPU", int(memory_gib * 2**30), capability, "GPU-0")
+    return Hardware(16, 2**36, (one,) * count, "999")
+
+
+@pytest.mark.parametrize(
+    ("hardware", "name"), [(CPU, "cpu"), (gpu(8), "laptop-8gb"), (gpu(24), "gpu"), (gpu(141), "gpu")]
+)
+def test_the_space_is_chosen_by_the_machine(hardware, name):
+    assert space_for(hardware).stem == name
+
+
+@pytest.mark.parametrize(
+    ("name", "hardware"),
+    [("cpu", CPU), ("laptop-8gb", gpu(8, (8, 6))), ("gpu", gpu(80)), ("gpu", gpu(24, (7, 5)))],
+)
+def test_every_space_that_ships_is_complete_for_its_machine(name, hardware, tmp_path):
+    data = synthetic.make(tmp_path, {"train": 1, "val": 1, "test": 1}, seed=0, size=32)
+    file = space_file(name)
+    space = prepare.read_space(file, {})
+    whole, _ = prepare.complete(space, {"data": str(data)}, workloads.load("r2gen"), hardware, str(file))
+    assert whole.baseline["weight_decay"] == 5e-5, "the trainer's defaults are filled in"
+    assert whole.knobs
+    assert {f.stem for f in spaces_dir().glob("*.yaml")} == {"cpu", "gpu", "laptop-8gb"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "hardware", "expected"),
+    [
+        (None, CPU, 0.0),
+        (None, gpu(8), 1.0),
+        (0.25, gpu(8), 0.25),
+        (2, gpu(8, count=4), 2.0),
+        (0, gpu(8), 0.0),
+    ],
+)
+def test_gpus_of_a_trial(asked, hardware, expected):
+    assert prepare.gpus_per_trial(asked, hardware) == expected
+
+
+@pytest.mark.parametrize(("asked", "hardware"), [(1, CPU), (2, gpu(8)), (1.5, gpu(8, count=4))])
+def test_gpus_that_are_not_there_are_refused(asked, hardware):
+    with pytest.raises(InputError, match="--gpus-per-trial"):
+        prepare.gpus_per_trial(asked, hardware)
+
+
+R2GEN = """
+workload: r2gen
+baseline: {micro_batch_size: 4, learning_rate: 1e-3}
+knobs: {%s}
+"""
+
+
+@pytest.fixture
+def complete(tmp_path):
+    """Completes a space with the given knobs for R2Gen on a CPU."""
+    data = synthetic.make(tmp_path / "data", {"train": 1, "val": 1, "test": 1}, seed=0, size=32)
+
+    def call(knobs):
+        (tmp_path / "space.yaml").write_text(R2GEN % knobs)
+        space = prepare.read_space(tmp_path / "space.yaml", {})
+        return prepare.complete(space, {"data": str(data)}, workloads.load("r2gen"), CPU, "space.yaml")[0]
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("knobs", "parts"),
+    [
+        ("micro_batch_size: {choice: [a, 4]}", ["knob micro_batch_size", "'a'", "valid integer"]),
+        ("num_workers: {choice: [two, 2]}", ["knob num_workers", "'two'"]),
+        ("precision: {choice: [fp32, fp31]}", ["knob precision", "'fp31'", "'bf16'"]),
+        ("dropout: {uniform: [0.0, 1.5]}", ["knob dropout", "1.5"]),
+        ("micro_batch_size: {randint: [0, 8]}", ["knob micro_batch_size", "got 0"]),
+        ("batch_size: {choice: [1, 2]}", ["knob batch_size", "no such setting"]),
+        (
+            "num_heads: {choice: [7, 8]}, compile: {choice: [on]}",
+            ["num_heads must divide d_model", "knob compile"],
+        ),
+    ],
+)
+def test_a_value_that_the_trainer_would_refuse_is_refused_before_the_search(complete, knobs, parts):
+    with pytest.raises(InputError) as raised:
+        complete(knobs)
+    for part in ["search space space.yaml: ", *parts]:
+        assert part in str(raised.value)
+
+
+def test_a_value_is_searched_as_the_trainer_takes_it(complete):
+    assert complete('num_workers: {choice: ["0", 2]}').knobs["num_workers"].choice == (0, 2)
+
+
+@pytest.mark.parametrize("knob", ["max_seq_length", "min_word_count"])
+def test_a_knob_that_moves_the_references_needs_whole_ones(complete, knob):
+    with pytest.raises(InputError, match=f"knob {knob}: changes the references of bleu_4.*full_bleu_4"):
+        complete(f"{knob}: {{choice: [4, 60]}}")
+    workloads.load("r2gen").require_comparable([knob], "full_bleu_4")
+
+
+def test_r2gen_trains_on_one_gpu():
+    workloads.load("r2gen").require_gpus(0.5)
+    with pytest.raises(InputError, match="one GPU, or a part of one: got 2"):
+        workloads.load("r2gen").require_gpus(2)
+
+
+def test_an_override_is_checked_like_the_file(tmp_path):
+    with pytest.raises(InputError, match=r"budget\.trials"):
+        prepare.read_space(space_file("cpu"), {"budget": {"trials": 0}})
+    assert prepare.read_space(space_file("cpu"), {"budget": {"trials": 3, "time": None}}).budget.trials == 3
+
+
+def test_another_session_warms_only_its_like(tmp_path, space):
+    workload = workloads.Workload("json:loads")
+    facts = {"hardware": "one GPU", "revision": "abc"}
+    earlier = Session.create(tmp_path / "earlier", space, Options(), facts)
+    with pytest.raises(InputError, match="nothing was run"):
+        prepare.warm_start(earlier, space, workload, "one GPU", "abc")
+    record.open_study(earlier.study_file, space)
+    assert prepare.warm_start(earlier, space, workload, "one GPU", "abc") == []
+    with pytest.raises(InputError, match="hardware 'one GPU', now 'two GPUs'") as raised:
+        prepare.warm_start(earlier, space, workload, "two GPUs", "def")
+    assert "code 'abc', now 'def'" in str(raised.value)
+
+
+def test_a_session_over_other_data_says_nothing_about_these(tmp_path, space):
+    class Told(workloads.Workload):
+        def data_fingerprint(self, settings):
+            return settings["text"]
+
+    workload = Told("json:loads")
+    then, now = (
+        space.model_copy(update={"baseline": {**space.baseline, "text": text}}) for text in ("old", "new")
+    )
+    facts = {"hardware": "one GPU", "revision": "abc", "data": workload.data_fingerprint(then.baseline)}
+    earlier = Session.create(tmp_path / "earlier", now, Options(), facts)
+    record.open_study(earlier.study_file, now)
+    with pytest.raises(InputError, match="fingerprint of the data 'old', now 'new'") as raised:
+        prepare.warm_start(earlier, now, workload, "one GPU", "abc")
+    assert "\n" not in str(raised.value)
+    assert "must be of the same workload, settings, data and hardware" in str(raised.value)
+
+
+def test_a_trial_does_not_wait_for_a_score_that_nobody_asked_for():
+    r2gen = workloads.load("r2gen")
+    assert r2gen.for_trial({}, 1000, 4, "bleu_4") == {"eval_every_samples": 250, "meteor": False}
+    assert r2gen.for_trial({}, 1001, 4, "meteor") == {"eval_every_samples": 251, "meteor": True}
+
+
+def test_a_repeat_has_a_seed_of_its_own():
+    r2gen = workloads.load("r2gen")
+    assert [r2gen.with_seed({"seed": 7}, n)["seed"] for n in (0, 1, 2)] == [7, 8, 9]
+
+
+def test_the_whole_training_is_every_study_once_an_epoch(tmp_path):
+    r2gen = workloads.load("r2gen")
+    data = synthetic.make(tmp_path, {"train": 5, "val": 1, "test": 1}, seed=0, size=32)
+    settings = r2gen.complete({"data": str(data), "epochs": 30})
+    assert r2gen.training_samples(settings) == 150
+    next((data / "images").glob("train-*/0.png")).unlink()
+    assert r2gen.training_samples({**settings, "skip_bad_samples": True}) == 120
+    with pytest.raises(InputError, match="skip_bad_samples leaves them out"):
+        r2gen.training_samples(settings)
+    assert workloads.Workload("json:loads").training_samples({"epochs": 30}) is None
+
+
+def test_a_checkpoint_is_scored_by_the_trainers_own_command(tmp_path):
+    command = workloads.load("r2gen").program.evaluate(tmp_path, {"data": "d"}, tmp_path / "reports.jsonl")
+    given = vars(_parser().parse_args(command[3:]))
+    assert command[:3] == [sys.executable, "-m", "r2gen"]
+    assert (given["checkpoint"], given["data"]) == (tmp_path / "best.pt", Path("d"))
+    assert (given["split"], given["reports"]) == ("test", tmp_path / "reports.jsonl")
+    assert workloads.Workload("json:loads").program is None
+
+
+def test_a_model_is_asked_for_by_the_name_that_its_workload_gives_it():
+    r2gen, other = workloads.load("r2gen"), workloads.Workload("json:loads")
+    given = prepare.settings(r2gen, "small", None, Path("d"))
+    assert (given["d_model"], given["data"]) == (64, "d")
+    with pytest.raises(InputError, match="--model: one of full, small: got 'huge'"):
+        prepare.settings(r2gen, "huge", None, None)
+    with pytest.raises(InputError, match="--model: json:loads has no models to choose from: got 'small'"):
+        prepare.settings(other, "small", None, None)
+
+
+def test_the_revision_is_that_of_the_code():
+    assert workloads.load("r2gen").revision() == workloads.load("r2gen").revision()
+    assert workloads.load("r2gen").revision() != workloads.Workload("autotune.cli.cli:app").revision()
+
+
+@pytest.mark.parametrize(
+    ("promise", "rule", "meant"),
+    [
+        (None, None, None),
+        (None, "pareto", "pareto"),
+        ("same-quality", None, "time-to-quality"),
+        ("same-training", None, "same-training"),
+        ("same-training", "same-training", "same-training"),
+    ],
+)
+def test_a_promise_is_a_rule_that_decides_who_wins(promise, rule, meant):
+    assert prepare.select(promise, rule) == meant
+
+
+def test_a_promise_that_is_none_or_contradicts_the_rule_is_refused():
+    with pytest.raises(InputError, match="--promise: one of same-quality, same-training: got 'faster'"):
+        prepare.select("faster", None)
+    with pytest.raises(InputError, match="--promise same-quality: is --select time-to-quality"):
+        prepare.select("same-quality", "fastest")
+
+
+@pytest.mark.parametrize(
+    ("given", "values"),
+    [
+        (None, {}),
+        ("auto", {"until_learnt": True}),
+        ("1", {"samples_per_trial": 1}),
+        ("20000", {"samples_per_trial": 20000}),
+    ],
+)
+def test_the_samples_of_a_trial_are_a_number_or_auto(given, values):
+    assert prepare.samples(given) == values
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "1e4", "many", "", "1.5", "9" * 30])
+def test_other_samples_are_refused(given):
+    with pytest.raises(InputError, match="--samples: a whole number above 0, or auto: got"):
+        prepare.samples(given)
+
+
+@pytest.mark.parametrize(
+    ("training_samples", "most", "evaluations"), [(None, 4000, 16), (7000, 7000, 28), (500, 1000, 4)]
+)
+def test_an_open_ended_trial_has_the_whole_training_or_some_times_its_samples_at_most(
+    space, monkeypatch, training_samples, most, evaluations
+):
+    workload = workloads.load("json:loads")
+    monkeypatch.setattr(type(workload), "training_samples", lambda *_: training_samples)
+    for until_learnt, expected in ((True, (most, evaluations)), (False, (1000, 4))):
+        changes = {"samples_per_trial": 1000, "evaluations_per_trial": 4, "until_learnt": until_learnt}
+        asked = space.model_copy(update={"budget": space.budget.model_copy(update=changes)})
+        whole, _ = prepare.complete(asked, {}, workload, CPU, "test")
+        assert (whole.budget.samples_per_trial, whole.budget.evaluations_per_trial) == expected

@@ -1,0 +1,359 @@
+"""Models trained to be compared: what is trained, what is taken or there already, and what goes wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from autotune.__main__ import main
+from autotune.compare import evaluation, results
+from autotune.compare.compare import Comparison, Contender, Terms, contenders
+from autotune.core.errors import EvaluationError, InputError
+from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
+from autotune.judging.history import History
+from autotune.space import space as spaces
+from autotune.storage import provenance
+from autotune.storage import study as record
+from autotune.storage.store import Options, Session
+from autotune.system.telemetry import hardware
+from autotune.trials.setup import Training
+from autotune.workloads import Workload
+
+HERE = Path(__file__).parents[1]
+SPACE = """
+workload: toy_workload:fit
+baseline: {micro_batch_size: 4, learning_rate: 1e-3, step_s: 0.001, precision: fp32}
+knobs: {micro_batch_size: {choice: [4, 8, 64]}, learning_rate: {scale: sqrt}}
+budget: {trials: 4, samples_per_trial: 400, evaluations_per_trial: 2, repeats: 0}
+"""
+# Scores what `work` holds, and fails as long as there is a file called `fault`.
+SCORER = """
+import json, sys
+work, reports, fault = map(__import__("pathlib").Path, sys.argv[1:])
+if fault.exists():
+    sys.exit("the scorer has\\na fault")
+state = json.loads((work / "state.json").read_text())
+reports.write_text(json.dumps({"id": "1", "images": [], "reference": "a", "report": "b"}) + "\\n")
+print(json.dumps({"split": "test", "studies": 1, "trained": state, "bleu_4": 0.5, "seconds": 2.0,
+                  "reports_per_s": 0.5, "peak_memory_bytes": 7}))
+"""
+
+
+@dataclass(frozen=True)
+class Scorer:
+    fault: Path
+
+    def evaluate(self, workdir, settings, reports):
+        return [sys.executable, "-c", SCORER, str(workdir), str(reports), str(self.fault)]
+
+
+@dataclass(frozen=True)
+class Scored(Workload):
+    """The toy workload, with a command that scores it."""
+
+    entry_point: str = "toy_workload:fit"
+    fault: Path = Path("none")
+
+    @property
+    def program(self):
+        return Scorer(self.fault)
+
+
+@pytest.fixture(autouse=True)
+def _toys(monkeypatch):
+    """The toy workload on the path, here and in child processes; the command hides GPUs for good."""
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+@pytest.fixture
+def space():
+    return spaces.complete(spaces.parse(SPACE, "test"), "test")
+
+
+def searched(root, space, **options):
+    """A session whose search has found that 8 a batch are twice as fast, and as good."""
+    machine, workload = replace(hardware(), gpus=()), Workload(space.workload)
+    facts = provenance.collect("s", space, workload, machine, 0)
+    session = Session.create(root, space, Options(**options), facts)
+    study = record.open_study(session.study_file, space)
+    for batch, speed in ((4, 100.0), (8, 200.0)):
+        trial = record.begin(study, space, space.config({"micro_batch_size": batch, "learning_rate": 1.0}))
+        shown = Measurement(Throughput(speed, 1.0, 50, 1.0), 0.2, 400, samples=400)
+        record.end(study, replace(trial, outcome=Outcome(Status.COMPLETED), measurement=shown), 0.85)
+    return session
+
+
+@pytest.fixture
+def session(tmp_path, space):
+    return searched(tmp_path / "s", space)
+
+
+def training_of(session, space, workload):
+    return Training(space, workload, replace(hardware(), gpus=()), session.options())
+
+
+@pytest.fixture
+def compared(session, space):
+    """Compares one configuration, and returns the model and what was said."""
+    said = []
+
+    def compare(label="bf16", workload=None, may_take=False, samples=400, **config):
+        trials = record.trials(record.load_study(session.study_file))
+        terms = Terms(samples=samples, data=None, may_take=may_take)
+        training = training_of(session, space, workload or Scored())
+        comparing = Comparison(session, training, trials, terms=terms, say=said.append)
+        said.clear()
+        comparing.run(Contender(label, {**space.baseline_config, "precision": label, **config}))
+        return results.models(session.comparison_dir)[label], list(said)
+
+    return compare
+
+
+def attempts(session, label):
+    lines = session.model_dir(label).records_file.read_text().splitlines()
+    return sum("attempt" in json.loads(line) for line in lines)
+
+
+def test_the_recommended_settings_are_compared_in_every_precision(space, make_trial):
+    trials = [
+        make_trial(0, 100, 0.2, learning_rate=1e-3),
+        make_trial(1, 200, 0.2, micro_batch_size=8, learning_rate=1e-3),
+    ]
+    baseline, fp32, bf16 = contenders(History(trials, space), ("fp32", "bf16"))
+    assert baseline == Contender("baseline", {**space.baseline_config, "precision": "fp32"})
+    assert fp32.config == {"micro_batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"}
+    assert bf16.config == fp32.config | {"precision": "bf16"}
+
+
+def test_a_precision_that_is_the_baseline_itself_is_not_trained_twice(space, make_trial):
+    alone = [make_trial(0, 100, 0.2, micro_batch_size=4, learning_rate=1e-3)]
+    assert [c.label for c in contenders(History(alone, space), ("fp32", "bf16"))] == ["baseline", "bf16"]
+
+
+def test_without_a_baseline_there_is_nothing_to_compare(space):
+    with pytest.raises(InputError, match="the baseline has not completed"):
+        contenders(History([Trial(0, space.baseline_config)], space), ("fp32",))
+
+
+def test_a_model_is_trained_and_scored_once(session, compared):
+    model, said = compared()
+    assert (model.label, model.outcome.status, model.trial) == ("bf16", Status.COMPLETED, None)
+    assert (model.samples, model.training.quality_samples, model.training.quality) == (400, 400, 0.2)
+    assert model.training.throughput.samples_per_s > 0
+    assert model.config["precision"] == "bf16"
+    assert model.scores == {"bleu_4": 0.5, "trained": pytest.approx(400, abs=100)}
+    assert (model.reports_per_s, model.peak_memory_bytes) == (0.5, 7)
+    place = session.model_dir("bf16")
+    assert [written.report for written in results.written(place)] == ["b"]
+    assert not place.work.exists()
+    assert said[0] == "bf16: training over 400 samples: 4 bf16 lr 0.001"
+
+    again, said = compared()
+    assert (again, said) == (model, ["bf16: is done already"])
+
+
+def test_on_other_terms_it_is_trained_anew(session, space, compared):
+    assert compared()[0].samples == 400
+    model, _ = compared(samples=600)
+    assert (model.samples, model.training.quality_samples) == (600, 600)
+    assert model.scores["trained"] >= 600
+    assert attempts(session, "bf16") == 1
+
+
+def test_models_of_other_terms_do_not_stay_beside_new_ones(session, space, compared):
+    for label in ("fp32", "bf16"):
+        compared(label)
+    (session.comparison_dir / "tf32").mkdir()
+    said = []
+    terms = Terms(samples=400, data=None, may_take=False)
+    comparing = Comparison(session, training_of(session, space, Scored()), [], terms=terms, say=said.append)
+    today = {**space.baseline_config, "micro_batch_size": 8}
+    comparing.keep_only(
+        [Contender("fp32", space.baseline_config), Contender("bf16", {**today, "precision": "bf16"})]
+    )
+    assert [found.name for found in session.comparison_dir.iterdir()] == ["fp32"]
+    assert len(said) == 2
+
+
+def test_what_does_not_fit_is_a_model_without_scores_and_is_tried_again(session, compared):
+    for _ in range(2):
+        model, said = compared(micro_batch_size=64)
+        assert (model.outcome.status, model.outcome.failure) == (Status.FAILED, Failure.OOM)
+        assert (model.scores, model.reports_per_s) == ({}, None)
+        assert "toy: the batch does not fit" in said[-1]
+        assert attempts(session, "bf16") == 1
+
+
+def test_what_could_not_be_scored_is_scored_later_without_training(session, compared, tmp_path):
+    fault = tmp_path / "fault"
+    fault.touch()
+    model, said = compared(workload=Scored(fault=fault))
+    assert model.outcome.status is Status.COMPLETED
+    assert model.scores == {}
+    assert "could not be scored: exit code 1: a fault;" in said[-1]
+    assert "the scorer has" in session.model_dir("bf16").log.read_text()
+
+    fault.unlink()
+    model, _ = compared(workload=Scored(fault=fault))
+    assert model.scores["trained"] >= 400
+    assert attempts(session, "bf16") == 1
+
+
+@pytest.mark.parametrize(
+    "why_not", [None, "no checkpoint", "other provenance", "other samples", "other settings"]
+)
+def test_a_checkpoint_of_the_search_is_taken_where_it_is_of_the_same_training(session, compared, why_not):
+    work = session.trial_dir(0).work
+    if why_not != "no checkpoint":
+        work.mkdir(parents=True)
+        (work / "state.json").write_text("1234")
+    model, said = compared(
+        "fp32",
+        may_take=why_not != "other provenance",
+        samples=200 if why_not == "other samples" else 400,
+        micro_batch_size=8 if why_not == "other settings" else 4,
+    )
+    assert (model.trial == 0) is (model.scores["trained"] == 1234) is (why_not is None)
+    assert ("fp32: taken from trial 0" in said) is (why_not is None)
+    assert work.exists() is (why_not != "no checkpoint")
+
+
+def compare(capsys, *arguments):
+    """The command line in this process: exit code, and the lines that it said."""
+    code = main(["compare", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return code, out.splitlines(), err
+
+
+def test_the_command_compares_a_workload_that_writes_no_reports(session, capsys):
+    code, said, err = compare(capsys, session.root, "--precisions", " bf16,fp32,bf16")
+    assert (code, err) == (0, "")
+    rows = [line.split() for line in said[-5:-1]]
+    assert rows[0] == ["model", "samples/s", "memory", "bleu_4", "reports/s"]
+    assert [row[0] for row in rows[1:]] == ["baseline", "bf16", "fp32"]
+    assert all(row[-2:] == ["0.2000", "-"] for row in rows[1:])
+    assert said[-1] == f"See what they wrote: python -m autotune report {session.root}"
+    models = results.models(session.comparison_dir)
+    assert models["fp32"].config["micro_batch_size"] == 8
+    assert models["baseline"].config["micro_batch_size"] == 4
+    assert not list(session.comparison_dir.glob("*/work"))
+
+
+def test_what_has_changed_since_the_search_is_said(session, capsys):
+    info = json.loads(session.info_file.read_text())
+    info["provenance"]["torch"] = "0.4"
+    session.info_file.write_text(json.dumps(info))
+    code, said, _ = compare(capsys, session.root, "--precisions", "fp32", "--samples-per-model", 100)
+    assert code == 0
+    assert any(line.startswith("since the search, torch 0.4, now ") for line in said)
+    assert results.models(session.comparison_dir)["fp32"].samples == 100
+
+
+@pytest.mark.parametrize(
+    ("precisions", "reason"),
+    [
+        ("fp32,bf17", "--precisions: one of fp32, tf32, bf16, fp16, fp8: got 'bf17'"),
+        ("", "--precisions: one of fp32, tf32, bf16, fp16, fp8: got ''"),
+        ("../x", "got '../x'"),
+        ("fp32,fp16,fp8", "--precisions: fp16 needs a CUDA device; fp8 needs a CUDA device"),
+    ],
+)
+def test_a_precision_that_cannot_be_is_refused(session, capsys, precisions, reason):
+    code, said, err = compare(capsys, session.root, "--precisions", precisions)
+    assert (code, said, err.count("\n")) == (2, [], 1)
+    assert reason in err
+    assert not session.comparison_dir.exists()
+
+
+def test_a_session_that_is_searched_or_has_no_result_is_refused(session, space, tmp_path, capsys):
+    with session.lock():
+        code, _, err = compare(capsys, session.root)
+    assert (code, "is in use by pid" in err) == (2, True)
+    new = Session.create(tmp_path / "new", space, Options(), {})
+    assert "nothing was run yet" in compare(capsys, new.root)[2]
+    del space.baseline["precision"]
+    other = searched(tmp_path / "other", space)
+    assert "toy_workload:fit has no setting called precision" in compare(capsys, other.root)[2]
+
+
+def test_a_kill_loses_only_what_was_under_way(tmp_path, space, capsys):
+    """The model in training goes on from its checkpoint; the one before is not trained again."""
+    slow = spaces.complete(spaces.parse(SPACE.replace("0.001", "0.02"), "test"), "test")
+    session = searched(tmp_path / "slow", slow)
+    command = [sys.executable, "-m", "autotune", "compare", str(session.root), "--precisions", "bf16"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    records = session.model_dir("bf16").records_file
+    wait_for(lambda: records.exists() and "bleu_4" in records.read_text())
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    assert "baseline: training completed" in process.communicate()[0]
+    assert children
+    wait_for(lambda: not any(child.is_running() for child in children))
+    before = records.read_text()
+
+    code, said, _ = compare(capsys, session.root, "--precisions", "bf16")
+
+    assert code == 0
+    assert "baseline: is done already" in said
+    assert records.read_text().startswith(before)
+    assert attempts(session, "bf16") == 2
+    assert results.models(session.comparison_dir)["bf16"].training.quality_samples == 400
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def score(tmp_path, program):
+    return evaluation.run([sys.executable, "-c", program], tmp_path / "log")
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("raise SystemExit(3)", "exit code 3: it said nothing"),
+        ("import os; os.abort()", "exit code -6"),
+        ("print('done')", "it printed no JSON object"),
+        ("print('[1]')", "it printed no JSON object"),
+    ],
+)
+def test_a_scorer_that_fails_is_told_in_a_line(tmp_path, program, reason):
+    with pytest.raises(EvaluationError, match=reason):
+        score(tmp_path, program)
+
+
+def test_of_what_a_scorer_prints_the_numbers_are_scores(tmp_path):
+    found = score(tmp_path, 'print(\'{"bleu_4": 0.25, "studies": 3, "split": "x", "bad": NaN, "ok": true}\')')
+    assert found == evaluation.Evaluated({"bleu_4": 0.25}, None, None)
+
+
+def test_a_scorer_and_what_it_starts_end_with_whoever_waits_for_it(tmp_path):
+    pids = tmp_path / "pids"
+    program = (
+        "import os, subprocess, pathlib\n"
+        f"child = subprocess.Popen(['sleep', '600']); place = pathlib.Path({str(pids)!r})\n"
+        "new = place.with_name('new'); new.write_text(f'{os.getpid()} {child.pid}'); new.rename(place)\n"
+        "child.wait()"
+    )
+    waiting = (
+        "import sys; from pathlib import Path; from autotune.compare.compare import evaluation\n"
+        f"evaluation.run([sys.executable, '-c', {program!r}], Path({str(tmp_path / 'log')!r}))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", waiting])
+    wait_for(pids.exists)
+    started = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    wait_for(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in started))

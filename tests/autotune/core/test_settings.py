@@ -1,0 +1,90 @@
+"""The table of what is known of settings, and that a workload may add to it."""
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from autotune import workloads
+from autotune.core import settings
+from autotune.core.settings import COMMON, PRECISIONS, Known, Memory, Result
+from autotune.judging.history import History
+from autotune.judging.speeds import Speeds
+from autotune.memory.feasibility import MemoryModel, dominating
+from r2gen import config as trainer
+
+OWN = COMMON.with_own(
+    [
+        Known("clip", moves_speed=False, moves_memory=Memory.NOT),
+        Known("frames", power=3),
+        Known("cache", moves_result=Result.EQUAL),
+    ]
+)
+
+
+def test_of_a_setting_that_is_not_known_anything_is_possible():
+    unknown = COMMON["clip"]
+    assert unknown.moves_speed
+    assert (unknown.moves_result, unknown.moves_memory) == (Result.OTHER, Memory.SOMEHOW)
+    assert unknown.needs_for("any") == settings.Needs()
+
+
+def test_what_leaves_more_of_the_result_leaves_less_of_it_too():
+    assert COMMON.same_quality < COMMON.same_figures < COMMON.same_training
+    assert not COMMON.same_training & COMMON.same_speed, "or else a change would change nothing at all"
+
+
+def test_what_is_known_is_known_under_the_trainers_names():
+    assert COMMON.by_name.keys() <= trainer.Config.model_fields.keys()
+    assert workloads.known_settings("r2gen").by_name.keys() <= trainer.Config.model_fields.keys()
+    assert tuple(PRECISIONS) == get_args(trainer.Precision)
+    assert COMMON[settings.COMPILE].needs.keys() <= set(get_args(trainer.CompileMode))
+
+
+def test_what_a_workload_calls_its_settings_is_known_of_it_alone():
+    assert workloads.known_settings("r2gen")["grad_clip_value"].moves_memory is Memory.NOT
+    assert workloads.known_settings("package.module:fit")["grad_clip_value"].moves_memory is Memory.SOMEHOW
+    assert workloads.known_settings("package.module:fit").by_name == COMMON.by_name
+
+
+def test_an_own_setting_that_moves_no_speed_shares_what_was_measured(make_trial):
+    one, other = make_trial(1, 10.0, half_width=0.1, clip=1), make_trial(2, 12.0, half_width=0.1, clip=2)
+    assert Speeds([one, other], OWN).of(one).samples_per_s == pytest.approx(11)
+    assert Speeds([one, other]).of(one).samples_per_s == 10
+
+
+def test_an_own_setting_that_moves_no_memory_shares_an_out_of_memory(make_trial):
+    failed = make_trial(1, failure="oom", clip=1)
+    wanted = {**failed.config, "clip": 2}
+    assert dominating(wanted, [failed], OWN) is failed
+    assert MemoryModel([failed], known=OWN).why_unfit(wanted)
+    assert MemoryModel([failed]).why_unfit(wanted) is None
+
+
+def test_memory_grows_with_an_own_setting_as_the_workload_says(make_trial):
+    trials = [make_trial(n, 1.0, 0.1, peak=2**30, limit=2**34, frames=2) for n in range(4)]
+    wanted = {**trials[0].config, "frames": 4}
+    grown, unknown = (MemoryModel(trials, known=known).predict(wanted) for known in (OWN, COMMON))
+    assert grown.expected_bytes > 2 * unknown.expected_bytes
+
+
+def test_an_own_setting_that_moves_no_result_may_win_under_the_same_training(make_trial, space, monkeypatch):
+    goal = space.objective.model_copy(update={"select": "same-training"})
+    chosen = space.model_copy(update={"objective": goal})
+    baseline, found = (make_trial(n, 10.0 + n, 0.2, half_width=0.1, cache=n) for n in range(2))
+    assert History([baseline, found], chosen).best is baseline
+    monkeypatch.setattr(workloads, "known_settings", lambda _: OWN)
+    assert History([baseline, found], chosen).best is found
+    other = replace(found, config={**found.config, "clip": 2})
+    assert History([baseline, other], chosen).best is baseline
+
+
+def test_batches_that_workers_have_ready():
+    assert settings.prefetched_batches({}) == 0
+    assert settings.prefetched_batches({"num_workers": 3}) == 6
+    assert settings.prefetched_batches({"num_workers": 3, "prefetch_factor": 4}) == 12
+
+
+def test_an_effective_batch_is_the_product():
+    assert settings.effective_batch({"micro_batch_size": 8, "accumulation_steps": 4}) == 32
+    assert settings.effective_batch({"micro_batch_size": 8}) == 8

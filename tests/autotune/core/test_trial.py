@@ -1,0 +1,61 @@
+"""The nouns of a search: what they are written as, and what was written before they had all their fields."""
+
+import json
+
+import pytest
+
+from autotune.core.trial import Failure, Outcome, PassedOver, Refused, Shortage, Status
+
+CONFIG = {"micro_batch_size": 64}
+
+
+def out_of_memory(reason, shortage=None):
+    return Outcome(Status.FAILED, Failure.OOM, reason, shortage)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Outcome(Status.COMPLETED), out_of_memory("x"), *(out_of_memory("x", kind) for kind in Shortage)],
+    ids=str,
+)
+def test_an_outcome_is_read_as_it_was_written(outcome):
+    assert Outcome.from_dict(json.loads(json.dumps(outcome.to_dict()))) == outcome
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "RuntimeError: DataLoader worker (pid(s) 12) exited unexpectedly",
+        "RuntimeError: unable to allocate shared memory(shm) for file </torch_1>",
+        "killed by the kernel, which was out of memory",
+        "killed by SIGKILL while 97% of the machine's memory was in use",
+        "Ray's memory monitor killed it: the machine was running out of memory",
+    ],
+)
+def test_whose_memory_ran_out_is_read_of_the_words_where_there_is_nothing_else(reason):
+    """Sessions that were written before outcomes had a field for it."""
+    old = {"status": "failed", "failure": "oom", "reason": reason}
+    assert Outcome.from_dict(old).shortage is Shortage.MACHINE
+    assert Outcome.from_dict({**old, "failure": "error"}).shortage is None
+    assert Outcome.from_dict({**old, "reason": "OutOfMemoryError: CUDA out of memory"}).shortage is None
+    assert Outcome.from_dict(out_of_memory(reason).to_dict()).shortage is None, "words decide nothing else"
+
+
+def test_what_was_passed_over_is_read_as_it_was_written():
+    for kind in Refused:
+        one = PassedOver(CONFIG, kind, "effective batch 512 is outside [8, 128]")
+        assert PassedOver.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("needs no less memory than trial 2, which ran out of it", Refused.MEMORY),
+        ("predicted to need 9.1 GiB (8.7 to 9.5) of 6.8 GiB", Refused.MEMORY),
+        ("effective batch 64 is outside [4, 32]", Refused.LIMITS),
+        ("equal settings read at most 9.1 samples/s; trial 5 has 12.3", Refused.SPEED),
+        ("is as fast as trial 1, which keeps the quality", Refused.SPEED),
+    ],
+)
+def test_what_was_passed_over_in_words_alone_is_told_by_them(reason, kind):
+    assert PassedOver.in_words(CONFIG, reason) == PassedOver(CONFIG, kind, reason)

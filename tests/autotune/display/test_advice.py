@@ -1,0 +1,193 @@
+"""A search without a winner says why, and what to try."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autotune.core.trial import Outcome, Repeat, Status
+from autotune.display import advice
+from autotune.display.advice import Fate, Verdict
+from autotune.judging import confirm
+from autotune.judging.history import History
+from autotune.space.space import Objective
+
+SESSION = Path("runs/s")
+CURVE = [0.1, 0.15, 0.2]
+
+
+def goal(space, **changes):
+    return space.model_copy(update={"objective": space.objective.model_copy(update=changes)})
+
+
+def budget(space, **changes):
+    return space.model_copy(update={"budget": space.budget.model_copy(update=changes)})
+
+
+@pytest.fixture
+def baseline(make_trial):
+    return make_trial(0, 10, curve=[0.2], half_width=0.1, x=0)
+
+
+def verdict(trials, space):
+    return advice.verdict(confirm.recommended(History(trials, space)))
+
+
+def test_a_winner_is_one_that_holds_when_it_is_raced_and_repeated(make_trial, baseline, space, confirming):
+    faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
+    assert verdict([baseline, faster], space) is Verdict.UNCONFIRMED
+    assert not advice.has_winner(History([baseline, faster], space))
+    trials = [baseline, faster, *confirming([baseline, faster], 1)]
+    assert verdict(trials, space) is Verdict.CONFIRMED
+    assert advice.has_winner(History(trials, space))
+    refuted = [baseline, faster, *confirming([baseline, faster], 1, 0.9)]
+    assert verdict(refuted, space) is Verdict.BASELINE
+    assert not advice.has_winner(History(refuted, space))
+
+
+def test_without_repeats_one_run_is_all_that_was_asked_for(make_trial, baseline, space):
+    trials = [baseline, make_trial(1, 30, 0.2, half_width=0.1, x=1)]
+    assert advice.has_winner(History(trials, budget(space, repeats=0)))
+    assert not advice.has_winner(History([baseline], budget(space, repeats=0)))
+
+
+def test_under_pareto_the_front_is_what_was_searched_for(make_trial, baseline, space):
+    front = space.model_copy(update={"objective": Objective(select="pareto")})
+    assert advice.has_winner(History([baseline, make_trial(1, 30, 0.1, half_width=0.1, x=1)], front))
+    assert not advice.has_winner(History([baseline, make_trial(1, 9, 0.1, half_width=0.1, x=1)], front))
+    assert not advice.has_winner(History([make_trial(0, failure="oom"), make_trial(1, 9, 0.1)], front))
+
+
+def test_without_a_baseline_there_is_no_winner(make_trial, space):
+    assert verdict([make_trial(0, failure="oom")], space) is Verdict.NONE
+    assert not advice.has_winner(History([make_trial(0, failure="oom"), make_trial(1, 30, 0.2)], space))
+
+
+def test_every_trial_has_a_fate(make_trial, baseline, space, confirming):
+    half = {"half_width": 0.1}
+    trials = [
+        replace(baseline, measurement=make_trial(0, 10, None, curve=CURVE, **half).measurement),
+        make_trial(1, 30, 0.2, x=1, **half),
+        make_trial(2, 9, 0.2, x=2, **half),
+        make_trial(3, 9, 0.2, x=3, **half),
+        make_trial(4, 40, 0.1, x=4, **half),
+        make_trial(5, 40, 0.2, x=5, peak=99, limit=100, **half),
+        make_trial(6, failure="oom"),
+        make_trial(7, failure="diverged"),
+        make_trial(8, failure="timeout"),
+        make_trial(9, failure="lost"),
+        make_trial(16, 5, x=16, stopped=True),
+        make_trial(17, 40, curve=[0.01, 0.01], x=17, stopped=True, **half),
+        make_trial(18, 40, 0.2, x=18),
+        replace(make_trial(19), outcome=None),
+        replace(make_trial(20), outcome=Outcome(Status.INTERRUPTED)),
+        make_trial(21, 20, 0.2, x=21, **half),
+        make_trial(22, 10, None, repeat=Repeat(0, 0, (0,)), curve=CURVE, x=0, **half),
+        make_trial(23, 40, curve=CURVE, x=23, collapsed=True, **half),
+        make_trial(24, 30, 0.2, x=24, **half),
+    ]
+    trials += confirming(trials, 1, start=30, curve=[0.1])
+    trials += confirming(trials, 24, start=40, curve=[0.192])
+    assert advice.fates(History(trials, space)) == {
+        Fate.REFUTED: 1,
+        Fate.SLOWER: 3,
+        Fate.UNDECIDED: 1,
+        Fate.QUALITY: 2,
+        Fate.CHANCE: 1,
+        Fate.MEMORY: 1,
+        Fate.OOM: 1,
+        Fate.DIVERGED: 1,
+        Fate.SILENT: 1,
+        Fate.FAILED: 1,
+        Fate.UNMEASURED: 1,
+        Fate.OPEN: 2,
+        Fate.UNCONFIRMED: 1,
+    }
+
+
+def test_a_target_that_was_not_reached_is_why(make_trial, space):
+    to_target = goal(space, select="time-to-quality", target=0.3)
+    trials = [make_trial(0, 10, curve=[0.3, 0.3]), make_trial(1, 10, curve=[0.1, 0.2], x=1)]
+    assert advice.fates(History(trials, to_target)) == {Fate.LATE: 1}
+    (hint, _) = advice.what_to_try(History(trials, to_target), SESSION, exhausted=False)
+    assert "objective.target below 0.3" in hint.what
+
+
+def test_the_reasons_are_counted_the_most_frequent_first(make_trial, baseline, space):
+    trials = [baseline, *(make_trial(n, 40, 0.1, half_width=0.1, x=n) for n in range(1, 4))]
+    trials += [make_trial(4, failure="oom"), make_trial(5, 9, 0.2, half_width=0.1, x=5)]
+    assert advice.why_none(History(trials, space)) == (
+        "No winner: 5 trials besides the baseline: 3 lost quality, 1 ran out of memory, 1 not fast enough"
+    )
+    assert advice.why_none(History([baseline], space)) == "No winner: nothing but the baseline was tried"
+    assert advice.why_none(History([], space)) == "No winner: the baseline has not ended"
+    assert (
+        advice.why_none(History([make_trial(0, failure="oom")], space))
+        == "No winner: the baseline failed (oom): as made"
+    )
+
+
+def tries(trials, space, exhausted=False):
+    return [
+        (t.what, t.command) for t in advice.what_to_try(History(trials, space), SESSION, exhausted=exhausted)
+    ]
+
+
+def test_what_to_try_follows_from_the_reasons(make_trial, baseline, space, confirming):
+    poor, large = make_trial(1, 40, 0.1, half_width=0.1, x=1), make_trial(2, failure="oom")
+    assert tries([baseline, poor, large], space) == [
+        ("an objective.keep below 0.95 in runs/s/space.yaml", "python -m autotune resume runs/s"),
+        ("smaller batches, or a checkpointing knob, in a new search over runs/s/space.yaml", ""),
+        ("more trials", "python -m autotune resume runs/s --trials 20"),
+    ]
+    faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
+    assert tries([baseline, faster], space)[0] == (
+        "time to confirm what is faster",
+        "python -m autotune resume runs/s --time 1h",
+    )
+    ((what, _), *_) = tries([baseline, faster, *confirming([baseline, faster], 1, 1.0)], space)
+    assert what.startswith("budget.repeats 6 in runs/s/space.yaml: more repeats tell smaller gains")
+
+
+def test_of_a_space_that_was_tried_out_a_larger_one_is_recommended(make_trial, baseline, space):
+    ((what, command),) = tries([baseline], space, exhausted=True)
+    assert what == "more knobs and values in runs/s/space.yaml, all of which were tried"
+    assert command == "python -m autotune search --space runs/s/space.yaml --session runs/s-2"
+
+
+def test_what_to_do_about_a_baseline(make_trial, space):
+    assert tries([], space) == [("more time", "python -m autotune resume runs/s --time 1h")]
+    assert "settings that fit as the --baseline" in tries([make_trial(0, failure="oom")], space)[0][0]
+    assert "runs/s/trials/0000/log" in tries([make_trial(0, failure="error")], space)[0][0]
+
+
+def test_where_qualities_could_not_be_compared_longer_trials_come_first(make_trial, baseline, space):
+    poor = make_trial(1, 40, 0.1, half_width=0.1, x=1)
+    (first, *_) = advice.what_to_try(
+        History([baseline, poor], space),
+        SESSION,
+        exhausted=False,
+        fell_back="the baseline has learnt nothing",
+    )
+    assert first.what == "longer trials: the baseline has learnt nothing"
+    assert first.command.endswith("--session runs/s-2 --samples auto")
+
+
+def test_what_is_not_decided_takes_more_seeds_and_what_is_at_chance_longer_trials(
+    make_trial, baseline, space, confirming
+):
+    faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
+    spread = confirming([baseline, faster], 1, curve=[0.192])
+    (what, _) = tries([baseline, faster, *spread], space)[0]
+    assert what == "budget.repeats 6 in runs/s/space.yaml: more seeds tell whether the quality is kept"
+    at_chance = make_trial(1, 30, curve=[0.2], chance=0.2, half_width=0.1, x=1)
+    (what, command) = tries([baseline, at_chance], space)[0]
+    assert what == "longer trials, which learn more"
+    assert command.endswith("--samples auto")
+
+
+def test_of_what_trains_something_else_no_quality_is_asked(make_trial, baseline, space):
+    same = goal(space, select="same-training")
+    alike = make_trial(1, 9, 0.1, half_width=0.1, x=0, precision="bf16")
+    trials = [baseline, alike, make_trial(2, 90, 0.2, half_width=0.1, x=1)]
+    assert advice.fates(History(trials, same)) == {Fate.SLOWER: 1, Fate.ANOTHER: 1}

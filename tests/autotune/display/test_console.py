@@ -1,0 +1,280 @@
+"""What is shown while a search runs: lines, JSON, and a picture on a real pseudo-terminal."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from autotune.core.trial import Measurement, Repeat, Throughput
+from autotune.display import console as consoles
+from autotune.display.console import Events, Lines, Picture
+from autotune.display.snapshot import Snapshot
+from autotune.storage.study_file import Plan
+from autotune.trials import failures
+from autotune.trials.progress import Phase
+from autotune.trials.reported import Report
+from tests.autotune.terminal import Terminal
+
+SHOWN = Path(__file__).parents[1] / "shown_search.py"
+
+
+@pytest.fixture
+def begun(space):
+    return Snapshot("runs/s", "a device", "running", space, Plan(9, 3600.0, 60.0), (), (), 0, None, None)
+
+
+@pytest.fixture
+def console():
+    return Console(width=200, force_terminal=False)
+
+
+def report(phase=Phase.TRAINING, elapsed_s=0.0, **figures):
+    shown = Measurement(throughput=Throughput(61.2, 0.4, 9, 9.0), samples=5000, **figures)
+    return Report(0, phase, elapsed_s, shown)
+
+
+def test_who_is_shown_what(begun, console):
+    assert type(consoles.screen(console, begun)) is Lines
+    assert type(consoles.screen(Console(force_terminal=True), begun)) is Picture
+    assert type(consoles.screen(Console(force_terminal=True), begun, as_json=True)) is Events
+
+
+def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, capsys):
+    with consoles.screen(console, begun) as screen:
+        baseline, failed = make_trial(0, 20, 0.2), make_trial(1, failure="oom")
+        for trial in (baseline, failed, make_trial(2, 60, 0.19, repeat=Repeat(0, 1, (0, 1)))):
+            screen.started(replace(trial, outcome=None))
+            screen.progress(trial, report())
+            screen.ended(trial)
+        screen.conclude(["Best: none"], {})
+    assert [re.sub(r"^\[ *\d+s\] ", "", line) for line in capsys.readouterr().out.splitlines()] == [
+        "trial 0 started: 16 fp32 (baseline)",
+        "trial 0 completed: 20.0 samples/s, bleu_4 0.2000, memory not measured",
+        "trial 1 started: 16 fp32",
+        "trial 1 failed (oom): 16 fp32: as made",
+        "trial 2 started: 16 fp32 (repeat of trial 0)",
+        "trial 2 completed: 60.0 samples/s, bleu_4 0.1900, memory not measured, 3.00x the baseline",
+        "Best: none",
+    ]
+
+
+def test_the_state_follows_the_events(begun, console, make_trial):
+    screen = Lines(console, begun)
+    screen.known([make_trial(0, 20, 0.2), replace(make_trial(1), outcome=None)])
+    assert [t.number for t in screen.snapshot().trials] == [0]
+    assert screen.snapshot().best[0].number == 0
+    trial = replace(make_trial(2, x=1), outcome=None)
+    screen.started(trial)
+    assert [(r.trial.number, r.phase) for r in screen.snapshot().running] == [(2, "start")]
+    screen.progress(trial, report(quality=0.1, peak_memory_bytes=7, elapsed_s=3.0))
+    (running,) = screen.snapshot().running
+    assert (running.phase, running.seconds) == ("training", 3.0)
+    m = running.trial.measurement
+    assert (m.samples, m.quality, m.peak_memory_bytes) == (5000, 0.1, 7)
+    assert (m.throughput.samples_per_s, m.throughput.half_width_per_s) == (61.2, 0.4)
+    screen.ended(make_trial(2, 60, 0.2, x=1))
+    assert screen.snapshot().running == ()
+    assert screen.snapshot().best[0].number == 2
+    assert screen.snapshot().plan.spent_s >= 60.0
+
+
+def test_a_trial_that_was_put_back_has_not_ended(begun, console, make_trial):
+    screen = Lines(console, begun)
+    screen.started(make_trial(0))
+    screen.ended(replace(make_trial(0), outcome=failures.lost("killed")))
+    assert (screen.snapshot().running, screen.snapshot().trials) == ((), ())
+
+
+def test_the_estimate_counts_down_and_is_made_anew_when_something_has_ended(begun, console, make_trial):
+    screen = Lines(console, begun)
+    assert screen.snapshot().remaining.is_capped, "only the limit is known"
+    screen.known([make_trial(n, 20, 0.2, x=n) for n in range(4)])
+    first, second = screen.snapshot().remaining, screen.snapshot().remaining
+    assert 0 < second.high_s < first.high_s
+    for number in range(4, 9):
+        screen.ended(make_trial(number, 20, 0.2, x=number))
+    assert screen.snapshot().remaining.low_s == 0.0, "no trial is left, and none is to be confirmed"
+
+
+def said(capsys):
+    """The events, each a line of strict JSON."""
+
+    def refuse(name):
+        raise ValueError(name)
+
+    return [json.loads(line, parse_constant=refuse) for line in capsys.readouterr().out.splitlines()]
+
+
+COMMON = {"event", "time", "session"}
+STARTED = {"trial", "repeats", "config", "knobs"}
+FIGURES = {
+    "samples",
+    "throughput",
+    "quality",
+    "peak_memory_bytes",
+    "memory_is_rising",
+    "memory_share",
+    "seconds",
+}
+
+
+def test_json_is_one_object_an_event_with_the_keys_that_are_documented(begun, console, make_trial, capsys):
+    with consoles.screen(console, begun, as_json=True) as screen:
+        screen.note("data: 4 studies\n")
+        screen.started(replace(make_trial(0), outcome=None))
+        screen.progress(make_trial(0), report(quality=float("nan")))
+        screen.ended(make_trial(0, 20, 0.2, half_width=0.5, peak=50, limit=100))
+        screen.ended(make_trial(1, failure="oom", repeat=Repeat(0, 1, (0, 1))))
+        screen.conclude(["not this"], {"exit_code": 1})
+    note, started, progress, ended, failed, result = said(capsys)
+    assert (note["event"], note["text"]) == ("note", "data: 4 studies\n")
+    assert started.keys() == COMMON | STARTED
+    assert progress.keys() == COMMON | STARTED | FIGURES | {"phase", "share", "remaining_s"}
+    assert progress["quality"] is None, "no NaN is JSON"
+    assert progress["share"] == 0.25
+    assert progress["throughput"] == pytest.approx({"value": 61.2, "low": 60.8, "high": 61.6})
+    assert ended.keys() == COMMON | STARTED | FIGURES | {"status", "failure", "reason", "factor"}
+    assert (ended["status"], ended["factor"], ended["memory_share"]) == ("completed", 1.0, 0.5)
+    assert (failed["failure"], failed["repeats"], failed["throughput"]) == ("oom", 0, None)
+    assert (result["event"], result["exit_code"]) == ("result", 1)
+    assert {e["session"] for e in (note, started, progress, ended, failed, result)} == {"runs/s"}
+    documented = (Path(__file__).parents[3] / "docs" / "reference" / "events.md").read_text()
+    for key in COMMON | STARTED | FIGURES | progress.keys() | ended.keys():
+        assert f"`{key}`" in documented, key
+
+
+def test_progress_is_told_at_a_bounded_rate_and_at_once_where_the_phase_changes(
+    begun, console, make_trial, capsys, monkeypatch
+):
+    now = 1000.0
+    monkeypatch.setattr(consoles.time, "monotonic", lambda: now)
+    screen = Events(console, begun)
+    for _ in range(60):
+        now += 0.5
+        screen.progress(make_trial(0), report())
+    assert len(said(capsys)) == 6, "in half a minute"
+    screen.progress(make_trial(0), report(Phase.EVALUATING))
+    screen.progress(make_trial(1), report())
+    assert [(e["trial"], e["phase"]) for e in said(capsys)] == [(0, "evaluating"), (1, "training")]
+
+
+class Shown:
+    """The picture in a process of its own, and the pseudo-terminal that it draws on."""
+
+    def __init__(self, columns, lines):
+        self.terminal = Terminal(columns, lines)
+        self.master, slave = pty.openpty()
+        self._set_size(columns, lines)
+        environment = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "LINES"}}
+        self.process = subprocess.Popen(
+            [sys.executable, str(SHOWN)],
+            stdin=subprocess.PIPE,
+            stdout=slave,
+            stderr=slave,
+            env=environment | {"TERM": "xterm-256color"},
+            text=True,
+        )
+        os.close(slave)
+
+    def _set_size(self, columns, lines):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def resize(self, columns, lines):
+        self._set_size(columns, lines)
+        self.terminal.resize(columns, lines)
+        self.process.send_signal(signal.SIGWINCH)
+
+    def step(self, times=1):
+        for _ in range(times):
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+
+    def read_until(self, condition, seconds=30):
+        deadline = time.monotonic() + seconds
+        while not condition(self.terminal.shown):
+            assert time.monotonic() < deadline, "\n".join(self.terminal.shown)
+            self.read()
+
+    def read(self, seconds=0.05):
+        """What is there; False when the other end is closed."""
+        if not select.select([self.master], [], [], seconds)[0]:
+            return True
+        try:
+            self.terminal.feed(os.read(self.master, 65536).decode())
+        except OSError:
+            return False
+        return True
+
+    def end(self):
+        self.process.stdin.close()
+        while self.read(5):
+            pass
+        os.close(self.master)
+        return self.process.wait()
+
+
+@pytest.fixture
+def shown():
+    started = []
+
+    def start(columns, lines):
+        started.append(Shown(columns, lines))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.wait()
+
+
+def is_drawn(lines):
+    return sum("trials ended" in line for line in lines) == 1 and any("best so far" in line for line in lines)
+
+
+def test_the_picture_stays_one_picture_whatever_is_printed_above_it(shown):
+    it = shown(80, 24)
+    it.read_until(is_drawn)
+    for number in range(12):
+        it.step(4)
+        it.read_until(
+            lambda lines, n=number: is_drawn(lines) and any(f" {n + 1} " in line[:5] for line in lines)
+        )
+    assert it.terminal.cleared == it.terminal.wrapped == 0
+    assert not any("trials ended" in line for line in it.terminal.above), (
+        "no half of a picture is left behind"
+    )
+    assert it.end() == 0
+    left = [*it.terminal.above, *it.terminal.shown]
+    assert not any("trials ended" in line or "best so far" in line for line in left), "it is gone in the end"
+    ends = [int(line.split("trial ")[1].split()[0]) for line in left if line.startswith("[")]
+    assert ends == list(range(12)), "every line is there, once and in order"
+    assert "it was stopped" in left
+
+
+def test_it_fits_itself_to_the_terminal_when_that_changes(shown):
+    it = shown(80, 24)
+    it.step(40)
+    it.read_until(lambda lines: is_drawn(lines) and any("10 of 40" in line for line in lines))
+    for columns, lines in ((100, 40), (80, 24), (70, 16), (120, 30)):
+        it.resize(columns, lines)
+        wide = f"{columns}x{lines}"
+        it.read_until(
+            lambda rows, n=columns: is_drawn(rows) and max(map(len, rows)) > min(n, 100) - 4, seconds=10
+        )
+        drawn = it.terminal.shown
+        assert len(drawn) <= lines, wide
+        assert max(map(len, drawn)) <= columns, wide
+    assert it.end() == 0

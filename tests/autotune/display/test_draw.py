@@ -1,0 +1,151 @@
+"""The picture of a search: all that matters in 80 columns, whatever is in it."""
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from autotune.core.trial import Failure, Outcome, Status
+from autotune.display import draw
+from autotune.display.estimate import Remaining
+from autotune.display.snapshot import Running, Snapshot
+from autotune.judging import confirm
+from autotune.judging.history import History
+from autotune.storage.study_file import Plan
+
+LONG = "a reason that is so long that nobody would read it to its end, and that wraps all the same; " * 5
+
+
+def lines(picture, width=80, height=None):
+    console = Console(width=width, height=height or 1000, force_terminal=True, color_system=None)
+    with console.capture() as capture:
+        console.print(picture)
+    return capture.get().splitlines()
+
+
+@pytest.fixture
+def make(make_trial, space):
+    """A search in the middle: so many trials that have ended, and so many that run."""
+
+    def made(ended=4, running=1, **changes):
+        trials = [make_trial(0, 26.5, 0.1540, half_width=0.3, peak=2**31, x=0)]
+        knobs = {"accumulation_steps": 2, "num_workers": 2, "channels_last": True, "learning_rate": 2.8e-4}
+        figures = {"quality": 0.1523, "half_width": 62.6, "peak": 2**30}
+        trials += [make_trial(n, 1271.3 + n, **figures, **knobs, x=n) for n in range(1, ended)]
+        if ended > 2:
+            trials[1] = make_trial(1, failure="oom", **knobs)
+            trials[1] = replace(
+                trials[1], outcome=Outcome(Status.FAILED, Failure.OOM, "MemoryError: it is full")
+            )
+        now = [make_trial(100 + n, 61.2, 0.1234, half_width=2.1, peak=2**28, **knobs) for n in range(running)]
+        now = [replace(t, outcome=None, measurement=replace(t.measurement, samples=9000)) for t in now]
+        known = {
+            "session": "runs/iu",
+            "device": "NVIDIA A100-SXM4-80GB (79.2 GiB), 16 CPUs, 128.0 GiB",
+            "state": "running",
+            "space": space,
+            "plan": Plan(40, 7200.0, 842.0),
+            "trials": tuple(trials),
+            "running": tuple(Running(t, "measuring", 185.0) for t in now),
+            "passed_over": 0,
+            "best": confirm.recommended(History(trials, space)),
+            "remaining": Remaining(1200.0, 2100.0),
+        }
+        return Snapshot(**known | changes)
+
+    return made
+
+
+def test_all_that_matters_is_there(make):
+    text = "\n".join(lines(draw.fitted(make(), 24)))
+    assert "runs/iu on NVIDIA A100-SXM4-80GB (79.2 GiB), 16 CPUs, 128.0 GiB" in text
+    assert "4 of 40 trials ended, 1 running" in text
+    assert "14m 02s of 2h 00m, about 20m 00s to 35m 00s left" in text
+    assert "61.2 ± 2.1  0.1234  256 MiB" in text
+    assert " measuring " in text
+    assert " 45%" in text
+    assert " 3m 05s" in text
+    assert "1274.3 ± 62.6  0.1523  1.0 GiB 48.09x" in text
+    assert "measured once" in text
+    assert "baseline: 16 fp32" in text
+    assert "failed (oom): MemoryError: it is full" in text
+
+
+@pytest.mark.parametrize("width", [80, 81, 100, 200])
+@pytest.mark.parametrize("height", [24, 30, 50])
+@pytest.mark.parametrize(("ended", "running"), [(0, 0), (0, 1), (1, 1), (4, 2), (40, 1), (40, 16)])
+def test_no_line_is_wider_than_the_terminal_and_what_matters_is_within_its_height(
+    make, width, height, ended, running
+):
+    shown = make(ended, running) if ended else make(1, running, trials=(), best=None, remaining=None)
+    drawn = lines(draw.fitted(shown, height), width)
+    assert max(map(len, drawn)) <= min(width, 100)
+    best = next(i for i, line in enumerate(drawn) if "best so far" in line)
+    assert best + 3 < height, "what is cropped is below it"
+    for number in range(min(running, 2)):
+        assert any(line.strip().startswith(str(100 + number)) for line in drawn[:best])
+
+
+def test_trials_that_have_no_room_are_counted(make):
+    drawn = "\n".join(lines(draw.fitted(make(4, 16), 24)))
+    assert "101 16x2 fp32" in drawn
+    assert "and 10 more" in drawn
+
+
+def test_words_are_never_torn(make):
+    words = "\n".join(lines(draw.fitted(make(40, 2), 50))).split()
+    assert {"channels_last", "workers", "16x2", "0.00028"} <= set(words)
+    assert not {"channels_las", "t", "work", "ers"} & set(words)
+
+
+def test_a_long_reason_is_cut_and_wraps_within_its_column(make, make_trial):
+    failed = replace(make_trial(1), outcome=Outcome(Status.FAILED, Failure.ERROR, LONG))
+    drawn = lines(draw.fitted(make(trials=(*make().trials[:1], failed)), 24))
+    told = [line for line in drawn if "reason" in line or "wraps" in line]
+    assert 1 < len(told) <= 6
+    assert all(line.startswith(" " * 30) or line.strip().startswith("1 ") for line in told)
+    assert any(line.rstrip().endswith("...") for line in drawn)
+
+
+def test_a_confirmed_winner_has_the_factor_and_the_interval_of_its_race(make, make_trial, confirming):
+    trials = [make_trial(0, 10, 0.2, half_width=0.1, x=0), make_trial(1, 31, 0.2, half_width=0.1, x=1)]
+    trials += confirming(trials, 1)
+    space = make().space
+    shown = make(trials=tuple(trials), best=confirm.recommended(History(trials, space)))
+    text = "\n".join(lines(draw.fitted(shown, 24)))
+    assert "2 of 40 trials ended, 1 running, 1 race, 6 repeats" in text
+    assert "3.00x" in text
+    assert "confirmed: 2.97x to 3.03x" in text
+    assert "repeat of 1: 16 fp32" in text
+
+
+def test_before_anything_is_known_it_says_so(make):
+    nothing = make(1, 0, trials=(), best=None, remaining=None)
+    assert "the first trial is about to start" in "\n".join(lines(draw.fitted(nothing, 24)))
+    first = make(1, 1, trials=(), best=None, remaining=None)
+    text = "\n".join(lines(draw.fitted(first, 24)))
+    assert "14m 02s of 2h 00m, the end is not known yet" in text
+    assert "the baseline is not measured yet" in text
+
+
+def test_a_whole_session_has_every_trial(make):
+    shown = make(30, 0, state="ended", remaining=None)
+    drawn = lines(draw.whole(shown))
+    assert "14m 02s of 2h 00m, ended" in drawn[2]
+    numbers = [line[:5].strip() for line in drawn[drawn.index(next(x for x in drawn if "newest" in x)) :]]
+    assert [int(n) for n in numbers if n.isdigit()] == list(range(29, -1, -1))
+
+
+def test_an_interrupted_session_is_not_said_to_run(make):
+    text = "\n".join(lines(draw.whole(make(4, 1, state="interrupted"))))
+    assert "4 of 40 trials ended, 1 interrupted" in text
+    assert "running" not in text
+
+
+@pytest.mark.parametrize("text", ["words " * 30, "python -m autotune resume " + "directory/" * 12])
+def test_a_line_is_wrapped_at_words_on_a_terminal_and_a_command_is_left_whole(text, capsys):
+    draw.say(Console(width=40, force_terminal=True), text)
+    draw.say(Console(width=40, force_terminal=False), text)
+    said = capsys.readouterr().out.splitlines()
+    assert text.strip() in [line.strip() for line in said], "elsewhere than on a terminal it is one line"
+    assert len(said) == (6 if text.startswith("words") else 2)

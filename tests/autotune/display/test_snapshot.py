@@ -1,0 +1,88 @@
+"""What a session's directory says of a search, running or not."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from autotune.core.errors import InputError
+from autotune.core.trial import Outcome, Status, Trial
+from autotune.display import snapshot
+from autotune.storage import study as record
+from autotune.storage.store import Options, Session
+from autotune.storage.study_file import Plan
+
+KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
+
+
+@pytest.fixture
+def kept(tmp_path):
+    shutil.copytree(KEPT / "format-2", tmp_path / "s")
+    return Session.open(tmp_path / "s")
+
+
+def take(session):
+    return snapshot.take(session, Path("s"))
+
+
+def test_an_interrupted_session_shows_how_far_its_trials_had_come(kept):
+    shown = take(kept)
+    assert (shown.session, shown.device, shown.state) == ("s", "no GPU, 2 CPUs, 23.5 GiB", "interrupted")
+    assert [t.number for t in shown.trials] == [0, 1, 2, 3]
+    (running,) = shown.running
+    assert (running.trial.number, running.phase) == (4, "interrupted")
+    assert running.trial.measurement.samples == 328
+    assert running.trial.measurement.quality == 0.2
+    assert running.trial.samples_per_s == pytest.approx(351.7, abs=0.1)
+    assert 0 < running.seconds < 10
+    assert shown.best[0].number == 2
+    assert [t.number for t in shown.everything] == [0, 1, 2, 3, 4]
+
+
+def test_a_session_in_use_is_running_and_its_clock_goes_on(kept):
+    records = kept.trial_dir(4).records_file
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    began = lines[0]["clock_s"]
+    lines[0]["attempt"] = time.time() - (lines[-1]["at_s"] - began) - 100  # its last record came 100 s ago
+    records.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    before = take(kept)
+    with kept.lock():
+        shown = take(kept)
+    assert shown.state == "running"
+    assert shown.running[0].phase == "evaluating", "it has been silent for far more than a step"
+    assert shown.running[0].seconds == pytest.approx(before.running[0].seconds + 100, abs=5)
+    assert shown.plan.spent_s == pytest.approx(before.plan.spent_s + shown.running[0].seconds)
+
+
+def test_a_trial_that_was_only_begun_is_at_its_start(kept):
+    kept.trial_dir(4).records_file.unlink()
+    with kept.lock():
+        (running,) = take(kept).running
+    assert (running.phase, running.seconds, running.trial.measurement.samples) == ("start", 0.0, 0)
+
+
+def test_a_plan_that_is_done_has_ended(tmp_path, space):
+    session = Session.create(tmp_path / "s", space, Options(), {})
+    with pytest.raises(InputError, match="nothing was run yet; start it with: python -m autotune resume"):
+        take(session)
+    study = record.open_study(session.study_file, space)
+    trial = record.begin(study, space, space.baseline_config)
+    record.end(study, Trial(0, trial.config, Outcome(Status.COMPLETED)), 0.85)
+    record.set_plan(study, Plan(1, None, 3.0))
+    assert take(session).state == "interrupted"
+    record.set_plan(study, Plan(1, None, 3.0, ended=True))
+    assert take(session).state == "ended"
+
+
+def test_looking_writes_nothing(kept):
+    before = contents(kept)
+    take(kept)
+    assert contents(kept) == before
+
+
+def contents(session):
+    """Every file but those in which SQLite's readers and writers meet."""
+    files = (f for f in session.root.rglob("*") if f.is_file() and f.suffix not in {".db-shm", ".db-wal"})
+    return {f: f.read_bytes() for f in files}

@@ -1,0 +1,248 @@
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.trial import Repeat
+from autotune.display import view
+from autotune.judging import confirm
+from autotune.judging.history import History
+from autotune.space.sections import Objective
+from autotune.workloads import Workload
+
+
+@pytest.fixture
+def workload():
+    return Workload("some.module:fit")
+
+
+def test_a_configuration_in_short():
+    config = {"micro_batch_size": 16, "accumulation_steps": 2, "precision": "bf16", "num_workers": 2}
+    assert view.knobs(config | {"learning_rate": 1.234e-4}) == "16x2 bf16 workers 2 lr 0.00012"
+    assert view.knobs({"x": True, "y": False, "z": 0}) == "x z 0"
+
+
+def test_control_characters_never_reach_the_terminal():
+    assert view.printable("a\x1b[2Jb\r\nc\u202e") == "a [2Jb  c "
+    assert "\x1b" not in view.knobs({"name": "\x1b[31mred"})
+
+
+def test_trials_are_counted_by_how_they_ended(make_trial):
+    trials = [make_trial(0, 1, 1), make_trial(1, failure="oom"), make_trial(2, failure="error")]
+    assert view.counts(trials) == "3 trials: 1 completed, 1 out of memory, 1 failed otherwise"
+    trials += [make_trial(3, 1, stopped=True), make_trial(4, 1, 1, repeat=Repeat(0, 1, (0, 3)))]
+    assert view.counts([]) == "0 trials: none ended"
+    running = replace(make_trial(5), outcome=None)
+    assert view.counts([*trials, running], "running") == (
+        "5 trials: 1 completed, 1 stopped early, 1 out of memory, 1 failed otherwise, 1 running; 1 repeat"
+    )
+    assert view.counts([*trials, make_trial(6, 1, ablation_of=3)]).endswith("; 1 repeat, 1 ablation step")
+    steps = [make_trial(number, 1, ablation_of=3) for number in (6, 7)]
+    assert view.counts([trials[0], *steps]) == "1 trials: 1 completed; 2 ablation steps"
+
+
+def test_the_summary_states_the_factor_both_qualities_and_what_to_run(make_trial, space, workload, tmp_path):
+    trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.155), make_trial(2, 90, 0.1)]
+    text = "\n".join(view.summary(History(trials, space), workload, tmp_path / "s"))
+    assert "Best: trial 1" in text
+    assert "3.00x the baseline's throughput (60.0 against 20.0 samples/s)" in text
+    assert "bleu_4 0.1550 against 0.1600" in text
+    assert "Not confirmed: each was measured once, over 20000 samples." in text
+    assert f"python -m autotune export {tmp_path / 's'} -o best.yaml" in text
+
+
+def test_the_summary_claims_nothing_when_the_baseline_is_best(make_trial, space, workload, tmp_path):
+    trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.1)]
+    text = "\n".join(view.summary(History(trials, space), workload, tmp_path))
+    assert "The baseline is the best so far (20.0 samples/s, bleu_4 0.1600)" in text
+    assert "x the baseline's" not in text
+
+
+def test_without_a_baseline_there_is_no_result(make_trial, space, workload, tmp_path):
+    text = "\n".join(view.summary(History([make_trial(0, failure="oom")], space), workload, tmp_path))
+    assert text.startswith("No result: the baseline has not completed")
+
+
+def test_the_front_lists_every_trial_that_none_beats(make_trial, space, workload, tmp_path):
+    trials = [
+        make_trial(0, 20, 0.16),
+        make_trial(1, 60, 0.155),
+        make_trial(2, 90, 0.1),
+        make_trial(3, 50, 0.1),
+    ]
+    front = space.model_copy(update={"objective": Objective(select="pareto")})
+    text = "\n".join(view.summary(History(trials, front), workload, tmp_path))
+    assert [f"trial {n}:" in text.partition("Best:")[0] for n in range(4)] == [True, True, True, False]
+
+
+@pytest.fixture
+def confirmed(make_trial, confirming):
+    """A baseline, a trial that is faster, and what confirms it: a race by `factor`, and seeds that `read`."""
+
+    def make(factor=3.0, **read):
+        figures = {"curve": [0.2], "half_width": 0.1}
+        trials = [make_trial(0, 10, **figures), make_trial(1, 31, **figures, x=1)]
+        return [*trials, *confirming(trials, 1, factor, **read)]
+
+    return make
+
+
+def test_a_confirmed_winner_is_stated_with_its_interval_its_race_and_its_seeds(
+    confirmed, space, workload, tmp_path
+):
+    trials = confirmed()
+    text = "\n".join(view.summary(History(trials, space), workload, tmp_path))
+    expected = (
+        "Confirmed: 3.00x the baseline's throughput (2.97x to 3.03x at 99%, 20 rounds side by side, "
+        "alone on the device), "
+        "bleu_4 0.2000 against 0.2000, 97% to 103% of it at 95% with 3 seeds of its own"
+    )
+    assert expected in text
+    assert "measured once" not in text
+    assert view.measured(trials[1], History(trials, space)).startswith(expected)
+    assert "measured once" in view.measured(trials[1], History(trials[:2], space))
+    assert view.measured(trials[0], History(trials, space)) == "the baseline"
+
+
+def test_a_winner_that_does_not_hold_is_named_with_the_reason(confirmed, space, workload, tmp_path):
+    text = "\n".join(view.summary(History(confirmed(curve=[0.1]), space), workload, tmp_path))
+    assert "Trial 1 did not hold when it was repeated: bleu_4 0.1000 against 0.2000, 47% to 53% of" in text
+    assert "The baseline is the best so far" in text
+
+
+def test_a_winner_that_loses_its_race_is_named_too(confirmed, space, workload, tmp_path):
+    text = "\n".join(view.summary(History(confirmed(factor=0.9), space), workload, tmp_path))
+    assert "Trial 1 did not hold when it was repeated" in text
+
+
+def test_without_repeats_nothing_is_said_of_them(make_trial, space, workload, tmp_path):
+    chosen = space.model_copy(update={"budget": space.budget.model_copy(update={"repeats": 0})})
+    trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.155)]
+    text = "\n".join(view.summary(History(trials, chosen), workload, tmp_path))
+    assert "Not confirmed" in text
+    assert "did not hold" not in text
+
+
+def test_figures_that_move_and_a_throttled_gpu_are_pointed_out(make_trial, space, workload, tmp_path):
+    hot = make_trial(2, 50, 0.2, half_width=0.1, micro_batch_size=4)
+    hot = replace(hot, measurement=replace(hot.measurement, telemetry={"gpu_throttled": 0.5}))
+    trials = [make_trial(0, 10, 0.2, half_width=0.1), make_trial(1, 12, 0.2, half_width=0.1), hot]
+    text = "\n".join(view.summary(History(trials, space), workload, tmp_path))
+    assert "trials 0 and 1 ran the same at speeds 20% apart" in text
+    assert "Thermally throttled, and slower for it: trials 2." in text
+
+
+def test_a_peak_that_still_rose_is_the_least_that_is_needed(make_trial):
+    def measured(**memory):
+        return make_trial(0, 10, 0.2, **memory).measurement
+
+    settled, rising = measured(peak=2**29, limit=2**30), measured(peak=2**29, limit=2**30, rising=True)
+    assert [view.memory(m) for m in (settled, rising, measured())] == [
+        "512 MiB (50%)",
+        "at least 512 MiB (50%), still rising",
+        "not measured",
+    ]
+    assert [view.peak(m) for m in (settled, rising, measured())] == ["512 MiB", ">512 MiB", "-"]
+
+
+def busy(trial, cpus=0.0, gpu=0.0):
+    """`trial`, while others kept these shares of the CPUs and of the GPU busy."""
+    seen = {"others_cpu_percent": 800 * cpus, "allowed_cpus": 8.0, "others_gpu_percent": 100 * gpu}
+    return replace(trial, measurement=replace(trial.measurement, telemetry=seen))
+
+
+def test_others_that_used_the_machine_are_pointed_out(make_trial, told):
+    trials = [make_trial(n, 10 + n, 0.2, micro_batch_size=2**n) for n in range(4)]
+    assert told([busy(t, 0.04) for t in trials]) == ""
+    assert told([trials[0], busy(trials[1], 0.38), busy(trials[2], 0.01), trials[3]]) == (
+        "Others used this machine meanwhile: 38% of its CPUs during trial 1."
+    )
+    assert told([busy(trials[0], 0.1), trials[1], busy(trials[2], 0.2), busy(trials[3], 0.38, 0.5)]) == (
+        "Others used this machine meanwhile: up to 38% of its CPUs during trials 0, 2, 3 (most in trial 3).\n"
+        "Others used this machine meanwhile: 50% of its GPU during trial 3."
+    )
+
+
+def test_alone_is_said_only_of_runs_that_were(confirmed, space):
+    trials = confirmed()
+    (winner, claim) = confirm.confirmed(History(trials, space))
+    assert "20 rounds side by side, alone on the device)" in view.confirmed(claim, History(trials, space))
+    elsewhere = [busy(t, 0.5) if t is winner else t for t in trials]
+    assert "alone on the device" in view.confirmed(claim, History(elsewhere, space)), (
+        "the claim does not rest on it"
+    )
+    for behind in confirm.rests_on(winner.number, History(trials, space)):
+        seen = [busy(t, 0.38) if t is behind else t for t in trials]
+        told = view.confirmed(claim, History(seen, space))
+        assert "20 rounds side by side, while others used 38% of the CPUs)" in told
+    assert view.company([busy(winner, 0.38, 0.1), busy(winner, 0.2)]) == (
+        "while others used up to 38% of the CPUs and 10% of the GPU"
+    )
+
+
+def test_what_a_trial_runs(make_trial):
+    repeat = make_trial(4, 10, 0.2, micro_batch_size=8, repeat=confirm.noise_repeat())
+    assert view.name(repeat) == "repeat of 0: 8 fp32"
+    assert view.name(make_trial(4, 10, ablation_of=3)) == "ablation step to 3: 16 fp32"
+    assert view.name(make_trial(4, race=(0, 3))) == "race of 0, 3"
+    assert view.name(make_trial(4, 10, 0.2)) == "16 fp32"
+
+
+SCORES = {"bleu_4": 0.1234, "rouge_l": 0.2345}
+
+
+@pytest.fixture
+def told(space):
+    """What is pointed out about trials."""
+    return lambda trials: "\n".join(view.cautions(History(trials, space)))
+
+
+@pytest.mark.parametrize("figures", [{"scores": SCORES}, {"curve": [0.1, 0.2]}])
+def test_a_seed_that_changes_nothing_is_pointed_out(make_trial, figures, told):
+    twins = [make_trial(0, 10, 0.2, **figures), make_trial(1, 10, 0.2, **figures, repeat=Repeat(0, 0, (0,)))]
+    assert told(twins) == (
+        "Trials 0 and 1 have different seeds and the very same figures: does the workload use its seed?"
+    )
+    again = make_trial(2, 10, 0.2, **figures, repeat=Repeat(0, 1, (0,)))
+    assert told([*twins, again]) == told(twins), "once is enough"
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"scores": SCORES | {"rouge_l": 0.2345000001}},
+        {"scores": SCORES, "failure": "error"},
+        {"scores": SCORES, "curve": [0.1, 0.2], "collapsed": True},
+    ],
+)
+def test_a_seed_that_changes_something_is_not(make_trial, figures, told):
+    other = make_trial(1, 10, **{"quality": 0.2, **figures}, repeat=Repeat(0, 0, (0,)))
+    assert told([make_trial(0, 10, 0.2, scores=SCORES), other]) == ""
+
+
+def test_one_number_may_be_the_same_by_chance(make_trial, told):
+    repeat = Repeat(0, 0, (0,))
+    for figures in ({"curve": [0.0, 0.0]}, {"scores": {"bleu_4": 0.0, "samples": 400.0}}, {}):
+        twins = [make_trial(0, 10, 0.0, **figures), make_trial(1, 10, 0.0, **figures, repeat=repeat)]
+        assert told(twins) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "knob"),
+    [
+        ({"dropout": 0.2}, "dropout"),
+        ({"precision": "bf16"}, "precision"),
+        ({"num_workers": 4}, None),
+        ({"activation_checkpointing": True}, None),
+        ({"dropout": 0.2, "precision": "bf16"}, None),
+        ({}, None),
+    ],
+)
+def test_a_knob_that_changes_nothing_is_pointed_out(make_trial, changes, knob, told):
+    config = {"dropout": 0.1, "num_workers": 0, "activation_checkpointing": False}
+    trials = [make_trial(3, 10, 0.2, scores=SCORES, **config)]
+    trials.append(make_trial(7, 10, 0.2, scores=SCORES, **config | changes))
+    assert told(trials) == (
+        f"{knob} changes nothing: trials 3 and 7 differ in it alone and have the very same figures."
+        if knob
+        else ""
+    )

@@ -1,0 +1,42 @@
+"""The winner as a config file."""
+
+import pytest
+import yaml
+
+from autotune import workloads
+from autotune.core import files
+from autotune.core.errors import InputError
+from autotune.core.trial import Measurement, Outcome, Status, Throughput, Trial
+from autotune.export import export
+from r2gen import config as trainer
+
+PROVENANCE = {"session": "s", "hardware": "a GPU\nseed: 9", "seed": 3}
+
+
+@pytest.fixture
+def trial(space):
+    shown = Measurement(throughput=Throughput(20.0, 0.1, 20, 5.0), quality=0.2)
+    config = {**space.baseline_config, "precision": "bf16"}
+    return Trial(7, config, Outcome(Status.COMPLETED), shown)
+
+
+def test_the_config_of_a_function_is_its_settings_below_what_was_measured(space, trial):
+    text = export.render(trial, "2.0x", space, workloads.Workload("json:loads"), PROVENANCE)
+    assert yaml.safe_load(text) == space.settings(trial.config)
+    comments = [line for line in text.splitlines() if line.startswith("#")]
+    assert comments[:2] == ["# trial: 7 of session s", "# measured: 2.0x"]
+    assert sum(line.startswith("# hardware: a GPU") for line in comments) == 1
+
+
+def test_the_config_of_a_program_is_one_that_it_reads(space, trial, tmp_path):
+    settings = {name: space.baseline[name] for name in ("micro_batch_size", "precision")}
+    known = space.model_copy(update={"baseline": {**settings, "data": "d"}, "knobs": {}})
+    text = export.render(trial, "2.0x", known, workloads.load("r2gen"), {})
+    assert str(trainer.parse(yaml.safe_load(text)).data) == "d"
+
+
+def test_what_cannot_be_written_is_an_input_error(tmp_path):
+    files.write(tmp_path / "best.yaml", "a: 1\n")
+    assert (tmp_path / "best.yaml").read_text() == "a: 1\n"
+    with pytest.raises(InputError, match="cannot be written"):
+        files.write(tmp_path / "best.yaml" / "deeper", "a: 1\n")

@@ -1,0 +1,92 @@
+"""What single trials are held against."""
+
+import math
+
+import pytest
+
+from autotune.judging import objective
+from autotune.judging.speeds import Speeds
+from autotune.space.sections import Objective
+
+
+def test_the_factor_is_the_ratio_of_throughputs(make_trial):
+    assert objective.factor(make_trial(1, 30, 0.2), make_trial(0, 10, 0.2)) == 3
+    assert objective.factor(make_trial(1, None, 0.2), make_trial(0, 10, 0.2)) is None
+
+
+def test_the_factor_lies_between_the_ends_of_the_intervals(make_trial):
+    fast, slow = make_trial(1, 43, 0.2, half_width=1), make_trial(0, 9, 0.2, half_width=5)
+    assert objective.factor_interval(fast, slow) == (42 / 14, 44 / 4)
+    assert objective.factor_interval(fast, make_trial(0, 5, 0.2, half_width=5)) == (4.2, math.inf)
+    assert objective.factor_interval(fast, make_trial(0, 9, 0.2)) is None
+
+
+def test_the_seconds_to_a_target_are_the_samples_to_it_over_the_throughput(make_trial):
+    trial = make_trial(1, 5, curve=[0.1, 0.3, 0.3])
+    assert objective.samples_to(trial, 0.2) == 200.0
+    assert objective.seconds_to(trial, 0.2) == 40.0
+    assert objective.seconds_to(trial, 0.4) is None
+    assert objective.seconds_to(make_trial(1, curve=[0.3, 0.3]), 0.2) is None, "no throughput"
+    equal = make_trial(2, 15, half_width=1.0)
+    slow = make_trial(1, 5, curve=[0.1, 0.3, 0.3], half_width=1.0)
+    assert objective.seconds_to(slow, 0.2, Speeds([slow, equal])) == 20.0, "its equals count"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({}, None),
+        ({"chance": 0.1}, None),
+        ({"chance": 0.2}, "its quality 0.2000 is not above chance, 0.2000"),
+        ({"chance": 0.3}, "its quality 0.2000 is not above chance, 0.3000"),
+        ({"collapsed": True}, "it does the same whatever it sees"),
+    ],
+)
+def test_a_quality_at_chance_or_of_a_collapsed_model_is_none(make_trial, said, why):
+    trial = make_trial(1, 90, curve=[0.1, 0.2], half_width=1.0, micro_batch_size=32, **said)
+    assert objective.no_quality(trial.measurement) == why
+
+
+def test_without_an_evaluation_nothing_is_known_of_chance(make_trial):
+    assert objective.no_quality(make_trial(1, 10, 0.1).measurement) is None
+
+
+@pytest.mark.parametrize(
+    ("constraint", "found", "why"),
+    [
+        (">= 0.2", 0.2, None),
+        (">= 0.2", 0.19, "rouge_l is 0.19, and must be >= 0.2"),
+        ("<= 0.2", 0.2, None),
+        ("<= 0.2", 0.21, "rouge_l is 0.21, and must be <= 0.2"),
+    ],
+)
+def test_a_constraint_of_the_users_own_is_kept(make_trial, constraint, found, why):
+    goal = Objective(constraints={"rouge_l": constraint})
+    trial = make_trial(1, 90, curve=[0.2], half_width=1.0, scores={"rouge_l": found})
+    assert objective.broken_constraint(trial.measurement, goal) == why
+
+
+def test_a_figure_that_no_evaluation_has_breaks_its_constraint(make_trial):
+    goal = Objective(constraints={"cider": ">= 0"})
+    found = objective.broken_constraint(make_trial(1, 90, 0.2).measurement, goal)
+    assert found == "no evaluation has cider, which must be >= 0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "alike"),
+    [
+        ({}, True),
+        ({"num_workers": 8, "precision": "bf16", "compile": True}, True),
+        ({"micro_batch_size": 8, "accumulation_steps": 4}, True),
+        ({"micro_batch_size": 8}, False),
+        ({"accumulation_steps": 4}, False),
+        ({"learning_rate": 1.0001e-4}, True),
+        ({"learning_rate": 1.01e-4}, False),
+        ({"dropout": 0.2}, False),
+        ({"dropout": None}, False),
+        ({"dropout": 0.1, "label_smoothing": 0.1}, False),
+    ],
+)
+def test_the_same_training_is_one_of_the_same_batch_rate_and_all_that_counts(changes, alike):
+    config = {"micro_batch_size": 16, "accumulation_steps": 2, "learning_rate": 1e-4, "dropout": 0.1}
+    assert objective.trains_alike(config | changes, config) is alike

@@ -1,0 +1,218 @@
+"""What the baseline's first two runs say, and what a search makes of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.trial import Repeat
+from autotune.judging import confirm, pilot
+from autotune.judging.history import History
+from autotune.space import space as spaces
+from autotune.space.sections import Budget, Objective
+
+CURVE = [0.1, 0.15, 0.18, 0.2]
+
+
+def asked(space, budget=None, **objective):
+    changes = {
+        "objective": Objective(**{**space.objective.model_dump(), **objective}),
+        "budget": Budget(**{**space.budget.model_dump(), **(budget or {})}),
+    }
+    return space.model_copy(update=changes)
+
+
+@pytest.fixture
+def runs(make_trial, space):
+    """The baseline's two runs, the second one `apart` from the first."""
+
+    def make(apart=0.0, curve=CURVE, **said):
+        config = space.baseline_config
+        return [
+            make_trial(0, 10, curve=curve, **said, **config),
+            make_trial(
+                1, 10, curve=[q * (1 + apart) for q in curve], repeat=confirm.noise_repeat(), **said, **config
+            ),
+        ]
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("objective", "budget", "wanted"),
+    [
+        ({"select": "fastest"}, {}, True),
+        ({"select": "pareto"}, {}, True),
+        ({"select": "time-to-quality"}, {}, True),
+        ({"select": "time-to-quality", "target": 0.2}, {}, True),
+        ({"select": "time-to-quality", "keep": 0.0}, {}, True),
+        ({"select": "fastest", "keep": 0.0}, {}, False),
+        ({"select": "same-training"}, {}, False),
+        ({"select": "fastest"}, {"repeats": 0}, False),
+        ({"select": "fastest"}, {"trials": 1}, False),
+    ],
+)
+def test_the_baseline_is_run_twice_where_quality_decides_and_is_to_be_confirmed(
+    space, objective, budget, wanted
+):
+    assert pilot.is_wanted(asked(space, budget, **objective)) is wanted
+
+
+def test_before_both_runs_have_completed_nothing_is_known(runs, make_trial, space):
+    assert pilot.pilot(History([], space)) is None
+    assert pilot.pilot(History(runs()[:1], space)) is None
+    failed = make_trial(1, failure="oom", repeat=confirm.noise_repeat())
+    assert pilot.pilot(History([runs()[0], failed], space)) is None
+    assert pilot.pilot(History([make_trial(0, failure="oom")], space)) is None
+    assert pilot.said(History(runs()[:1], space)) is None
+    assert pilot.settled(History(runs()[:1], space)).space == space
+
+
+def test_one_run_is_enough_where_no_second_one_was_asked_for(runs, space):
+    found = pilot.pilot(History(runs()[:1], asked(space, {"repeats": 0})))
+    assert (found.runs, found.noise) == (1, None)
+
+
+def test_what_equal_runs_have_shown(runs, space):
+    found = pilot.pilot(History(runs(apart=0.1, chance=0.05), space))
+    assert (found.runs, found.samples) == (2, 400)
+    assert found.quality == pytest.approx(0.21)
+    assert found.noise == pytest.approx(0.1 / 1.05 / 2**0.5)
+    assert found.chance == 0.05
+
+
+@pytest.mark.parametrize(
+    ("said", "why_not"),
+    [
+        ({}, None),
+        ({"chance": 0.15}, None),
+        (
+            {"chance": 0.185},
+            "after 400 samples the baseline's bleu_4 0.2000 is not clearly above chance, 0.1850",
+        ),
+        (
+            {"chance": 0.25},
+            "after 400 samples the baseline's bleu_4 0.2000 is not clearly above chance, 0.2500",
+        ),
+        (
+            {"collapsed": True},
+            "after 400 samples the baseline does the same whatever it sees (bleu_4 0.2000)",
+        ),
+    ],
+)
+def test_what_a_model_reaches_that_ignores_its_input_is_no_quality(runs, space, said, why_not):
+    found = pilot.pilot(History(runs(**said), space))
+    assert found.why_not == why_not
+    assert found.samples_needed == (1600 if why_not else None)
+
+
+def test_one_collapsed_run_of_two_is_one_too_many(runs, space):
+    trials = [runs(collapsed=True)[0], runs()[1]]
+    assert "the baseline in one of its runs does the same" in pilot.pilot(History(trials, space)).why_not
+
+
+def test_where_equal_runs_lie_further_apart_than_is_asked_for_that_is_said(runs, space):
+    assert pilot.pilot(History(runs(apart=0.02), space)).doubt is None
+    noisy = runs(apart=0.2)
+    found = pilot.pilot(History(noisy, space))
+    assert found.why_not is None, "who is clearly better can be told all the same"
+    assert "equal runs lie 12.9% apart" in found.doubt
+    assert "keep 0.95 asks for 5.0%" in found.doubt
+    assert found.samples_needed == 800
+    assert "a larger --repeats" in pilot.said(History(noisy, space))
+    assert pilot.settled(History(noisy, space)).space == space
+    assert pilot.pilot(History(noisy, asked(space, keep=0.5))).doubt is None, "less is asked for"
+    assert pilot.pilot(History(noisy, asked(space, {"repeats": 100}))).doubt is None, (
+        "so many seeds would tell"
+    )
+    assert pilot.pilot(History(noisy, asked(space, select="time-to-quality"))).doubt is None
+
+
+def test_the_target_is_what_is_to_be_kept_of_the_baselines_quality(runs, space):
+    goal = asked(space, select="time-to-quality")
+    assert pilot.settled(History(runs(apart=0.02), goal)).space.objective.target == pytest.approx(0.1919)
+    given = asked(space, select="time-to-quality", target=0.3)
+    assert pilot.settled(History(runs(), given)).space.objective.target == 0.3
+    assert pilot.settled(History(runs(), asked(space, select="fastest"))).space.objective.target is None
+
+
+def test_later_runs_of_the_baseline_do_not_move_the_target(runs, make_trial, space):
+    sooner = asked(space, select="time-to-quality")
+    before = pilot.settled(History(runs(), sooner)).space.objective.target
+    config = space.baseline_config
+    later = make_trial(7, 10, curve=CURVE[:3], repeat=Repeat(0, 1, (0,)), **config)
+    assert pilot.settled(History([*runs(), later], sooner)).space.objective.target == before
+
+
+def test_a_negative_quality_has_a_target_below_it(runs, space):
+    goal = asked(space, select="time-to-quality")
+    assert pilot.settled(History(runs(curve=[-3.0, -2.0]), goal)).space.objective.target == pytest.approx(
+        -2.1
+    )
+
+
+@pytest.mark.parametrize("select", ["fastest", "time-to-quality"])
+def test_where_qualities_cannot_be_compared_only_the_same_training_is_searched(runs, space, select):
+    goal = asked(space, select=select)
+    settled = pilot.settled(History(runs(collapsed=True), goal)).space
+    assert (settled.objective.select, settled.objective.target) == ("same-training", None)
+    assert settled == pilot.same_training(settled)
+    assert pilot.fell_back(History(runs(collapsed=True), goal)).startswith(
+        "after 400 samples the baseline does"
+    )
+    assert pilot.fell_back(History(runs(), goal)) is None
+    assert pilot.fell_back(History(runs()[:1], goal)) is None
+
+
+def test_a_front_and_the_same_training_do_not_depend_on_the_pilot(runs, space):
+    front = asked(space, select="pareto")
+    assert pilot.settled(History(runs(collapsed=True), front)).space == front
+    assert pilot.fell_back(History(runs(collapsed=True), front)) is None
+    same = asked(space, select="same-training")
+    assert pilot.settled(History([], same)).space == pilot.same_training(same)
+    assert pilot.fell_back(History(runs(collapsed=True), same)) is None
+
+
+def test_the_same_training_leaves_the_batch_and_all_that_counts(space):
+    text = spaces.dump(space).replace("knobs:", "knobs:\n  dropout: {choice: [0.1, 0.2]}", 1)
+    text = text.replace("baseline:", "baseline:\n  dropout: 0.1", 1)
+    wide = spaces.complete(spaces.parse(text, "test"), "test")
+    fixed = pilot.same_training(wide)
+    assert fixed.knobs["dropout"].choice == (0.1,)
+    assert fixed.limits.effective_batch_size == (16, 16)
+    for free in ("micro_batch_size", "accumulation_steps", "precision", "num_workers"):
+        assert fixed.knobs[free] == wide.knobs[free]
+    config = fixed.config(
+        {**fixed.drawn(fixed.baseline_config), "micro_batch_size": 8, "accumulation_steps": 2}
+    )
+    assert config["learning_rate"] == wide.baseline["learning_rate"]
+    assert fixed.violation(config) is None
+    assert fixed.violation({**config, "accumulation_steps": 1}) is not None
+
+
+def test_the_samples_of_a_trial_are_those_after_which_the_baseline_had_learnt(make_trial, space, runs):
+    open_ended = asked(space, {"until_learnt": True, "samples_per_trial": 1000, "evaluations_per_trial": 10})
+    assert pilot.settled(History([], open_ended)).space == open_ended
+    trials = [replace(t, measurement=replace(t.measurement, quality_samples=400)) for t in runs()]
+    budget = pilot.settled(History(trials[:1], open_ended)).space.budget
+    assert (budget.samples_per_trial, budget.evaluations_per_trial, budget.until_learnt) == (400, 4, False)
+
+
+def test_what_the_pilot_has_found_is_said_in_words(runs, space):
+    text = pilot.said(History(runs(apart=0.02, chance=0.1), space))
+    assert text == (
+        "Pilot: the baseline has bleu_4 0.2020 (chance 0.1000) after 400 samples, equal runs 2.0% apart."
+    )
+    goal = asked(space, select="time-to-quality")
+    assert pilot.said(History(runs(apart=0.02), goal)).endswith("Whoever reaches 0.1919 first, wins.")
+
+
+def test_what_cannot_be_compared_is_said_with_what_would_help(runs, space):
+    text = pilot.said(History(runs(collapsed=True), space))
+    assert text == (
+        "Quality cannot be compared yet: after 400 samples the baseline does the same whatever it sees "
+        "(bleu_4 0.2000). The search goes on with a promise that needs no contest: the same training, only "
+        "faster. To compare it, try --samples 1600 or more, or --samples auto."
+    )
+    front = pilot.said(History(runs(collapsed=True), asked(space, select="pareto")))
+    assert "The search goes on" not in front
+    assert pilot.said(History(runs(), asked(space, select="same-training"))) is None

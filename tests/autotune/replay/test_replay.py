@@ -1,0 +1,208 @@
+"""Whole searches over a table made up, in simulated time, by the search's own code."""
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.trial import Status, Trial
+from autotune.judging import racing
+from autotune.judging.stopping import Rival, Threshold
+from autotune.replay import replay, scoring
+from autotune.replay.drift import Drift
+from autotune.replay.replay import Machine
+from autotune.replay.scoring import Truth
+from autotune.replay.table import Header, Point, Table
+
+
+def test_equal_seeds_give_equal_searches(recorded):
+    first, again = replay.ours(recorded, 1, 8), replay.ours(recorded, 1, 8)
+    assert first == again
+    others = [[t.config for t in replay.ours(recorded, seed, 8).trials] for seed in (2, 3, 4)]
+    assert any(other != [t.config for t in first.trials] for other in others)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_replayed_search_finds_the_best_and_confirms_it(recorded, seed):
+    result = replay.ours(recorded, seed, 12)
+    assert result.claims_gain
+    assert Truth(recorded).is_right(result.winner, 0.95)
+    searched = [t for t in result.trials if t.searched]
+    assert len(searched) <= 12
+    assert searched[0].config == recorded.space.baseline_config
+    assert any(t.race for t in result.trials)
+    assert {t.repeat.round for t in result.trials if t.repeat} >= {0, 1}, "the pilot, and a seed of its own"
+    assert result.seconds == pytest.approx(sum(t.seconds for t in result.trials))
+    assert result.moments[-1].seconds < result.seconds, "confirming comes after"
+    assert all(t.ablation_of is None for t in result.trials), "and nothing after that"
+
+
+def test_where_every_configuration_is_the_baseline_a_gain_is_rarely_claimed(recorded):
+    baseline = recorded.space.baseline_config
+    claims = [replay.ours(recorded, seed, 6, everything_is=baseline).claims_gain for seed in range(12)]
+    assert sum(claims) <= 2
+
+
+@pytest.fixture
+def machine(recorded):
+    return Machine(recorded, seed=0)
+
+
+def test_a_trial_reads_as_it_was_recorded(recorded, machine):
+    done = machine.run(Trial(1, recorded.space.baseline_config), None)
+    shown = done.measurement
+    assert done.outcome.status is Status.COMPLETED
+    assert [p.samples for p in shown.curve] == [100, 200, 300, 400]
+    assert shown.quality == pytest.approx(0.2, rel=0.1)
+    assert shown.throughput.samples_per_s == pytest.approx(4 / 0.44, rel=0.05)
+    assert done.seconds == pytest.approx(1 + 99 * 0.44 + 4 * 0.5, rel=0.05)
+    assert shown.peak_memory_bytes == 2**26
+
+
+def test_what_did_not_fit_does_not_fit(recorded, machine):
+    big = {**recorded.space.baseline_config, "micro_batch_size": 32}
+    done = machine.run(Trial(1, big), None)
+    assert Trial(1, big, done.outcome, done.measurement).out_of_memory
+    assert done.seconds == 1.0
+
+
+def test_a_trial_that_the_bar_stops_costs_no_more_than_until_then(recorded, machine):
+    threshold = Threshold(rivals=(Rival(2, 1000.0, shared=False),))
+    done = machine.run(Trial(1, recorded.space.baseline_config), threshold)
+    assert done.outcome.status is Status.STOPPED
+    assert "trial 2 has 1000.0" in done.outcome.reason
+    assert done.seconds < 20
+
+
+def test_what_was_not_recorded_is_an_error(recorded, machine):
+    config = recorded.space.baseline_config
+    with pytest.raises(KeyError, match="no timed run of"):
+        machine.run(Trial(1, {**config, "micro_batch_size": 5}), None)
+    with pytest.raises(KeyError, match="no quality of"):
+        machine.run(Trial(1, {**config, "learning_rate": 5.0}), None)
+
+
+@pytest.fixture
+def drifting(recorded):
+    """A machine of which others take a part, every other five seconds."""
+    recorded.drift = Drift((1.4,) * 5 + (0.6,) * 5)
+    return recorded
+
+
+def race_of(table, *knobs, seed=0):
+    members = [Trial(n, table.space.config(drawn)) for n, drawn in enumerate(knobs)]
+    machine = Machine(table, seed)
+    race = Trial(len(members), members[0].config, race=tuple(m.number for m in members))
+    return machine.run(race, None, members=members, at_s=3.0)
+
+
+SLOW = {"micro_batch_size": 4, "num_workers": 0, "learning_rate": 1.0}
+FAST = {"micro_batch_size": 16, "num_workers": 1, "learning_rate": 1.0}
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_race_says_how_many_times_as_fast_whatever_else_the_machine_does(drifting, seed):
+    done = race_of(drifting, SLOW, FAST, seed=seed)
+    assert done.outcome.status is Status.COMPLETED
+    slices = done.measurement.slices
+    assert {one.number for one in slices} == {0, 1}
+    assert all(one.seconds >= racing.TURN_S for one in slices)
+    assert [one.number for one in slices[:4]] == [0, 1, 1, 0]
+    truth = Truth(drifting)
+    expected = truth.speed(drifting.space.config(FAST)) / truth.speed(drifting.space.config(SLOW))
+    assert racing.ratio(slices, 1, 0).factor == pytest.approx(expected, rel=0.1)
+    assert done.seconds == pytest.approx(sum(one.seconds for one in slices) + 2.0, abs=1.5), "two are started"
+
+
+def test_equal_members_race_for_as_long_as_they_may_and_no_gain_is_sure(drifting):
+    done = race_of(drifting, SLOW, SLOW)
+    assert done.seconds < 2 * racing.most_s([0.0])
+    assert racing.ratio(done.measurement.slices, 1, 0, racing.LOOK_LEVEL).low <= 1
+
+
+def test_a_member_that_has_never_fitted_is_an_error(recorded):
+    with pytest.raises(KeyError, match="no completed run"):
+        race_of(recorded, SLOW, {**FAST, "micro_batch_size": 32})
+
+
+def test_with_a_drift_equal_settings_are_as_fast_in_the_long_run(drifting):
+    trial = Trial(1, drifting.space.config(SLOW))
+    runs = [Machine(drifting, seed).run(trial, None).measurement for seed in range(4)]
+    speeds = [run.throughput.samples_per_s for run in runs]
+    assert speeds == pytest.approx([Truth(drifting).speed(trial.config)] * 4, rel=0.1)
+
+
+def test_a_trial_is_slow_where_it_meets_a_slow_machine(drifting):
+    drifting.drift = Drift((1.4,) * 60 + (0.6,) * 60)
+    machine, trial = Machine(drifting, 0), Trial(1, drifting.space.config(SLOW))
+    first, later = (machine.run(trial, None, at_s=at_s) for at_s in (0.0, 60.0))
+    begun = sorted(done.measurement.curve[0].seconds for done in (first, later))
+    assert begun[1] > 1.5 * begun[0]
+
+
+def test_a_replayed_search_on_a_drifting_machine_finds_the_best(drifting):
+    result = replay.ours(drifting, 0, 12)
+    assert Truth(drifting).speed(result.winner) > Truth(drifting).speed(drifting.space.baseline_config)
+
+
+def test_an_evaluation_has_what_was_recorded_of_it(recorded, grid):
+    """The search reads chance and collapse from the records, as it would from the workload's own."""
+    config = grid.baseline_config
+    point = Point(400, 0.5, 0.1, 2.5, 0.16, True)
+    run = replace(recorded.timed(config)[0], evaluations=(point,))
+    shown = Machine(Table(Header(grid, {}), [run]), 0).run(Trial(1, config), None).measurement
+    assert shown.scores["val_loss"] == 2.5
+    assert shown.scores["bleu_4_chance"] == 0.16
+
+
+def test_the_limit_is_that_of_the_recorded_runs(recorded, grid):
+    assert replay.memory_limit(recorded) == 2**30
+    assert replay.memory_limit(Table(Header(grid, {}))) is None
+
+
+def test_the_truth_is_the_mean_of_what_was_recorded(recorded):
+    truth, config = Truth(recorded), recorded.space.baseline_config
+    fast = recorded.space.config({"micro_batch_size": 16, "num_workers": 1, "learning_rate": 1.0})
+    spoiled = recorded.space.config({"micro_batch_size": 16, "num_workers": 1, "learning_rate": 2.0})
+    assert truth.speed(config) == pytest.approx(4 / 0.44, rel=0.02)
+    assert truth.speed({**config, "micro_batch_size": 32}) == 0.0
+    assert truth.best == truth.speed(fast)
+    assert truth.is_right(fast, 0.98)
+    assert not truth.is_right(spoiled, 0.1)
+    assert not truth.is_right(config, 0.95)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_baseline_keeps_its_own_quality_be_it_negative(recorded, sign):
+    runs = [run for config in recorded.space.every() for run in recorded.qualities(config)]
+    signed = [
+        replace(run, evaluations=tuple(p._replace(quality=sign * p.quality) for p in run.evaluations))
+        for run in runs
+    ]
+    truth, config = Truth(Table(recorded.header, signed)), recorded.space.baseline_config
+    doubled = recorded.space.config({**recorded.space.drawn(config), "learning_rate": 2.0})
+    assert truth.quality(config) * sign > 0
+    assert truth.keeps_quality(config)
+    assert truth.keeps_quality(doubled) is (sign < 0), "half of the quality, or half of the loss"
+
+
+def test_a_score_says_when_the_search_was_right_for_good_and_what_was_lost(recorded):
+    result, truth = replay.ours(recorded, 0, 12), Truth(recorded)
+    found = scoring.score(result, truth)
+    assert 0 < found.search_s <= result.moments[-1].seconds
+    assert found.search_s < found.confirmed_s <= found.whole_s == result.seconds
+    assert 0 < found.trials <= len(result.trials)
+    assert not found.is_wrong
+    assert found.out_of_memory == sum(t.out_of_memory for t in result.trials)
+    assert 0 < found.lost_s < found.whole_s
+    assert scoring.line("ours", [found, found]).endswith("    0     0")
+
+
+def test_a_negative_quality_is_kept_within_the_same_share_of_its_size(recorded):
+    def shifted(run):
+        points = tuple(point._replace(quality=point.quality - 2.0) for point in run.evaluations)
+        return replace(run, evaluations=points)
+
+    config = recorded.space.baseline_config
+    negative = Table(recorded.header, [shifted(run) for run in recorded.qualities(config)])
+    assert Truth(negative).quality(config) == pytest.approx(-1.8, abs=0.02)
+    assert Truth(negative).keeps_quality(config)

@@ -1,0 +1,73 @@
+import random
+
+from autotune.judging.history import History
+from autotune.search import heuristics
+
+
+def batches(best, trials, space):
+    return [c["micro_batch_size"] for c in heuristics.larger_batches(best, History(trials, space))]
+
+
+def baseline(make_trial, **changes):
+    config = {"accumulation_steps": 1, "num_workers": 2, "learning_rate": 1e-4} | changes
+    return make_trial(0, 10.0, 0.2, **config)
+
+
+def test_the_largest_batch_comes_first(space, make_trial):
+    best = baseline(make_trial)
+    assert batches(best, [best], space) == [64, 32]
+
+
+def test_the_learning_rate_goes_with_the_batch(space, make_trial):
+    best = baseline(make_trial)
+    first = next(heuristics.larger_batches(best, History([best], space)))
+    assert first["learning_rate"] == 2e-4
+
+
+def test_below_a_batch_that_was_no_success_the_middle_comes_first(space, make_trial):
+    best = make_trial(
+        0, 10.0, 0.2, micro_batch_size=4, accumulation_steps=1, num_workers=2, learning_rate=1e-4
+    )
+    failed = make_trial(
+        1, 90.0, 0.01, micro_batch_size=64, accumulation_steps=1, num_workers=2, learning_rate=4e-4
+    )
+    assert batches(best, [best, failed], space)[0] == 16
+    assert 64 not in batches(best, [best, failed], space)
+
+
+def test_an_ablation_step_is_no_batch_that_was_tried(space, make_trial):
+    best = baseline(make_trial)
+    rest = {n: v for n, v in best.config.items() if n not in {"micro_batch_size", "precision"}}
+    step = make_trial(1, 90.0, 0.2, micro_batch_size=64, ablation_of=7, **rest)
+    assert batches(best, [best, step], space) == [64, 32]
+
+
+def test_nothing_is_larger_than_the_largest(space, make_trial):
+    best = baseline(make_trial, micro_batch_size=64)
+    assert batches(best, [best], space) == []
+
+
+def test_a_step_changes_one_knob(space, make_trial):
+    best = baseline(make_trial)
+    steps = heuristics.steps_from(best, space, random.Random(0))
+    for step in steps:
+        changed = {name for name, value in step.items() if value != best.config[name]}
+        assert len(changed - {"learning_rate"}) == 1
+    sizes = {s["micro_batch_size"] for s in steps} - {16}
+    assert sizes == {8, 32}
+
+
+def test_heuristics_begin_with_what_was_best_before_and_every_other_turn_has_steps(space, make_trial):
+    best = make_trial(0, 10.0, 0.2, **space.baseline_config)
+    known, history = [{"micro_batch_size": n} for n in (1, 2, 3)], History([best], space)
+    suggest = heuristics.Heuristics(known, seed=0)
+    first, second, third = (list(suggest(history)) for _ in range(3))
+    batches_first = [c["micro_batch_size"] for c in first]
+    assert batches_first == [1, 2, 64, 32], "the best two, then larger batches"
+    assert second[:4] == first
+    assert len(second) == len(first) + len(space.neighbours(best.config))
+    assert third == first, "the sampler has every other turn to itself"
+
+
+def test_without_a_baseline_there_are_no_heuristics(space):
+    assert list(heuristics.Heuristics([space.baseline_config], seed=0)(History([], space))) == []

@@ -1,0 +1,222 @@
+"""What is suggested next, and what the sampler is told: real Optuna."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.settings import settings_key
+from autotune.core.trial import Refused
+from autotune.judging.history import History
+from autotune.search import sampler
+from autotune.search.sampler import Refusal, Sampler, Told
+from autotune.space import distributions
+from autotune.space import space as spaces
+from autotune.space.knobs import Distribution
+from autotune.space.sections import Objective
+
+TRIED = Refusal(Refused.TRIED, "was tried already")
+
+NAMED = """
+workload: some.module:fit
+baseline: {micro_batch_size: 4, precision: fp32, workers: 2, rate: 0.1}
+knobs:
+  micro_batch_size: {choice: [4, 8, 16, 32]}
+  precision: {choice: [fp32, bf16, fp16]}
+  workers: {randint: [0, 4]}
+  rate: {loguniform: [0.01, 1.0]}
+"""
+
+
+@pytest.fixture
+def named():
+    return spaces.complete(spaces.parse(NAMED, "test"), "test")
+
+
+def as_it_is(config):
+    return config
+
+
+def once(seen):
+    """Runs everything once."""
+
+    def screen(config):
+        key = settings_key(config, ())
+        if key in seen:
+            return TRIED
+        seen.add(key)
+        return config
+
+    return screen
+
+
+def test_a_configuration_lies_where_it_was_drawn(space, named):
+    rng = random.Random(0)
+    for where in (space, named):
+        for config in [where.baseline_config, *list(where.shuffled(rng))[:50]]:
+            found = distributions.configuration(distributions.parameters(config, where), where)
+            assert found == pytest.approx(config)
+
+
+def test_powers_of_two_are_searched_by_their_exponent_and_a_rate_by_its_multiplier(space):
+    parameters = distributions.parameters(space.baseline_config, space)
+    assert parameters["log2_micro_batch_size"] == 4
+    assert parameters["learning_rate_multiplier"] == 1.0
+
+
+def test_a_suggestion_is_in_the_space_and_follows_the_learning_rate_rule(space):
+    suggests = Sampler(space, seed=0)
+    for _ in range(20):
+        config, passed = suggests.suggest(as_it_is)
+        assert passed == []
+        exact = space.learning_rate(config, 1.0)
+        assert 0.499 * exact <= config["learning_rate"] <= 2.001 * exact
+        for name in ("micro_batch_size", "accumulation_steps", "precision"):
+            assert config[name] in space.knobs[name].choice
+
+
+def test_equal_seeds_suggest_the_same(space):
+    first, again, other = (Sampler(space, seed).suggest(as_it_is)[0] for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_a_space_that_is_exhausted_ends(grid):
+    suggests, seen, found = Sampler(grid, seed=0), set(), []
+    screen = once(seen)
+    while (config := suggests.suggest(screen)[0]) is not None:
+        found.append(config)
+    assert len(found) == len(grid.every())
+    assert {settings_key(c, ()) for c in found} == {settings_key(c, ()) for c in grid.every()}
+
+
+def test_beside_what_was_tried_already_something_next_to_it_is_run(grid):
+    for seed in range(10):
+        asked = []
+
+        def screen(config, asked=asked):
+            asked.append(config)
+            return TRIED if len(asked) == 1 else config
+
+        config, _ = Sampler(grid, seed).suggest(screen)
+        first, beside = grid.drawn(asked[0]), grid.drawn(config)
+        assert sum(first[name] != beside[name] for name in first) == 1
+
+
+def test_what_is_known_not_to_be_worth_it_is_passed_over_with_its_reason(grid):
+    def screen(config):
+        if config["micro_batch_size"] > 8:
+            return Refusal(Refused.MEMORY, "does not fit", sampler.worst(grid))
+        return config
+
+    for seed in range(10):
+        config, passed = Sampler(grid, seed).suggest(screen)
+        assert config["micro_batch_size"] <= 8
+        assert all(one.config["micro_batch_size"] > 8 for one in passed)
+        assert {(one.kind, one.reason) for one in passed} <= {(Refused.MEMORY, "does not fit")}
+
+
+def test_what_is_run_instead_of_a_suggestion_is_up_to_the_judge(grid):
+    smaller = {**grid.baseline_config, "micro_batch_size": 8}
+    assert Sampler(grid, seed=0).suggest(lambda _: smaller)[0] == smaller
+
+
+@pytest.fixture
+def baseline(make_trial):
+    return make_trial(0, 10, curve=[0.1, 0.2], peak=10, limit=100)
+
+
+def test_a_completed_trial_is_told_with_its_speed(make_trial, space, baseline):
+    assert sampler.told(baseline, History([baseline], space)) == Told((10,), 0.0)
+    trial = make_trial(1, 40, curve=[0.1, 0.2])
+    assert sampler.told(trial, History([baseline, trial], space)) == Told((40,), 0.0)
+
+
+def test_lost_quality_and_too_much_memory_violate_a_limit_by_so_much(make_trial, space, baseline):
+    poor = make_trial(1, 40, curve=[0.1, 0.1])
+    assert sampler.told(poor, History([baseline, poor], space)).violation == pytest.approx(0.45)
+    heavy = make_trial(1, 40, curve=[0.1, 0.2], peak=90, limit=100)
+    assert sampler.told(heavy, History([baseline, heavy], space)).violation == pytest.approx(0.05)
+
+
+def test_a_stopped_trial_is_told_with_what_it_had_shown_by_then(make_trial, space, baseline):
+    stopped = make_trial(1, 5, curve=[0.1], stopped=True)
+    assert sampler.told(stopped, History([baseline, stopped], space)) == Told((5,), 0.0)
+    poor = make_trial(1, 5, curve=[0.05], stopped=True)
+    assert sampler.told(poor, History([baseline, poor], space)).violation == pytest.approx(0.45)
+    early = make_trial(1, 5, stopped=True)
+    assert sampler.told(early, History([baseline, early], space)) == Told((5,), 0.0)
+
+
+@pytest.mark.parametrize("figures", [(None, 0.2), (10.0, math.nan), (10.0, math.inf)])
+def test_what_has_no_figures_is_told_as_the_worst(make_trial, space, baseline, figures):
+    speed, quality = figures
+    trial = make_trial(1, speed, curve=[quality, quality])
+    assert sampler.told(trial, History([baseline, trial], space)) == sampler.worst(space)
+
+
+def test_what_failed_or_still_runs_is_told_as_the_worst(make_trial, space, baseline):
+    failed = make_trial(1, 40, curve=[0.2], failure="error")
+    assert sampler.told(failed, History([baseline, failed], space)) == Told((0.0,), 1.0)
+    running = replace(failed, outcome=None)
+    assert sampler.told(running, History([baseline, running], space)) == Told((0.0,), 1.0)
+
+
+def test_what_was_begun_before_the_space_was_settled_is_not_learnt_from(make_trial, space):
+    config = space.baseline_config
+    fixed = space.model_copy(update={"knobs": {**space.knobs, "precision": Distribution(choice=("fp32",))}})
+    known = Sampler(fixed, seed=0)
+    for number, precision in enumerate(("fp32", "bf16")):
+        trial = make_trial(number, 10, 0.2, **{**config, "precision": precision})
+        known.started(trial)
+        known.ended(trial, Told((10.0,)))
+    assert len(known._study.get_trials()) == 1
+
+
+def test_for_time_to_quality_the_sooner_the_better(make_trial, space, baseline):
+    goal = space.model_copy(update={"objective": Objective(select="time-to-quality", target=0.15)})
+    sooner = make_trial(1, 5, curve=[0.15, 0.15])
+    later = make_trial(2, 10, curve=[0.1] * 6 + [0.15, 0.15])
+    assert sampler.told(sooner, History([baseline, sooner], goal)) == Told((5 / 200,), 0.0)
+    assert sampler.told(later, History([baseline, later], goal)) == Told((10 / 800,), 0.0)
+
+
+def test_who_was_not_at_the_target_is_told_with_what_was_lacking(make_trial, space, baseline):
+    goal = space.model_copy(update={"objective": Objective(select="time-to-quality", target=0.2)})
+    near, far = make_trial(1, 10, curve=[0.18, 0.18]), make_trial(2, 10, curve=[0.1, 0.1])
+    found = [sampler.told(trial, History([baseline, trial], goal)).violation for trial in (near, far)]
+    assert found == [pytest.approx(0.1), pytest.approx(0.5)]
+    nothing = make_trial(3, 10)
+    assert sampler.told(nothing, History([baseline, nothing], goal)).violation == 1.0
+
+
+def test_who_breaks_a_constraint_is_told_to_be_no_good(make_trial, space, baseline):
+    goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
+    keeps, breaks = (make_trial(n, 40, curve=[0.2, 0.2], scores={"rouge_l": n / 10}) for n in (2, 1))
+    assert sampler.told(keeps, History([baseline, keeps], goal)).violation == 0.0
+    assert sampler.told(breaks, History([baseline, breaks], goal)) == sampler.worst(goal)
+
+
+def test_for_the_same_training_quality_is_no_limit(make_trial, space, baseline):
+    same = space.model_copy(update={"objective": Objective(select="same-training")})
+    poor = make_trial(1, 40, curve=[0.01, 0.01])
+    assert sampler.told(poor, History([baseline, poor], same)) == Told((40.0,), 0.0)
+    assert sampler.told(poor, History([baseline, poor], space)).violation > 0.5
+
+
+def test_for_the_front_speed_and_quality_are_told_apart(make_trial, space, baseline):
+    front = space.model_copy(update={"objective": Objective(select="pareto")})
+    trial = make_trial(1, 40, curve=[0.05, 0.1])
+    assert sampler.told(trial, History([baseline, trial], front)) == Told((40, pytest.approx(0.5)), 0.0)
+    assert sampler.worst(front) == Told((0.0, 0.0), 1.0)
+    suggests = Sampler(front, seed=0)
+    suggests.started(trial := replace(trial, config=front.baseline_config))
+    suggests.ended(trial, Told((40, 0.5)))
+    assert suggests.suggest(as_it_is)[0] is not None
+
+
+def test_beyond_the_baselines_curve_a_stopped_trial_is_compared_where_both_were_seen(
+    make_trial, space, baseline
+):
+    longer = make_trial(1, 5, curve=[0.05, 0.1, 0.9], stopped=True)
+    assert sampler.told(longer, History([baseline, longer], space)).violation == pytest.approx(0.45)

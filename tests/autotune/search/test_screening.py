@@ -1,0 +1,106 @@
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.trial import Refused
+from autotune.judging import stopping
+from autotune.judging.history import History
+from autotune.search.sampler import Refusal
+from autotune.search.screening import Screening
+
+GIB = 2**30
+CONFIG = {
+    "micro_batch_size": 16,
+    "accumulation_steps": 1,
+    "precision": "fp32",
+    "num_workers": 2,
+    "learning_rate": 1e-4,
+}
+
+
+@pytest.fixture
+def screen(space):
+    def make(*trials, limit=None):
+        history = History(trials, space)
+        return Screening(history, stopping.threshold(history), limit)
+
+    return make
+
+
+def trial(make_trial, number, speed, quality=0.2, **changes):
+    made = make_trial(number, speed, quality, half_width=speed / 100, **(CONFIG | changes))
+    steps = replace(made.measurement.throughput, steps=100)
+    return replace(made, measurement=replace(made.measurement, throughput=steps))
+
+
+def test_what_is_new_is_run_as_it_is(screen, make_trial):
+    new = CONFIG | {"precision": "bf16"}
+    assert screen(trial(make_trial, 0, 10.0))(new) == new
+
+
+def test_what_was_tried_is_refused_and_says_nothing_new(screen, make_trial):
+    refusal = screen(trial(make_trial, 0, 10.0))(CONFIG)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.kind, refusal.told) == (Refused.TRIED, None)
+
+
+def test_an_ablation_step_may_still_be_tried_as_it_could_not_win(screen, make_trial):
+    step = replace(trial(make_trial, 1, 50.0, precision="bf16"), ablation_of=7)
+    assert screen(trial(make_trial, 0, 10.0), step)(step.config) == step.config
+    slow = replace(trial(make_trial, 1, 5.0, precision="bf16"), ablation_of=7)
+    assert "equal settings read" in screen(trial(make_trial, 0, 10.0), slow)(slow.config).reason
+
+
+def test_what_is_outside_the_limits_is_refused(screen, make_trial):
+    refusal = screen(trial(make_trial, 0, 10.0))(CONFIG | {"micro_batch_size": 4})
+    assert refusal.kind is Refused.LIMITS
+    assert "effective batch 4" in refusal.reason
+    assert refusal.told.violation == 1.0
+
+
+def test_what_differs_only_in_its_learning_rate_from_the_fastest_cannot_win(screen, make_trial):
+    fast = trial(make_trial, 1, 50.0, precision="bf16")
+    refusal = screen(trial(make_trial, 0, 10.0), fast)(fast.config | {"learning_rate": 2e-4})
+    assert refusal.kind is Refused.SPEED
+    assert "as fast as trial 1" in refusal.reason
+
+
+def test_what_is_known_to_be_slower_is_not_run_to_find_out(screen, make_trial):
+    fast = trial(make_trial, 1, 50.0, precision="bf16")
+    slow = trial(make_trial, 2, 20.0, num_workers=4)
+    refusal = screen(trial(make_trial, 0, 10.0), fast, slow)(slow.config | {"learning_rate": 2e-4})
+    assert "equal settings read" in refusal.reason
+    assert refusal.told.values == (20.0,)
+    assert refusal.told.violation == 0.0
+
+
+def test_another_learning_rate_of_the_baseline_may_win_by_its_quality(screen, make_trial):
+    other = CONFIG | {"learning_rate": 2e-4}
+    assert screen(trial(make_trial, 0, 10.0))(other) == other
+
+
+def test_nothing_that_is_as_fast_is_tried_where_speed_alone_decides(space, make_trial):
+    goal = {"select": "fastest", "keep": 0.0}
+    alone = space.model_copy(update={"objective": space.objective.model_copy(update=goal)})
+    speeds = ((10.0, {}), (50.0, {"precision": "bf16"}), (49.0, {"num_workers": 4}))
+    trials = [trial(make_trial, number, speed, **knobs) for number, (speed, knobs) in enumerate(speeds)]
+    history = History(trials, alone)
+    for like in trials:
+        other = like.config | {"learning_rate": 2e-4}
+        refusal = Screening(history, stopping.threshold(history), None)(other)
+        assert f"is as fast as trial {like.number}" in refusal.reason
+        assert refusal.told.values == (like.samples_per_s,)
+
+
+def test_what_may_not_fit_runs_with_a_smaller_batch(screen, make_trial):
+    known = trial(make_trial, 0, 10.0, peak=3 * GIB, limit=8 * GIB)
+    config = screen(known, limit=8 * GIB)(CONFIG | {"micro_batch_size": 64, "precision": "bf16"})
+    assert not isinstance(config, Refusal)
+    assert config["micro_batch_size"] < 64
+    assert config["precision"] == "bf16"
+
+
+def test_what_needs_as_much_as_what_ran_out_of_memory_is_refused(screen, make_trial):
+    failed = make_trial(1, failure="oom", **(CONFIG | {"micro_batch_size": 32}))
+    refusal = screen(trial(make_trial, 0, 10.0), failed)(CONFIG | {"micro_batch_size": 64})
+    assert "ran out of it" in refusal.reason

@@ -1,0 +1,656 @@
+"""A search's bookkeeping, with a real study and without Ray: the test runs the trials itself."""
+
+from dataclasses import replace
+
+import optuna
+import pytest
+
+from autotune.core.settings import COMMON, settings_key
+from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
+from autotune.judging import ablation, confirm
+from autotune.memory.feasibility import dominating
+from autotune.search.search import Search, Terms, World
+from autotune.space import space as spaces
+from autotune.space.machine import Machine, fit_to
+from autotune.space.sections import Budget
+from autotune.storage import study as record
+from autotune.storage.store import Options, Session
+from autotune.storage.study import Plan
+from autotune.trials.attempt import read_verdict, write_verdict
+from autotune.trials.progress import Phase
+from autotune.trials.reported import Report
+from tests.autotune.conftest import slices_of
+
+COMPLETED = Outcome(Status.COMPLETED)
+OOM = Outcome(Status.FAILED, Failure.OOM, "too big")
+
+
+class Heard:
+    """A listener that writes down what it hears."""
+
+    def __init__(self):
+        self.events, self.notes = [], []
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def started(self, trial):
+        self.events.append(("started", trial.number))
+
+    def progress(self, trial, report):
+        self.events.append(("progress", trial.number))
+
+    def ended(self, trial):
+        self.events.append(("ended", trial.number, str(trial.outcome)))
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def session(tmp_path, space):
+    fitted, _ = fit_to(space, Machine(cpus=8, compute_capability=(9, 0), has_torchao=True))
+    return Session.create(tmp_path / "s", fitted, Options(), {})
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def begin(session, clock):
+    """Begins a search, or goes on with it; without `repeats` it only tries configurations."""
+
+    def open_search(trials=5, time_s=None, repeats=0, study=None, until_learnt=False, **rest):
+        study = study or record.open_study(session.study_file, session.space())
+        if record.plan(study) is None:
+            record.set_plan(study, Plan(trials, time_s))
+        heard, space = Heard(), session.space()
+        chosen = space.model_copy(
+            update={"budget": Budget(trials=trials, repeats=repeats, until_learnt=until_learnt)}
+        )
+        verdict = lambda number: read_verdict(session.trial_dir(number))  # noqa: E731
+        world = World(verdict, rest.pop("publish", lambda _: None), clock)
+        return Search(chosen, study, heard, Terms(**rest), world), heard
+
+    return open_search
+
+
+def figures(speed=10.0, quality=0.2):
+    curve = tuple(Evaluation(n, n / speed, quality) for n in (100, 200))
+    throughput = Throughput(speed, 0.01, 10, 1.0)
+    return Measurement(throughput=throughput, quality=quality, quality_samples=200, curve=curve)
+
+
+def report(number, outcome=COMPLETED, **shown):
+    return Report(number, Phase.TRAINING, 9.0, figures(**shown), outcome=outcome)
+
+
+def race_report(search, trial, speed_of):
+    """What a race shows in which every member is as fast as `speed_of` its own trial."""
+    trials = search.trials()
+    baseline, *others = (speed_of(trials[number]) for number in trial.race)
+    factors = {n: speed / baseline for n, speed in zip(trial.race[1:], others, strict=True)}
+    shown = Measurement(slices=slices_of(factors, apart=0.01))
+    return Report(trial.number, Phase.RACING, 9.0, shown, outcome=COMPLETED)
+
+
+def by_batch(trial):
+    """The larger the batch, the faster; every run alike."""
+    return report(trial.number, speed=10.0 * trial.config["micro_batch_size"])
+
+
+@pytest.fixture
+def faster():
+    """A machine on which the baseline is slowest, and every other setting faster than those before it."""
+    speeds = {}
+
+    def result(trial):
+        key = settings_key(trial.config, COMMON.same_speed)
+        return report(trial.number, speed=speeds.setdefault(key, 10.0 + 10 * len(speeds)))
+
+    return result
+
+
+def in_memory():
+    """A study that no disk slows down, for searches of many trials."""
+    return optuna.create_study(directions=["maximize", "maximize"])
+
+
+def run(search, result=by_batch):
+    """Runs trial by trial what the search asks for; all that it has asked for."""
+    ran = []
+    while (trial := search.next()) is not None:
+        ran.append(trial)
+        end(search, trial, result)
+    return ran
+
+
+def end(search, trial, result=by_batch):
+    """Ends `trial` as its settings have it, a race as those of its members have."""
+
+    def speed_of(member):
+        return result(member).measurement.throughput.samples_per_s
+
+    shown = race_report(search, trial, speed_of) if trial.race else result(trial)
+    search.progress(shown)
+
+
+def test_a_search_runs_its_baseline_first_and_as_many_trials_as_planned(begin):
+    search, heard = begin(trials=3)
+    ran = run(search)
+    assert ran[0].number == 0
+    assert ran[0].config == search.space.baseline_config
+    assert len(ran) == 3
+    assert search.remaining == 0
+    assert heard.events[:3] == [("started", 0), ("progress", 0), ("ended", 0, "completed")]
+
+
+def test_the_baseline_is_run_twice_before_anything_else(begin):
+    search, heard = begin(trials=3, repeats=3)
+    baseline = search.next()
+    assert search.next() is not None, "while it runs, others may"
+    search, heard = begin(trials=3, repeats=3, study=in_memory())
+    ran = run(search)
+    assert ran[1].repeat == confirm.noise_repeat()
+    assert ran[1].config == ran[0].config == baseline.config
+    assert sum(t.searched for t in ran) == 3
+    assert search.threshold.noise == 0.02
+    assert heard.notes == ["Pilot: the baseline has bleu_4 0.2000 after 200 samples, equal runs 2.0% apart."]
+
+
+def test_where_no_quality_is_asked_for_the_baseline_is_run_once(begin):
+    search, heard = begin(trials=4, repeats=0)
+    assert all(t.searched for t in run(search))
+    assert heard.notes == []
+
+
+def collapsed(trial):
+    """The larger the batch, the faster, and none learns anything."""
+    shown = figures(speed=10.0 * trial.config["micro_batch_size"])
+    curve = tuple(replace(point, collapsed=True) for point in shown.curve)
+    return replace(report(trial.number), measurement=replace(shown, curve=curve))
+
+
+def test_a_baseline_that_has_learnt_nothing_leaves_the_same_training_to_be_searched(begin):
+    search, heard = begin(trials=8, repeats=3, study=in_memory(), explain=False)
+    ran = run(search, collapsed)
+    (note,) = heard.notes
+    assert note.startswith("Quality cannot be compared yet: after 200 samples the baseline does the same")
+    assert search.space.objective.select == "same-training"
+    assert {t.config["learning_rate"] for t in ran} == {ran[0].config["learning_rate"]}
+    assert {search.space.effective_batch_size(t.config) for t in ran} == {16}
+    assert sum(t.searched for t in ran) > 3
+
+
+def test_trials_that_ran_beside_the_pilot_may_lie_outside_of_what_it_has_settled(begin):
+    study = in_memory()
+    search, _ = begin(trials=12, repeats=3, study=study, explain=False)
+    beside = [search.next() for _ in range(4)]
+    assert len({t.config["learning_rate"] for t in beside}) > 1
+    end(search, beside[0], collapsed)
+    assert search.space.objective.select == "same-training", "a second run of it would not help"
+    for trial in beside[1:]:
+        end(search, trial, collapsed)
+    run(search, collapsed)
+    assert not any(t.repeat and t.repeat.of == 0 and not t.repeat.round for t in search.trials())
+    won = confirm.recommended(search.history)[0]
+    assert won.number not in {1, 2, 3}, "they train something else"
+    later = [t for t in search.trials() if t.searched and t.number > 3]
+    assert {search.space.effective_batch_size(t.config) for t in later} == {16}
+    assert begin(trials=12, repeats=3, study=study)[0].remaining == 0
+
+
+def test_what_the_pilot_has_settled_is_settled_when_the_search_goes_on(begin):
+    study = in_memory()
+    search, _ = begin(trials=8, repeats=3, study=study)
+    for _ in range(2):
+        end(search, search.next(), collapsed)
+    again, _ = begin(trials=8, repeats=3, study=study)
+    assert again.space == search.space
+    assert again.space.objective.select == "same-training"
+
+
+def test_the_samples_of_all_trials_are_those_after_which_the_baseline_had_learnt(begin):
+    search, _ = begin(trials=3, study=in_memory(), until_learnt=True)
+    assert search.space.budget.until_learnt
+    end(search, search.next())
+    assert (search.space.budget.samples_per_trial, search.space.budget.until_learnt) == (200, False)
+
+
+def test_in_the_end_the_winner_is_raced_and_then_repeated(begin, faster):
+    search, _ = begin(trials=4, repeats=3, explain=False)
+    ran = run(search, faster)
+    assert [t.searched for t in ran[:6]] == [True, False, True, True, True, False]
+    best = max((t for t in search.trials() if t.searched), key=lambda t: t.samples_per_s).number
+    assert [t.race or t.repeat.of for t in ran[5:7]] == [(0, best), best]
+    assert {t.repeat.of for t in ran[6:]} <= {0, best}
+    assert all(t.config == search.trials()[t.repeat.of].config for t in ran[6:])
+    assert confirm.confirmed(search.history)[0].number == best
+    assert search.remaining == 0
+
+
+def test_what_confirms_runs_alone(begin):
+    search, _ = begin(trials=3, repeats=3)
+    for _ in range(2):
+        end(search, search.next())
+    first, second = search.next(), search.next()
+    assert search.next() is None, "the last trials run: they may change who is confirmed"
+    search.progress(report(first.number, speed=1000.0))
+    assert search.next() is None
+    search.progress(report(second.number, speed=2000.0))
+    race = search.next()
+    assert race.race == (0, second.number)
+    assert search.next() is None
+    search.progress(race_report(search, race, lambda t: t.samples_per_s))
+    assert search.next().repeat.of == second.number
+    assert search.next() is None
+
+
+def test_a_race_tells_the_sampler_nothing(begin, faster):
+    """It has the baseline's configuration, and is no trial of it."""
+    study = in_memory()
+    search, _ = begin(trials=4, repeats=3, study=study)
+    run(search, faster)
+    again, _ = begin(trials=4, repeats=3, study=study)
+    assert again.trials() == search.trials()
+    assert again.next() is None
+
+
+GAIN = {"fp32": 1.0, "bf16": 1.8}
+
+
+def by_knob(trial):
+    """Every knob has its own factor, whatever the others are."""
+    config = trial.config
+    speed = config["micro_batch_size"] * (1 + config["num_workers"]) * GAIN[config["precision"]]
+    return report(trial.number, speed=speed)
+
+
+RACE = "race"
+
+
+@pytest.fixture
+def explained(begin, session):
+    """A search that has confirmed trial 1, which took 10 s a trial: the ablation steps to it are left."""
+
+    def make(study=None, **rest):
+        study, space = study or in_memory(), session.space()
+        baseline = space.baseline_config
+        drawn = {"micro_batch_size": 64, "precision": "bf16", "num_workers": 4}
+        configs = (baseline, space.config({**space.drawn(baseline), **drawn}))
+        repeats = [Repeat(of, seed, (of,)) for seed in (1, 2, 3) for of in (0, 1)]
+        asked = [(0, None), (1, None), (0, confirm.noise_repeat()), *((r.of, r) for r in repeats), (0, RACE)]
+        for of, repeat in asked:
+            race = (0, 1) if repeat == RACE else ()
+            trial = record.begin(study, space, configs[of], None if race else repeat, race=race)
+            shown = by_knob(trial).measurement
+            if race:
+                shown = Measurement(slices=slices_of({1: 12.0}, apart=0.01))
+            ended = replace(trial, outcome=COMPLETED, measurement=shown, seconds=10.0)
+            record.end(study, ended, space.limits.memory_fraction)
+        return begin(trials=2, repeats=3, study=study, **rest)[0]
+
+    return make
+
+
+def test_when_the_winner_is_confirmed_every_knob_of_it_is_measured(explained):
+    search = explained()
+    assert search.remaining == 1
+    ran = run(search, by_knob)
+    assert [(t.number, t.ablation_of, t.searched) for t in ran] == [(10, 1, False), (11, 1, False)]
+    steps = ablation.steps(search.history)
+    assert [step.knob for step in steps] == ["micro_batch_size", "precision", "num_workers"]
+    assert [step.factor for step in steps] == pytest.approx([4.0, GAIN["bf16"], 5 / 3])
+    assert search.remaining == 0
+
+
+def test_an_ablation_step_runs_alone(explained):
+    search = explained()
+    step = search.next()
+    assert step.ablation_of == 1
+    assert search.next() is None
+    search.progress(by_knob(step))
+    assert not search.trials()[step.number].measurement.shared
+
+
+def test_a_search_that_confirms_nothing_or_is_not_to_explain_has_no_way(begin, explained):
+    search, _ = begin(trials=4, study=in_memory())
+    assert all(t.searched for t in run(search))
+    assert run(explained(explain=False)) == []
+
+
+def test_a_step_that_fails_or_is_lost_is_not_run_again_and_changes_no_winner(explained):
+    search = explained()
+    failing = search.next()
+    search.progress(report(failing.number, Outcome(Status.FAILED, Failure.ERROR, "x")))
+    for _ in range(3):
+        lost = search.next()
+        search.lose(lost.number, "gone")
+    assert search.next() is None
+    assert search.remaining == 0
+    steps = ablation.steps(search.history)
+    assert [step.reason for step in steps] == [
+        "trial 10 failed (error): x",
+        "trial 11 failed (lost): gone; 3 times in a row",
+        "",
+    ]
+    assert confirm.confirmed(search.history)[0].number == 1
+
+
+def test_a_search_killed_on_the_way_goes_on_with_the_same_step(explained, begin, session):
+    killed = explained(record.open_study(session.study_file, session.space())).next()
+    again, _ = begin(trials=2, repeats=3)
+    first = again.next()
+    assert first == killed
+    assert again.next() is None, "alone"
+    again.progress(by_knob(first))
+    assert [t.number for t in run(again, by_knob)] == [11]
+    assert all(step.trial for step in ablation.steps(again.history))
+
+
+def test_a_step_is_begun_only_where_there_is_time_for_a_whole_trial(explained, clock):
+    search = explained(time_s=100.0)
+    clock.now = 85.0
+    step = search.next()
+    clock.now = 93.0
+    search.progress(by_knob(step))
+    assert ablation.next_step(search.history) is not None
+    assert search.next() is None
+    assert search.remaining == 0
+    assert search.stopping is None
+
+
+def test_what_is_still_to_be_tried_or_confirmed_comes_before_the_way(explained):
+    study = in_memory()
+    record.set_plan(study, Plan(3, None))
+    search = explained(study)
+    assert search.next().searched
+
+
+def test_trials_that_ran_side_by_side_are_marked_and_others_are_not(begin):
+    search, _ = begin(trials=4)
+    baseline = search.next()
+    search.progress(by_batch(baseline))
+    side, by_side = search.next(), search.next()
+    search.progress(by_batch(side))
+    search.progress(by_batch(by_side))
+    last = search.next()
+    search.progress(by_batch(last))
+    assert [t.measurement.shared for t in search.trials()] == [False, True, True, False]
+
+
+def test_a_failing_baseline_ends_the_search_with_its_reason(begin):
+    search, _ = begin()
+    search.next()
+    search.progress(report(0, OOM))
+    assert search.is_over()
+    assert "the baseline itself failed: too big" in search.stopping
+    assert search.next() is None
+
+
+def test_a_failed_trial_does_not_end_the_search(begin):
+    search, heard = begin()
+    search.next()
+    search.progress(report(0))
+    second = search.next()
+    search.progress(report(second.number, OOM))
+    assert heard.events[-1] == ("ended", second.number, "failed (oom)")
+    assert search.next() is not None
+
+
+def toy(trial, memory_gib=24.0):
+    """What a GPU might say: throughput saturates with the batch, half precision takes 60% of the memory."""
+    batch, half = trial.config["micro_batch_size"], trial.config["precision"] in {"bf16", "fp16", "fp8"}
+    if 2 + batch * (0.3 if half else 0.5) > memory_gib:
+        return report(trial.number, OOM)
+    return report(trial.number, speed=100 * batch / (batch + 24) * (3 if half else 1), quality=0.16)
+
+
+@pytest.fixture
+def found(begin):
+    """Forty trials of the toy, and the search that asked for them."""
+    search, _ = begin(trials=40, study=in_memory())
+    run(search, toy)
+    return search
+
+
+def test_it_learns_from_out_of_memory_and_finds_the_fast_corner(found):
+    trials = found.trials()
+    assert len(trials) == 40
+    assert sum(t.out_of_memory for t in trials) <= 4
+    assert max(t.samples_per_s or 0 for t in trials if t.completed) >= 0.95 * 300 * 64 / 88
+
+
+def test_nothing_that_cannot_fit_or_was_tried_or_breaks_the_limits_is_ever_run(found):
+    trials = found.trials()
+    for number, trial in enumerate(trials):
+        assert dominating(trial.config, trials[:number]) is None
+        assert trial.config not in [t.config for t in trials[:number]]
+        assert 8 <= found.space.effective_batch_size(trial.config) <= 128
+
+
+def test_what_is_passed_over_is_on_record_with_its_reason(begin):
+    study = in_memory()
+    search, _ = begin(trials=40, study=study)
+    run(search, toy)
+    passed = record.passed_over(study)
+    assert passed
+    assert all(set(one.config) == set(search.space.knobs) and one.reason for one in passed)
+
+
+def test_settings_that_read_slower_are_not_run_again_with_another_learning_rate(begin):
+    search, _ = begin(trials=40, study=in_memory())
+    fastest, speeds = 0.0, {}
+    while (trial := search.next()) is not None:
+        speed = 10.0 * trial.config["micro_batch_size"]
+        key = tuple(v for n, v in trial.config.items() if n != "learning_rate")
+        assert key not in speeds or speeds[key] >= 0.99 * fastest
+        speeds[key], fastest = speed, max(fastest, speed)
+        search.progress(report(trial.number, speed=speed))
+
+
+def test_the_bar_is_published_whenever_a_trial_has_ended(begin):
+    thresholds = []
+    search, _ = begin(trials=3, publish=thresholds.append)
+    run(search)
+    assert len(thresholds) == 4
+    assert thresholds[0].rivals == ()
+    assert thresholds[1].rivals[0].number == 0
+    assert thresholds[-1] == search.threshold
+
+
+def test_a_killed_search_goes_on_with_what_was_running(begin):
+    search, _ = begin(trials=3)
+    search.next()
+    search.progress(report(0))
+    running = search.next()
+
+    again, _ = begin(trials=3)
+    first = again.next()
+    assert (first.number, first.config) == (running.number, running.config)
+    again.progress(report(first.number))
+    third = again.next()
+    again.progress(report(third.number))
+    assert again.next() is None
+    assert [t.number for t in again.trials()] == [0, 1, 2]
+
+
+def test_a_search_killed_while_it_confirms_goes_on_with_the_same_race_and_seed(begin, faster):
+    search, _ = begin(trials=2, repeats=3)
+    for _ in range(3):
+        end(search, search.next(), faster)
+    killed = search.next()
+    assert killed.race
+    again, _ = begin(trials=2, repeats=3)
+    first = again.next()
+    assert (first.number, first.race) == (killed.number, killed.race)
+    assert again.next() is None
+    end(again, first, faster)
+    killed = again.next()
+    assert killed.repeat.round == 1
+    again, _ = begin(trials=2, repeats=3)
+    first = again.next()
+    assert (first.number, first.repeat) == (killed.number, killed.repeat)
+    end(again, first, faster)
+    run(again, faster)
+    assert again.remaining == 0
+    assert confirm.confirmed(again.history)
+
+
+def test_a_verdict_that_nobody_heard_of_counts(begin, session):
+    search, _ = begin()
+    search.next()
+    place = session.trial_dir(0)
+    place.root.mkdir(parents=True)
+    write_verdict(place, COMPLETED, figures())
+
+    again, _ = begin()
+    assert again.trials()[0].outcome == COMPLETED
+    assert again.next().number != 0
+
+
+def test_a_trial_whose_supervisor_died_runs_again_but_not_for_ever(begin):
+    search, _ = begin()
+    trial = search.next()
+    search.lose(trial.number, "gone")
+    again = search.next()
+    assert again == trial
+    search.lose(trial.number, "gone")
+    assert search.next() == trial
+    search.lose(trial.number, "gone")
+    assert search.trials()[0].outcome == Outcome(Status.FAILED, Failure.LOST, "gone; 3 times in a row")
+
+
+def test_a_trial_that_comes_further_every_time_is_not_given_up(begin):
+    search, _ = begin()
+    trial = search.next()
+    for evaluated in range(100, 1000, 100):
+        search.progress(Report(0, Phase.TRAINING, 9.0, Measurement(quality_samples=evaluated)))
+        search.lose(0, "gone")
+        assert search.next() == trial
+
+
+def test_an_attempt_that_was_killed_is_gone_on_with_and_the_search_goes_on(begin):
+    search, _ = begin()
+    trial = search.next()
+    killed = Outcome(Status.INTERRUPTED, Failure.LOST, "killed by SIGKILL")
+    search.progress(report(0, killed))
+    assert search.stopping is None
+    assert search.trials()[0].outcome is None
+    assert search.next() == trial
+
+
+def test_an_abort_blames_no_trial(begin):
+    search, _ = begin()
+    trial = search.next()
+    for _ in range(9):
+        search.put_back(0, "Ray Tune aborted")
+        assert search.next() == trial
+
+
+def test_an_end_that_is_told_twice_counts_once(begin):
+    search, heard = begin()
+    search.next()
+    search.progress(report(0, speed=10.0))
+    search.progress(report(0, speed=99.0))
+    search.lose(0, "late")
+    assert search.trials()[0].samples_per_s == 10.0
+    assert [e[0] for e in heard.events].count("ended") == 1
+
+
+def test_a_disk_fault_is_no_trials_end(begin):
+    search, heard = begin()
+    search.next()
+    fault = Outcome(Status.INTERRUPTED, reason="x: cannot be written: No space left on device")
+    search.progress(report(0, fault))
+    assert search.is_over()
+    assert search.fault == fault.reason
+    assert heard.events[-1] == ("ended", 0, "interrupted")
+    assert [t.outcome for t in search.trials()] == [None]
+    again, _ = begin()
+    assert again.next().number == 0
+
+
+def test_time_runs_out_across_runs(begin, session, clock):
+    search, _ = begin(time_s=1000.0)
+    assert not search.is_over()
+    study = record.open_study(session.study_file, session.space())
+    record.set_plan(study, replace(record.plan(study), spent_s=900.0))
+    again, _ = begin()
+    clock.now = 100.1
+    assert again.is_over()
+    assert again.stopping == "the time is up"
+    assert again.next() is None
+
+
+def test_time_is_kept_for_confirming(begin, clock):
+    """Of 1000 s, a race and three seeds of two configurations, each of 20 s, may take 180 s."""
+    search, _ = begin(trials=500, time_s=1000.0, repeats=3, study=in_memory())
+
+    def timed(trial):
+        clock.now += 20.0
+        return by_batch(trial)
+
+    ran = []
+    while (trial := search.next()) is not None:
+        ran.append(trial)
+        if trial.race:
+            clock.now += 60.0
+            search.progress(race_report(search, trial, lambda t: t.samples_per_s))
+        else:
+            search.progress(timed(trial))
+    assert 35 <= sum(t.searched for t in ran) <= 42
+    assert confirm.confirmed(search.history)
+    assert search.stopping is None
+
+
+def test_a_space_that_is_exhausted_ends_the_search(begin, session, grid):
+    session.space_file.write_text(spaces.dump(grid))
+    search, _ = begin(trials=100, study=in_memory())
+    ran = run(search, lambda trial: report(trial.number, speed=10.0))
+    assert search.is_exhausted
+    assert search.remaining == 0
+    assert len(ran) == len(grid.every())
+
+
+def test_an_out_of_memory_of_an_earlier_session_is_not_paid_for_again(begin, session):
+    config = session.space().baseline_config | {"micro_batch_size": 64}
+    earlier = [Trial(7, config, OOM), Trial(8, config | {"precision": "bf16"}, OOM)]
+    search, _ = begin(trials=20, study=in_memory(), earlier=earlier)
+    tried = [t.config for t in run(search) if t.config["precision"] in {"fp32", "bf16", "tf32", "fp16"}]
+    assert tried
+    assert all(config["micro_batch_size"] < 64 for config in tried)
+    assert all(t.number < 20 for t in search.trials())
+
+
+def test_nothing_is_exhausted_while_a_trial_runs_that_may_show_otherwise(begin, session, grid):
+    session.space_file.write_text(spaces.dump(grid))
+    search, _ = begin(trials=100, study=in_memory())
+    running = []
+    while (trial := search.next()) is not None:
+        running.append(trial)
+    assert not search.is_exhausted
+    for trial in running:
+        search.progress(report(trial.number, speed=10.0))
+    run(search, lambda trial: report(trial.number, speed=10.0))
+    assert search.is_exhausted
+    assert search.next() is None
+    assert search.is_exhausted
+
+
+def test_who_interrupts_a_search_that_ends_anyway_has_not_ended_it(begin):
+    first, _ = begin()
+    first.stop("interrupted", interrupted=True)
+    assert (first.is_interrupted, first.stopping) == (True, "interrupted")
+    second, _ = begin()
+    second.stop("the time is up")
+    second.stop("interrupted", interrupted=True)
+    assert (second.is_interrupted, second.stopping) == (False, "the time is up")

@@ -1,0 +1,36 @@
+"""What a machine can run of a space."""
+
+import pytest
+
+from autotune.core.errors import InputError
+from autotune.space import machine as machines
+from autotune.space.machine import Machine
+
+GPU = Machine(cpus=16, compute_capability=(9, 0), has_torchao=True)
+
+
+def test_a_cpu_keeps_what_it_can_run_and_says_why_not_the_rest(space):
+    fitted, dropped = machines.fit_to(space, Machine(cpus=2))
+    assert fitted.knobs["precision"].choice == ("fp32", "bf16")
+    assert fitted.knobs["num_workers"].choice == (0, 2)
+    assert "precision fp16: dropped, needs a CUDA device" in dropped
+    assert "num_workers 8: dropped, this machine has 2 CPUs" in dropped
+
+
+def test_a_recent_gpu_runs_everything(space):
+    assert machines.fit_to(space, GPU) == (space, [])
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision", "part"),
+    [((8, 0), "fp8", "8.9"), ((7, 5), "bf16", "8.0"), ((7, 5), "tf32", "8.0"), (None, "fp16", "CUDA")],
+)
+def test_a_precision_needs_its_compute_capability(capability, precision, part):
+    machine = Machine(cpus=8, compute_capability=capability, has_torchao=True)
+    assert part in machines.why_not("precision", precision, machine)
+
+
+def test_a_baseline_that_cannot_run_here_is_refused(space):
+    moved = space.model_copy(update={"baseline": {**space.baseline, "precision": "fp16"}})
+    with pytest.raises(InputError, match="precision 'fp16' needs a CUDA device"):
+        machines.fit_to(moved, Machine(cpus=8))

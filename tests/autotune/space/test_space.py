@@ -1,0 +1,156 @@
+import math
+
+import pytest
+
+from autotune.core.errors import InputError
+from autotune.space import sections
+from autotune.space import space as spaces
+from autotune.space.knobs import Distribution
+from tests.autotune.conftest import SPACE
+
+
+def test_what_is_written_is_read_back(space):
+    assert spaces.parse(spaces.dump(space), "again") == space
+
+
+def test_a_float_without_a_point_is_a_number(space):
+    assert space.baseline["learning_rate"] == 1e-4
+
+
+def test_the_learning_rate_grows_with_the_root_of_the_effective_batch(space):
+    config = {"micro_batch_size": 32, "accumulation_steps": 2}
+    assert space.learning_rate(config, 1.0) == pytest.approx(1e-4 * math.sqrt(64 / 16))
+    assert space.learning_rate(config, 0.5) == pytest.approx(0.5e-4 * math.sqrt(64 / 16))
+    assert space.learning_rate({}, 1.0) == pytest.approx(1e-4)
+
+
+def test_a_configuration_outside_the_limits_says_so(space):
+    assert space.violation({"micro_batch_size": 64, "accumulation_steps": 2}) is None
+    assert "256 is outside [8, 128]" in space.violation({"micro_batch_size": 64, "accumulation_steps": 4})
+
+
+def test_every_mistake_is_reported_at_once():
+    text = """
+    workload: r2gen
+    baseline: {micro_batch_size: 16}
+    knobs: {a: {choice: []}, b: {uniform: [2, 1]}, c: 3, d: {chioce: [1]}, e: {choice: [1], uniform: [0, 1]}}
+    budget: {trials: -1, time: soon}
+    limits: {effective_batch_size: [9, 3]}
+    objective: {keep: 2}
+    surprise: 1
+    """
+    with pytest.raises(InputError) as raised:
+        spaces.parse(text, "bad.yaml")
+    message = str(raised.value)
+    assert "\n" not in message
+    for part in ("bad.yaml", "budget.trials", "'soon'", "[9, 3]", "objective.keep", "surprise: no such key"):
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("knob", "part"),
+    [
+        ("{choice: []}", "at least 1 item"),
+        ("{uniform: [2, 1]}", "lower bound must be below"),
+        ("{loguniform: [0, 1]}", "above 0"),
+        ("3", "a distribution such as"),
+        ("{chioce: [1]}", "no such key"),
+        ("{choice: [1, 1]}", "must differ"),
+        ("{scale: cube}", "sqrt"),
+    ],
+)
+def test_a_wrong_knob_is_named(knob, part):
+    text = f"workload: r2gen\nbaseline: {{x: 1}}\nknobs: {{x: {knob}}}"
+    with pytest.raises(InputError, match=f"x.*{part}"):
+        spaces.parse(text, "bad.yaml")
+
+
+@pytest.mark.parametrize("text", ["- 1", "a: : b", "", "3", "\t"])
+def test_what_is_no_mapping_is_refused_in_one_line(text):
+    with pytest.raises(InputError) as raised:
+        spaces.parse(text, "bad.yaml")
+    assert "\n" not in str(raised.value)
+
+
+def test_the_baselines_own_value_joins_a_choice():
+    text = SPACE.replace("{micro_batch_size: 16", "{micro_batch_size: 12")
+    space = spaces.complete(spaces.parse(text, "test"), "test")
+    assert space.knobs["micro_batch_size"].choice == (4, 8, 12, 16, 32, 64)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("num_workers: 2,", "", "knob num_workers: the baseline must say its value"),
+        ("[8, 128]", "[3, 3]", "allows none of the sizes"),
+        ("[0.5, 2.0]", "[1.5, 2.0]", "must contain 1.0"),
+        ("{choice: [0, 2, 4, 8]}", "{randint: [4, 8]}", "must contain the baseline's 2"),
+    ],
+)
+def test_a_space_that_cannot_be_searched_is_refused(old, new, part):
+    with pytest.raises(InputError) as raised:
+        spaces.complete(spaces.parse(SPACE.replace(old, new), "test"), "test")
+    assert part in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("[4, 8, 16, 32, 64]", "[a, 16]", "micro_batch_size: whole numbers of 1 to 1073741824: got 'a'"),
+        ("[1, 2, 4]", "[0, 1]", "accumulation_steps: whole numbers of 1 to 1048576: got 0"),
+        (
+            "micro_batch_size: 16,",
+            "micro_batch_size: x,",
+            "micro_batch_size: whole numbers of 1 to 1073741824: got 'x'",
+        ),
+        (
+            "micro_batch_size: 16,",
+            f"micro_batch_size: {10**310},",
+            "micro_batch_size: whole numbers of 1 to 1073741824: got",
+        ),
+        ("learning_rate: 1e-4}", "learning_rate: fast}", "learning_rate: a number above 0"),
+    ],
+)
+def test_what_the_tuner_computes_with_must_be_a_number(old, new, part):
+    with pytest.raises(InputError) as raised:
+        spaces.complete(spaces.parse(SPACE.replace(old, new), "test"), "test")
+    assert part in str(raised.value)
+
+
+def test_consecutive_powers_of_two_are_searched_by_exponent():
+    assert Distribution(choice=(8, 4, 16)).exponents == (2, 4)
+    for values in ((4, 16), (1, 2, 3), (True, False), ("a", "b"), (0, 1, 2), (4,), (0.5, 1, 2)):
+        assert Distribution(choice=values).exponents is None
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        (">= 0.5", (">=", 0.5)),
+        ("<=3", ("<=", 3.0)),
+        (" >=  -1.5e-3 ", (">=", -0.0015)),
+        (">= .5", (">=", 0.5)),
+        ("> 0.5", None),
+        ("== 0.5", None),
+        (">= half", None),
+        (">= 0.5 or so", None),
+        ("0.5", None),
+        ("", None),
+    ],
+)
+def test_a_constraint_is_a_comparison_with_a_number(text, meant):
+    assert sections.comparison(text) == meant
+    if meant:
+        assert sections.Objective(constraints={"rouge_l": text}).constraints == {"rouge_l": text}
+    else:
+        with pytest.raises(ValueError, match='rouge_l: ">= number" or "<= number": got'):
+            sections.Objective(constraints={"rouge_l": text})
+
+
+def test_a_target_goes_with_time_to_quality_alone_and_may_be_left_to_the_pilot():
+    assert sections.Objective(select="time-to-quality").target is None
+    assert sections.Objective(select="time-to-quality", target=0.2).target == 0.2
+    for select in ("fastest", "same-training", "pareto"):
+        with pytest.raises(ValueError, match="a target goes with select: time-to-quality"):
+            sections.Objective(select=select, target=0.2)
+    assert set(sections.PROMISES.values()) == {"time-to-quality", "same-training"}

@@ -1,0 +1,11 @@
+"""What a trial's directory keeps of its records."""
+
+from autotune.storage import records
+
+
+def test_the_seconds_of_earlier_attempts_count_each_by_its_own_clock():
+    first = [{"attempt": 1.0, "clock_s": 100.0}, {"at_s": 101.0, "samples": 4}, {"at_s": 102.5, "samples": 8}]
+    killed_at_once = [{"attempt": 2.0, "clock_s": 500.0}]
+    after_a_reboot = [{"attempt": 3.0, "clock_s": 7.0}, {"at_s": 8.0, "samples": 12}]
+    assert records.seconds_of([*first, *killed_at_once, *after_a_reboot]) == 3.5
+    assert records.seconds_of([]) == 0

@@ -1,0 +1,100 @@
+import json
+import multiprocessing
+import os
+import signal
+
+import pytest
+
+from autotune.core.errors import InputError, SessionBusyError
+from autotune.storage.store import Options, Session
+
+
+@pytest.fixture
+def session(tmp_path, space):
+    return Session.create(tmp_path / "s", space, Options(seed=7, memory_limit_bytes=5), {"made": "here"})
+
+
+def test_a_session_is_read_back_as_it_was_created(session, space):
+    again = Session.open(session.root)
+    assert again.space() == space
+    assert again.options() == Options(seed=7, memory_limit_bytes=5)
+    assert again.info()["provenance"] == {"made": "here"}
+
+
+def test_a_session_is_never_overwritten(session, space):
+    with pytest.raises(InputError, match="already exists; continue it with: python -m autotune resume"):
+        Session.create(session.root, space, Options(), {})
+
+
+def test_a_directory_with_something_else_in_it_is_left_alone(tmp_path, space):
+    (tmp_path / "precious").write_text("data")
+    with pytest.raises(InputError, match="already exists"):
+        Session.create(tmp_path, space, Options(), {})
+    assert [f.name for f in tmp_path.iterdir()] == ["precious"]
+
+
+def test_an_empty_directory_may_become_a_session(tmp_path, space):
+    assert Session.create(tmp_path, space, Options(), {}).space() == space
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path, space):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written: Not a directory"):
+        Session.create(tmp_path / "file" / "s", space, Options(), {})
+
+
+def test_what_is_no_session_is_refused(tmp_path):
+    with pytest.raises(InputError, match="there is no session here"):
+        Session.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "must be a mapping"),
+        ('{"format": 0}', "has format 0, this version reads 1 and 2"),
+    ],
+)
+def test_a_broken_session_says_what_is_wrong(session, text, part):
+    session.info_file.write_text(text)
+    with pytest.raises(InputError, match=part):
+        Session.open(session.root)
+
+
+def hold(session, held):
+    with session.lock():
+        held.set()
+        signal.pause()
+
+
+@pytest.fixture
+def holder(session):
+    context = multiprocessing.get_context("spawn")
+    held = context.Event()
+    process = context.Process(target=hold, args=(session, held), daemon=True)
+    process.start()
+    assert held.wait(30)
+    yield process
+    process.kill()
+    process.join()
+
+
+def test_a_second_process_is_refused_with_the_pid_of_the_first(session, holder):
+    refused = pytest.raises(SessionBusyError, match=f"in use by pid {holder.pid} on {os.uname().nodename}")
+    with refused, session.lock():
+        pass
+
+
+def test_the_lock_dies_with_its_holder(session, holder):
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.join()
+    with session.lock():
+        assert str(os.getpid()) in session.lock_file.read_text()
+
+
+def test_options_of_a_newer_version_do_not_confuse_an_older_one(session):
+    info = session.info()
+    info["options"]["surprise"] = 1
+    session.info_file.write_text(json.dumps(info))
+    assert session.options() == Options(seed=7, memory_limit_bytes=5)

@@ -1,0 +1,178 @@
+"""The record of a search: real Optuna, real SQLite, kills at the worst moment."""
+
+import itertools
+import random
+
+import pytest
+from optuna.trial import TrialState
+
+from autotune.core.trial import (
+    Evaluation,
+    Failure,
+    Measurement,
+    Outcome,
+    PassedOver,
+    Refused,
+    Repeat,
+    Status,
+    Throughput,
+    Trial,
+)
+from autotune.storage import study as record
+from autotune.storage.study import Plan
+
+FRACTION = 0.85
+COMPLETED = Outcome(Status.COMPLETED)
+FIGURES = Measurement(
+    throughput=Throughput(61.25, 0.5, 40, 12.0),
+    quality=0.16,
+    quality_samples=1000,
+    curve=(Evaluation(500, 6.0, 0.1), Evaluation(1000, 12.0, 0.16)),
+    samples=1000,
+    peak_memory_bytes=5,
+    peak_allocated_bytes=4,
+    memory_limit_bytes=10,
+    shared=True,
+    device="a device",
+    revision="0123",
+    scores={"bleu_4": 0.16},
+    step_shares={"data_s": 0.1},
+    telemetry={"cpu_percent": 190.0},
+)
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "study.db"
+
+
+@pytest.fixture
+def study(file, space):
+    return record.open_study(file, space)
+
+
+def baseline(study, space):
+    return record.begin(study, space, space.baseline_config)
+
+
+def ended(trial, outcome=COMPLETED, figures=FIGURES):
+    return Trial(trial.number, trial.config, outcome, figures, 33.0, trial.repeat, trial.ablation_of)
+
+
+def test_a_trial_is_read_back_as_it_was_written(study, space):
+    trial = ended(baseline(study, space))
+    record.end(study, trial, FRACTION)
+    assert record.trials(study) == [trial]
+
+
+def test_a_repeat_and_what_was_passed_over_are_read_back(study, space):
+    baseline(study, space)
+    repeat = Repeat(0, 1, (0, 3))
+    kinds = {64: Refused.MEMORY, 32: Refused.LIMITS}
+    passed = [PassedOver({"micro_batch_size": size}, kind, "why") for size, kind in kinds.items()]
+    again = record.begin(study, space, space.baseline_config, repeat, passed=passed)
+    assert (again.number, again.repeat) == (1, repeat)
+    assert record.trials(study)[1] == again
+    assert record.passed_over(study) == passed
+
+
+def test_an_ablation_step_is_read_back_and_recovered(study, file, space):
+    baseline(study, space)
+    step = record.begin(study, space, {**space.baseline_config, "precision": "bf16"}, ablation_of=0)
+    assert (step.ablation_of, step.searched) == (0, False)
+    assert record.recover(record.open_study(file, space), FRACTION)[1] == step
+    record.end(study, ended(step), FRACTION)
+    assert record.trials(study)[1] == ended(step)
+
+
+def test_whoever_opens_the_study_sees_knobs_and_objectives_under_their_names(study, space):
+    config = {**space.baseline_config, "micro_batch_size": 64, "learning_rate": 2.5e-4}
+    record.begin(study, space, config)
+    assert study.trials[0].params == config
+    assert study.metric_names == ["throughput", "bleu_4"]
+
+
+def test_every_configuration_lies_where_its_knobs_are_said_to_come_from(study, space):
+    baseline(study, space)
+    come_from = study.trials[0].distributions
+    for config in itertools.islice(space.shuffled(random.Random(0)), 300):
+        for name, value in config.items():
+            assert come_from[name]._contains(come_from[name].to_internal_repr(value)), (name, value)
+
+
+def test_by_how_much_a_limit_is_exceeded_is_there_for_optuna_and_for_its_dashboard(study, space):
+    for outcome in (COMPLETED, Outcome(Status.FAILED, Failure.OOM, "x")):
+        record.end(study, ended(baseline(study, space), outcome), FRACTION)
+    completed, failed = study.trials
+    assert completed.constraints["memory"] == completed.system_attrs["constraints"][0] == 0.5 - FRACTION
+    assert failed.constraints["failed (oom)"] == failed.system_attrs["constraints"][0] == 1.0
+
+
+def test_a_kill_leaves_a_trial_whole_or_not_there(study, file, space):
+    baseline(study, space)
+    again = record.open_study(file, space)  # as after a kill right now
+    assert [(t.number, t.config) for t in record.recover(again, FRACTION)] == [(0, space.baseline_config)]
+
+
+def test_ending_a_trial_twice_changes_nothing(study, space):
+    trial = baseline(study, space)
+    record.end(study, ended(trial), FRACTION)
+    before = study.trials
+    record.end(study, ended(trial, Outcome(Status.FAILED, Failure.LOST, "late")), FRACTION)
+    assert study.trials == before
+
+
+def test_a_trial_that_has_not_ended_cannot_be_ended(study, space):
+    with pytest.raises(ValueError, match="trial 0 has not ended"):
+        record.end(study, baseline(study, space), FRACTION)
+
+
+def test_a_failed_trial_is_told_as_infeasible_and_a_stopped_one_as_pruned(study, space):
+    for outcome in (Outcome(Status.FAILED, Failure.OOM, "x"), Outcome(Status.STOPPED, reason="slow")):
+        record.end(study, ended(baseline(study, space), outcome), FRACTION)
+    failed, stopped = study.trials
+    assert (failed.state, failed.values) == (TrialState.COMPLETE, [0.0, 0.0])
+    assert stopped.state is TrialState.PRUNED
+    assert study.best_trials == []
+
+
+@pytest.mark.parametrize(
+    ("speed", "quality"), [(float("nan"), 0.1), (1.0, float("inf")), (None, 0.1), (1.0, None)]
+)
+def test_numbers_that_are_none_never_reach_optuna(study, space, speed, quality):
+    throughput = None if speed is None else Throughput(speed, None, 1, 1.0)
+    figures = Measurement(throughput=throughput, quality=quality)
+    record.end(study, ended(baseline(study, space), figures=figures), FRACTION)
+    assert study.trials[0].values == [0.0, 0.0]
+
+
+def test_a_reopened_study_hands_back_what_was_running(study, file, space):
+    record.end(study, ended(baseline(study, space)), FRACTION)
+    running = record.begin(study, space, {**space.baseline_config, "micro_batch_size": 8})
+    again = record.open_study(file, space)
+    assert record.recover(again, FRACTION) == [running]
+    assert again.trials[1].state is TrialState.RUNNING
+
+
+def test_a_reopened_study_finishes_a_trial_whose_outcome_was_written(study, file, space):
+    trial = ended(baseline(study, space))
+    handle = study.trials[0]
+    for name, value in (("measurement", trial.measurement.to_dict()), ("outcome", trial.outcome.to_dict())):
+        study._storage.set_trial_user_attr(handle._trial_id, name, value)
+    again = record.open_study(file, space)
+    assert record.recover(again, FRACTION) == []
+    assert again.trials[0].state is TrialState.COMPLETE
+    assert again.trials[0].values == [trial.samples_per_s, trial.quality]
+
+
+def test_somebody_elses_trials_are_left_alone(study, space):
+    study.ask()
+    assert record.trials(study) == []
+    assert record.recover(study, FRACTION) == []
+    assert study.trials[0].state is TrialState.RUNNING
+
+
+def test_the_plan_is_kept(study, file):
+    assert record.plan(study) is None
+    record.set_plan(study, Plan(5, 100.0, 3.0))
+    assert record.plan(record.load_study(file)) == Plan(5, 100.0, 3.0)

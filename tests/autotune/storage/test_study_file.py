@@ -1,0 +1,90 @@
+"""The study read without Optuna: the same as Optuna reads, whatever state it is in."""
+
+import sqlite3
+import subprocess
+import sys
+
+import optuna
+import pytest
+
+from autotune.core.trial import Failure, Measurement, Outcome, PassedOver, Refused, Repeat, Status, Trial
+from autotune.storage import study as record
+from autotune.storage import study_file
+from autotune.storage.study_file import Plan
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "study.db"
+
+
+def test_it_reads_what_optuna_reads(file, space):
+    study = record.open_study(file, space)
+    record.set_plan(study, Plan(5, 100.0, 3.0, ended=True))
+    passed = [PassedOver({"micro_batch_size": 64}, Refused.MEMORY, "no room")]
+    first = record.begin(study, space, space.baseline_config, passed=passed)
+    record.share(study, first.number)
+    record.end(study, Trial(0, first.config, Outcome(Status.FAILED, Failure.OOM, "x")), 0.85)
+    study.ask()  # somebody else's
+    record.begin(study, space, space.baseline_config, Repeat(0, 1, (0, 3)))
+    read = study_file.load_study(file)
+    by_optuna = optuna.load_study(study_name=study_file.NAME, storage=f"sqlite:///{file}")
+    assert read.user_attrs == by_optuna.user_attrs
+    assert [(t.number, t.user_attrs) for t in read.get_trials()] == [
+        (t.number, t.user_attrs) for t in by_optuna.get_trials()
+    ]
+    assert study_file.trials(read) == record.trials(study)
+    assert [t.number for t in study_file.trials(read)] == [0, 2]
+    assert study_file.passed_over(read) == passed
+    assert study_file.plan(read) == Plan(5, 100.0, 3.0, ended=True)
+
+
+def test_numbers_that_json_does_not_know_are_read(file, space):
+    study = record.open_study(file, space)
+    trial = record.begin(study, space, space.baseline_config)
+    figures = Measurement(quality=float("inf"))
+    record.end(study, Trial(0, trial.config, Outcome(Status.COMPLETED), figures), 0.85)
+    assert study_file.trials(study_file.load_study(file))[0].quality == float("inf")
+
+
+@pytest.mark.parametrize("made", ["nothing", "an empty file", "tables", "another study"])
+def test_a_study_that_is_still_being_made_is_none(file, made):
+    if made == "an empty file":
+        file.touch()
+    if made == "tables":
+        optuna.storages.RDBStorage(f"sqlite:///{file}")
+    if made == "another study":
+        optuna.create_study(study_name="other", storage=f"sqlite:///{file}").ask()
+    with pytest.raises(KeyError, match="there is no study"):
+        study_file.load_study(file)
+
+
+def test_a_study_without_trials_is_one(file, space):
+    record.open_study(file, space)
+    assert study_file.trials(study_file.load_study(file)) == []
+
+
+def test_what_is_no_study_is_an_error(file):
+    file.write_text("this is no database, and long enough to be seen to be none" * 20)
+    with pytest.raises(sqlite3.DatabaseError, match="not a database"):
+        study_file.load_study(file)
+
+
+def test_a_writer_is_not_disturbed(file, space):
+    study = record.open_study(file, space)
+    record.begin(study, space, space.baseline_config)
+    before = file.read_bytes()
+    for _ in range(3):
+        assert len(study_file.trials(study_file.load_study(file))) == 1
+    assert file.read_bytes() == before
+    record.begin(study, space, space.baseline_config)
+    assert len(study_file.trials(study_file.load_study(file))) == 2
+
+
+def test_reading_imports_no_optuna():
+    code = (
+        "import sys; from autotune.display import snapshot; from autotune.storage import study_file;"
+        "print('optuna' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"

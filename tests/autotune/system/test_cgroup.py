@@ -1,0 +1,74 @@
+from pathlib import Path
+
+import pytest
+
+from autotune.system import cgroup
+
+
+@pytest.fixture
+def tree(tmp_path: Path):
+    """Writes control group files and the line that says which group this process is in."""
+
+    def write(membership: str, files: dict[str, str]) -> tuple[Path, Path]:
+        for name, text in files.items():
+            file = tmp_path / "fs" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text + "\n")
+        (tmp_path / "membership").write_text(membership + "\n")
+        return tmp_path / "fs", tmp_path / "membership"
+
+    return write
+
+
+def test_v2_takes_the_tightest_limit_of_the_group_and_its_parents(tree) -> None:
+    where = tree(
+        "0::/pod/container",
+        {
+            "pod/cpu.max": "150000 100000",
+            "pod/container/cpu.max": "400000 100000",
+            "pod/memory.max": "max",
+            "pod/memory.current": "9000",
+            "pod/container/memory.max": "8000",
+            "pod/container/memory.current": "5000",
+            "pod/container/memory.stat": "anon 1000\ninactive_file 3000\nactive_file 1000",
+        },
+    )
+    assert cgroup.cpu_quota(*where) == 1.5
+    assert cgroup.memory(*where) == cgroup.Memory(limit_bytes=8000, used_bytes=2000)
+
+
+def test_v1_has_a_tree_for_each_controller(tree) -> None:
+    where = tree(
+        "5:memory:/job\n4:cpu,cpuacct:/\n0::/",
+        {
+            "cpu/cpu.cfs_quota_us": "200000",
+            "cpu/cpu.cfs_period_us": "100000",
+            "memory/job/memory.limit_in_bytes": "7000",
+            "memory/job/memory.usage_in_bytes": "600",
+            "memory/job/memory.stat": "inactive_file 1\ntotal_inactive_file 100",
+        },
+    )
+    assert cgroup.cpu_quota(*where) == 2.0
+    assert cgroup.memory(*where) == cgroup.Memory(7000, 500)
+
+
+def test_the_hosts_path_seen_inside_a_container_leads_to_the_containers_own_limits(tree) -> None:
+    where = tree("0::/../../docker/abc", {"memory.max": "5000", "memory.current": "10"})
+    assert cgroup.memory(*where) == cgroup.Memory(5000, 10)
+
+
+def test_without_limits_there_is_none(tree) -> None:
+    unlimited = {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000", "cpu.max": "max 100000"}
+    assert cgroup.cpu_quota(*tree("1:cpu:/\n0::/", unlimited)) is None
+    assert cgroup.memory(*tree("0::/", {"memory.max": "max", "memory.current": "1"})) is None
+
+
+def test_without_control_groups_there_is_none(tmp_path: Path) -> None:
+    assert cgroup.cpu_quota(tmp_path / "none", tmp_path / "nothing") is None
+    assert cgroup.memory(tmp_path / "none", tmp_path / "nothing") is None
+
+
+def test_it_reads_this_machine() -> None:
+    quota, memory = cgroup.cpu_quota(), cgroup.memory()
+    assert quota is None or quota > 0
+    assert memory is None or 0 < memory.used_bytes <= memory.limit_bytes

@@ -1,0 +1,138 @@
+"""The pure parts run anywhere; what asks a device runs where there is one."""
+
+from dataclasses import dataclass
+
+import pynvml
+import pytest
+
+from autotune.system import nvml
+
+UUIDS = ["GPU-aa11", "GPU-ab22", "GPU-cc33"]
+needs_gpu = pytest.mark.skipif(not nvml.gpus(None), reason="needs an NVIDIA GPU")
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        (None, UUIDS),
+        ("", []),
+        ("-1", []),
+        ("1", ["GPU-ab22"]),
+        ("2,0", ["GPU-cc33", "GPU-aa11"]),
+        (" 2 , 0 ", ["GPU-cc33", "GPU-aa11"]),
+        ("0,7,1", ["GPU-aa11"]),  # CUDA stops at the first that is not there
+        ("GPU-cc", ["GPU-cc33"]),
+        ("GPU-a", []),  # it could be either of two
+        ("MIG-1234", ["MIG-1234"]),
+    ],
+)
+def test_visible_devices_are_read_as_cuda_reads_them(visible: str | None, expected: list[str]) -> None:
+    assert nvml.select(UUIDS, visible) == expected
+
+
+def test_energy_is_the_counters_difference_where_there_is_one() -> None:
+    before = {"energy_counter_j": 1000.0, "gpu_power_w": 5.0}
+    assert nvml.energy_j(before, {"energy_counter_j": 1250.0, "gpu_power_w": 5.0}, seconds=2.0) == 250.0
+
+
+def test_energy_is_integrated_from_power_elsewhere() -> None:
+    assert nvml.energy_j({"gpu_power_w": 100.0}, {"gpu_power_w": 300.0}, seconds=2.0) == 400.0
+
+
+def test_energy_of_a_device_that_tells_neither_is_unknown() -> None:
+    assert nvml.energy_j({"gpu_power_w": 100.0}, {}, seconds=2.0) is None
+
+
+def test_devices_combine_by_what_the_figure_means() -> None:
+    combined = nvml.combine(
+        [
+            {"gpu_power_w": 300.0, "gpu_memory_used_bytes": 5.0, "gpu_utilisation_percent": 90.0},
+            {
+                "gpu_power_w": 200.0,
+                "gpu_memory_used_bytes": 9.0,
+                "gpu_utilisation_percent": 50.0,
+                "gpu_throttled": 1.0,
+            },
+        ]
+    )
+    assert combined == {
+        "gpu_power_w": 500.0,
+        "gpu_memory_used_bytes": 9.0,
+        "gpu_utilisation_percent": 70.0,
+        "gpu_throttled": 1.0,
+    }
+
+
+def test_no_devices_combine_to_nothing() -> None:
+    assert nvml.combine([]) == {}
+
+
+@dataclass
+class Sample:
+    pid: int
+    smUtil: int = 0  # noqa: N815 - NVML's name
+
+
+@pytest.fixture
+def busy(monkeypatch):
+    """Makes NVML say which processes are on a device, and how busy they have kept it (or what it raises)."""
+
+    def make(running, samples):
+        def utilisation(handle, since_us):
+            if isinstance(samples, Exception):
+                raise samples
+            return samples
+
+        on_device = [Sample(pid) for pid in running]
+        monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", lambda _: on_device)
+        monkeypatch.setattr(pynvml, "nvmlDeviceGetProcessUtilization", utilisation)
+        return nvml.others(object(), {1, 2}, 1.0)
+
+    return make
+
+
+def test_others_on_a_gpu_are_those_that_are_not_the_searchs(busy):
+    assert busy([1, 2, 3, 4], [Sample(1, 60), Sample(3, 20), Sample(3, 25), Sample(4, 5)]) == {
+        "others_gpu_percent": 30.0
+    }
+    assert busy([1, 3, 4], [Sample(3, 80), Sample(4, 80)]) == {"others_gpu_percent": 100.0}
+
+
+def test_a_gpu_on_which_nobody_was_busy_says_so(busy):
+    assert busy([1], pynvml.NVMLError_NotFound()) == {"others_gpu_percent": 0.0}
+
+
+@pytest.mark.parametrize("error", [pynvml.NVMLError_NotSupported, pynvml.NVMLError_GpuIsLost])
+def test_what_nvml_does_not_say_of_others_is_left_out(busy, error):
+    assert busy([1], error()) == {}
+
+
+def test_a_driver_that_knows_processes_by_other_numbers_says_nothing_of_others(busy):
+    assert busy([4001, 4002], [Sample(4001, 90)]) == {}
+
+
+def test_of_several_devices_that_counts_which_others_use_most():
+    assert nvml.combine([{"others_gpu_percent": 5.0}, {"others_gpu_percent": 40.0}]) == {
+        "others_gpu_percent": 40.0
+    }
+
+
+@pytest.mark.skipif(nvml.missing() is None, reason="needs a machine without an NVIDIA driver")
+def test_without_a_driver_there_are_no_gpus_and_a_reason() -> None:
+    assert nvml.gpus(None) == ()
+    assert nvml.driver() is None
+    assert nvml.missing()
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_a_gpu_says_who_it_is_and_how_it_is() -> None:
+    gpu = nvml.gpus(None)[0]
+    assert gpu.uuid.startswith("GPU-")
+    assert gpu.memory_bytes > 2**30
+    assert gpu.compute_capability >= (5, 0)
+    assert nvml.gpus(gpu.uuid) == (gpu,)
+    with nvml.library():
+        reading = nvml.read(nvml.handles("0")[0])
+    assert 0 < reading["gpu_memory_used_bytes"] <= gpu.memory_bytes
+    assert 0 <= reading["gpu_utilisation_percent"] <= 100

@@ -1,0 +1,112 @@
+import pytest
+
+from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput
+from autotune.trackers import charts
+from autotune.trials.progress import Phase
+from autotune.trials.reported import Report
+
+TRAINING = {
+    "at_s": 50.0,
+    "samples": 64,
+    "train_loss": 2.5,
+    "learning_rate": 1e-4,
+    "grad_norm": 0.7,
+    "data_s": 0.1,
+    "forward_s": 0.2,
+    "backward_s": 0.3,
+    "optimizer_s": 0.05,
+    "memory_allocated_bytes": 1000,
+    "memory_peak_bytes": 3000,
+    "note": "text is not charted",
+    "finished": False,
+}
+EVALUATION = {"at_s": 52.0, "samples": 64, "bleu_1": 0.4, "bleu_4": 0.16, "meteor": 0.2, "val_loss": 2.0}
+
+
+def test_a_training_record_is_charted_by_group() -> None:
+    assert charts.metrics(TRAINING) == {
+        "samples": 64.0,
+        "train/loss": 2.5,
+        "train/learning_rate": 1e-4,
+        "train/grad_norm": 0.7,
+        "perf/data_s": 0.1,
+        "perf/forward_s": 0.2,
+        "perf/backward_s": 0.3,
+        "perf/optimizer_s": 0.05,
+        "memory/allocated_bytes": 1000.0,
+        "memory/peak_bytes": 3000.0,
+    }
+
+
+def test_scores_are_validations() -> None:
+    assert charts.metrics(EVALUATION) == {
+        "samples": 64.0,
+        "val/bleu_1": 0.4,
+        "val/bleu_4": 0.16,
+        "val/meteor": 0.2,
+        "val/loss": 2.0,
+    }
+
+
+def test_a_metric_unknown_by_name_follows_its_record() -> None:
+    assert charts.metrics({"train_loss": 1.0, "accuracy": 0.5})["train/accuracy"] == 0.5
+    assert charts.metrics({"accuracy": 0.5}) == {"val/accuracy": 0.5}
+
+
+def test_a_report_is_a_row_for_each_record_at_its_own_second_and_one_for_the_trial() -> None:
+    telemetry = {"gpu_power_w": 250.0, "cpu_percent": 180.0, "host_rss_bytes": 7.0}
+    shown = Measurement(samples=64)
+    report = Report(3, Phase.TRAINING, 12.0, shown, (TRAINING, EVALUATION), telemetry)
+    first, second, whole = charts.rows(report)
+    assert first["seconds"] == pytest.approx(10.0)
+    assert first["train/loss"] == 2.5
+    assert second["seconds"] == pytest.approx(12.0)
+    assert second["val/bleu_4"] == 0.16
+    assert whole == {
+        "samples": 64.0,
+        "seconds": 12.0,
+        "gpu/power_w": 250.0,
+        "system/cpu_percent": 180.0,
+        "system/host_rss_bytes": 7.0,
+    }
+
+
+def test_a_report_without_records_is_one_row() -> None:
+    shown = Measurement(throughput=Throughput(4.5, None, 9, 9.0))
+    assert charts.rows(Report(3, Phase.TRAINING, 1.0, shown)) == [
+        {"samples": 0.0, "seconds": 1.0, "perf/throughput": 4.5}
+    ]
+
+
+def test_the_summary_is_the_whole_trials() -> None:
+    measurement = Measurement(
+        throughput=Throughput(31.0, 0.5, 90, 60.0),
+        samples=2000,
+        peak_memory_bytes=3000,
+        memory_limit_bytes=4000,
+        memory_is_rising=True,
+        scores={"bleu_4": 0.17},
+        telemetry={"gpu_energy_j": 5000.0},
+    )
+    assert charts.summary(Outcome(Status.COMPLETED), measurement) == {
+        "status": "completed",
+        "failure": "",
+        "reason": "",
+        "perf/throughput": 31.0,
+        "samples": 2000.0,
+        "memory/peak_bytes": 3000.0,
+        "memory/peak_share": 0.75,
+        "memory/is_rising": True,
+        "val/bleu_4": 0.17,
+        "gpu/energy_j": 5000.0,
+    }
+
+
+def test_a_failures_summary_says_why_without_the_users_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    outcome = Outcome(Status.FAILED, Failure.OOM, "see /home/somebody/runs/1/log")
+    assert charts.summary(outcome, None) == {
+        "status": "failed",
+        "failure": "oom",
+        "reason": "see ~/runs/1/log",
+    }

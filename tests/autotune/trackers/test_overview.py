@@ -1,0 +1,66 @@
+"""A session as a table and as figures."""
+
+import pytest
+
+from autotune.core.trial import Repeat
+from autotune.judging.history import History
+from autotune.trackers import overview
+
+
+def column(table, name):
+    return [row[table.columns.index(name)] for row in table.rows]
+
+
+def test_a_row_says_what_was_run_and_what_came_of_it(space, make_trial):
+    trials = [
+        make_trial(0, 10.0, 0.2, peak=60, limit=80),
+        make_trial(1, repeat=Repeat(0, 1, (0,))),
+        make_trial(2, failure="oom"),
+    ]
+    table = overview.table(trials, space)
+    assert column(table, "trial") == [0, 1, 2]
+    assert column(table, "repeat_of") == [None, 0, None]
+    assert column(table, "precision") == ["fp32"] * 3
+    assert column(table, "bleu_4") == [0.2, None, None]
+    assert column(table, "memory_share") == [0.75, None, None]
+    assert column(table, "outcome") == ["completed", "completed", "failed (oom)"]
+    assert column(table, "reason") == ["", "", "as made"]
+    assert overview.table([], space).rows == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ((2, 0.5, None), [2, 0.5, None]),
+        ((True, None), [True, None]),
+        ((True, 2, "all"), ["True", "2", "all"]),
+        ((None, "auto"), [None, "auto"]),
+    ],
+)
+def test_a_column_has_values_of_one_kind(space, make_trial, values, shown):
+    trials = [make_trial(n, num_workers=value) for n, value in enumerate(values)]
+    assert column(overview.table(trials, space), "num_workers") == shown
+
+
+def test_without_a_baseline_there_are_no_figures_but_how_trials_ended(space, make_trial):
+    assert overview.figures(History([make_trial(0, failure="error")], space)) == {
+        "outcomes": "1 trials: 1 failed otherwise"
+    }
+
+
+def test_a_baseline_that_is_the_best_has_gained_nothing(space, make_trial):
+    trials = [make_trial(0, 10.0, 0.2, half_width=1.0), make_trial(1, 5.0, 0.2, half_width=1.0)]
+    figures = overview.figures(History(trials, space))
+    assert (figures["winner/trial"], figures["gain/factor"], figures["gain/low"]) == (0, 1.0, None)
+
+
+def test_a_confirmed_gain_is_that_of_the_race_and_its_quality_that_of_the_seeds(
+    space, make_trial, confirming
+):
+    trials = [make_trial(0, 10.0, 0.2), make_trial(1, 40.0, 0.25, micro_batch_size=32)]
+    trials += confirming(trials, 1, 3.02, curve=[0.2, 0.21])
+    figures = overview.figures(History(trials, space))
+    assert figures["gain/is_confirmed"]
+    assert figures["gain/factor"] == pytest.approx(3.02, abs=0.01)
+    assert figures["gain/low"] < figures["gain/factor"] < figures["gain/high"]
+    assert figures["winner/bleu_4"] == pytest.approx(0.21)

@@ -1,0 +1,218 @@
+"""One attempt at a trial: real children over small workloads, and the files that they leave."""
+
+import itertools
+import json
+import math
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autotune.core.trial import Failure, Status
+from autotune.judging import stopping
+from autotune.judging.stopping import Rival, Threshold
+from autotune.storage.records import read_records
+from autotune.storage.trial_dir import TrialDir
+from autotune.trials import attempt
+from autotune.trials.attempt import Attempt
+from autotune.trials.child import ForkServer
+from autotune.trials.order import Order
+
+HERE = str(Path(__file__).parent)
+
+
+def scored(config, workdir):
+    """Trains until it is closed; its score is what the configuration says."""
+    for step in itertools.count(1):
+        time.sleep(0.002)
+        yield {"samples": step * 4, "train_loss": 1.0, "forward_s": 0.003, "backward_s": 0.001}
+        if step % 10 == 0:
+            yield {"samples": step * 4, "bleu_4": config["score"], "rouge_l": 0.5}
+
+
+def lasting(config, workdir):
+    """Lasts until telemetry has seen it twice."""
+    for step in range(1, 21):
+        time.sleep(0.1)
+        yield {"samples": step * 4, "train_loss": 1.0}
+    yield {"samples": 80, "bleu_4": 0.5}
+
+
+def short(config, workdir):
+    yield {"samples": 4, "train_loss": 1.0}
+
+
+def delegating(config, workdir):
+    """Has all its work done by a process of its own, as a launcher of several does."""
+    held = (
+        f"import sys; held = bytearray(b'1') * ({config['mib']} << 20); print(flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", held]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        worker.stdout.readline()
+        for step in range(1, 41):
+            time.sleep(0.1)
+            yield {"samples": step * 4, "train_loss": 1.0}
+        worker.stdin.close()
+    yield {"samples": 160, "bleu_4": 0.5}
+
+
+@pytest.fixture(scope="module")
+def server():
+    sys.path.insert(0, HERE)
+    yield ForkServer([])
+    sys.path.remove(HERE)
+
+
+@pytest.fixture
+def order(tmp_path):
+    def make(score=0.25, workload="test_attempt:scored", samples=80, directory=tmp_path, **rest):
+        return Order(
+            number=3,
+            entry_point=workload,
+            settings={"score": score, "micro_batch_size": 4},
+            directory=str(directory),
+            quality="bleu_4",
+            samples=samples,
+            device_memory_bytes=2**30,
+            **rest,
+        )
+
+    return make
+
+
+def finish(running, seconds=60):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        report = running.step(0.2)
+        if report.outcome is not None:
+            return report
+    raise AssertionError("it did not end")
+
+
+def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, tmp_path):
+    report = finish(Attempt(order(), server))
+    outcome, figures = attempt.read_verdict(TrialDir(tmp_path))
+    assert report.outcome == outcome
+    assert outcome.status is Status.COMPLETED
+    assert figures.quality == 0.25
+    assert figures.quality_samples >= 80  # it goes on until it is told
+    assert figures.scores["rouge_l"] == 0.5
+    assert figures.throughput.samples_per_s > 0
+    assert figures.step_shares == pytest.approx(
+        {"forward_s": 0.75, "backward_s": 0.25, "data_s": 0, "transfer_s": 0, "optimizer_s": 0}
+    )
+    assert figures.memory_limit_bytes == 2**30
+    assert not (tmp_path / "work").exists()
+    records = list(read_records(TrialDir(tmp_path)))
+    assert [r["samples"] for r in records if "train_loss" in r][:20] == list(range(4, 84, 4))
+
+
+def test_what_a_workloads_own_process_holds_is_in_its_peak(order, server):
+    running = order(workload="test_attempt:delegating", samples=160)
+    figures = finish(Attempt(replace(running, settings={**running.settings, "mib": 64}), server)).measurement
+    assert 64 * 2**20 < figures.peak_memory_bytes < 2 * 64 * 2**20
+    assert figures.telemetry["children_uss_bytes"] > 64 * 2**20
+
+
+def test_a_process_that_holds_nothing_to_speak_of_has_no_peak(order, server, tmp_path):
+    assert finish(Attempt(order(), server)).measurement.peak_memory_bytes is None
+    assert not [r for r in read_records(TrialDir(tmp_path)) if "memory_children_bytes" in r]
+
+
+def test_without_ray_all_but_the_trial_and_its_search_are_others(order, server):
+    figures = finish(Attempt(order(workload="test_attempt:lasting"), server)).measurement
+    assert figures.telemetry["others_cpu_percent"] >= 0
+    assert figures.telemetry["allowed_cpus"] >= 1
+
+
+def test_a_quality_that_is_no_number_is_a_failure_with_a_reason(order, server):
+    outcome = finish(Attempt(order(score=math.nan), server)).outcome
+    assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.ERROR)
+    assert outcome.reason == "bleu_4 is not a number after 80 samples: got nan"
+
+
+def test_a_workload_that_ends_without_quality_is_a_failure(order, server):
+    outcome = finish(Attempt(order(workload="test_attempt:short"), server)).outcome
+    assert outcome.failure == Failure.ERROR
+    assert "without a record that has bleu_4" in outcome.reason
+
+
+def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, server, tmp_path):
+    stopping.write(tmp_path / "bar.json", Threshold(rivals=(Rival(1, 1e6, shared=False),)))
+    beaten = order(samples=10**6, directory=tmp_path / "3", threshold_file=str(tmp_path / "bar.json"))
+    report = finish(Attempt(beaten, server))
+    outcome, figures = attempt.read_verdict(TrialDir(tmp_path / "3"))
+    assert report.outcome == outcome
+    assert outcome.status is Status.STOPPED
+    assert outcome.reason.endswith("; trial 1 has 1000000.0")
+    assert figures.throughput.samples_per_s > 0
+    assert not (tmp_path / "3" / "work").exists()
+
+
+def test_a_bar_that_is_raised_while_a_trial_runs_stops_it(order, server, tmp_path):
+    running = Attempt(order(samples=10**6, threshold_file=str(tmp_path / "bar.json")), server)
+    while running.step(0.1).samples < 40:
+        pass
+    stopping.write(tmp_path / "bar.json", Threshold(rivals=(Rival(1, 1e6, shared=False),)))
+    assert finish(running).outcome.status == Status.STOPPED
+
+
+def test_a_trial_ends_at_its_target(order, server):
+    report = finish(Attempt(order(samples=10**6, target=0.25), server))
+    assert report.outcome.status == Status.COMPLETED
+    assert report.measurement.quality_samples < 10**6
+
+
+def test_a_trial_ends_once_its_speed_is_known_where_that_is_enough(order, server):
+    report = finish(Attempt(order(samples=10**6, until_timed=True), server))
+    shown = report.measurement
+    assert report.outcome.status is Status.COMPLETED
+    assert 0 < shown.quality_samples < 10**6
+    assert shown.throughput.half_width_per_s <= 0.1 * shown.throughput.samples_per_s
+
+
+def test_a_stopped_attempt_is_gone_on_with(order, server, tmp_path):
+    first = Attempt(order(samples=10**6), server)
+    while first.step(0.1).samples < 40:
+        pass
+    first.stop()
+    assert (tmp_path / "work").exists()
+    assert attempt.read_verdict(TrialDir(tmp_path)) is None
+    before = [r for r in read_records(TrialDir(tmp_path)) if "train_loss" in r]
+    with (tmp_path / "records.jsonl").open("a") as file:
+        file.write('{"at_s": 1.0, "samp')  # a kill cut the last line short
+    finish(Attempt(order(samples=10**4 if len(before) > 10**3 else 80), server))
+    records = list(read_records(TrialDir(tmp_path)))
+    assert sum("attempt" in r for r in records) >= 1
+    assert [r for r in records if "train_loss" in r][: len(before)] == before
+
+
+def test_a_disk_that_is_full_interrupts_the_attempt_and_keeps_it(order, server, tmp_path):
+    place = tmp_path / "small"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "test", place], check=False).returncode:
+        pytest.skip("may not mount a file system")
+    try:
+        report = finish(Attempt(order(directory=place, samples=10**6), server))
+        assert report.outcome.status == Status.INTERRUPTED
+        assert "No space left on device" in report.outcome.reason
+        assert attempt.read_verdict(TrialDir(place)) is None
+        subprocess.run(["mount", "-o", "remount,size=1m", place], check=True)
+        assert finish(Attempt(order(directory=place), server)).outcome.status == Status.COMPLETED
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_records_that_reach_the_samples_complete_the_trial_without_a_child(order, server, tmp_path):
+    lines = [{"at_s": i * 0.1, "samples": 4 * i, "train_loss": 1.0} for i in range(1, 21)]
+    lines.append({"at_s": 3.0, "samples": 80, "bleu_4": 0.5})
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    report = Attempt(order(), server).step(0.1)
+    assert report.outcome.status == Status.COMPLETED
+    assert report.measurement.quality == 0.5
+    assert report.measurement.throughput.samples_per_s == pytest.approx(40)
+    assert not (tmp_path / "log").exists()

@@ -1,0 +1,470 @@
+"""Real children, real deaths."""
+
+import gc
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from autotune.core.trial import Failure, Outcome, Status
+from autotune.system import cgroup
+from autotune.trials import child as children
+from autotune.trials.child import Child, ForkServer
+from autotune.trials.order import Order
+
+HERE = Path(__file__).parents[1]
+CAP = 300 * 2**20
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _importable():
+    """A child has its supervisor's sys.path."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(HERE)
+        yield
+
+
+@pytest.fixture(scope="module")
+def server():
+    return ForkServer(["torch", "torch.utils.data"])
+
+
+@pytest.fixture
+def start(tmp_path, server):
+    """Starts a workload of `workloads_for_tests`; what is left of it is killed with the test."""
+    started = []
+
+    def begin(workload, config=None, **limits):
+        name = workload if ":" in workload else f"workloads_for_tests:{workload}"
+        order = Order(0, name, config or {}, str(tmp_path), "bleu_4", samples=1, **limits)
+        started.append(Child(order, server))
+        return started[-1]
+
+    yield begin
+    for child in started:
+        child.kill()
+
+
+@pytest.fixture
+def run(start):
+    """Runs a workload to its end: the verdict and the records."""
+
+    def to_the_end(workload, config=None, **limits):
+        child = start(workload, config, **limits)
+        events = listen(child)
+        child.kill()
+        return child.verdict, events
+
+    return to_the_end
+
+
+def listen(child):
+    events = []
+    while child.verdict is None:
+        events += child.poll(1.0)
+    return events + child.poll(0.0)
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def first_record(child):
+    events = []
+    wait_for(lambda: events.extend(child.poll(0.1)) or events or child.verdict)
+    assert events, child.verdict
+    return events[0].record
+
+
+def session(pid):
+    """The processes of a child's session that are alive."""
+    found = []
+    for process in psutil.process_iter(["status"]):
+        try:
+            if os.getsid(process.pid) == pid and process.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def test_records_come_with_the_childs_clock_and_memory(run):
+    before_s = time.monotonic()
+    outcome, events = run("steps")
+    assert outcome == Outcome(Status.COMPLETED)
+    assert [event.record["samples"] for event in events] == [4, 8, 12]
+    clock = [before_s, *(event.at_s for event in events), time.monotonic()]
+    assert clock == sorted(clock)
+    assert all(event.record["memory_peak_bytes"] >= 0 for event in events)
+
+
+def test_scalars_of_numpy_and_torch_are_numbers(run):
+    _, [event] = run("scalars")
+    assert event.record["samples"] == 4
+    assert event.record["train_loss"] == 0.5
+    assert event.record["scores"] == {"bleu_4": 0.25}
+
+
+FAILURES = {
+    "torch's allocator": ("fills_memory", {"with": "tensors"}, Failure.OOM, "can't allocate memory"),
+    "a convolution": ("fills_memory", {"with": "a convolution"}, Failure.OOM, "RuntimeError: "),
+    "NumPy": ("fills_memory", {"with": "an array"}, Failure.OOM, "MemoryError: Unable to allocate"),
+    "Python's lists": ("fills_memory", {"with": "lists"}, Failure.OOM, "MemoryError"),
+    "Python's bytes": ("fills_memory", {"with": "bytes"}, Failure.OOM, "MemoryError"),
+    "a loader's worker": ("loads", {"fault": "memory"}, Failure.OOM, "Caught MemoryError in DataLoader"),
+    "NumPy in a worker": ("loads", {"fault": "array"}, Failure.OOM, "Caught MemoryError in DataLoader"),
+    "bad_alloc": ("dies", {"how": "bad_alloc"}, Failure.OOM, "killed by SIGABRT: std::bad_alloc"),
+    "abort": ("dies", {"how": "abort"}, Failure.ERROR, "killed by SIGABRT"),
+    "SIGSEGV": ("dies", {"how": "segv"}, Failure.ERROR, "killed by SIGSEGV"),
+    "os._exit": ("dies", {"how": "exit"}, Failure.ERROR, "exited with 3 without a verdict"),
+    "sys.exit": ("raises", {"kind": "exit"}, Failure.ERROR, "SystemExit: 2"),
+    "an exception": ("raises", {"kind": "value"}, Failure.ERROR, "ValueError: the loss [31mis bad"),
+    "one without text": ("raises", {"kind": "unprintable"}, Failure.ERROR, "UnprintableError: (its text"),
+    "divergence": ("raises", {"kind": "diverged"}, Failure.DIVERGED, "DivergedError: loss is nan"),
+    "NaN": ("losses", {"losses": [1.0, None, None, None]}, Failure.DIVERGED, "train_loss was nan 3 times"),
+    "no record": ("nothing", {}, Failure.ERROR, "the workload yielded no record"),
+    "no mapping": ("yields", {"kind": "text"}, Failure.ERROR, "a record must be a mapping, got str"),
+    "no samples": ("yields", {"kind": "no samples"}, Failure.ERROR, "samples must be an int, got None"),
+    "half a sample": ("yields", {"kind": "half a sample"}, Failure.ERROR, "must be an int, got 0.5"),
+    "a true sample": ("yields", {"kind": "true"}, Failure.ERROR, "samples must be an int, got True"),
+    "an object": ("yields", {"kind": "an object"}, Failure.ERROR, "values must be JSON's, got object"),
+    "an object inside": ("yields", {"kind": "an object inside"}, Failure.ERROR, "must be JSON's, got object"),
+    "samples backwards": ("backwards", {}, Failure.ERROR, "must not decrease, got 4 after 8"),
+    "no such module": ("no_such_module:fit", {}, Failure.ERROR, "ModuleNotFoundError: No module named"),
+    "no such function": ("workloads_for_tests:fit", {}, Failure.ERROR, "AttributeError: "),
+}
+
+
+@pytest.mark.parametrize(("workload", "config", "kind", "reason"), FAILURES.values(), ids=FAILURES)
+def test_every_failure_is_told(run, workload, config, kind, reason):
+    outcome, _ = run(workload, config, memory_limit_bytes=CAP)
+    assert (outcome.status, outcome.failure) == (Status.FAILED, kind), outcome.reason
+    assert reason in outcome.reason
+
+
+KILLS = {
+    "the process itself": ("dies", {"how": "kill"}, "killed by SIGKILL"),
+    "a worker of torch's loader": ("loads", {"fault": "kill"}, "is killed by signal: Killed"),
+    "the process, politely": ("dies", {"how": "term"}, "somebody has sent it a SIGTERM"),
+}
+
+
+@pytest.mark.parametrize(("workload", "config", "reason"), KILLS.values(), ids=KILLS)
+def test_a_kill_that_nothing_explains_is_no_failure_of_the_trial(run, workload, config, reason):
+    outcome, _ = run(workload, config)
+    assert (outcome.status, outcome.failure) == (Status.INTERRUPTED, Failure.LOST), outcome.reason
+    assert reason in outcome.reason
+
+
+def test_a_worker_that_is_killed_while_the_machine_is_full_is_out_of_memory(run, monkeypatch):
+    full = cgroup.Memory(limit_bytes=100, used_bytes=97)
+    monkeypatch.setattr(cgroup, "memory", lambda: full)
+    outcome, _ = run("loads", {"fault": "kill"})
+    assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.OOM)
+
+
+def test_losses_that_recover_are_no_divergence(run):
+    losses = [1.0, None, None, 0.5, None, None]
+    assert run("losses", {"losses": losses})[0] == Outcome(Status.COMPLETED)
+
+
+@pytest.mark.parametrize(
+    ("workload", "config", "written"),
+    [
+        ("raises", {"kind": "value"}, "in raises"),
+        ("dies", {"how": "segv"}, "Fatal Python error: Segmentation fault"),
+    ],
+)
+def test_the_log_shows_where_it_failed(run, tmp_path, workload, config, written):
+    run(workload, config)
+    assert written in (tmp_path / "log").read_text()
+
+
+def test_the_words_of_an_earlier_attempt_do_not_count(run, tmp_path):
+    assert run("dies", {"how": "bad_alloc"})[0].failure is Failure.OOM
+    assert run("dies", {"how": "abort"})[0].failure is Failure.ERROR
+    assert "bad_alloc" in (tmp_path / "log").read_text(), "a log is appended to"
+
+
+@pytest.fixture
+def small_group():
+    """A control group that may hold 64 MiB, as a container's own might."""
+    outer = next(cgroup._groups("memory", cgroup._ROOT, cgroup._MEMBERSHIP), cgroup._ROOT)
+    group = outer / f"autotune-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        limits = (group / "memory.max", group / "memory.limit_in_bytes")
+        next(filter(Path.exists, limits), limits[0]).write_text(str(64 * 2**20))
+    except OSError as error:
+        if group.is_dir():
+            group.rmdir()
+        pytest.skip(f"no control group can be made here: {error}")
+    yield group
+    wait_for(lambda: not (group / "cgroup.procs").read_text())
+    group.rmdir()
+
+
+def test_a_kill_by_the_kernel_is_out_of_memory(run, small_group):
+    outcome, events = run("fills_its_group", {"group": str(small_group)})
+    assert (outcome.failure, len(events)) == (Failure.OOM, 1)
+    assert outcome.reason == "killed by the kernel, which was out of memory"
+
+
+def test_a_kill_while_the_machine_is_full_is_out_of_memory(start, monkeypatch):
+    full = cgroup.Memory(limit_bytes=100, used_bytes=97)
+    monkeypatch.setattr(cgroup, "memory", lambda: full)
+    child = start("has_family")
+    first_record(child)
+    os.kill(child.pid, signal.SIGKILL)
+    listen(child)
+    assert child.verdict.failure is Failure.OOM
+    assert child.verdict.reason == "killed by SIGKILL while 97% of the machine's memory was in use"
+
+
+def test_a_hang_is_ended_and_its_stack_is_in_the_log(run, tmp_path):
+    outcome, events = run("hangs_here", stall_timeout_s=0.3)
+    assert (outcome.status, outcome.failure, len(events)) == (Status.FAILED, Failure.TIMEOUT, 1)
+    assert f"its stack is in {tmp_path / 'log'}" in outcome.reason
+    assert "in hangs_here" in (tmp_path / "log").read_text()
+
+
+def test_without_a_given_limit_its_own_steps_say_what_is_too_long(run, monkeypatch):
+    monkeypatch.setattr(children, "_SHORTEST_STALL_S", 0.2)
+    outcome, events = run("hangs_here", {"steps": 5, "evaluates": True})
+    assert (outcome.failure, len(events)) == (Failure.TIMEOUT, 5)
+
+
+def test_before_an_evaluation_was_timed_nobody_knows_how_long_it_takes(start, monkeypatch):
+    monkeypatch.setattr(children, "_SHORTEST_STALL_S", 0.1)
+    child = start("hangs_here", {"steps": 5})
+    deadline = time.monotonic() + 1
+    while time.monotonic() < deadline:
+        child.poll(0.1)
+    assert child.verdict is None
+    child.kill()
+
+
+def test_a_hang_before_the_first_record_is_ended(run, monkeypatch):
+    monkeypatch.setattr(children, "_UNTIMED_S", 0.3)
+    assert run("hangs_here", {"steps": 0})[0].failure is Failure.TIMEOUT
+
+
+def test_stop_closes_the_workload_and_loses_no_record(start, tmp_path):
+    child = start("endless")
+    events = child.poll(30)
+    child.stop(30)
+    events += child.poll(0)
+    assert child.verdict == Outcome(Status.STOPPED, reason="was asked to stop")
+    samples = [event.record["samples"] for event in events]
+    assert samples == list(range(1, len(samples) + 1))
+    assert int((tmp_path / "work" / "checkpoint").read_text()) == samples[-1]
+    wait_for(lambda: not session(child.pid))
+
+
+def test_stop_does_not_wait_for_ever(start, tmp_path):
+    child = start("hangs_here")
+    wait_for((tmp_path / "work" / "hanging").exists)
+    child.stop(0.2)
+    assert child.verdict == Outcome(Status.STOPPED, reason="killed: it did not close within 0.2 s")
+    wait_for(lambda: not session(child.pid))
+
+
+@pytest.mark.parametrize("end", [Child.kill, lambda child: child.stop(30)])
+def test_a_child_can_be_ended_before_it_has_begun(start, end):
+    for _ in range(5):  # it has no process group of its own in its first moments
+        child = start("hangs_here")
+        end(child)
+        assert child.verdict.status is Status.STOPPED
+        wait_for(lambda pid=child.pid: not psutil.pid_exists(pid))
+
+
+def test_a_child_that_ends_while_it_is_looked_after_is_heard(start, monkeypatch):
+    child = start("steps", {"steps": 1})
+    read = child._inbox.read
+
+    def read_and_be_late():
+        messages = read()
+        child._process.join()  # its record, its verdict and its end all come after the look into the pipe
+        return messages
+
+    monkeypatch.setattr(child._inbox, "read", read_and_be_late)
+    events = []
+    while child.verdict is None:
+        events += child.poll(0)
+    assert (child.verdict, len(events + child.poll(0))) == (Outcome(Status.COMPLETED), 1)
+
+
+def test_a_long_record_comes_whole_and_half_of_one_blocks_nobody(start):
+    child = start("says_much", {"bytes": 2**20})
+    wait_for(lambda: psutil.Process(child.pid).num_threads() and child._inbox.pipe.poll(0.1))
+    os.kill(child.pid, signal.SIGSTOP)
+    for _ in range(20):
+        assert child.poll(0.01) == []
+    os.kill(child.pid, signal.SIGCONT)
+    [event] = listen(child)
+    assert event.record["text"] == "x" * 2**20
+
+
+@pytest.mark.parametrize("end", [Child.kill, lambda child: child.stop(0.1)])
+def test_workers_and_programs_end_with_the_child(start, end):
+    child = start("has_family")
+    first_record(child)
+    assert len(session(child.pid)) >= 4
+    end(child)
+    wait_for(lambda: not session(child.pid))
+
+
+def test_what_a_completed_workload_leaves_behind_is_killed(start):
+    child = start("leaves_family")
+    program = first_record(child)["program"]
+    listen(child)
+    child.kill()
+    wait_for(lambda: not session(child.pid))
+    assert not psutil.pid_exists(program) or psutil.Process(program).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_forgotten_child_is_killed(tmp_path, server):
+    order = Order(0, "workloads_for_tests:has_family", {}, str(tmp_path), "bleu_4", samples=1)
+    child = Child(order, server)
+    first_record(child)
+    pid = child.pid
+    del child
+    wait_for(lambda: not session(pid))
+
+
+def test_a_dead_fork_server_costs_a_trial_and_is_replaced(start, run):
+    child = start("has_family")
+    first_record(child)
+    os.kill(psutil.Process(child.pid).ppid(), signal.SIGKILL)
+    wait_for(lambda: child.pid not in session(child.pid))
+    listen(child)
+    assert child.verdict.failure is Failure.LOST
+    assert "its fork server was killed" in child.verdict.reason
+    assert run("steps")[0] == Outcome(Status.COMPLETED)
+    child.kill()
+    wait_for(lambda: not session(child.pid))
+
+
+def test_nothing_of_a_trial_reaches_the_next(run):
+    _, [first] = run("remembers", memory_limit_bytes=CAP)
+    _, [second] = run("remembers")
+    expected = {**first.record, "limit": resource.getrlimit(resource.RLIMIT_DATA)[0]}
+    expected["memory_peak_bytes"] = second.record["memory_peak_bytes"]
+    assert second.record == expected
+    assert first.record["limit"] != second.record["limit"]
+    assert second.record["held"] == 0
+
+
+def test_a_workload_starts_its_workers_as_it_does_by_itself(run):
+    outcome, [event] = run("loads_what_cannot_be_pickled")
+    assert outcome == Outcome(Status.COMPLETED)
+    script = "import multiprocessing; print(multiprocessing.get_start_method())"
+    plain = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert event.record["start_method"] == plain.stdout.strip()
+
+
+def test_children_leave_no_descriptor_and_no_process(tmp_path, server):
+    def one():
+        order = Order(0, "workloads_for_tests:steps", {}, str(tmp_path), "bleu_4", samples=1)
+        child = Child(order, server)
+        listen(child)
+        child.kill()
+        return child.pid
+
+    def descriptors():
+        gc.collect()
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    one()
+    before = descriptors()
+    pids = [one() for _ in range(30)]
+    assert descriptors() <= before
+    wait_for(lambda: not any(psutil.pid_exists(pid) or session(pid) for pid in pids))
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_peak_is_of_memory_of_its_own_and_not_of_files_that_are_mapped(run, own):
+    _, events = run("maps", {"own": own})
+    before, after = (event.record["memory_peak_bytes"] for event in events)
+    assert (after - before > 2**25) is own
+
+
+@pytest.mark.parametrize(("mib", "failure"), [(95, Failure.OOM), (10, Failure.ERROR)])
+def test_a_crash_at_the_memory_limit_is_an_out_of_memory(run, mib, failure):
+    outcome, _ = run("crashes_full", {"bytes": mib * 2**20}, memory_limit_bytes=100 * 2**20)
+    assert outcome.failure is failure, outcome
+    assert outcome.reason.startswith("killed by SIGSEGV")
+
+
+def suspended(pid):
+    return [one for one in session(pid) if psutil.Process(one).status() == psutil.STATUS_STOPPED]
+
+
+def lengths(tmp_path):
+    return [(tmp_path / "work" / name).stat().st_size for name in ("counter", "program")]
+
+
+def test_a_paused_family_stands_still_and_goes_on(start, tmp_path):
+    child = start("counts")
+    first_record(child)
+    wait_for(lambda: all(lengths(tmp_path)))
+    child.pause()
+    wait_for(lambda: len(suspended(child.pid)) == 2)
+    child.poll(0.0)  # what it had yielded
+    stood = lengths(tmp_path)
+    assert child.poll(0.3) == []
+    assert lengths(tmp_path) == stood
+    child.resume()
+    wait_for(lambda: all(now > then for now, then in zip(lengths(tmp_path), stood, strict=True)))
+    assert first_record(child)["samples"] > 1
+
+
+def test_a_guard_is_not_paused(start):
+    child = start("has_family")
+    first_record(child)
+    child.pause()
+    wait_for(lambda: len(suspended(child.pid)) >= 4)  # the process, two workers, a program
+    [running] = set(session(child.pid)) - set(suspended(child.pid))
+    assert psutil.Process(running).name() == "sh"
+
+
+def test_a_pause_is_no_silence(start):
+    child = start("endless", stall_timeout_s=0.5)
+    first_record(child)
+    child.pause()
+    deadline = time.monotonic() + 1.5
+    while time.monotonic() < deadline:
+        child.poll(0.1)
+    assert child.verdict is None
+    child.resume()
+    wait_for(lambda: child.poll(0.1))
+
+
+def test_a_paused_child_can_be_killed_and_asked_to_stop(start, tmp_path):
+    for end in (Child.kill, lambda child: child.stop(20.0)):
+        child = start("endless")
+        first_record(child)
+        child.pause()
+        end(child)
+        wait_for(lambda pid=child.pid: not session(pid))
+    assert child.verdict.reason == "was asked to stop"
+    assert (tmp_path / "work" / "checkpoint").exists()
+
+
+def test_nothing_is_left_of_a_paused_child_that_dies(start):
+    child = start("has_family")
+    first_record(child)
+    child.pause()
+    os.kill(child.pid, signal.SIGKILL)
+    wait_for(lambda: child.poll(0.1) or child.verdict)
+    child.kill()
+    wait_for(lambda: not session(child.pid))

@@ -1,0 +1,170 @@
+import errno
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+from autotune.core.trial import Failure, Status
+from autotune.trials import failures
+
+
+def caused(outer: BaseException, inner: BaseException) -> BaseException:
+    outer.__cause__ = inner
+    return outer
+
+
+def in_the_handling_of(outer: BaseException, inner: BaseException) -> BaseException:
+    outer.__context__ = inner
+    return outer
+
+
+def in_a_circle() -> BaseException:
+    one, other = ValueError("one"), ValueError("other")
+    one.__cause__, other.__cause__ = other, one
+    return one
+
+
+def numpy_refuses() -> BaseException:
+    try:
+        np.zeros(2**60, dtype=np.uint8)
+    except MemoryError as error:
+        return error
+    raise AssertionError("there was room for an exbibyte")
+
+
+def torch_refuses() -> BaseException:
+    try:
+        torch.empty(2**60, dtype=torch.uint8)
+    except RuntimeError as error:
+        return error
+    raise AssertionError("there was room for an exbibyte")
+
+
+OUT_OF_MEMORY = {
+    "torch's own": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
+    "CUDA, not through torch's allocator": RuntimeError("CUDA error: out of memory\nCompile with ..."),
+    "CUDA driver": RuntimeError("CUDA driver error: out of memory"),
+    "cuBLAS": RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    "cuDNN 8": RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    "cuDNN 9, device": RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
+    "cuDNN 9, host": RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED"),
+    "torch on the CPU, as recorded": RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"
+        " to allocate 512 bytes. Error code 12 (Cannot allocate memory)"
+    ),
+    "torch on the CPU, here and now": torch_refuses(),
+    "oneDNN, creating": RuntimeError("could not create a primitive"),
+    "oneDNN, executing": RuntimeError("could not execute a primitive"),
+    "C++ through pybind": RuntimeError("std::bad_alloc"),
+    "Python": MemoryError(),
+    "NumPy": numpy_refuses(),
+    "an error set in C, result missing": SystemError(
+        "std::bad_alloc returned a result with an exception set"
+    ),
+    "no thread": RuntimeError("can't start new thread"),
+    "a loader's worker": MemoryError("Caught MemoryError in DataLoader worker process 0.\nOriginal ..."),
+    "a loader's worker, C++": RuntimeError(
+        "Caught RuntimeError in DataLoader worker process 1.\n... DefaultCPUAllocator: can't allocate memory"
+    ),
+    "a loader's worker, wrapped": RuntimeError("Caught MemoryError in DataLoader worker process 3."),
+    "a loader's worker could not fork": OSError(
+        "Caught OSError in DataLoader worker process 0.\n...\nOSError: [Errno 12] Cannot allocate memory"
+    ),
+    "a killed worker": RuntimeError("DataLoader worker (pid 12) is killed by signal: Killed. "),
+    "a worker without shared memory": RuntimeError(
+        "DataLoader worker (pid 12) is killed by signal: Bus error. It is possible that dataloader's workers"
+        " are out of shared memory. Please try to raise your shared memory limit."
+    ),
+    "older wording of it": RuntimeError("unexpected bus error ... insufficient shared memory (shm)."),
+    "no room in /dev/shm": RuntimeError(
+        "unable to write to file </torch_12_34_0>: No space left on device (28)"
+    ),
+    "no room in /dev/shm to reserve": RuntimeError(
+        "unable to allocate shared memory(shm) for file </torch_12_34_0>: No space left on device (28)"
+    ),
+    "a system call": OSError(errno.ENOMEM, "Cannot allocate memory"),
+    "chained": caused(ValueError("the step failed"), MemoryError()),
+    "chained twice": caused(KeyError("a"), in_the_handling_of(TypeError("b"), torch.OutOfMemoryError("c"))),
+    "while it was handled": in_the_handling_of(KeyError("loss"), RuntimeError("CUDA error: out of memory")),
+}
+
+NOT_OUT_OF_MEMORY = {
+    "a value that speaks of memory": ValueError("rm_num_slots: out of memory slots, can't allocate memory"),
+    "a key that is called so": KeyError("out of memory"),
+    "shapes": RuntimeError("mat1 and mat2 shapes cannot be multiplied (4x8 and 16x2)"),
+    "a worker that left": RuntimeError("DataLoader worker (pid(s) 1) exited unexpectedly"),
+    "a worker that crashed": RuntimeError(
+        "DataLoader worker (pid 7) is killed by signal: Segmentation fault. "
+    ),
+    "an assertion on the GPU": RuntimeError("CUDA error: device-side assert triggered"),
+    "a GPU fault": RuntimeError("CUDA error: an illegal memory access was encountered"),
+    "a file that is not there": FileNotFoundError(
+        errno.ENOENT, "Cannot allocate memory", "Cannot allocate memory"
+    ),
+    "a full disk, in C++": RuntimeError(
+        "[enforce fail at inline_container.cc:603] . PytorchStreamWriter failed"
+    ),
+    "an exit": SystemExit(1),
+    "Ctrl-C": KeyboardInterrupt(),
+    "causes in a circle": in_a_circle(),
+}
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY.values(), ids=OUT_OF_MEMORY)
+def test_every_form_of_out_of_memory_is_told(error: BaseException) -> None:
+    outcome = failures.of_exception(error)
+    assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.OOM)
+    assert outcome.reason.startswith(type(error).__name__)
+
+
+def test_a_full_disk_is_no_fault_of_the_trials() -> None:
+    try:
+        with open("/dev/full", "w") as file:  # noqa: PTH123 - the device that is always full
+            file.write("x")
+    except OSError as error:
+        outcome = failures.of_exception(error)
+    assert outcome.status is Status.INTERRUPTED
+    assert outcome.reason == "cannot be written: No space left on device"
+
+
+@pytest.mark.parametrize("error", NOT_OUT_OF_MEMORY.values(), ids=NOT_OUT_OF_MEMORY)
+def test_what_only_sounds_like_it_is_an_error(error: BaseException) -> None:
+    assert failures.of_exception(error).failure is Failure.ERROR
+
+
+def test_divergence_is_told_by_type() -> None:
+    assert failures.of_exception(FloatingPointError("loss is nan")).failure is Failure.DIVERGED
+    assert failures.of_exception(caused(ValueError(), FloatingPointError())).failure is Failure.DIVERGED
+
+
+def test_a_reason_is_one_short_printable_line() -> None:
+    reason = failures.of_exception(ValueError("a\n\tb\x1b[31m\0 c" + "x" * 1000)).reason
+    assert reason.startswith("ValueError: a b [31m cx")
+    assert len(reason) == 300
+    assert failures.of_exception(MemoryError()).reason == "MemoryError"
+
+
+BAD_ALLOC = "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
+LIBGOMP = "libgomp: Thread creation failed: Resource temporarily unavailable\n"
+EXITS = [
+    (-signal.SIGKILL, "", True, Failure.OOM, "killed by the kernel, which was out of memory"),
+    (-signal.SIGKILL, "", False, Failure.LOST, "killed by SIGKILL"),
+    (-signal.SIGSEGV, "", True, Failure.ERROR, "killed by SIGSEGV"),
+    (-signal.SIGSEGV, BAD_ALLOC, False, Failure.ERROR, "killed by SIGSEGV"),
+    (-signal.SIGABRT, BAD_ALLOC, False, Failure.OOM, "killed by SIGABRT: std::bad_alloc"),
+    (-signal.SIGABRT, "malloc(): corrupted top size", False, Failure.ERROR, "killed by SIGABRT"),
+    (-(signal.SIGRTMIN + 1), "", False, Failure.ERROR, f"killed by signal {signal.SIGRTMIN + 1}"),
+    (1, LIBGOMP, False, Failure.OOM, f"exited with 1 without a verdict: {LIBGOMP.removeprefix('libgomp: ')}"),
+    (1, "Traceback ...", False, Failure.ERROR, "exited with 1 without a verdict"),
+    (3, BAD_ALLOC, False, Failure.ERROR, "exited with 3 without a verdict"),
+    (0, "", False, Failure.ERROR, "exited with 0 without a verdict"),
+]
+
+
+@pytest.mark.parametrize(("code", "last_words", "kernel_killed", "kind", "reason"), EXITS)
+def test_an_exit_without_a_verdict_is_explained(
+    code: int, last_words: str, kernel_killed: bool, kind: Failure, reason: str
+) -> None:
+    outcome = failures.of_exit(code, last_words, kernel_killed=kernel_killed)
+    assert (outcome.failure, outcome.reason) == (kind, reason.strip())

@@ -1,0 +1,114 @@
+"""What decides where an exception's type or an exit status alone does not."""
+
+import signal
+
+import pytest
+
+from autotune.core.trial import Failure, Shortage
+from autotune.trials import failures
+
+CAPPED_ONLY = [
+    RuntimeError("could not create a primitive"),
+    RuntimeError("could not execute a primitive"),
+    RuntimeError("can't start new thread"),
+]
+OUT_OF_MEMORY = [
+    RuntimeError("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED. This error may appear if out of memory"),
+    RuntimeError("CUDA error: CUSOLVER_STATUS_ALLOC_FAILED"),
+    RuntimeError("Triton Error [CUDA]: out of memory"),
+    RuntimeError("C++ compile error: cc1plus: out of memory allocating 65536 bytes after a total of 1 bytes"),
+    RuntimeError("Caught OutOfMemoryError in pin memory thread for device 0."),
+    RuntimeError("Caught _ArrayMemoryError in DataLoader worker process 0."),
+    ImportError("libx.so: cannot apply additional memory protection: Cannot allocate memory"),
+]
+OTHER = [
+    RuntimeError(
+        "out of resource: shared memory, Required: 131072, Hardware limit: 101376"
+    ),  # Triton's kernels
+    RuntimeError("memory format option is only supported by strided tensors"),
+    RuntimeError("the argument memory is out of range"),
+    RuntimeError("CUDA error: an illegal memory access was encountered"),
+    RuntimeError("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED. This error may appear with non-contiguous input"),
+    ImportError("libx.so: failed to map segment from shared object: Operation not permitted"),
+    LookupError("CUDA error: out of memory"),
+]
+
+
+@pytest.mark.parametrize("error", CAPPED_ONLY, ids=str)
+def test_some_errors_mean_memory_only_where_it_is_capped(error: Exception) -> None:
+    assert failures.of_exception(error, capped=True).failure is Failure.OOM
+    assert failures.of_exception(error, capped=False).failure is Failure.ERROR
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=str)
+def test_an_allocator_that_refuses_is_out_of_memory(error: Exception) -> None:
+    assert failures.of_exception(error, capped=False).failure is Failure.OOM
+
+
+@pytest.mark.parametrize("error", OTHER, ids=str)
+def test_memory_that_is_only_mentioned_is_an_error(error: Exception) -> None:
+    assert failures.of_exception(error, capped=True).failure is Failure.ERROR
+
+
+def test_the_reason_names_the_cause_that_decided() -> None:
+    error = RuntimeError("DataLoader worker (pid(s) 7) exited unexpectedly")
+    error.__cause__ = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+    assert failures.of_exception(error).reason == (
+        "RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly; because of "
+        "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed."
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "evidence", "kind"),
+    [
+        (-signal.SIGKILL, "", {"memory_share": 0.96}, Failure.OOM),
+        (-signal.SIGKILL, "", {"memory_share": 0.5}, Failure.LOST),
+        (-signal.SIGSEGV, "", {"memory_share": 0.99}, Failure.ERROR),
+        (255, "", {"kernel_killed": True}, Failure.OOM),
+        (255, "", {}, Failure.LOST),
+        (-signal.SIGBUS, "ERROR: ... caused by insufficient shared memory (shm).", {}, Failure.OOM),
+        (-signal.SIGBUS, "", {}, Failure.ERROR),
+        (
+            1,
+            "libgomp: Thread creation failed: Resource temporarily unavailable",
+            {"capped": False},
+            Failure.ERROR,
+        ),
+    ],
+)
+def test_the_machine_is_evidence(code: int, words: str, evidence: dict[str, float], kind: Failure) -> None:
+    assert failures.of_exit(code, words, **({"kernel_killed": False} | evidence)).failure is kind
+
+
+KILLED = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+
+
+@pytest.mark.parametrize(
+    ("error", "shortage"),
+    [
+        (KILLED, Shortage.KILLED_WORKER),
+        (RuntimeError("Caught MemoryError in DataLoader worker process 0."), Shortage.MACHINE),
+        (RuntimeError("unable to allocate shared memory(shm): No space left on device"), Shortage.MACHINE),
+        (MemoryError("no room"), None),
+        (ValueError("DataLoader worker (pid 7) is killed by signal: Killed. "), None),
+    ],
+    ids=str,
+)
+def test_whose_memory_ran_out_is_told_beside_the_reason(error: Exception, shortage: Shortage | None) -> None:
+    assert failures.of_exception(error).shortage is shortage
+
+
+def test_what_a_killed_process_ran_out_of_is_the_machines() -> None:
+    assert failures.of_exit(-signal.SIGKILL, "", kernel_killed=True).shortage is Shortage.MACHINE
+    share = failures.of_exit(-signal.SIGKILL, "", kernel_killed=False, memory_share=0.96)
+    assert share.shortage is Shortage.MACHINE
+    words = failures.of_exit(1, "RuntimeError: CUDA out of memory", kernel_killed=False)
+    assert (words.failure, words.shortage) == (Failure.OOM, None)
+
+
+def test_a_loaders_worker_that_somebody_has_killed_is_lost() -> None:
+    outcome = failures.of_exception(KILLED)
+    by_whom = {"asked_to_stop": False, "kernel_killed": False, "memory_share": 0.5}
+    assert failures.of_verdict(outcome, **by_whom).failure is Failure.LOST
+    assert failures.of_verdict(outcome, **(by_whom | {"kernel_killed": True})) == outcome

@@ -1,0 +1,49 @@
+"""A process and what it has started, as a whole."""
+
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from autotune.trials import family
+
+NESTED = "import subprocess; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
+
+
+@pytest.fixture
+def parent():
+    """A process with a child, and that child's number."""
+    with subprocess.Popen([sys.executable, "-c", NESTED], stdout=subprocess.PIPE, text=True) as process:
+        yield process.pid, int(process.stdout.readline())
+        for one in family.members(process.pid):
+            one.kill()
+
+
+def is_suspended(pid):
+    return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def test_all_are_suspended_and_all_go_on(parent):
+    assert [one.pid for one in family.members(parent[0])] == list(parent)
+    family.suspend(parent[0])
+    wait_for(lambda: all(map(is_suspended, parent)))
+    family.go_on(parent[0])
+    wait_for(lambda: not any(map(is_suspended, parent)))
+
+
+def test_nobody_is_left_of_a_process_that_is_gone():
+    with subprocess.Popen(["true"]) as process:
+        pass
+    assert family.members(process.pid) == []
+    family.suspend(process.pid)
+    family.go_on(process.pid)
+    assert not family.waits_for_disk(process.pid)

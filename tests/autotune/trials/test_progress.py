@@ -1,0 +1,262 @@
+"""What a trial's records show, counted as they come."""
+
+import math
+
+import pytest
+
+from autotune.core.trial import Failure, Outcome, Status
+from autotune.trials.progress import Phase, Progress
+
+COMPLETED = Outcome(Status.COMPLETED)
+
+
+@pytest.fixture
+def progress():
+    return Progress("bleu_4", {"micro_batch_size": 4})
+
+
+def train(progress, steps, start_s=0.0, samples=0, **more):
+    """Counts `steps` of four samples, a tenth of a second each; where the clock and the samples stand."""
+    for i in range(1, steps + 1):
+        progress.count({"at_s": start_s + 0.1 * i, "samples": samples + 4 * i, "train_loss": 1.0, **more})
+    return start_s + 0.1 * steps, samples + 4 * steps
+
+
+def evaluate(progress, at_s, samples, quality, **more):
+    progress.count({"at_s": at_s, "samples": samples, "bleu_4": quality, **more})
+
+
+def test_before_the_first_record_there_is_nothing(progress):
+    shown = progress.measurement()
+    assert (shown.throughput, shown.quality, shown.curve, shown.samples) == (None, None, (), 0)
+    assert (progress.evaluated_samples, progress.quality) == (0, None)
+
+
+def test_every_evaluation_is_a_point_of_the_curve_and_costs_no_training(progress):
+    at_s, samples = train(progress, 20)
+    evaluate(progress, at_s + 5, samples, 0.1)
+    at_s, samples = train(progress, 20, at_s + 5, samples)
+    evaluate(progress, at_s + 5, samples, 0.2, rouge_l=0.5)
+    shown = progress.measurement()
+    assert [(p.samples, p.quality) for p in shown.curve] == [(80, 0.1), (160, 0.2)]
+    assert [p.seconds for p in shown.curve] == [pytest.approx(1.9), pytest.approx(3.9)]
+    assert (shown.quality, shown.quality_samples, shown.samples) == (0.2, 160, 160)
+    assert shown.scores["rouge_l"] == 0.5
+    assert shown.throughput.samples_per_s == pytest.approx(40)
+
+
+def test_an_evaluation_that_is_repeated_after_a_restart_is_one_point(progress):
+    at_s, samples = train(progress, 20)
+    evaluate(progress, at_s, samples, 0.1)
+    progress.count({"attempt": 1.0, "clock_s": 100.0})
+    evaluate(progress, 100.0, samples, 0.1)
+    assert [p.samples for p in progress.measurement().curve] == [80]
+
+
+def test_the_time_between_two_attempts_is_nobodys(progress):
+    at_s, samples = train(progress, 20)
+    progress.count({"attempt": 1.0, "clock_s": 1000.0})
+    train(progress, 20, at_s + 1000, samples)
+    assert progress.measurement().throughput.samples_per_s == pytest.approx(40)
+
+
+def test_the_highest_memory_counts(progress):
+    for peak, allocated in ((5, 3), (9, 4), (7, None)):
+        progress.count(
+            {
+                "at_s": 0.0,
+                "samples": 4,
+                "memory_peak_bytes": peak,
+                "memory_peak_allocated_bytes": allocated,
+            }
+        )
+    shown = progress.measurement()
+    assert (shown.peak_memory_bytes, shown.peak_allocated_bytes) == (9, 4)
+
+
+MIB = 2**20
+
+
+def test_what_children_hold_counts_beside_the_process(progress):
+    train(progress, 2, memory_peak_bytes=3 * MIB, memory_children_bytes=50 * MIB)
+    train(progress, 2, memory_peak_bytes=4 * MIB, memory_children_bytes=40 * MIB)
+    assert progress.measurement().peak_memory_bytes == 54 * MIB
+
+
+def test_on_a_gpu_its_allocator_alone_counts(progress):
+    held = {"memory_peak_bytes": 9 * MIB, "memory_peak_allocated_bytes": 7 * MIB}
+    train(progress, 2, **held, memory_children_bytes=50 * MIB)
+    shown = progress.measurement()
+    assert (shown.peak_memory_bytes, shown.peak_allocated_bytes) == (9 * MIB, 7 * MIB)
+
+
+@pytest.mark.parametrize("held", [{}, {"memory_peak_bytes": 0}, {"memory_peak_bytes": 4096}])
+def test_what_is_too_little_for_any_training_was_not_measured(progress, held):
+    train(progress, 20, **held)
+    shown = progress.measurement()
+    assert (shown.peak_memory_bytes, shown.memory_is_rising) == (None, False)
+
+
+def hold(progress, peaks):
+    """A step of four samples for each of `peaks`, in MiB."""
+    for i, peak in enumerate(peaks, start=1):
+        progress.count({"at_s": 0.1 * i, "samples": 4 * i, "memory_peak_bytes": int(peak * MIB)})
+    return progress.measurement().memory_is_rising
+
+
+@pytest.mark.parametrize(
+    ("peaks", "is_rising"),
+    [
+        ([100 + n for n in range(30)], True),  # a leak
+        ([100] * 29 + [110], True),
+        ([100 + n for n in range(20)] + [119] * 10, False),  # it has settled with a third to go
+        ([100] * 29 + [101.9], False),
+        ([100] * 29 + [102.5], True),
+        ([100 + 0.1 * n for n in range(30)], False),  # 1% in the last third
+        ([100, 110, 120, 130, 140, 150, 160, 170], False),  # too few steps to tell
+        ([], False),
+    ],
+)
+def test_a_peak_that_grows_by_two_percent_in_the_last_third_is_rising(progress, peaks, is_rising):
+    assert hold(progress, peaks) is is_rising
+
+
+def test_what_an_evaluation_takes_and_the_step_after_it_is_no_rise(progress):
+    at_s, samples = train(progress, 30, memory_peak_bytes=100 * MIB)
+    evaluate(progress, at_s + 1, samples, 0.1, memory_peak_bytes=150 * MIB)
+    train(progress, 1, at_s + 1, samples, memory_peak_bytes=180 * MIB)
+    assert not progress.measurement().memory_is_rising
+    train(progress, 2, at_s + 2, samples + 4, memory_peak_bytes=200 * MIB)
+    assert progress.measurement().memory_is_rising
+
+
+def test_children_that_grow_make_the_peak_rise(progress):
+    train(progress, 28, memory_peak_bytes=2 * MIB, memory_children_bytes=100 * MIB)
+    train(progress, 2, 3.0, 112, memory_peak_bytes=2.5 * MIB, memory_children_bytes=100 * MIB)
+    assert not progress.measurement().memory_is_rising, "half a MiB of 102"
+    train(progress, 2, 4.0, 120, memory_peak_bytes=2.5 * MIB, memory_children_bytes=120 * MIB)
+    assert progress.measurement().memory_is_rising
+
+
+def test_the_phases_are_shares_of_a_step(progress):
+    train(progress, 4, forward_s=0.03, backward_s=0.01)
+    shares = progress.measurement().step_shares
+    assert shares == pytest.approx(
+        {"forward_s": 0.75, "backward_s": 0.25, "data_s": 0, "transfer_s": 0, "optimizer_s": 0}
+    )
+
+
+@pytest.mark.parametrize("quality", [math.nan, math.inf, "good", None, True])
+def test_a_quality_that_is_no_number_is_a_failure(progress, quality):
+    train(progress, 20)
+    evaluate(progress, 2.0, 80, quality)
+    verdict = progress.judge(COMPLETED)
+    assert (verdict.status, verdict.failure) == (Status.FAILED, Failure.ERROR)
+    assert verdict.reason == f"bleu_4 is not a number after 80 samples: got {quality!r}"
+
+
+def test_without_an_evaluation_nothing_is_complete(progress):
+    train(progress, 20)
+    assert "without a record that has bleu_4" in progress.judge(COMPLETED).reason
+
+
+def test_a_verdict_stands_where_there_is_a_quality_or_it_failed_anyway(progress):
+    oom = Outcome(Status.FAILED, Failure.OOM, "x")
+    assert progress.judge(oom) == oom
+    train(progress, 20)
+    evaluate(progress, 2.0, 80, 0.1)
+    assert progress.judge(COMPLETED) == COMPLETED
+
+
+def test_the_phases_of_a_trial_follow_from_what_it_has_shown(progress):
+    assert progress.phase(silent_s=1000.0) is Phase.START, "before its first record there is nothing to miss"
+    train(progress, 1)
+    assert progress.phase(0.0) is Phase.WARM_UP
+    at_s, samples = train(progress, 3, start_s=0.1, samples=4)
+    assert progress.phase(0.0) is Phase.MEASURING
+    for i in range(12):
+        at_s, samples = at_s + 0.05 * (1 + i), samples + 4
+        progress.count({"at_s": at_s, "samples": samples, "train_loss": 1.0})
+    assert progress.phase(0.0) is Phase.MEASURING, "its interval is still wide"
+    train(progress, 4000, start_s=at_s, samples=samples)
+    assert progress.phase(0.0) is Phase.TRAINING
+
+
+def test_the_speed_is_known_once_it_is_narrow_and_an_evaluation_was_seen(progress):
+    at_s, samples = train(progress, 20)
+    assert not progress.has_known_speed(), "what an evaluation takes of the memory is not"
+    evaluate(progress, at_s + 5, samples, 0.1)
+    assert progress.has_known_speed()
+
+
+def test_a_speed_that_scatters_is_not_known(progress):
+    at_s = 0.0
+    for step in range(1, 21):
+        at_s += 0.1 if step % 4 else 1.0
+        progress.count({"at_s": at_s, "samples": 4 * step})
+    evaluate(progress, at_s + 5, 80, 0.1)
+    assert not progress.has_known_speed()
+
+
+def test_silence_of_many_steps_is_taken_for_an_evaluation(progress):
+    at_s, samples = train(progress, 40)
+    assert progress.phase(1.9) is Phase.TRAINING, "a step of milliseconds is late for any reason"
+    assert progress.phase(2.1) is Phase.EVALUATING
+    evaluate(progress, at_s + 5, samples, 0.1)
+    assert progress.phase(0.0) is Phase.TRAINING
+
+
+def test_silence_counts_in_steps_where_they_are_long():
+    slow = Progress("bleu_4", {})
+    for i in range(10):
+        slow.count({"at_s": 30.0 * i, "samples": 4 * i, "train_loss": 1.0})
+    assert slow.phase(200.0) is Phase.TRAINING
+    assert slow.phase(301.0) is Phase.EVALUATING
+
+
+def test_a_new_attempt_starts_anew(progress):
+    train(progress, 40)
+    progress.restart()
+    assert progress.phase(0.0) is Phase.START
+
+
+def test_what_an_evaluation_says_of_chance_and_collapse_is_on_its_point(progress):
+    train(progress, 4)
+    evaluate(progress, 1.0, 16, 0.1)
+    evaluate(progress, 2.0, 32, 0.2, bleu_4_chance=0.15, collapsed=True)
+    evaluate(progress, 3.0, 48, 0.3, bleu_4_chance="high", collapsed="yes")
+    points = progress.measurement().curve
+    assert [(p.chance, p.collapsed) for p in points] == [(None, False), (0.15, True), (None, False)]
+
+
+def test_the_items_are_averaged_over_the_evaluations_that_the_end_is_made_of(progress):
+    train(progress, 4)
+    for number in range(1, 9):
+        evaluate(progress, number, 16 * number, 0.1, bleu_4_items=[0.1 * number, 0.2])
+    assert progress.measurement().items == (pytest.approx(0.75), pytest.approx(0.2))
+    assert "bleu_4_items" not in progress.measurement().scores
+
+
+@pytest.mark.parametrize(
+    "items", [None, "0.1", [], [0.1, None], [0.1, "0.2"], [0.1, math.nan], [True], {"0": 0.1}]
+)
+def test_items_that_are_no_numbers_are_left_out(progress, items):
+    train(progress, 4)
+    evaluate(progress, 1.0, 16, 0.1, bleu_4_items=items)
+    assert progress.measurement().items == ()
+    assert progress.measurement().quality == 0.1
+
+
+def test_items_of_different_numbers_of_things_are_no_items(progress):
+    train(progress, 4)
+    for number in range(1, 9):
+        evaluate(progress, number, 16 * number, 0.1, bleu_4_items=[0.1] * number)
+    assert progress.measurement().items == ()
+
+
+def test_an_evaluation_that_is_repeated_after_a_restart_has_its_items_once(progress):
+    train(progress, 4)
+    evaluate(progress, 1.0, 16, 0.1, bleu_4_items=[0.1, 0.3])
+    progress.restart()
+    evaluate(progress, 9.0, 16, 0.2, bleu_4_items=[0.2, 0.4])
+    assert progress.measurement().items == (0.2, 0.4)

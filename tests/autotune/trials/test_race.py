@@ -1,0 +1,243 @@
+"""Races of real children: turns, rounds, what ends them, and what becomes of one that is broken off."""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from autotune.core.trial import Failure, Status
+from autotune.judging import racing
+from autotune.storage.trial_dir import TrialDir
+from autotune.trials import attempt, race
+from autotune.trials.child import ForkServer
+from autotune.trials.order import Order, RaceOrder
+from autotune.trials.progress import Phase
+from autotune.trials.race import Race
+
+HERE = str(Path(__file__).parents[1])
+SHORT = race._Least(0.1, 3)
+
+
+@pytest.fixture(scope="module")
+def server():
+    sys.path.insert(0, HERE)
+    yield ForkServer([])
+    sys.path.remove(HERE)
+
+
+@pytest.fixture(autouse=True)
+def _short_turns(monkeypatch):
+    """Turns that a test has time for."""
+    monkeypatch.setattr(race, "_TOGETHER", SHORT)
+    monkeypatch.setattr(race, "_APART", SHORT)
+
+
+@pytest.fixture
+def rounds(monkeypatch):
+    """Everybody runs in so many rounds, whatever they show; else it is for as long as the race has time."""
+
+    def run_only(most):
+        def runs_on(slices, members):
+            done = max((one.round for one in slices), default=0)
+            return tuple(members) if done < most else ()
+
+        monkeypatch.setattr(racing, "runs_on", runs_on)
+
+    return run_only
+
+
+@pytest.fixture
+def order(tmp_path):
+    """The order of a race between settings of the workload `paces`, whose trials are 0, 7, 14, ..."""
+
+    def make(*settings, together=True, most_s=600.0, workload="workloads_for_tests:paces"):
+        members = tuple(
+            Order(
+                number=7 * place,
+                entry_point=workload,
+                settings=one,
+                directory=str(tmp_path / f"member-{7 * place}"),
+                quality="bleu_4",
+                samples=2**31,
+                revision="as it was",
+            )
+            for place, one in enumerate(settings)
+        )
+        return RaceOrder(20, str(tmp_path), members, together, most_s)
+
+    return make
+
+
+def finish(running, seconds=120):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        report = running.step(0.2)
+        if report.outcome is not None:
+            return report
+    raise AssertionError("it did not end")
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def processes(tmp_path):
+    """The members' processes that are alive, their guards included: each has its member's log for output."""
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        try:
+            logs = {file.path for file in one.open_files()}
+        except psutil.Error:
+            continue
+        found += [one for log in logs if log.startswith(str(tmp_path))]
+    return found
+
+
+def test_an_order_is_plain_values(order):
+    given = order({"step_s": 0.01}, {"step_s": 0.02})
+    assert RaceOrder.from_dict(json.loads(json.dumps(given.to_dict()))) == given
+    assert given.settings == {"step_s": 0.01}
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_who_is_twice_as_fast_is_found_to_be(order, server, tmp_path, rounds, together):
+    rounds(4)
+    report = finish(Race(order({"step_s": 0.04}, {"step_s": 0.02}, together=together), server))
+    outcome, figures = attempt.read_verdict(TrialDir(tmp_path))
+    assert report.outcome == outcome
+    assert outcome.status is Status.COMPLETED
+    assert report.phase == Phase.RACING
+    assert report.samples == sum(one.samples for one in figures.slices)
+    assert [(one.round, one.number) for one in figures.slices] == [
+        (turn, number) for turn in range(1, 5) for number in (0, 7)
+    ]
+    assert all(one.steps >= 1 and one.samples == 4 * one.steps for one in figures.slices)
+    assert racing.ratio(figures.slices, 7, 0).factor == pytest.approx(2, rel=0.25)
+    assert figures.revision == "as it was"
+    assert figures.device
+    assert not list(tmp_path.glob("*/work"))
+    wait_for(lambda: not processes(tmp_path))
+
+
+def test_a_race_ends_by_the_rules(order, server, tmp_path):
+    """As soon as the gain is sure."""
+    finish(Race(order({"step_s": 0.03}, {"step_s": 0.01}), server))
+    _, figures = attempt.read_verdict(TrialDir(tmp_path))
+    assert racing.runs_on(figures.slices, (0, 7)) == ()
+    assert racing.ratio(figures.slices, 7, 0).low > 1.5
+
+
+def test_a_race_ends_when_its_time_is_up(order, server):
+    report = finish(Race(order({"step_s": 0.01}, {"step_s": 0.01}, most_s=0.5), server))
+    assert report.outcome.status == Status.COMPLETED
+    assert report.measurement.slices
+
+
+def test_only_whose_turn_it_is_runs(order, server, tmp_path):
+    running = Race(order({"step_s": 0.01}, {"step_s": 0.01}, {"step_s": 0.01}), server)
+    while not running.step(0.2).samples:
+        pass
+    states = [one.status() for one in processes(tmp_path) if one.name() != "sh"]
+    assert len(states) == 3
+    assert states.count(psutil.STATUS_STOPPED) >= 2
+    running.stop()
+    wait_for(lambda: not processes(tmp_path))
+
+
+def test_a_race_that_is_broken_off_keeps_its_rounds_and_no_half_ones(order, server, tmp_path, rounds):
+    rounds(3)
+    given = order({"step_s": 0.01}, {"step_s": 0.01})
+    first = Race(given, server)
+    while not race.read_slices(TrialDir(tmp_path)):
+        first.step(0.05)
+    first.stop()
+    kept = race.read_slices(TrialDir(tmp_path))
+    assert attempt.read_verdict(TrialDir(tmp_path)) is None
+    with TrialDir(tmp_path).slices_file.open("a") as file:
+        file.write('[{"number": 0, "round": 2, "sam')  # a kill in the middle of a line
+    slices = finish(Race(given, server)).measurement.slices
+    assert list(slices[: len(kept)]) == kept
+    assert [one.round for one in slices] == [1, 1, 2, 2, 3, 3]
+    assert [one.round for one in race.read_slices(TrialDir(tmp_path))] == [1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("fails_at", [0, 30])
+def test_a_member_that_fails_ends_the_race_and_is_named(order, server, tmp_path, fails_at, together):
+    given = order({"step_s": 0.01}, {"step_s": 0.01, "fails_at": fails_at}, together=together)
+    outcome = finish(Race(replace(given, most_s=3.0), server)).outcome
+    if fails_at and not together:
+        assert outcome.status == Status.COMPLETED, "no turn is that long"
+        return
+    assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.OOM)
+    assert outcome.reason.startswith("trial 7: MemoryError: no room")
+    assert attempt.read_verdict(TrialDir(tmp_path))[0] == outcome
+    wait_for(lambda: not processes(tmp_path))
+    assert not list(tmp_path.glob("*/work"))
+
+
+def test_a_member_that_somebody_kills_interrupts_the_race(order, server, tmp_path):
+    running = Race(order({"step_s": 0.01}, {"step_s": 0.01}), server)
+    while not running.step(0.2).samples:
+        pass
+    for one in processes(tmp_path):
+        one.kill()
+    outcome = finish(running).outcome
+    assert (outcome.status, outcome.failure) == (Status.INTERRUPTED, Failure.LOST)
+    assert attempt.read_verdict(TrialDir(tmp_path)) is None
+    assert race.read_slices(TrialDir(tmp_path))
+
+
+def test_a_workload_that_ends_is_started_anew(order, server, rounds):
+    rounds(6)
+    report = finish(Race(order({"step_s": 0.02, "steps": 15}, {"step_s": 0.02}), server))
+    assert report.outcome.status == Status.COMPLETED
+    assert sum(one.steps for one in report.measurement.slices if one.number == 0) > 15
+
+
+def test_a_workload_that_ends_before_it_is_warm_fails_the_race(order, server):
+    outcome = finish(Race(order({"step_s": 0.01}, {"step_s": 0.01, "steps": 2}), server)).outcome
+    assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.ERROR)
+    assert outcome.reason == "trial 7: the workload ended by itself before it was warmed up"
+
+
+def test_a_turn_without_a_step_is_longer_the_next_time_and_not_for_ever(order, server, monkeypatch, rounds):
+    rounds(1)
+    monkeypatch.setattr(race._Member, "_turn_s", lambda member: 0.02)
+    report = finish(Race(order({"step_s": 0.05}), server))
+    assert report.outcome.status == Status.COMPLETED
+    assert report.measurement.slices[0].seconds >= 0.05
+    monkeypatch.setattr(race._Member, "_turn_s", lambda member: 0.001)
+    again = replace(order({"step_s": 0.5}), directory=str(Path(order().directory, "other")))
+    outcome = finish(Race(again, server)).outcome
+    assert outcome.reason == "trial 0: no whole step in a turn, 4 times in a row"
+
+
+def test_a_disk_that_is_full_interrupts_the_race_and_keeps_its_rounds(order, server, tmp_path):
+    place = tmp_path / "small"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "test", place], check=False).returncode:
+        pytest.skip("may not mount a file system")
+    try:
+        given = replace(order({"step_s": 0.005}, {"step_s": 0.005}), directory=str(place))
+        running = Race(given, server)
+        while not race.read_slices(TrialDir(place)):
+            running.step(0.05)
+        with pytest.raises(OSError, match="No space"):
+            (place / "ballast").write_bytes(bytes(2**17))
+        outcome = finish(running).outcome
+        assert outcome.status == Status.INTERRUPTED
+        assert "No space left on device" in outcome.reason
+        assert race.read_slices(TrialDir(place))
+        (place / "ballast").unlink()
+        assert finish(Race(replace(given, most_s=0.1), server)).outcome.status == Status.COMPLETED
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)

@@ -1,0 +1,222 @@
+"""The orders of a session's trials, and what they may take."""
+
+import json
+
+import pytest
+
+from autotune.core.trial import Measurement, Repeat, Trial
+from autotune.storage.store import Options, Session
+from autotune.storage.trial_dir import TrialDir
+from autotune.system.nvml import Gpu
+from autotune.system.telemetry import Hardware
+from autotune.trials import order as ordering
+from autotune.trials.setup import Setup, Training
+from autotune.workloads import Workload, load
+from r2gen import config as trainer
+
+GIB = 2**30
+GPU = Gpu("Test GPU", 8 * GIB, (9, 0), "GPU-0")
+WITH_GPU, WITHOUT = Hardware(2, 16 * GIB, (GPU,), None), Hardware(2, 16 * GIB, (), None)
+NOISE, CONFIRMING = Repeat(0, 0, (0,)), Repeat(3, 2, (3, 0))
+
+
+@pytest.fixture
+def ordered(tmp_path, space):
+    """The order of a trial of a session with the given options, on a device of 8 GiB."""
+
+    def make(
+        number=1,
+        *,
+        hardware=WITH_GPU,
+        repeat=None,
+        ablation_of=None,
+        objective=None,
+        budget=None,
+        **options,
+    ):
+        goal = space.objective.model_copy(update=objective or {})
+        asked = space.model_copy(
+            update={"objective": goal, "budget": space.budget.model_copy(update=budget or {})}
+        )
+        root = tmp_path / str(len(list(tmp_path.iterdir())))
+        session = Session.create(root, asked, Options(**options), {})
+        trial = Trial(number, space.baseline_config, repeat=repeat, ablation_of=ablation_of)
+        return Setup(session, asked, Workload("json:loads"), hardware).order(trial), session
+
+    return make
+
+
+def test_an_order_has_all_that_a_trial_needs_in_plain_values(ordered, space):
+    order, session = ordered(memory_limit_bytes=GIB, stall_timeout_s=9.0)
+    assert order.settings == {**space.baseline, **space.baseline_config}
+    assert (order.quality, order.samples, order.target) == ("bleu_4", 20000, None)
+    assert (order.memory_limit_bytes, order.stall_timeout_s) == (GIB, 9.0)
+    assert order.directory == str(session.trial_dir(1).root)
+    assert order.revision
+    assert json.loads(json.dumps(order.to_dict())) == order.to_dict()
+    assert ordering.from_dict(order.to_dict()) == order
+
+
+def test_only_a_trial_of_a_new_configuration_can_be_beaten(ordered):
+    order, session = ordered(number=1)
+    assert order.threshold_file == str(session.threshold_file)
+    for number, repeat in ((0, None), (1, NOISE), (7, CONFIRMING)):
+        assert ordered(number=number, repeat=repeat)[0].threshold_file is None
+    assert ordered(number=8, ablation_of=1)[0].threshold_file is not None, (
+        "its speed is known before it is stopped"
+    )
+
+
+def test_a_repeat_has_the_seed_of_its_round_and_a_trial_its_own(ordered):
+    assert "seed" not in ordered()[0].settings
+    assert ordered(repeat=NOISE)[0].settings["seed"] == 1
+    assert ordered(repeat=CONFIRMING)[0].settings["seed"] == 3
+    assert ordered(repeat=Repeat(0, 2, (3, 0)))[0].settings["seed"] == 3, "every member of a round the same"
+
+
+def test_what_confirms_has_the_whole_device(ordered):
+    shared = ordered(gpus_per_trial=0.5)[0]
+    assert shared.gpu_memory_fraction == pytest.approx(0.5 - 600 / 8192)
+    assert shared.device_memory_bytes == pytest.approx(shared.gpu_memory_fraction * 8 * GIB, abs=1)
+    alone = ordered(gpus_per_trial=0.5, repeat=CONFIRMING)[0]
+    assert (alone.gpu_memory_fraction, alone.device_memory_bytes) == (None, 8 * GIB)
+    assert ordered(gpus_per_trial=0.5, ablation_of=3)[0].gpu_memory_fraction is None
+    assert ordered(gpus_per_trial=0.5, repeat=NOISE)[0].gpu_memory_fraction == shared.gpu_memory_fraction
+
+
+def test_without_a_gpu_there_is_nothing_to_share(ordered):
+    order = ordered(hardware=WITHOUT)[0]
+    assert (order.gpu_memory_fraction, order.device_memory_bytes) == (None, None)
+
+
+def test_a_part_of_a_gpu_leaves_room_for_every_context(ordered):
+    total = 8 * GIB
+    for whole in (1.0, 2.0, 0.0):
+        assert ordered(gpus_per_trial=whole)[0].gpu_memory_fraction is None
+    for trials in (2, 4):
+        kept = ordered(gpus_per_trial=1 / trials)[0].gpu_memory_fraction
+        assert 0 < kept * total * trials + trials * 600 * 2**20 <= total + 1
+
+
+def test_the_limit_of_a_trial_is_its_devices_or_else_the_hosts(tmp_path, space):
+    def limit(hardware, **options):
+        root = tmp_path / str(len(list(tmp_path.iterdir())))
+        session = Session.create(root, space, Options(**options), {})
+        return Setup(session, space, Workload("json:loads"), hardware).memory_limit_bytes
+
+    assert limit(WITH_GPU, gpus_per_trial=1.0) == 8 * GIB
+    assert limit(WITH_GPU, gpus_per_trial=0.5) == 4 * GIB - 600 * 2**20
+    assert limit(WITHOUT, memory_limit_bytes=5) == 5
+    assert limit(WITHOUT) == 16 * GIB
+    assert limit(WITHOUT, cpus_per_trial=1) == 8 * GIB
+
+
+def test_a_training_by_itself_has_the_device_and_all_its_samples(tmp_path, space):
+    goal = space.objective.model_copy(update=TO_TARGET)
+    asked = space.model_copy(update={"objective": goal})
+    options = Options(gpus_per_trial=0.5, memory_limit_bytes=GIB, keep_checkpoints=True)
+    training = Training(asked, Workload("json:loads"), WITH_GPU, options)
+    order = training.order(space.baseline_config, TrialDir(tmp_path), seed=2)
+    assert (order.number, order.directory, order.settings["seed"]) == (0, str(tmp_path), 2)
+    assert (order.samples, order.target, order.threshold_file) == (20000, None, None)
+    assert (order.gpu_memory_fraction, order.device_memory_bytes) == (None, 8 * GIB)
+    assert (order.memory_limit_bytes, order.keep_work) == (GIB, False)
+
+
+@pytest.fixture
+def raced(tmp_path, space):
+    def make(*members, workload=None, hardware=WITH_GPU, **options):
+        session = Session.create(tmp_path / str(len(list(tmp_path.iterdir()))), space, Options(**options), {})
+        race = Trial(9, members[0].config, race=tuple(one.number for one in members))
+        setup = Setup(session, space, workload or Workload("json:loads"), hardware)
+        return setup.race(race, members), session
+
+    return make
+
+
+def test_a_race_has_the_settings_of_its_members_and_no_evaluation(raced, space):
+    others = {**space.baseline_config, "micro_batch_size": 32}
+    small = Measurement(peak_memory_bytes=GIB)
+    members = (
+        Trial(0, space.baseline_config, measurement=small, seconds=15.0),
+        Trial(4, others, measurement=small, repeat=CONFIRMING),
+    )
+    order, session = raced(*members, gpus_per_trial=0.5, stall_timeout_s=9.0)
+    first, second = order.members
+    assert (order.number, order.together, order.most_s) == (9, True, 60.0)
+    assert order.directory == str(session.trial_dir(9).root)
+    assert [one.number for one in order.members] == [0, 4]
+    assert second.directory == str(session.trial_dir(9).member(4).root)
+    assert first.settings == order.settings == {**space.baseline, **space.baseline_config}
+    assert second.settings == {**space.baseline, **others}, "with its own seed"
+    assert (first.gpu_memory_fraction, first.device_memory_bytes) == (None, 8 * GIB)
+    assert (second.threshold_file, second.target, second.stall_timeout_s) == (None, None, 9.0)
+    assert ordering.from_dict(json.loads(json.dumps(order.to_dict()))) == order
+
+
+def test_r2gen_takes_the_settings_of_a_race(raced, space):
+    order, _ = raced(Trial(0, space.baseline_config), workload=load("r2gen"))
+    config = trainer.parse({**order.settings, "data": "somewhere"})
+    assert config.eval_every_samples == 2**31
+
+
+@pytest.fixture
+def together(raced, space):
+    """Whether trials that held so much run at once in a race."""
+
+    def ask(*peaks, seen_bytes=None, hardware=WITH_GPU):
+        shown = [Measurement(peak_memory_bytes=peak) for peak in peaks]
+        shown += [Measurement(telemetry={"host_rss_bytes": float(seen_bytes)})] if seen_bytes else []
+        members = [Trial(n, space.baseline_config, measurement=m) for n, m in enumerate(shown)]
+        order, _ = raced(*members, hardware=hardware)
+        return order.together
+
+    return ask
+
+
+def test_members_are_together_where_all_peaks_fit_beside_their_contexts(together):
+    assert together(4 * GIB, 2 * GIB)
+    assert not together(4 * GIB, 3 * GIB), "two contexts, and a tenth for what differs from run to run"
+    assert not together(GIB, None)
+    assert together(GIB, seen_bytes=GIB)
+    assert not together(6 * GIB, seen_bytes=GIB)
+
+
+def test_without_a_gpu_the_members_of_a_race_share_the_hosts_memory(together):
+    assert together(7 * GIB, 7 * GIB, hardware=WITHOUT)
+    assert not together(8 * GIB, 7 * GIB, hardware=WITHOUT)
+
+
+def test_a_race_with_a_start_before_every_turn_may_take_longer(raced, space):
+    fits, _ = raced(Trial(0, space.baseline_config, measurement=Measurement(peak_memory_bytes=GIB)))
+    apart, _ = raced(Trial(0, space.baseline_config))
+    assert (fits.together, apart.together, apart.most_s) == (True, False, 1800.0)
+
+
+TO_TARGET = {"select": "time-to-quality", "target": 0.2}
+
+
+def test_a_race_to_a_target_has_more_samples_and_ends_there(ordered):
+    pilot = [ordered(number=0, objective=TO_TARGET)[0], ordered(repeat=NOISE, objective=TO_TARGET)[0]]
+    assert [(order.samples, order.target) for order in pilot] == [(20000, None)] * 2, "to its own end"
+    for repeat in (None, CONFIRMING):
+        order, _ = ordered(repeat=repeat, objective=TO_TARGET)
+        assert (order.samples, order.target) == (160_000, 0.2)
+    assert ordered(objective={"select": "time-to-quality"})[0].target is None, "before the pilot has said it"
+
+
+def test_only_an_open_ended_baseline_ends_when_it_has_learnt(ordered):
+    learning = {"until_learnt": True}
+    assert ordered(number=0, budget=learning)[0].until_learnt == 4
+    assert ordered(number=0)[0].until_learnt == 0
+    assert ordered(number=1, budget=learning)[0].until_learnt == 0
+    assert ordered(number=1, repeat=NOISE, budget=learning)[0].until_learnt == 0
+
+
+def test_a_trial_ends_when_its_speed_is_known_where_nothing_else_decides(ordered):
+    alone = {"select": "same-training"}
+    assert ordered(number=1, objective=alone)[0].until_timed
+    assert not ordered(number=0, objective=alone)[0].until_timed, "the baseline's quality is to be kept"
+    assert not ordered(number=1, objective=alone, repeat=CONFIRMING)[0].until_timed, "so it is checked"
+    assert not ordered(number=1, objective={"select": "fastest", "keep": 0.9})[0].until_timed
+    assert not ordered(number=1, objective=alone | {"constraints": {"rouge_l": ">= 0.1"}})[0].until_timed
