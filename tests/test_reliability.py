@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 DOCUMENT = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (?!fault|---).*$", DOCUMENT, re.MULTILINE)
-TEST = re.compile(r"`((?:autotune|faults)/\w+\.py)::(\w+)`")
+TEST = re.compile(r"`((?:autotune/\w+|faults)/\w+\.py)::(\w+)`")
 
 
 def test_every_row_names_a_test():
