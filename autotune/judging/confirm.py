@@ -4,12 +4,13 @@ Speed is cheap to measure: the finalists race against the baseline, side by side
 won the race is trained again, with seeds of its own, until the answer is clear or the budget spent.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.core.settings import settings_key
 from autotune.core.trial import Repeat, Status, Trial
-from autotune.judging import curves, objective
+from autotune.judging import curves, objective, racing
 from autotune.judging.claims import Claim, claim, is_alone, next_seed, race_of, rests_on, seed_of
 from autotune.judging.history import History
 
@@ -71,32 +72,50 @@ def _race(unraced: Sequence[Trial], history: History) -> Race:
 
 
 def _contenders(standing: Sequence[Trial], history: History) -> list[Trial]:
-    """The champion, and who may be as fast; of those that must be equally fast only the best.
+    """The champion, and who may be as good; of those that must be equally fast only the best.
 
-    Where the time to a quality counts, it is the champion alone: who is fastest need not be there first.
+    Who is raced already is finished before anybody else joins where the time to a quality counts.
     """
-    if history.space.objective.target is not None:
-        return [_leader(standing, history)]
+    target, neutral = history.space.objective.target, history.space.known.same_speed
+    if target is not None and any(race_of(t.number, history) for t in standing):
+        return []
     champion, *others = standing
-    speeds, found = history.speeds, [champion]
-    least, neutral = history.surely_per_s(champion), history.space.known.same_speed
+    found = [champion]
     for trial in others:
-        throughput = speeds.of(trial)
         keys = {settings_key(t.config, neutral) for t in found}
-        if throughput is None or settings_key(trial.config, neutral) in keys:
-            continue
-        most = throughput.samples_per_s + (throughput.half_width_per_s or 0.0)
-        if most * (1 + curves.SURE * max(speeds.drift, _LEAST_DRIFT)) >= least:
+        if settings_key(trial.config, neutral) not in keys and _may_be_as_good(trial, champion, history):
             found.append(trial)
     return found
 
 
+def _may_be_as_good(trial: Trial, champion: Trial, history: History) -> bool:
+    """Whether a machine whose speed has moved between the two runs may be why `trial` is not the champion."""
+    target, speeds = history.space.objective.target, history.speeds
+    moved = 1 + curves.SURE * max(speeds.drift, _LEAST_DRIFT)
+    if target is not None:
+        ours, best = (objective.seconds_to(t, target, speeds) for t in (trial, champion))
+        return ours is not None and best is not None and ours <= best * moved
+    throughput = speeds.of(trial)
+    if throughput is None:
+        return False
+    most = throughput.samples_per_s + (throughput.half_width_per_s or 0.0)
+    return most * moved >= history.surely_per_s(champion)
+
+
 def _leader(standing: Sequence[Trial], history: History) -> Trial:
-    """Whose quality is looked at next: who won the race, or was first at the target."""
+    """Whose quality is looked at next: who won the race, or would be first at the target by what it showed."""
     raced = [t for t in standing if race_of(t.number, history) is not None]
-    if history.space.objective.target is not None:  # who was begun with is finished, wherever it ranks by now
-        return next(iter(raced), standing[0])
+    if history.space.objective.target is not None:
+        return min(raced, key=lambda t: _time_to_target(t, history))
     return max(raced, key=lambda t: _place(claim(t, history), history))
+
+
+def _time_to_target(trial: Trial, history: History) -> float:
+    """In the time that the baseline takes for a sample, at the speed that a race has shown."""
+    race, target = race_of(trial.number, history), history.space.objective.target or 0.0
+    speed = racing.ratio(race.measurement.slices, trial.number, 0) if race else None
+    samples = objective.samples_to(trial, target)
+    return samples / speed.factor if samples and speed else math.inf
 
 
 def _place(found: Claim, history: History) -> tuple[bool, float]:

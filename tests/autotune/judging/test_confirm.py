@@ -225,6 +225,19 @@ def test_for_time_to_quality_who_was_first_is_raced_and_its_samples_count(trials
     assert "has not reached bleu_4 0.2" in confirm.claim(missed[2], History(missed, goal)).why_not
 
 
+def test_for_time_to_quality_who_may_have_been_first_is_raced_and_the_race_says_who_was(trials, space, play):
+    """Trial 2 read as if it were there first, by a speed that it does not have beside the other one."""
+    goal = space.model_copy(update={"objective": Objective(select="time-to-quality", target=0.2)})
+    needs = {0: 1000, 1: 1000, 2: 600, 3: 950}
+    known = [reaching(t, needs[t.number]) for t in trials]
+    curves = {n: {"curve": [0.1] * (needs[n] // 50 - 2) + [0.2, 0.2]} for n in (0, 3)}
+    assert confirm.next_step(History(known, goal)) == Race((0, 2, 3))
+    raced = play(known, goal, {2: 1.5, 3: 3.0}, lambda r: curves[r.of], most=6)
+    assert steps(raced) == [(0, 2, 3), 3]
+    slower = [known[0], known[1], known[2], reaching(trials[3], 1200)]
+    assert confirm.next_step(History(slower, goal)) == Race((0, 2)), "by more than a machine moves"
+
+
 def test_confirming_takes_a_race_and_seeds_of_both_by_what_trials_took(trials, space, make_trial):
     timed = [replace(t, seconds=100.0) for t in trials]
     assert confirm.most_s(History([], space)) == 0.0
