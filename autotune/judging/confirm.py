@@ -103,7 +103,7 @@ def _may_be_as_good(trial: Trial, champion: Trial, history: History) -> bool:
 
 
 def _leader(standing: Sequence[Trial], history: History) -> Trial:
-    """Whose quality is looked at next: who won the race, or would be first at the target by what it showed."""
+    """Whose quality is looked at next: who won the race, or by its speed there is first at the target."""
     raced = [t for t in standing if race_of(t.number, history) is not None]
     if history.space.objective.target is not None:
         return min(raced, key=lambda t: _time_to_target(t, history))

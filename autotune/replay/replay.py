@@ -149,8 +149,8 @@ class Machine:
     def _steps(self, run: Run) -> Iterator[tuple[int, float]]:
         """Samples and seconds of steps without end, from a random one on.
 
-        With a drift they have the mean speed of all runs of the same settings, and come in random order: how the
-        machine moved while they were recorded would be a difference that no two members of a race ever have.
+        With a drift they have the mean speed of all runs of the same settings, and come in random order: how
+        the machine moved while they were recorded is a difference that no two members of a race have.
         """
         scale = 1.0
         if self._table.drift is not None:

@@ -1,5 +1,6 @@
 """What stands in the documents is right: every block, every command, every link."""
 
+import configparser
 import json
 import re
 import shlex
@@ -111,16 +112,30 @@ def test_the_readme_begins_with_its_two_commands():
     ]
 
 
-def test_every_module_has_its_line_in_the_readme():
-    text = pages.PAGES[0].read_text(encoding="utf-8")
-    files = [
-        file
-        for package in ("autotune", "r2gen")
-        for file in sorted((pages.ROOT / package).glob("*.py"))
-        if not file.name.startswith("__")
-    ]
-    assert [
-        str(file.relative_to(pages.ROOT))
-        for file in files
-        if f"`{file.name}`" not in text and f"/{file.name}`" not in text
-    ] == []
+README = pages.PAGES[0].read_text(encoding="utf-8")
+
+
+ROOMS = sorted(file.parent.name for file in (pages.ROOT / "autotune").glob("*/__init__.py"))
+
+
+def test_every_room_of_the_tuner_has_its_row_in_the_readme():
+    assert sorted(re.findall(r"^\| `autotune/(\w+)/` \|", README, re.MULTILINE)) == ROOMS
+
+
+def test_the_architecture_shows_the_rooms_in_the_layers_of_the_contract():
+    contract = configparser.ConfigParser()
+    contract.read(pages.ROOT / ".importlinter")
+    layers = contract["importlinter:contract:rooms"]["layers"].replace("|", " ").split()
+    page = (pages.ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = page.partition("## Rooms")[2].partition("\n## ")[0]
+    drawn = re.search(r"```text\n(.*?)```", rooms, re.DOTALL)
+    assert drawn and drawn[1].split() == layers[1:]  # without __main__
+    assert re.findall(r"^\| `(\w+)` \|", rooms, re.MULTILINE) == layers[1:]
+    assert sorted(layers[1:]) == ROOMS
+
+
+def test_every_module_of_the_trainer_has_its_row_in_the_readme():
+    modules = {file.name for file in (pages.ROOT / "r2gen").glob("*.py") if not file.name.startswith("__")}
+    rows = re.findall(r"^\| `r2gen/.*?(?= \| )", README, re.MULTILINE)
+    named = re.findall(r"`(?:r2gen/)?(\w+\.py)`", "\n".join(rows))
+    assert sorted(named) == sorted(modules)
