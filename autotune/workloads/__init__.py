@@ -1,4 +1,8 @@
-"""What is tuned: a generator `fit(config, workdir)`, and what is known about it besides."""
+"""What is tuned: a generator `fit(config, workdir)`, and what is known about it besides.
+
+Imports `core`; `r2gen` alone imports the trainer.
+Starts no training.
+"""
 
 import importlib.util
 from functools import cache

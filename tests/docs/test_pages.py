@@ -129,7 +129,8 @@ def test_the_architecture_shows_the_rooms_in_the_layers_of_the_contract():
     page = (pages.ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rooms = page.partition("## Rooms")[2].partition("\n## ")[0]
     drawn = re.search(r"```text\n(.*?)```", rooms, re.DOTALL)
-    assert drawn and drawn[1].split() == layers[1:]  # without __main__
+    assert drawn is not None
+    assert drawn[1].split() == layers[1:]  # without __main__
     assert re.findall(r"^\| `(\w+)` \|", rooms, re.MULTILINE) == layers[1:]
     assert sorted(layers[1:]) == ROOMS
 
