@@ -64,7 +64,7 @@ class Terms:
 @dataclass(frozen=True)
 class World:
     """What is around a search: the verdict that a trial has written itself, by number; where running trials
-    read the bar; and a clock, in seconds.
+    read the threshold; and a clock, in seconds.
     """
 
     verdict_of: Callable[[int], Verdict | None] = lambda _: None

@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.endings import ENDED
 
-from ..autotune.test_tracking import read_runs  # noqa: TID252 - the root need not be on the path
+from ..autotune.trackers.test_tracking import read_runs  # noqa: TID252 - the root need not be on the path
 from .searches import Place, end, wait_for
 from .wandb_server import serving
 

@@ -181,7 +181,7 @@ def test_a_baseline_that_fails_ends_the_search_with_its_reason(tmp_path, autotun
     assert "the baseline itself failed" in done.stdout
     assert "Go on with" not in done.stdout
     assert "No winner: the baseline failed" in done.stdout
-    assert "the trial's own words are in s/trials/0000/log" in done.stdout
+    assert "the trial's log is s/trials/0000/log" in done.stdout
     assert trials_of(tmp_path)[0].outcome.failure is kind
     again = autotune("resume", "s")
     assert again.returncode == 2
@@ -237,7 +237,7 @@ def test_when_the_time_is_up_the_search_ends_with_what_it_has(tmp_path, autotune
         "--trials",
         500,
         "--time",
-        "15s",
+        "40s",
     )
     assert done.returncode in ENDED, done.stderr
     assert "Stopped: the time is up" in done.stdout

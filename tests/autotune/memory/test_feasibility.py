@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.trial import Outcome, Shortage, Status
+from autotune.judging.history import History
 from autotune.judging.stopping import Threshold
 from autotune.memory.feasibility import MemoryModel, dominating
 from autotune.search.screening import Screening
@@ -66,7 +67,7 @@ def test_an_out_of_memory_is_not_paid_once_per_value_of_what_moves_no_memory(mak
     text = f"{{workload: r2gen, baseline: {baseline}, knobs: {knobs}}}"
     space = spaces.complete(spaces.parse(text, "test"), "test")
     failed = make_trial(1, failure="oom", **{name: value})
-    screening = Screening(space, [failed], Threshold(), None)
+    screening = Screening(History([failed], space), Threshold(), None)
     assert "ran out of it" in screening({**failed.config, name: 0.5}).reason
 
 

@@ -194,7 +194,7 @@ def test_a_score_says_when_the_search_was_right_for_good_and_what_was_lost(recor
     assert not found.is_wrong
     assert found.out_of_memory == sum(t.out_of_memory for t in result.trials)
     assert 0 < found.lost_s < found.whole_s
-    assert scoring.line("ours", [found, found]).endswith("    0     0")
+    assert scoring.line("ours", [found, found]).endswith("    0")
 
 
 def test_a_negative_quality_is_kept_within_the_same_share_of_its_size(recorded):

@@ -91,7 +91,7 @@ from pathlib import Path
 from autotune.space import space as spaces
 from autotune.trackers.tensorboard import Board
 from tests.autotune.conftest import SPACE
-from tests.autotune.test_tensorboard import result, trial
+from tests.autotune.trackers.test_tensorboard import result, trial
 board = Board(Path(sys.argv[1]), spaces.parse(SPACE, "test"))
 board.log_trial_start(trial(0))
 for second in range(1, 101):
