@@ -151,7 +151,8 @@ class Lines(Screen):
         if trial.race:
             return view.raced(trial)
         m, name = trial.measurement, self.space.objective.quality
-        figures = f"{view.speed(m)} samples/s, {name} {view.quality(m.quality)}, memory {view.memory(m)}"
+        quality = view.quality(objective.final_quality(trial, self.space))
+        figures = f"{view.speed(m)} samples/s, {name} {quality}, memory {view.memory(m)}"
         baseline = self._baseline()
         factor = objective.factor(trial, baseline, self.space.objective.target) if baseline else None
         beside = "the baseline" if self.space.objective.target is None else "as soon as the baseline"

@@ -92,15 +92,15 @@ def _columns(speed: str, quality: str, memory: str, last: str) -> str:
     return f"{speed:>{_SPEED}}{quality:>{_QUALITY}}{memory:>{_MEMORY}}{last:>{_FACTOR}}"
 
 
-def _figures(trial: Trial, last: str = "") -> Text:
-    m = trial.measurement
-    return Text(_columns(view.speed(m), view.quality(m.quality), view.peak(m), last))
+def _figures(trial: Trial, space: Space, last: str = "") -> Text:
+    m, quality = trial.measurement, view.quality(objective.final_quality(trial, space))
+    return Text(_columns(view.speed(m), quality, view.peak(m), last))
 
 
 def _running(shown: Snapshot, most: int | None) -> Table:
     grid = _grid(RUNNING if shown.state == RUNNING else INTERRUPTED, _headings(shown.space))
     for running in shown.running[:most]:
-        figures = Group(_figures(running.trial), _bar(running, shown.space))
+        figures = Group(_figures(running.trial, shown.space), _bar(running, shown.space))
         grid.add_row(str(running.trial.number), Text(view.name(running.trial)), figures)
     if most is not None:
         grid.add_row("", Text(f"and {len(shown.running) - most} more", style=_HINT), "")
@@ -135,11 +135,11 @@ def _best(shown: Snapshot) -> Table:
     trial, claim = shown.best
     if trial.number != baseline.number:
         factor = claim.factor if claim else objective.factor(trial, baseline, shown.space.objective.target)
-        figures = _figures(trial, f"{factor:.2f}x" if factor else "")
+        figures = _figures(trial, shown.space, f"{factor:.2f}x" if factor else "")
         surety = Text(_surety(claim, shown), style=_HINT, justify="right")
         grid.add_row(str(trial.number), Text(view.name(trial)), Group(figures, surety))
     name = Text(f"baseline: {view.name(baseline)}")
-    grid.add_row("0", name, _figures(baseline, "1.00x"))
+    grid.add_row("0", name, _figures(baseline, shown.space, "1.00x"))
     return grid
 
 
@@ -162,7 +162,7 @@ def _outcome(trial: Trial, shown: Snapshot) -> Text:
     baseline = shown.history.baseline
     if trial.completed:
         factor = objective.factor(trial, baseline, shown.space.objective.target) if baseline else None
-        return _figures(trial, f"{factor:.2f}x" if factor else "")
+        return _figures(trial, shown.space, f"{factor:.2f}x" if factor else "")
     reason = printable(trial.outcome.reason if trial.outcome else "")
     if len(reason) > _LONGEST_REASON:
         reason = f"{reason[:_LONGEST_REASON]}..."

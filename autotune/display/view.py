@@ -133,7 +133,7 @@ def gain(trial: Trial, baseline: Trial, space: Space) -> str:
     return (
         f"{objective.factor(trial, baseline) or 0:.2f}x the baseline's throughput{sure} "
         f"({speed(trial.measurement)} against {speed(baseline.measurement)} samples/s), "
-        f"{space.objective.quality} {quality(trial.quality)} against {quality(baseline.quality)}"
+        f"{goal.quality} {quality(objective.final_quality(trial, space))} against {quality(baseline.quality)}"
     )
 
 

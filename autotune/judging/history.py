@@ -99,7 +99,7 @@ class History:
 
     def keeps_quality(self, trial: Trial) -> bool | None:
         """Whether `trial` has ended with that, or was at the target; None while nothing can be compared."""
-        if self.least_quality is None or trial.quality is None:
+        if self.least_quality is None or objective.final_quality(trial, self.space) is None:
             return None
         if self.space.objective.target is not None:
             return objective.seconds_to(trial, self.least_quality) is not None

@@ -8,6 +8,7 @@ from autotune.core.trial import Measurement, Trial
 from autotune.judging import curves
 from autotune.judging.speeds import Speeds
 from autotune.space.sections import Objective, comparison
+from autotune.space.space import Space
 
 _ROUNDING = 1e-3  # of a learning rate, which has four digits
 
@@ -68,6 +69,12 @@ def broken_constraint(measurement: Measurement, goal: Objective) -> str | None:
         if (found < bound) if sign == ">=" else (found > bound):
             return f"{name} is {found:g}, and must be {text}"
     return None
+
+
+def final_quality(trial: Trial, space: Space) -> float | None:
+    """What a trial has ended with; None where it ended early, because its speed was all that counted."""
+    is_whole = trial.measurement.quality_samples >= space.budget.samples_per_trial
+    return trial.quality if is_whole or not space.objective.asks_for_speed_alone else None
 
 
 def trains_alike(config: Config, other: Config, known: Knowledge = COMMON) -> bool:

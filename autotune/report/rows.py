@@ -34,7 +34,7 @@ def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: boo
         failure=outcome.failure.value if outcome and outcome.failure else None,
         reason=outcome.reason if outcome else "",
         throughput=estimates.speed([m.throughput] if m.throughput else []),
-        quality=trial.quality,
+        quality=objective.final_quality(trial, history.space),
         keeps_quality=history.keeps_quality(trial) if trial.completed else None,  # part of one says nothing
         on_front=is_on_front,
         peak_memory_bytes=m.peak_memory_bytes,

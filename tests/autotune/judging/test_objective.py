@@ -1,10 +1,12 @@
 """What single trials are held against."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from autotune.judging import objective
+from autotune.judging.history import History
 from autotune.judging.speeds import Speeds
 from autotune.space.sections import Objective
 
@@ -90,3 +92,15 @@ def test_a_figure_that_no_evaluation_has_breaks_its_constraint(make_trial):
 def test_the_same_training_is_one_of_the_same_batch_rate_and_all_that_counts(changes, alike):
     config = {"micro_batch_size": 16, "accumulation_steps": 2, "learning_rate": 1e-4, "dropout": 0.1}
     assert objective.trains_alike(config | changes, config) is alike
+
+
+def test_the_quality_of_a_trial_that_ended_once_its_speed_was_known_is_none_at_all(make_trial, space):
+    """Beside a whole trial's it would look as if it had been lost."""
+    alone = space.model_copy(update={"objective": Objective(select="same-training")})
+    whole, part = (
+        replace(made, measurement=replace(made.measurement, quality_samples=samples))
+        for made, samples in ((make_trial(0, 10.0, 0.2), 20_000), (make_trial(1, 20.0, 0.01), 5_000))
+    )
+    assert [objective.final_quality(t, alone) for t in (whole, part)] == [0.2, None]
+    assert [objective.final_quality(t, space) for t in (whole, part)] == [0.2, 0.01]
+    assert History([whole, part], alone).keeps_quality(part) is None
