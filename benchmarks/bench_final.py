@@ -306,7 +306,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{file.stem}: the baseline collapsed at {sum(p.collapsed for p in points)} of {len(points)}",
             end=" ",
         )
-        print(f"evaluations; {table.space.objective.quality} by chance {points[-1].chance}")
+        print(f"evaluations; {table.space.objective.quality} by chance {points[-1].chance}", flush=True)
+        if all(point.collapsed for point in points):
+            continue  # there is no quality that anybody could keep, or reach
         lines = rows(trainings, samples, given.keep, given.draws)
         print("\n".join(f"  {one}" for one in [*standing(trainings, samples), HEADING, *lines]), flush=True)
     return 0
