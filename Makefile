@@ -18,14 +18,14 @@ search: .venv/installed
 doctor: .venv/installed
 	.venv/bin/python -m autotune doctor
 
-# Half of a test's time is waiting for processes: five at a time keep two cores busy. In the order of the files, so
+# Half of a test's time is waiting for processes: four at a time keep two cores busy. In the order of the files, so
 # that the longest do not come last.
 test: .venv/installed-test
-	.venv/bin/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(ARGS)
+	.venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# The fault tests for as long as it takes: twenty times the kills, 48 times the mutated inputs.
+# The fault tests for as long as it takes: 25 times the kills, 48 times the mutated inputs.
 soak: .venv/installed-test
-	.venv/bin/python -m pytest -n 2 --dist loadfile --soak --timeout 0 tests/faults $(ARGS)
+	.venv/bin/python -m pytest -n 2 --dist loadfile --soak --timeout 0 tests/faults tests/r2gen/test_model.py $(ARGS)
 
 lint: .venv/installed-test
 	.venv/bin/ruff check .

@@ -132,7 +132,9 @@ def check_attempts(records: list[dict]) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_anywhere_nothing_is_lost_and_nothing_is_twice(tmp_path, soak, seed):
-    rng, kills, done = random.Random(seed), 100 if soak else 5, []
+    if seed > 1 and not soak:
+        pytest.skip("takes a minute more: make soak")
+    rng, kills, done = random.Random(seed), 100 if soak else 8, []
     while len(done) < kills:
         search = Killed(tmp_path / f"after-{len(done)}", rng)
         try:

@@ -231,8 +231,10 @@ def test_autocast_trains_close_to_full_precision(still, dtype):
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # the compiler's own look
-def test_compiled_the_model_is_the_same_for_every_length(still):
+def test_compiled_the_model_is_the_same_for_every_length(still, soak):
     """The second length makes the compiled model dynamic; further ones must not compile it again."""
+    if not soak:
+        pytest.skip("compiles for half a minute: make soak")
     model = build(**still)
     torch._dynamo.reset()
     compiled = torch.compile(model, backend="eager")
