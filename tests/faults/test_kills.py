@@ -134,7 +134,7 @@ def check_attempts(records: list[dict]) -> None:
 def test_killed_anywhere_nothing_is_lost_and_nothing_is_twice(tmp_path, soak, seed):
     if seed > 1 and not soak:
         pytest.skip("takes a minute more: make soak")
-    rng, kills, done = random.Random(seed), 100 if soak else 8, []
+    rng, kills, done = random.Random(seed), 100 if soak else 5, []
     while len(done) < kills:
         search = Killed(tmp_path / f"after-{len(done)}", rng)
         try:

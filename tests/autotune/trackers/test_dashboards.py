@@ -29,7 +29,7 @@ knobs: {micro_batch_size: {choice: [4, 64]}, learning_rate: {scale: sqrt}}
 objective: {select: pareto}
 budget: {trials: 3, samples_per_trial: 400, repeats: 0}
 """
-_PATIENCE_S = 180.0
+_PATIENCE_S = 60.0
 
 
 @contextmanager
@@ -130,12 +130,15 @@ def test_optuna_dashboard_has_knobs_objectives_and_constraints_by_name(searched)
 
 
 def test_tensorboard_has_a_run_for_each_trial(searched):
+    """One that ran out of memory at once has a run, and nothing to chart in it."""
     numbers = {f"{t.number:04d}" for t in searched.trials}
+    charted = {f"{t.number:04d}" for t in searched.trials if t.completed}
     with serving("tensorboard", f"--logdir={searched.session / 'tensorboard'}") as tensorboard:
         deadline = time.monotonic() + _PATIENCE_S
-        while (tags := tensorboard("/data/plugin/scalars/tags")).keys() != numbers or not tags["0000"]:
+        while not charted <= (tags := tensorboard("/data/plugin/scalars/tags")).keys():
             assert time.monotonic() < deadline, tags
             time.sleep(0.1)
+        assert set(tensorboard("/data/runs")) == numbers
         points = tensorboard("/data/plugin/scalars/scalars?run=0000&tag=val/bleu_4")
     (baseline, *_) = searched.trials
     assert {"train/loss", "train/learning_rate", "val/bleu_4", "perf/throughput"} <= tags["0000"].keys()
