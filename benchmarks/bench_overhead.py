@@ -79,7 +79,9 @@ def suggestion_s(known: int) -> float:
         batch = float(trial.config["micro_batch_size"] or 1)
         speed = batch / (batch + 24) * (1 + len(trial.config) / (trial.number + 10))
         curve = tuple(Evaluation(n, n / speed, 0.1) for n in (5000, 10000, 15000, 20000))
-        figures = Measurement(Throughput(speed, speed / 100, 100, 60.0), 0.1, 20000, curve, 20000)
+        figures = Measurement(
+            Throughput(speed, speed / 100, 100, 60.0), 0.1, 20000, curve=curve, samples=20000
+        )
         search.end(trial.number, Outcome(Status.COMPLETED), figures)
     return statistics.median(taken[-5:])
 
