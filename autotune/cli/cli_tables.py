@@ -16,6 +16,7 @@ from autotune.storage.store import Options, locked
 
 if TYPE_CHECKING:
     from autotune.replay.table import Table
+    from autotune.trials.setup import Training
 
 
 def record(  # noqa: PLR0917 - typer makes an option of every argument
@@ -59,26 +60,11 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     limit = units.size_bytes(memory_limit) if memory_limit else None
     training = Training(chosen, workload, hardware, Options(memory_limit_bytes=limit))
     drift_s = units.seconds(drift) if drift else None
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        is_directory = file.is_dir()
-    except OSError as error:
-        raise InputError(f"table {file}: cannot be written: {error.strerror}") from None
-    if is_directory:
-        raise InputError(f"table {file}: must be a file, and is a directory")
+    _require_file(file)
     with locked(file.with_name(file.name + ".lock"), f"table {file}"):
         if not file.exists():
-            facts = {
-                "created": datetime.now(UTC).isoformat(timespec="seconds"),
-                "hardware": hardware.description,
-                "revision": workload.revision(),
-                "versions": ", ".join(f"{name} {version(name)}" for name in ("autotune-r2gen", "torch")),
-                "samples_per_run": chosen.budget.samples_per_trial,
-                "memory_limit": memory_limit or "none",
-                "host_memory_bytes": hardware.host_memory_bytes,
-            }
-            header = Header(prepare.without(chosen, workload.places), facts)
-            table.create(file, header)
+            facts = _facts(training) | {"memory_limit": memory_limit or "none"}
+            table.create(file, Header(prepare.without(chosen, workload.places), facts))
         known = Table.read(file)
         if known.header.space.knobs != chosen.knobs:
             raise InputError(f"table {file}: is of another grid; name a new file")
@@ -96,6 +82,30 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
             say=lambda line: print(printable(line), flush=True),
         )
     return 0
+
+
+def _require_file(file: Path) -> None:
+    """Makes the directory of a table; raises InputError where no file can be there."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        is_directory = file.is_dir()
+    except OSError as error:
+        raise InputError(f"table {file}: cannot be written: {error.strerror}") from None
+    if is_directory:
+        raise InputError(f"table {file}: must be a file, and is a directory")
+
+
+def _facts(training: "Training") -> dict[str, str | int]:
+    """Where the figures of a table come from."""
+    hardware, workload = training.hardware, training.workload
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "hardware": hardware.description,
+        "revision": workload.revision(),
+        "versions": ", ".join(f"{name} {version(name)}" for name in ("autotune-r2gen", "torch")),
+        "samples_per_run": training.space.budget.samples_per_trial,
+        "host_memory_bytes": hardware.host_memory_bytes,
+    }
 
 
 def replay(
