@@ -216,5 +216,7 @@ def recommended(history: History) -> tuple[Trial, Claim | None] | None:
         return None
     if not _begun(history.trials):
         return history.best, None
-    standing = (t for t in finalists(history) if t.completed and not claim(t, history).why_not)
-    return next(standing, history.of(0)), None
+    standing = [t for t in finalists(history) if t.completed and not claim(t, history).why_not]
+    if any(race_of(t.number, history) for t in standing):
+        return _leader(standing, history), None
+    return next(iter(standing), history.of(0)), None

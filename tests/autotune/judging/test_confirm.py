@@ -234,6 +234,7 @@ def test_for_time_to_quality_who_may_have_been_first_is_raced_and_the_race_says_
     assert confirm.next_step(History(known, goal)) == Race((0, 2, 3))
     raced = play(known, goal, {2: 1.5, 3: 3.0}, lambda r: curves[r.of], most=6)
     assert steps(raced) == [(0, 2, 3), 3]
+    assert confirm.recommended(History(raced[:5], goal)) == (raced[3], None), "what the race has shown counts"
     slower = [known[0], known[1], known[2], reaching(trials[3], 1200)]
     assert confirm.next_step(History(slower, goal)) == Race((0, 2)), "by more than a machine moves"
 
