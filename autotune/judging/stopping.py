@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from autotune.core import files
 from autotune.core.trial import Evaluation, Measurement, Throughput, Trial
-from autotune.judging import curves, objective
+from autotune.judging import curves
 from autotune.judging.history import History
 
 _FEWEST_STEPS = 8  # before that an interval is a guess, and it is asked again every second
@@ -69,7 +69,7 @@ def threshold(history: History) -> Threshold:
     """What a trial has to be able to reach, after all that is known."""
     goal, drift, noise = history.space.objective, history.speeds.drift, history.noise
     if goal.target is not None:
-        times = (objective.seconds_to(t, goal.target, history.speeds) for t in history.ranked)
+        times = map(history.seconds_to_target, history.ranked)
         return Threshold(drift=drift, seconds=min((s for s in times if s), default=None))
     samples = history.space.budget.samples_per_trial
     if goal.select == "pareto":

@@ -59,7 +59,7 @@ class Attempt:
         self._earlier_s = seconds_of(known)
         self._records = open_lines(self._place.records_file)
         if self._is_enough():
-            self._outcome = self._progress.judge(Outcome(Status.COMPLETED))
+            self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
             return
         self._progress.restart()
         self._write([{"attempt": time.time(), "clock_s": time.monotonic()}])
@@ -97,7 +97,7 @@ class Attempt:
             records += self._take(child.poll(left_s))
             if self._is_enough():
                 child.stop(_GRACE_S)
-                self._outcome = self._progress.judge(Outcome(Status.COMPLETED))
+                self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
             elif child.verdict is not None:
                 self._outcome = self._ended_early(child.verdict)
             elif self._progress.is_overdue(self._order.samples):
@@ -108,9 +108,9 @@ class Attempt:
         """What a `verdict` is worth that came before the trial had all its samples: its figures compare with
         nobody's.
         """
-        judged = self._progress.judge(verdict)
-        if judged.status is not Status.COMPLETED:
-            return judged
+        concluded = self._progress.concluded(verdict)
+        if concluded.status is not Status.COMPLETED:
+            return concluded
         reason = (
             f"the workload ended by itself, evaluated after {self._progress.evaluated_samples} of "
             f"{self._order.samples} samples; let it train longer, or lower samples_per_trial"

@@ -126,8 +126,12 @@ def test_a_trial_that_barely_keeps_the_quality_is_nobodys_rival(make_trial, spac
 def test_for_time_to_quality_the_bar_is_the_best_time(make_trial, space):
     goal = Objective(select="time-to-quality", target=0.2)
     there = space.model_copy(update={"objective": goal})
-    trials = [make_trial(0, 10, curve=[0.1, 0.1, 0.2, 0.2]), make_trial(1, 10, curve=[0.2, 0.2])]
-    threshold = stopping.threshold(History([*trials, make_trial(2, 99, curve=[0.1])], there))
+    trials = [
+        make_trial(0, 10, curve=[0.1, 0.1, 0.2, 0.2]),
+        make_trial(1, 10, curve=[0.2, 0.2], precision="bf16"),
+        make_trial(2, 99, curve=[0.1], precision="tf32"),
+    ]
+    threshold = stopping.threshold(History(trials, there))
     assert (threshold.seconds, threshold.rivals) == (20.0, ())
     assert stopping.threshold(History([trials[0]], there)).seconds == 40.0
     assert stopping.threshold(History([make_trial(0, 10, curve=[0.1])], there)).seconds is None, (
