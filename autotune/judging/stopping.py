@@ -1,12 +1,9 @@
 """May this trial still win? Pure functions of what it has shown, and of what is known of the others."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Self
 
-from autotune.core import files
 from autotune.core.trial import Evaluation, Measurement, Throughput, Trial
 from autotune.judging import curves
 from autotune.judging.history import History
@@ -139,16 +136,3 @@ def _too_late(shown: Measurement, threshold: Threshold) -> str | None:
     if trained_s <= threshold.seconds * (1 + curves.SURE * threshold.drift):
         return None
     return f"has trained for {trained_s:.0f} s; the target was reached in {threshold.seconds:.0f} s"
-
-
-def write(file: Path, threshold: Threshold) -> None:
-    """Puts `threshold` where running trials read it, whole or not at all."""
-    files.write_whole(file, json.dumps(asdict(threshold)))
-
-
-def read(file: Path) -> Threshold | None:
-    """The threshold in `file`, None where there is none yet."""
-    try:
-        return Threshold.from_dict(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from autotune.core import files
 from autotune.core.trial import Failure, Measurement, Outcome, Status
 from autotune.judging import curves, stopping
+from autotune.storage import threshold_file
 from autotune.storage.records import open_lines, read_records, seconds_of
 from autotune.storage.trial_dir import TrialDir
 from autotune.system import others, telemetry
@@ -126,7 +127,8 @@ class Attempt:
 
     def _end_if_beaten(self, shown: Measurement) -> None:
         """Stops what the threshold says need not go on."""
-        threshold = stopping.read(Path(self._order.threshold_file)) if self._order.threshold_file else None
+        file = self._order.threshold_file
+        threshold = threshold_file.read(Path(file)) if file else None
         reason = stopping.why_stop(shown, threshold) if threshold else None
         if reason is not None and self._child is not None:
             self._child.stop(_BEATEN_GRACE_S)

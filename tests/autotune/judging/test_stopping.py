@@ -164,18 +164,3 @@ def test_for_the_front_every_trial_on_it_is_a_rival_with_its_curve(make_trial, s
     threshold = stopping.threshold(History(trials, whole))
     assert rivals(threshold) == [(1, 19), (0, 9)]
     assert [rival.curve for rival in threshold.rivals] == [curve_of([0.1]), curve_of([0.2])]
-
-
-def test_a_bar_is_read_as_it_was_written(tmp_path):
-    rivals = (Rival(3, 100.0, False, BASELINE, ("a device", "")), Rival(4, 1.0, True))
-    threshold = Threshold(rivals, 400, BASELINE, 0.95, 0.02, 0.01, None)
-    stopping.write(tmp_path / "bar.json", threshold)
-    assert stopping.read(tmp_path / "bar.json") == threshold
-    assert [f.name for f in tmp_path.iterdir()] == ["bar.json"]
-
-
-@pytest.mark.parametrize("text", [None, "", "{", "[]", "{}"])
-def test_a_bar_that_is_not_there_stops_nobody(tmp_path, text):
-    if text is not None:
-        (tmp_path / "bar.json").write_text(text)
-    assert stopping.read(tmp_path / "bar.json") is None
