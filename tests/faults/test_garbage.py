@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from autotune.trials import attempt
 from autotune.trials.attempt import Attempt
 from autotune.trials.child import ForkServer
 from autotune.trials.order import Order
+from tests import forked
 from tests.faults.garbage_workload import KINDS
 
 HERE = Path(__file__).parent
@@ -150,18 +149,8 @@ def test_a_search_through_garbage_ends_with_a_sane_winner(tmp_path, soak, select
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
     }
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "autotune", "search", "--space", "space.yaml", "--session", "s"),
-            *("--wandb", "off", "--stall-timeout", "2s"),
-        ],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=800,
-    )
+    search = ("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--stall-timeout", "2s")
+    done = forked.run(search, tmp_path, environment, timeout=800)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     assert "Every configuration was tried" in done.stdout

@@ -2,11 +2,8 @@
 
 import json
 import os
-import signal
 import socket
 import struct
-import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -15,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.forked import Forked
 
 pytest.importorskip("ray.air.integrations.wandb")
 
@@ -174,25 +173,20 @@ class Driver:
 
     directory: Path
 
-    def start(self, script: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    def start(self, script: str, *arguments: str, **environment: str) -> Forked:
         home = self.directory / "home" / USER
         home.mkdir(parents=True, exist_ok=True)
         self.session.mkdir(exist_ok=True)
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_")}
         quiet = {"RAY_AIR_NEW_OUTPUT": "0", "RAY_AUTH_MODE": "disabled", "TUNE_PRINT_ALL_TRIAL_ERRORS": "0"}
         who = {"HOME": str(home), "USER": USER, "LOGNAME": USER}
-        return subprocess.Popen(
-            [sys.executable, "-c", PROLOGUE + script, str(self.session), str(self.log), *arguments],
-            env=inherited | quiet | who | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        given = (self.session, self.log, *arguments)
+        return Forked(given, self.directory, inherited | quiet | who | environment, script=PROLOGUE + script)
 
     def run(self, script: str, *arguments: str, **environment: str) -> str:
         """What the script printed; it must succeed."""
-        with self.start(script, *arguments, **environment) as process:
-            output, _ = process.communicate(timeout=120)
+        process = self.start(script, *arguments, **environment)
+        output = "".join(process.communicate(timeout=120))
         assert process.returncode == 0, output
         return output
 
@@ -252,12 +246,13 @@ tracker = tracking.Tracker(directory, "chest")
 tracker.log_trial_start(trial(7))
 tracker.log_trial_result(1, trial(7), report(7, {samples}).to_dict())
 """
-    with driver.start(log.format(samples=8) + "time.sleep(60)") as process:
-        deadline = time.monotonic() + 30
-        while not [run for run in read_runs(driver.session) if run.history]:
-            assert time.monotonic() < deadline, "nothing was written before the kill"
-            time.sleep(0.1)
-        process.send_signal(signal.SIGKILL)
+    process = driver.start(log.format(samples=8) + "time.sleep(60)")
+    deadline = time.monotonic() + 30
+    while not [run for run in read_runs(driver.session) if run.history]:
+        assert time.monotonic() < deadline, "nothing was written before the kill"
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
     end = "with tracker:\n    tracker.log_trial_end(trial(7))\n"
     outcome = "outcome=Outcome(Status.STOPPED)"
     driver.run(log.format(samples=f"16, {outcome}") + end)
