@@ -5,6 +5,7 @@ same: an environment, a working directory and children of its own, to be killed 
 start of Python is the point, tests use `subprocess`.
 """
 
+import atexit
 import json
 import os
 import select
@@ -102,7 +103,9 @@ def run(
 def _server() -> subprocess.Popen[str]:
     """Forks for this process, and ends with it."""
     command = [sys.executable, "-m", "tests.fork_server"]
-    return subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(server.communicate)
+    return server
 
 
 def _ask(**what: Any) -> int:
