@@ -144,7 +144,9 @@ def test_tensorboard_has_a_run_for_each_trial(searched):
 
 def test_wandb_has_the_same_trials(searched):
     *runs, summary = read_runs(searched.session)
-    assert {run.config["trial"] for run in runs} == {t.number for t in searched.trials}
+    assert {run.config["trial"]: run.exit_code for run in runs} == {
+        t.number: int(t.out_of_memory) for t in searched.trials
+    }
     assert summary.name == "s-summary"
     rows = {row["trial"]: row for row in summary.table("trials")}
     for trial in searched.trials:
