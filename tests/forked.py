@@ -91,7 +91,7 @@ def run(
     environment: Mapping[str, str],
     *,
     script: str = COMMAND,
-    timeout: float = 120,
+    timeout: float = 240,
 ) -> subprocess.CompletedProcess[str]:
     """Such a process to its end, as `subprocess.run` has it."""
     process = Forked(arguments, directory, environment, script=script)

@@ -42,11 +42,11 @@ def trials_of(directory: Path) -> list:
         return []
 
 
-def wait_for(condition, seconds=60.0, what="it"):
+def wait_for(condition, seconds=240.0, what="it"):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come to pass in {seconds:g} s"
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 def family(process: Forked) -> list[psutil.Process]:

@@ -81,13 +81,13 @@ def _is_alive(process: psutil.Process, directory: str, name: str) -> bool:
         return False
 
 
-def end(process: Forked, seconds: float = 120) -> tuple[str, str]:
+def end(process: Forked, seconds: float = 240) -> tuple[str, str]:
     """What it printed, to its end."""
     return process.communicate(timeout=seconds)
 
 
-def wait_for(condition: Any, seconds: float = 60) -> None:
+def wait_for(condition: Any, seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.05)
+        time.sleep(0.1)

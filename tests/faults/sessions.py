@@ -80,11 +80,11 @@ def trials_of(place: Path) -> list[Trial]:
         return []
 
 
-def wait_for(condition, seconds: float = 60) -> None:
+def wait_for(condition, seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 def is_one_line(done: subprocess.CompletedProcess[str], *parts: str) -> None:

@@ -58,10 +58,10 @@ def test_a_disk_that_fills_up_in_the_middle_stops_the_search_and_loses_nothing(t
     options = ("--trials", 3, "--keep-checkpoints")
     with small_disk(tmp_path / "s", "8m") as place:
         process = start(tmp_path, *search(tmp_path, *options, samples_per_trial=1000, choice=[4, 32]))
-        wait_for(lambda: sum(t.outcome is not None for t in trials_of(place)) >= 1)
+        wait_for(lambda: " completed: " in process.said())
         before = [t for t in trials_of(place) if t.outcome is not None]
         ballast = fill(place)
-        out, err = process.communicate(timeout=90)
+        out, err = process.communicate(timeout=240)
         is_one_line(subprocess.CompletedProcess((), process.returncode, out, err))
         assert any(said in err for said in FULL), err
         assert "nothing is lost" in err
@@ -191,10 +191,10 @@ def test_a_disk_that_turns_read_only_in_the_middle_stops_the_search_and_loses_no
     if not os.access(fault, os.W_OK):
         pytest.skip("cannot make a fault of the file system")
     process = start(tmp_path, *search(tmp_path, "--trials", 3, samples_per_trial=1000))
-    wait_for(lambda: sum(t.outcome is not None for t in trials_of(disk)) >= 1)
+    wait_for(lambda: " completed: " in process.said())
     before = [t for t in trials_of(disk) if t.outcome is not None]
     fault.write_text("made by a test")
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=240)
     is_one_line(subprocess.CompletedProcess((), process.returncode, out, err))
     assert "nothing is lost" in err
     assert call(tmp_path, "status", "s").returncode == 0

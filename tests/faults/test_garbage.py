@@ -136,10 +136,8 @@ SOME = ["sane", "fast", "quality 1e308", "no quality", "loss inf", "backwards", 
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("select", ["fastest", "pareto"])
+@pytest.mark.parametrize("select", ["fastest", pytest.param("pareto", marks=pytest.mark.soak)])
 def test_a_search_through_garbage_ends_with_a_sane_winner(tmp_path, soak, select):
-    if select == "pareto" and not soak:
-        pytest.skip("takes 20 s more: make soak")
     kinds = list(KINDS) if soak else SOME
     # Three bytes a character: a file called by the settings could have no such name.
     space = SPACE.replace("NOTE", "数据" * 60)
