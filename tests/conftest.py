@@ -20,6 +20,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="the fault tests for hours instead of minutes")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "soak: left out but where there is time, see `make soak`")
+
+
+# Whole searches: they come first, so that no core is left with one of them at the end.
+LONGEST = ("tests/faults", "tests/test_", "tests/autotune/engines", "tests/docs", "tests/autotune/trackers")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    if not config.getoption("--soak"):
+        for item in items:
+            if item.get_closest_marker("soak"):
+                item.add_marker(pytest.mark.skip(reason="takes long: make soak"))
+
+
 @pytest.fixture(scope="session")
 def soak(pytestconfig: pytest.Config) -> bool:
     """Whether a fault test is to take as long as it needs."""

@@ -15,6 +15,7 @@ from autotune.storage import study as record
 from autotune.storage.store import Session
 from r2gen import config as trainer
 from r2gen import synthetic
+from tests import forked
 from tests.endings import ENDED
 
 SPACE = """
@@ -45,6 +46,8 @@ sys.argv[0] = "r2gen"
 runpy.run_module("r2gen", run_name="__main__")
 """
 
+WITHOUT_JAVA = os.devnull  # METEOR's start would take as long as all the rest
+
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory):
@@ -52,13 +55,14 @@ def searched(tmp_path_factory):
     root = tmp_path_factory.mktemp("search")
     data = synthetic.make(root / "data", {"train": 256, "val": 4, "test": 4}, seed=0, size=64)
     (root / "space.yaml").write_text(SPACE)
-    done = command(
-        root,
-        *("-m", "autotune", "search", "--space", "space.yaml", "--data", data, "--session", "s"),
-        *("--memory-limit", "400MiB"),
-    )
+    search = ("search", "--space", "space.yaml", "--data", data, "--session", "s")
+    done = command(root, "-m", "autotune", *search, "--memory-limit", "400MiB")
     assert done.returncode in ENDED, done.stdout + done.stderr
     return root, done.stdout
+
+
+def autotune(root, *arguments, **environment):
+    return forked.run(arguments, root, {**os.environ, "WANDB_MODE": "offline", **environment}, timeout=300)
 
 
 def command(root, *arguments, **environment):
@@ -102,9 +106,9 @@ def test_a_search_leaves_a_report_of_a_search_that_has_ended(searched):
     root, said = searched
     assert "Report: s/report.html\n" in said
     left = (root / "s" / "report.html").read_text()
-    done = command(root, "-m", "autotune", "report", "s", "-o", "-")
+    done = autotune(root, "report", "s", "-o", "-")
     assert (done.stdout, done.stderr) == (left, ""), "a session that nobody has in use reads the same"
-    found = json.loads(command(root, "-m", "autotune", "report", "s", "--format", "json", "-o", "-").stdout)
+    found = json.loads(autotune(root, "report", "s", "--format", "json", "-o", "-").stdout)
     assert found["state"] == "ended"
     assert found["answer"]["full_training_samples"] == 50 * 256
     assert sum(row["failure"] == "oom" for row in found["trials"]) >= 1
@@ -112,7 +116,7 @@ def test_a_search_leaves_a_report_of_a_search_that_has_ended(searched):
 
 def test_the_export_is_the_trials_own_configuration(searched):
     root, _ = searched
-    assert command(root, "-m", "autotune", "export", "s", "-o", "best.yaml").returncode == 0
+    assert autotune(root, "export", "s", "-o", "best.yaml").returncode == 0
     text = (root / "best.yaml").read_text()
     for fact in ("# trial: ", "# measured: ", "# hardware: ", "# versions: ", "# seed: "):
         assert fact in text
@@ -125,20 +129,16 @@ def test_the_export_is_the_trials_own_configuration(searched):
 
 def test_the_plain_trainer_needs_no_tuner(searched):
     root, _ = searched
-    command(root, "-m", "autotune", "export", "s", "-o", "best.yaml")
-    done = command(
-        root,
-        *("-c", BLOCKER, "train", "--config", "best.yaml", "--workdir", "trained"),
-        *("--set", "epochs=1"),
-    )
+    autotune(root, "export", "s", "-o", "best.yaml")
+    train = ("train", "--config", "best.yaml", "--workdir", "trained", "--set", "epochs=1")
+    done = command(root, "-c", BLOCKER, *train, PATH=WITHOUT_JAVA)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (root / "trained" / "best.pt").exists() or (root / "trained" / "last.pt").exists()
 
 
 def test_precisions_are_compared_by_the_reports_that_their_models_write(searched):
     root, _ = searched
-    without_java = str(root)  # METEOR's start would take as long as all the rest
-    done = command(root, *("-m", "autotune", "compare", "s", "--precisions", "bf16"), PATH=without_java)
+    done = autotune(root, "compare", "s", "--precisions", "bf16", PATH=WITHOUT_JAVA)
     assert done.returncode == 0, done.stdout + done.stderr
     studies = json.loads(next((root / "data").glob("*/annotation.json")).read_text())["test"]
     session = Session(root / "s")

@@ -38,10 +38,11 @@ def wheel(tmp_path_factory):
 def python(wheel, tmp_path_factory):
     """A new environment with the wheel. Its dependencies are this environment's: copying takes minutes."""
     home = tmp_path_factory.mktemp("environment")
-    run(sys.executable, "-m", "venv", home)
+    run(sys.executable, "-m", "venv", "--without-pip", home)
     interpreter = home / "bin" / "python"
     site = Path(run(interpreter, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
-    run(interpreter, "-m", "pip", "install", "--quiet", "--no-deps", wheel)
+    pip = (sys.executable, "-m", "pip", "--python", interpreter)
+    run(*pip, "install", "--quiet", "--no-deps", wheel)
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return interpreter
 

@@ -1,6 +1,7 @@
 """The tutorial from its first command to its last, for real, and what the pages show of what comes out."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from autotune import __main__ as cli
 from r2gen import annotation
 from r2gen import config as trainer
+from tests import forked
 from tests.endings import ENDED
 
 from . import pages, shell
@@ -59,7 +61,12 @@ def substituted(line):
 def run(root, line):
     program, *arguments = shell.words(line)
     assert program == "python", line
-    done = subprocess.run([sys.executable, *arguments], cwd=root, capture_output=True, text=True, check=False)
+    if arguments[:2] == ["-m", "autotune"]:
+        done = forked.run(tuple(arguments[2:]), root, os.environ, timeout=300)
+    else:
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=root, capture_output=True, text=True, check=False
+        )
     assert done.returncode in (ENDED if " search " in line else {0}), f"{line}\n{done.stdout}{done.stderr}"
     return done.stdout
 

@@ -1,14 +1,13 @@
 """Searches by the real command line, and their processes: which there are, which of them live."""
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import psutil
 
 from autotune.storage import study as record
+from tests.forked import Forked
 
 HERE = Path(__file__).parent
 SPACE = """
@@ -23,18 +22,12 @@ budget: {trials: 5, samples_per_trial: 400, repeats: 0}
 SEARCH = ("search", "--space", "space.yaml", "--session", "s", "--wandb", "off")
 
 
-def begin(directory: Path, *arguments: object) -> subprocess.Popen:
+def begin(directory: Path, *arguments: object) -> Forked:
     """Starts the command line as a shell would: as the leader of a process group of its own."""
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    with (directory / "output").open("a") as output:
-        return subprocess.Popen(
-            [sys.executable, "-m", "autotune", *map(str, arguments)],
-            cwd=directory,
-            env={**os.environ, "PYTHONPATH": path, "WANDB_MODE": "offline"},
-            stdout=output,
-            stderr=output,
-            process_group=0,
-        )
+    environment = {**os.environ, "PYTHONPATH": path, "WANDB_MODE": "offline"}
+    (directory / "output").touch()
+    return Forked(arguments, directory, environment, output=directory / "output", leads=True)
 
 
 def output(directory: Path) -> str:
@@ -49,14 +42,14 @@ def trials_of(directory: Path) -> list:
         return []
 
 
-def wait_for(condition, seconds=60.0, what="it"):
+def wait_for(condition, seconds=240.0, what="it"):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come to pass in {seconds:g} s"
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
-def family(process: subprocess.Popen) -> list[psutil.Process]:
+def family(process: Forked) -> list[psutil.Process]:
     """Every process of a search but its driver."""
     try:
         return psutil.Process(process.pid).children(recursive=True)
@@ -104,7 +97,7 @@ def _kind(process: psutil.Process) -> str | None:
     return ("fork server", "child", "loader worker")[depth] if depth < 3 else None
 
 
-def end(process: subprocess.Popen) -> None:
+def end(process: Forked) -> None:
     """Ends what a test has started, all of it."""
     if process.poll() is None:
         left = family(process)

@@ -1,8 +1,6 @@
 """Searches by the real command line in a directory of their own, and what is left of them."""
 
 import os
-import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +12,9 @@ from autotune.core.trial import Trial
 from autotune.storage import study as record
 from autotune.storage.records import read_records
 from autotune.storage.store import Session
+from tests.forked import COMMAND, Forked
 
 HERE = Path(__file__).parent
-_COMMAND = "import sys; from autotune.__main__ import main; sys.exit(main())"
 
 
 @dataclass
@@ -24,42 +22,31 @@ class Place:
     """Where a search runs, in the session `s`. Whatever of it is alive in the end is killed."""
 
     directory: Path
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    started: list[Forked] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self.left():
+        for process in [*self.started, *self.left()]:
             process.kill()
         for process in self.started:
-            process.communicate()
+            process.wait()
 
     @property
     def session(self) -> Path:
         return self.directory / "s"
 
-    def start(self, *arguments: object, patch: str = "", **environment: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: object, patch: str = "", **environment: str) -> Forked:
         """Starts the command line; `patch` is run before it, to make a time limit short."""
-        command = ["-c", f"{patch}\n{_COMMAND}"] if patch else ["-m", "autotune"]
         path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
         mark = {"PYTHONPATH": path, "TEST_PLACE": str(self.directory)}
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_")}
-        self.started.append(
-            subprocess.Popen(
-                [sys.executable, *command, *map(str, arguments)],
-                cwd=self.directory,
-                env=inherited | mark | environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
+        script = f"{patch}\n{COMMAND}"
+        self.started.append(Forked(arguments, self.directory, inherited | mark | environment, script=script))
         return self.started[-1]
 
-    def search(
-        self, space: str, *arguments: object, patch: str = "", **environment: str
-    ) -> subprocess.Popen[str]:
+    def search(self, space: str, *arguments: object, patch: str = "", **environment: str) -> Forked:
         (self.directory / "space.yaml").write_text(space)
         named = ("search", "--space", "space.yaml", "--session", "s", *arguments)
         return self.start(*named, patch=patch, **environment)
@@ -79,7 +66,7 @@ class Place:
         return sum("attempt" in r for r in self.records(number))
 
     def left(self, name: str = "") -> list[psutil.Process]:
-        """The processes of this place that are alive, those with `name` in their command line."""
+        """What the commands of this place have started and is alive, with `name` in its command line."""
         return [p for p in psutil.process_iter() if _is_alive(p, str(self.directory), name)]
 
 
@@ -94,13 +81,13 @@ def _is_alive(process: psutil.Process, directory: str, name: str) -> bool:
         return False
 
 
-def end(process: subprocess.Popen[str], seconds: float = 120) -> tuple[str, str]:
+def end(process: Forked, seconds: float = 240) -> tuple[str, str]:
     """What it printed, to its end."""
     return process.communicate(timeout=seconds)
 
 
-def wait_for(condition: Any, seconds: float = 60) -> None:
+def wait_for(condition: Any, seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.05)
+        time.sleep(0.1)

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +19,8 @@ from autotune.storage import provenance
 from autotune.storage import study as record
 from autotune.storage.store import Session
 from autotune.system.telemetry import hardware
+from tests import forked
+from tests.forked import Forked
 
 KEPT = Path(__file__).parents[1] / "fixtures" / "sessions"
 SPACE = """
@@ -31,24 +32,19 @@ budget: {trials: 4, samples_per_trial: 400, repeats: 0}
 """  # of the whole front no trial is stopped for being slower
 
 
-def start(directory: Path, *arguments: object, workload: Path = KEPT) -> subprocess.Popen[str]:
+def start(directory: Path, *arguments: object, workload: Path = KEPT) -> Forked:
     """The command line in a process of its own, in `directory`."""
+    return Forked(arguments, directory, _environment(workload))
+
+
+def _environment(workload: Path) -> dict[str, str]:
     path = os.pathsep.join([str(workload), os.environ.get("PYTHONPATH", "")])
-    return subprocess.Popen(
-        [sys.executable, "-m", "autotune", *map(str, arguments)],
-        cwd=directory,
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def call(directory: Path, *arguments: object, workload: Path = KEPT) -> subprocess.CompletedProcess[str]:
     """The same to its end."""
-    process = start(directory, *arguments, workload=workload)
-    out, err = process.communicate(timeout=120)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    return forked.run(arguments, directory, _environment(workload))
 
 
 def search(directory: Path, *arguments: object, **changes: object) -> tuple[object, ...]:
@@ -84,11 +80,11 @@ def trials_of(place: Path) -> list[Trial]:
         return []
 
 
-def wait_for(condition, seconds: float = 60) -> None:
+def wait_for(condition, seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 def is_one_line(done: subprocess.CompletedProcess[str], *parts: str) -> None:

@@ -54,12 +54,14 @@ def test_every_connection_to_the_study_is_synced_fully(tmp_path):
 
 
 def test_a_disk_that_fills_up_in_the_middle_stops_the_search_and_loses_nothing(tmp_path):
+    """Checkpoints are to be kept: those that are there in the end are all that there should be."""
+    options = ("--trials", 3, "--keep-checkpoints")
     with small_disk(tmp_path / "s", "8m") as place:
-        process = start(tmp_path, *search(tmp_path, "--trials", 3, samples_per_trial=1000))
-        wait_for(lambda: sum(t.outcome is not None for t in trials_of(place)) >= 1)
+        process = start(tmp_path, *search(tmp_path, *options, samples_per_trial=1000, choice=[4, 32]))
+        wait_for(lambda: " completed: " in process.said())
         before = [t for t in trials_of(place) if t.outcome is not None]
         ballast = fill(place)
-        out, err = process.communicate(timeout=90)
+        out, err = process.communicate(timeout=240)
         is_one_line(subprocess.CompletedProcess((), process.returncode, out, err))
         assert any(said in err for said in FULL), err
         assert "nothing is lost" in err
@@ -71,6 +73,10 @@ def test_a_disk_that_fills_up_in_the_middle_stops_the_search_and_loses_nothing(t
         assert after[: len(before)] == before
         assert len(after) == 3
         assert all(t.outcome is not None for t in after)
+        completed = {t.number for t in after if t.completed}
+        assert len(completed) < 3, "one did not fit"
+        assert {int(work.parent.name) for work in (place / "trials").glob("*/work")} == completed
+        assert " on disk" in call(tmp_path, "status", "s").stdout
 
 
 def test_charts_that_find_no_room_are_left_out_until_there_is_some(tmp_path, caplog):
@@ -108,20 +114,19 @@ def test_resuming_on_a_full_disk_is_one_line_until_there_is_room(tmp_path):
         assert call(tmp_path, "resume", "s").returncode in ENDED
 
 
-@pytest.mark.parametrize("room", [0, 24576])
-def test_a_search_that_has_no_room_to_begin_is_begun_when_there_is_some(tmp_path, room):
+def test_a_search_that_has_no_room_to_begin_is_begun_when_there_is_some(tmp_path):
+    """At first not even the session can be made: there is none. Then it can, and not its study."""
     with small_disk(tmp_path / "small", "1m") as place:
-        ballast, begin = fill(place, room), search(tmp_path, "--trials", 1, "--session", "small/s")
-        done = call(tmp_path, *begin)
-        is_one_line(done)
-        assert any(said in done.stderr for said in FULL), done.stderr
-        ballast.unlink()
+        begin = search(tmp_path, "--trials", 1, "--session", "small/s")
+        for room in (0, 24576):
+            ballast = fill(place, room)
+            done = call(tmp_path, *begin)
+            is_one_line(done)
+            assert any(said in done.stderr for said in FULL), done.stderr
+            ballast.unlink()
         subprocess.run(["mount", "-o", "remount,size=16m", place], check=True)
-        if not room:  # not even the session could be made: there is none
-            assert call(tmp_path, *begin).returncode in ENDED
-        else:
-            is_one_line(call(tmp_path, "status", "small/s"), "nothing was run yet")
-            assert call(tmp_path, "resume", "small/s").returncode in ENDED
+        is_one_line(call(tmp_path, "status", "small/s"), "nothing was run yet")
+        assert call(tmp_path, "resume", "small/s").returncode in ENDED
 
 
 def test_a_session_on_a_read_only_disk_can_be_looked_at_and_not_gone_on_with(tmp_path):
@@ -186,19 +191,15 @@ def test_a_disk_that_turns_read_only_in_the_middle_stops_the_search_and_loses_no
     if not os.access(fault, os.W_OK):
         pytest.skip("cannot make a fault of the file system")
     process = start(tmp_path, *search(tmp_path, "--trials", 3, samples_per_trial=1000))
-    wait_for(lambda: sum(t.outcome is not None for t in trials_of(disk)) >= 1)
+    wait_for(lambda: " completed: " in process.said())
     before = [t for t in trials_of(disk) if t.outcome is not None]
     fault.write_text("made by a test")
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=240)
     is_one_line(subprocess.CompletedProcess((), process.returncode, out, err))
     assert "nothing is lost" in err
     assert call(tmp_path, "status", "s").returncode == 0
     shutil.copytree(disk, tmp_path / "elsewhere")
-    done = call(tmp_path, "resume", "elsewhere")
-    assert done.returncode in ENDED, done.stderr
-    after = trials_of(tmp_path / "elsewhere")
-    assert after[: len(before)] == before
-    assert len(after) == 3
+    assert trials_of(tmp_path / "elsewhere")[: len(before)] == before
 
 
 def test_a_slow_disk_is_not_taken_for_a_stall(tmp_path, disk, monkeypatch):
@@ -242,16 +243,6 @@ def test_a_file_appears_whole_or_stays_as_it_was(tmp_path):
         with pytest.raises(OSError, match="No space left"):
             files.write_whole(place / "verdict.json", "x" * 2**20)
         assert {f.name: f.read_text() for f in place.iterdir()} == {"verdict.json": "first"}
-
-
-def test_checkpoints_stay_where_they_are_asked_for_and_the_trial_has_completed(tmp_path):
-    done = call(tmp_path, *search(tmp_path, "--trials", 3, "--keep-checkpoints", choice=[4, 32]))
-    assert done.returncode in ENDED, done.stderr
-    completed = {t.number for t in trials_of(tmp_path / "s") if t.completed}
-    assert len(completed) < 3, "one did not fit"
-    left = {int(work.parent.name) for work in (tmp_path / "s" / "trials").glob("*/work")}
-    assert left == completed
-    assert " on disk" in call(tmp_path, "status", "s").stdout
 
 
 def test_what_a_kill_has_left_of_an_ended_trial_goes_when_the_search_is_resumed(tmp_path):

@@ -31,7 +31,7 @@ workload: trivial:slow
 baseline: {hang: none, learning_rate: 1e-3, step_s: 0.04}
 knobs: {learning_rate: {loguniform: [1e-4, 1e-2]}}
 objective: {select: pareto}
-budget: {trials: 2, samples_per_trial: 400, repeats: 0}
+budget: {trials: 3, samples_per_trial: 400, repeats: 0}
 """
 STOPPED_S = 7.0  # longer than what counts as a hang in the tests
 
@@ -128,34 +128,31 @@ def test_a_search_that_is_interrupted_does_not_wait_for_a_close_that_hangs(place
 IMPATIENT = f"from autotune.engines import engine; engine._SILENT_S = {STOPPED_S - 2}"
 
 
-def test_a_supervisor_that_hangs_costs_a_repetition_and_no_more(place):
-    process = place.search(SLOW, "--wandb", "off", patch=IMPATIENT)
+def suspend(*processes):
+    """Stops them for longer than what counts as a hang."""
+    for each in processes:
+        each.send_signal(signal.SIGSTOP)
+    time.sleep(STOPPED_S)
+    for each in processes:
+        each.send_signal(signal.SIGCONT)
+
+
+def test_what_was_suspended_goes_on_and_a_supervisor_that_hangs_costs_a_repetition_and_no_more(place):
+    """While the first trial runs the driver is suspended, in the second all is; in the third one is hung."""
+    process = place.search(SLOW, "--wandb", "off", "--stall-timeout", f"{STOPPED_S - 2}s", patch=IMPATIENT)
     wait_for(lambda: len(place.records(0)) > 5)
+    suspend(process)
+    wait_for(lambda: len(place.records(1)) > 5)
+    suspend(process, *place.left())
+    wait_for(lambda: len(place.records(2)) > 5)
     [supervisor] = place.left("ray::Supervisor")
     supervisor.send_signal(signal.SIGSTOP)
     _, errors = end(process)
     assert errors == ""
     assert process.returncode in ENDED
     assert all(t.completed for t in place.trials())
-    assert place.attempts(0) == 2
+    assert [place.attempts(t.number) for t in place.trials()] == [1, 1, 2]
     wait_for(lambda: not place.left())
-
-
-@pytest.mark.parametrize("who", ["the driver", "all"])
-def test_what_was_suspended_goes_on(place, who):
-    process = place.search(SLOW, "--wandb", "off", "--stall-timeout", f"{STOPPED_S - 2}s", patch=IMPATIENT)
-    wait_for(lambda: len(place.records(0)) > 5)
-    suspended = [psutil.Process(process.pid)] if who == "the driver" else place.left()
-    for each in suspended:
-        each.send_signal(signal.SIGSTOP)
-    time.sleep(STOPPED_S)
-    for each in suspended:
-        each.send_signal(signal.SIGCONT)
-    _, errors = end(process)
-    assert errors == ""
-    assert process.returncode in ENDED
-    assert all(t.completed for t in place.trials())
-    assert [place.attempts(t.number) for t in place.trials()] == [1, 1]
 
 
 IMPORTS = """

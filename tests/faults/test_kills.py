@@ -58,7 +58,7 @@ class Killed:
                 continue
         if victim in WITH_THE_DRIVER:
             self.process.wait()
-            killing.wait_for(lambda: not killing.alive(family), 10, "the end of everything")
+            killing.wait_for(lambda: not killing.alive(family), 60, "the end of everything")
             self.check()
             self.process = killing.begin(self.directory, "resume", "s")
         else:
@@ -68,12 +68,12 @@ class Killed:
 
     def _await(self, condition) -> bool:
         """Waits for `condition`; False where the search ends before."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while not condition():
             if self.process.poll() is not None:
                 return False
             assert time.monotonic() < deadline, killing.output(self.directory)
-            time.sleep(0.02)
+            time.sleep(0.05)
         return self.process.poll() is None
 
     def _pids(self, victim: str) -> list[int]:
@@ -96,11 +96,11 @@ class Killed:
 
     def finish(self) -> None:
         """Lets the search come to its end, and looks at all of it."""
-        self.process.wait(120)
+        self.process.wait(240)
         if killing.output(self.directory).rstrip().endswith(GIVEN_UP):
             assert self._rays >= 3
             self.process = killing.begin(self.directory, "resume", "s")
-            self.process.wait(120)
+            self.process.wait(240)
         assert self.process.returncode in ENDED, killing.output(self.directory)
         assert "Traceback" not in killing.output(self.directory)
         self.check()
@@ -130,10 +130,8 @@ def check_attempts(records: list[dict]) -> None:
             last = record["samples"]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_killed_anywhere_nothing_is_lost_and_nothing_is_twice(tmp_path, soak, seed):
-    if seed > 1 and not soak:
-        pytest.skip("takes a minute more: make soak")
     rng, kills, done = random.Random(seed), 100 if soak else 5, []
     while len(done) < kills:
         search = Killed(tmp_path / f"after-{len(done)}", rng)

@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-import signal
 import socket
 import threading
 
@@ -18,19 +17,19 @@ from tests.endings import ENDED
 from .sessions import SPACE, call, is_one_line, search, start, trials_of, wait_for
 
 
-@pytest.fixture(params=[0.02])
-def running(tmp_path, request):
-    """A search in the session `s` whose first trial has begun to train, in steps of so many seconds."""
-    process = start(tmp_path, *search(tmp_path, "--trials", 2, step_s=request.param))
+@pytest.fixture
+def running(tmp_path):
+    """A search in the session `s` whose first trial has begun to train."""
+    process = start(tmp_path, *search(tmp_path, "--trials", 2, step_s=0.2, samples_per_trial=200))
     records = tmp_path / "s" / "trials" / "0000" / "records.jsonl"
     wait_for(lambda: records.exists() and records.read_text().count("\n") > 5)
     yield process
     process.kill()
-    process.communicate()
+    process.wait()
 
 
-@pytest.mark.parametrize("running", [1.0], indirect=True)
-def test_a_second_process_is_refused_with_the_first_ones_pid_and_host(tmp_path, running):
+def test_a_second_process_is_refused_with_the_first_ones_pid_and_host_until_that_is_killed(tmp_path, running):
+    """What a killed search has started may outlive it for a moment; the lock does not."""
     holder = f"is in use by pid {running.pid} on {socket.gethostname()}"
     is_one_line(call(tmp_path, "resume", "s"), holder)
     is_one_line(call(tmp_path, *search(tmp_path)), holder)
@@ -41,10 +40,7 @@ def test_a_second_process_is_refused_with_the_first_ones_pid_and_host(tmp_path, 
     assert exported.returncode == 0 or "the baseline has not completed" in exported.stderr
     assert running.poll() is None, "it was not disturbed"
 
-
-def test_a_killed_search_can_be_resumed_at_once(tmp_path, running):
-    """What it has started may outlive it for a moment; the lock does not."""
-    os.kill(running.pid, signal.SIGKILL)
+    running.kill()
     running.wait()
     assert not is_in_use(Session(tmp_path / "s"))
     done = call(tmp_path, "resume", "s")
@@ -53,7 +49,7 @@ def test_a_killed_search_can_be_resumed_at_once(tmp_path, running):
     assert baseline.completed
     assert second.outcome is not None
     trained = [r["samples"] for r in read_records(Session(tmp_path / "s").trial_dir(0)) if "train_loss" in r]
-    assert trained[-1] >= 400
+    assert trained[-1] >= 200
 
 
 @pytest.fixture

@@ -409,7 +409,9 @@ def sockets(pid):
 
 
 def files_in(root):
-    return [file for file in Path(root).rglob("*") if file.is_file()]
+    """Those that are there; `Path.rglob` raises where a directory goes while it looks."""
+    found = (Path(place, name) for place, _, names in os.walk(root) for name in names)
+    return [file for file in found if file.is_file()]
 
 
 def keys_in(file, keys):

@@ -79,6 +79,7 @@ def small_disk(place):
     subprocess.run(["umount", "--lazy", place.session], check=True)
 
 
+@pytest.mark.soak
 def test_a_disk_that_fills_up_stops_the_search_with_wandb_as_without(place, small_disk):
     process = place.search(SPACE, "--wandb", "offline", "--trials", 2, patch=IMPATIENT)
     wait_for(lambda: len(place.records(0)) > 20)
@@ -134,6 +135,7 @@ def test_a_search_that_was_killed_and_resumed_has_one_run_for_a_trial_and_it_can
     assert f"run-{summary.id}-trials" in server.artifacts
 
 
+@pytest.mark.soak
 def test_a_server_that_is_slow_holds_up_nobody(place):
     with serving(delay_s=1.0) as server:
         where = {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": server.address, "HOME": str(place.directory)}

@@ -1,8 +1,7 @@
-"""Trained models from checkpoints, ours and the original's, by the real command line."""
+"""Trained models from checkpoints, ours and the original's, by the command line."""
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,13 @@ import torch
 import yaml
 
 from r2gen import checkpoint
+from r2gen.__main__ import main
 from r2gen.config import parse
 from r2gen.errors import InputError
 from r2gen.restore import restore
 from r2gen.train import fit
+
+Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -27,9 +29,15 @@ def trained(tiny: dict[str, Any], tmp_path: Path) -> Path:
     return tmp_path / "run" / "last.pt"
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "r2gen", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command line in this process; its exit code and what it said."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = main([str(argument) for argument in arguments])
+        return code, *capsys.readouterr()
+
+    return call
 
 
 def test_an_original_checkpoint_is_restored_with_the_settings_given(
@@ -50,10 +58,10 @@ def test_a_checkpoint_of_another_model_says_what_does_not_fit(tiny: dict[str, An
         restore(trained, parse({**tiny, "d_model": 16}), {})
 
 
-def test_a_checkpoint_writes_a_report_for_every_study_asked_for(trained: Path) -> None:
-    done = run("generate", "--checkpoint", trained, "--split", "val")
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+def test_a_checkpoint_writes_a_report_for_every_study_asked_for(trained: Path, run: Run) -> None:
+    code, out, err = run("generate", "--checkpoint", trained, "--split", "val")
+    assert code == 0, err
+    lines = [json.loads(line) for line in out.splitlines()]
     assert lines
     assert all(set(line) == {"id", "report"} for line in lines)
 
@@ -68,16 +76,16 @@ def test_a_checkpoint_writes_a_report_for_every_study_asked_for(trained: Path) -
         (["surprise"], "surprise"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], part: str) -> None:
-    done = run(*arguments)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("r2gen: ")
-    assert part in done.stderr
+def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], part: str, run: Run) -> None:
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert err.count("\n") == 1
+    assert err.startswith("r2gen: ")
+    assert part in err
 
 
-def test_a_setting_that_does_not_exist_is_named(tiny: dict[str, Any], tmp_path: Path) -> None:
+def test_a_setting_that_does_not_exist_is_named(tiny: dict[str, Any], tmp_path: Path, run: Run) -> None:
     (tmp_path / "c.yaml").write_text(yaml.safe_dump({**tiny, "data": str(tiny["data"])}))
-    done = run("train", "--config", tmp_path / "c.yaml", "--set", "learningrate=1")
-    assert done.returncode == 2
-    assert "learningrate: no such setting" in done.stderr
+    code, _, err = run("train", "--config", tmp_path / "c.yaml", "--set", "learningrate=1")
+    assert code == 2
+    assert "learningrate: no such setting" in err

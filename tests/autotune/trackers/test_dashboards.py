@@ -18,6 +18,7 @@ import pytest
 from autotune.core.trial import Trial
 from autotune.storage import study as record
 from tests.endings import ENDED
+from tests.forked import Forked
 
 from .test_tracking import read_runs
 
@@ -78,14 +79,8 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
     (place / "space.yaml").write_text(SPACE)
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "autotune", "search", "--space", "space.yaml", "--session", "s"],
-        cwd=place,
-        env=inherited | {"PYTHONPATH": path},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    search = ("search", "--space", "space.yaml", "--session", "s")
+    process = Forked(search, place, inherited | {"PYTHONPATH": path})
     study, shown = place / "s" / "study.db", []
     while process.poll() is None and not has_trials(study):
         time.sleep(0.1)
@@ -93,7 +88,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
         while process.poll() is None:
             shown.append(dashboard("/api/studies/1"))
             time.sleep(0.2)
-    return Searched(place / "s", process.returncode, process.communicate()[1], shown)
+    return Searched(place / "s", process.wait(), process.communicate()[1], shown)
 
 
 def has_trials(study: Path) -> bool:
@@ -149,7 +144,9 @@ def test_tensorboard_has_a_run_for_each_trial(searched):
 
 def test_wandb_has_the_same_trials(searched):
     *runs, summary = read_runs(searched.session)
-    assert {run.config["trial"] for run in runs} == {t.number for t in searched.trials}
+    assert {run.config["trial"]: run.exit_code for run in runs} == {
+        t.number: int(t.out_of_memory) for t in searched.trials
+    }
     assert summary.name == "s-summary"
     rows = {row["trial"]: row for row in summary.table("trials")}
     for trial in searched.trials:

@@ -2,11 +2,8 @@
 
 import json
 import os
-import signal
 import socket
 import struct
-import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -15,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.forked import Forked
 
 pytest.importorskip("ray.air.integrations.wandb")
 
@@ -44,10 +43,9 @@ knobs: {micro_batch_size: {choice: [4, 8]}, precision: {choice: [fp32, null]}, l
 ''', "test")
 """
 
+# As Ray Tune tells its callbacks of a trial that completes, of one that fails, and of one that is lost.
 TUNE = """
-import os, time
-import ray
-from ray import tune
+import os
 
 OUTCOMES = [Outcome(Status.COMPLETED), Outcome(Status.FAILED, Failure.OOM, "CUDA out of memory")]
 SEEN = {"cpu_percent": 150.0}
@@ -55,33 +53,27 @@ SEEN = {"cpu_percent": 150.0}
 def shown(samples, samples_per_s):
     return Measurement(throughput=Throughput(samples_per_s, None, 9, 9.0), samples=samples)
 
-def trainable(config):
-    number = config["number"]
+def reports(number):
     for step in (1, 2):
         records = [{"at_s": float(step), "samples": 8 * step, "train_loss": 3.0 - step, "data_s": 0.25}]
         if step == 2:
             records.append({"at_s": 2.5, "samples": 16, "bleu_4": 0.125})
-        told = Report(number, Phase.TRAINING, 1.5 * step, shown(8 * step, 5.5 * step), tuple(records), SEEN)
-        tune.report(told.to_dict())
-    if number == 2:
-        raise RuntimeError("lost without a word")
-    end = Report(number, Phase.TRAINING, 4.0, shown(16, 10.5), (), SEEN, OUTCOMES[number])
-    tune.report(end.to_dict())
-    if number == 1:
-        raise RuntimeError("CUDA out of memory")
+        yield Report(number, Phase.TRAINING, 1.5 * step, shown(8 * step, 5.5 * step), tuple(records), SEEN)
+    if number < 2:
+        yield Report(number, Phase.TRAINING, 4.0, shown(16, 10.5), (), SEEN, OUTCOMES[number])
 
-logging.getLogger("ray").setLevel(logging.CRITICAL)
-ray.init(num_cpus=3, log_to_driver=False, logging_level="CRITICAL", include_dashboard=False,
-         object_store_memory=10**8, _node_ip_address="127.0.0.1")
 config = {"micro_batch_size": 4, "precision": "bf16", "data": os.environ["HOME"] + "/images"}
 with tracking.Tracker(directory, "chest") as tracker:
     assert not tracker.__getstate__()["_worker"]
-    tune.Tuner(
-        trainable,
-        param_space={"number": tune.grid_search([0, 1, 2]), "config": config},
-        run_config=tune.RunConfig(storage_path=str(directory / "ray"), callbacks=[tracker], verbose=0),
-    ).fit()
-ray.shutdown()
+    tracker.setup()
+    for number in (0, 1, 2):
+        one = SimpleNamespace(config={"number": number, "config": config})
+        told = {"iteration": 1, "trials": [one], "trial": one}
+        tracker.on_trial_start(**told)
+        for report in reports(number):
+            tracker.on_trial_result(**told, result=report.to_dict())
+        (tracker.on_trial_error if number else tracker.on_trial_complete)(**told)
+    tracker.on_experiment_end(trials=[])
 """
 
 
@@ -174,25 +166,20 @@ class Driver:
 
     directory: Path
 
-    def start(self, script: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    def start(self, script: str, *arguments: str, **environment: str) -> Forked:
         home = self.directory / "home" / USER
         home.mkdir(parents=True, exist_ok=True)
         self.session.mkdir(exist_ok=True)
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_")}
         quiet = {"RAY_AIR_NEW_OUTPUT": "0", "RAY_AUTH_MODE": "disabled", "TUNE_PRINT_ALL_TRIAL_ERRORS": "0"}
         who = {"HOME": str(home), "USER": USER, "LOGNAME": USER}
-        return subprocess.Popen(
-            [sys.executable, "-c", PROLOGUE + script, str(self.session), str(self.log), *arguments],
-            env=inherited | quiet | who | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        given = (self.session, self.log, *arguments)
+        return Forked(given, self.directory, inherited | quiet | who | environment, script=PROLOGUE + script)
 
     def run(self, script: str, *arguments: str, **environment: str) -> str:
         """What the script printed; it must succeed."""
-        with self.start(script, *arguments, **environment) as process:
-            output, _ = process.communicate(timeout=120)
+        process = self.start(script, *arguments, **environment)
+        output = "".join(process.communicate(timeout=120))
         assert process.returncode == 0, output
         return output
 
@@ -213,7 +200,7 @@ def driver(tmp_path: Path) -> Driver:
     return Driver(tmp_path)
 
 
-def test_a_search_with_ray_tune_is_logged_whole_and_quietly(driver: Driver) -> None:
+def test_what_ray_tune_tells_is_logged_whole_and_quietly(driver: Driver) -> None:
     assert driver.run(TUNE) == ""
     completed, failed, lost = read_runs(driver.session)
 
@@ -252,12 +239,13 @@ tracker = tracking.Tracker(directory, "chest")
 tracker.log_trial_start(trial(7))
 tracker.log_trial_result(1, trial(7), report(7, {samples}).to_dict())
 """
-    with driver.start(log.format(samples=8) + "time.sleep(60)") as process:
-        deadline = time.monotonic() + 30
-        while not [run for run in read_runs(driver.session) if run.history]:
-            assert time.monotonic() < deadline, "nothing was written before the kill"
-            time.sleep(0.1)
-        process.send_signal(signal.SIGKILL)
+    process = driver.start(log.format(samples=8) + "time.sleep(60)")
+    deadline = time.monotonic() + 30
+    while not [run for run in read_runs(driver.session) if run.history]:
+        assert time.monotonic() < deadline, "nothing was written before the kill"
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
     end = "with tracker:\n    tracker.log_trial_end(trial(7))\n"
     outcome = "outcome=Outcome(Status.STOPPED)"
     driver.run(log.format(samples=f"16, {outcome}") + end)

@@ -1,0 +1,116 @@
+"""The command line, or a script, in a process of its own, forked from one that has imported what they need.
+
+To import Ray, Optuna and W&B takes longer than all else that a search of a toy workload does. The rest is the
+same: an environment, a working directory and children of its own, to be killed like any process. Where the
+start of Python is the point, tests use `subprocess`.
+"""
+
+import atexit
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_ROOT = Path(__file__).parents[1]
+COMMAND = "import sys; from autotune.__main__ import main; sys.exit(main())"
+
+
+class Forked:
+    """`python -c script` with `arguments` in `directory`, to be treated as a `subprocess.Popen`.
+
+    What it says goes into the file `output`, or else to `communicate`. If it `leads`, it has a process group
+    of its own, as a shell would give it one.
+    """
+
+    def __init__(
+        self,
+        arguments: tuple[object, ...],
+        directory: Path,
+        environment: Mapping[str, str],
+        *,
+        script: str = COMMAND,
+        output: Path | None = None,
+        leads: bool = False,
+    ) -> None:
+        self.args = list(map(str, arguments))
+        self.returncode: int | None = None
+        said = [os.memfd_create(name) for name in ("out", "err")]
+        self._said = [Path(f"/proc/{os.getpid()}/fd/{file}") for file in said]
+        self.pid = _ask(
+            script=script,
+            arguments=self.args,
+            directory=str(directory),
+            environment=dict(environment),
+            said=[str(output)] * 2 if output else list(map(str, self._said)),
+            leads=leads,
+        )
+        self._end = os.pidfd_open(self.pid)
+        for file in (*said, self._end):
+            weakref.finalize(self, os.close, file)
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._end], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = _ask(ended=self.pid)
+        return self.returncode
+
+    def said(self) -> str:
+        """What it has said so far."""
+        return self._said[0].read_text(encoding="utf-8")
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """All that it has said, errors apart, when it has ended."""
+        self.wait(timeout)
+        return self.said(), self._said[1].read_text(encoding="utf-8")
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def run(
+    arguments: tuple[object, ...],
+    directory: Path,
+    environment: Mapping[str, str],
+    *,
+    script: str = COMMAND,
+    timeout: float = 240,
+) -> subprocess.CompletedProcess[str]:
+    """Such a process to its end, as `subprocess.run` has it."""
+    process = Forked(arguments, directory, environment, script=script)
+    out, err = process.communicate(timeout)
+    return subprocess.CompletedProcess(process.args, process.wait(), out, err)
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    """Forks for this process, and ends with it."""
+    command = [sys.executable, "-m", "tests.fork_server"]
+    server = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(server.communicate)
+    return server
+
+
+def _ask(**what: Any) -> int:
+    server = _server()
+    assert server.stdin
+    assert server.stdout
+    print(json.dumps(what), file=server.stdin, flush=True)
+    return int(server.stdout.readline())
