@@ -24,10 +24,10 @@ SessionArgument = Annotated[
 
 
 def opened(root: Path) -> tuple[Session, Space, Workload]:
-    """The session in `root`, its search space and its workload."""
+    """The session in `root`, its search space, and its workload, whose code need not be here."""
     session = Session.open(root)
     space = session.space()
-    return session, space, workloads.load(space.workload)
+    return session, space, workloads.named(space.workload)
 
 
 def status(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune import workloads
-from autotune.cli import cli_session, prepare
+from autotune.cli import prepare
 from autotune.cli.cli_options import Goal, Length, Output, Running, Tuned
 from autotune.core import secrecy, units
 from autotune.core.errors import InputError
@@ -71,8 +71,10 @@ def _overrides(length: Length, goal: Goal) -> dict[str, dict[str, Any]]:
 
 def resume(session: Path, *, more: int, time_s: float | None, as_json: bool) -> int:
     """Opens a session again and runs what is left of it, or more."""
-    opened, space, workload = cli_session.opened(session)
+    opened = Session.open(session)
     opened.require_current(session)
+    space = opened.space()
+    workload = workloads.load(space.workload)
     with opened.lock():  # who comes second is told so at once
         options, then = opened.options(), opened.info().get("provenance", {})
         notes = workload.check(space.baseline)

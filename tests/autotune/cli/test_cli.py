@@ -259,6 +259,28 @@ def test_status_imports_neither_optuna_nor_torch_nor_ray(tmp_path):
         assert done.stdout.splitlines()[-1] == "[] 0"
 
 
+@pytest.mark.parametrize(
+    "command", [["status"], ["status", "--json"], ["report", "--format", "md"], ["report"], ["export"]]
+)
+def test_what_only_looks_at_a_session_needs_no_code_of_its_workload(run, tmp_path, monkeypatch, command):
+    """Of a copy, from any directory; where the workload is there, too, it is not imported."""
+    copy = shutil.copytree(KEPT / "format-2", tmp_path / "elsewhere" / "copy")
+    space = copy / "space.yaml"
+    space.write_text(space.read_text().replace("kept_workload:fit", "trap.kept_workload:fit"))
+    name, *options = command
+    assert run(name, copy, *options)[::2] == (0, "")
+    (tmp_path / "trap").mkdir()
+    (tmp_path / "trap" / "__init__.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert run(name, copy, *options)[::2] == (0, "")
+
+
+def test_what_goes_on_with_a_session_says_that_the_code_is_not_there(run, tmp_path):
+    shutil.copytree(KEPT / "format-2", tmp_path / "s")
+    for command in ("resume", "compare"):
+        is_one_line(*run(command, "s"), "workload kept_workload:fit: there is no module kept_workload")
+
+
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(KEPT))
