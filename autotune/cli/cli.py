@@ -9,7 +9,6 @@ import typer
 from autotune.cli import cli_session, cli_tables, completion
 from autotune.cli.cli_options import Goal, Json, Length, Output, Running, Tuned, grouped
 from autotune.cli.cli_session import SessionArgument
-from autotune.core import units
 from autotune.report.model import FORMATS, SAMPLES
 
 app = typer.Typer(
@@ -39,8 +38,7 @@ def resume(
     """Go on with a search after a kill, a reboot or Ctrl-C. Example: autotune resume runs/iu --trials 20"""
     from autotune.cli import cli_start  # noqa: PLC0415 - as above
 
-    time_s = units.seconds(time) if time else None
-    return cli_start.resume(session, more=trials, time_s=time_s, as_json=as_json)
+    return cli_start.resume(session, more=trials, time=time, as_json=as_json)
 
 
 @app.command()

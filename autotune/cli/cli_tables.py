@@ -9,7 +9,6 @@ import typer
 
 from autotune import workloads
 from autotune.cli import completion
-from autotune.core import units
 from autotune.core.errors import InputError, printable
 from autotune.space import builtin
 from autotune.storage.store import Options, locked
@@ -50,6 +49,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     from autotune.trials.setup import Training  # noqa: PLC0415
 
     prepare.one_of("--only", only, recording.PARTS)
+    limit, drift_s = prepare.size_bytes("--memory-limit", memory_limit), prepare.duration_s("--drift", drift)
     hardware = telemetry.hardware()
     source = builtin.space_file(space)
     asked = prepare.read_space(source, {})
@@ -57,9 +57,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     given = prepare.settings(workload, model, baseline, data)
     chosen, notes = prepare.complete(asked, given, workload, hardware, str(source))
     recording.grid(chosen)  # says what is wrong with it before anything is written
-    limit = units.size_bytes(memory_limit) if memory_limit else None
     training = Training(chosen, workload, hardware, Options(memory_limit_bytes=limit))
-    drift_s = units.seconds(drift) if drift else None
     _require_file(file)
     with locked(file.with_name(file.name + ".lock"), f"table {file}"):
         if not file.exists():
