@@ -45,7 +45,8 @@ def resume(
 def compare(
     session: SessionArgument,
     precisions: Annotated[
-        str | None, typer.Option(help="such as fp32,bf16; none: all that this machine can run")
+        str | None,
+        typer.Option(help="such as fp32,bf16; none: all of them; what this machine cannot run is left out"),
     ] = None,
     samples_per_model: Annotated[
         int | None, typer.Option(min=1, help="training samples of each; none: as many as a trial had")
