@@ -29,8 +29,8 @@ def load(name: str) -> Workload:
         raise InputError(f"workload: {BUILTIN}, or an entry point package.module:function: got {name!r}")
     if not _exists(module):
         raise InputError(
-            f"workload {name}: there is no module {module} on the Python path: run this in the directory that "
-            "holds it, or add that to PYTHONPATH"
+            f"workload {name}: there is no module {module} on the Python path: run this in the directory "
+            "that holds it, or add that to PYTHONPATH"
         )
     return named(name)
 
@@ -42,7 +42,7 @@ def known_settings(name: str) -> Knowledge:
 
 
 def named(name: str) -> Workload:
-    """What is known of the workload called `name`, whether or not its code is here: to show what it has done."""
+    """What is known of the workload called `name`, whose code need not be here: to show what it has done."""
     if name != BUILTIN:
         return Workload(name)
     from autotune.workloads.r2gen import R2GenWorkload  # noqa: PLC0415 - it imports the trainer
