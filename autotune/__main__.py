@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _look_here() -> None:
-    """Lets a workload in the current directory be found, as `python -m` does; an installed script does not."""
+    """Lets a workload in the current directory be found, as `python -m` does and an installed script not."""
     with suppress(OSError):  # the directory is gone
         here = str(Path.cwd())
         if not sys.flags.safe_path and here not in sys.path:

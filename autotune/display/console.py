@@ -90,16 +90,20 @@ class Screen:
 
     def snapshot(self) -> Snapshot:
         """The search as it is now."""
-        plan, passed_s = self._begun.plan, time.monotonic() - self._begun_s
+        plan, spent_s = self._begun.plan, self._spent_s()
         return replace(
             self._begun,
             space=self.space,
-            plan=replace(plan, spent_s=plan.spent_s + passed_s),
+            plan=replace(plan, spent_s=spent_s),
             trials=tuple(self._trials.values()),
             running=tuple(self._running.values()),
             best=self._best,
-            remaining=self._left(plan.spent_s + passed_s),
+            remaining=self._left(spent_s),
         )
+
+    def _spent_s(self) -> float:
+        """The time that the search has taken so far, earlier runs of the session included."""
+        return self._begun.plan.spent_s + time.monotonic() - self._begun_s
 
     def _left(self, spent_s: float) -> Remaining | None:
         """The estimate of the end: made anew after every change, and now and then; else counted down."""
@@ -143,7 +147,7 @@ class Lines(Screen):
         self.note(f"{self._clock()} trial {trial.number} {trial.outcome}: {self._figures(trial)}")
 
     def _clock(self) -> str:
-        return f"[{units.format_seconds(time.monotonic() - self._begun_s):>7}]"
+        return f"[{units.format_seconds(self._spent_s()):>7}]"
 
     def _figures(self, trial: Trial) -> str:
         if trial.outcome is not None and trial.outcome.status is not Status.COMPLETED:

@@ -60,7 +60,7 @@ def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, 
             screen.progress(trial, report())
             screen.ended(trial)
         screen.conclude(["Best: none"], {})
-    assert [re.sub(r"^\[ *\d+s\] ", "", line) for line in capsys.readouterr().out.splitlines()] == [
+    assert [re.sub(r"^\[ 1m \d+s\] ", "", line) for line in capsys.readouterr().out.splitlines()] == [
         "trial 0 started: 16 fp32 (baseline)",
         "trial 0 completed: 20.0 samples/s, bleu_4 0.2000, memory not measured",
         "trial 1 started: 16 fp32",
@@ -69,6 +69,19 @@ def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, 
         "trial 2 completed: 60.0 samples/s, bleu_4 0.1900, memory not measured, 3.00x the baseline",
         "Best: none",
     ]
+
+
+def test_stamps_go_on_where_an_earlier_run_of_the_session_ended(
+    begun, console, make_trial, capsys, monkeypatch
+):
+    """Beside `status` and the live picture, which count the earlier run as well: 60 s of it."""
+    now = 1000.0
+    monkeypatch.setattr(consoles.time, "monotonic", lambda: now)
+    screen = Lines(console, begun)
+    now += 5
+    screen.started(make_trial(0))
+    assert capsys.readouterr().out.startswith("[ 1m 05s] trial 0 started")
+    assert screen.snapshot().plan.spent_s == 65
 
 
 def test_the_state_follows_the_events(begun, console, make_trial):
