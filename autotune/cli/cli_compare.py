@@ -76,7 +76,7 @@ def _terms(
     now = provenance.collect(opened.name, space, workload, here, seed)
     changed = provenance.changes(then, now, workload.places)
     if changed:
-        notes.append(f"since the search, {'; '.join(changed)}: every model is trained anew")
+        notes.append(f"changed since the search: {'; '.join(changed)}; every model is trained again")
     terms = Terms(
         samples=samples,
         data=now["data"],

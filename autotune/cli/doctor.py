@@ -35,8 +35,8 @@ _DISK_BYTES = (
     10 * 2**30
 )  # the checkpoints of trials that run at the same time, 1.3 GB each with the full model
 _TIMEOUT_S = 120.0
-_MORE_SHM = f"loader workers would crash: docker run --shm-size=8g, or search with {WORKERS} 0 alone"
-_MORE_DISK = "checkpoints may not fit: free some, or work on another disk"
+_MORE_SHM = f"loader workers may crash: start the container with --shm-size=8g, or search only {WORKERS}: 0"
+_MORE_DISK = "checkpoints may not fit: free some space, or use another disk"
 _DASHBOARD = "shows a study: optuna-dashboard sqlite:///SESSION/study.db"
 _TENSORBOARD = "shows the curves: tensorboard --logdir SESSION/tensorboard"
 
@@ -143,9 +143,7 @@ def torch_sees(facts: Mapping[str, Any], found: Hardware) -> Capability:
             "install torch's CUDA build: https://pytorch.org/get-started/locally has the command",
         )
     if len(found.gpus) != facts["devices"]:
-        remedy = (
-            f"nvidia-smi must show CUDA {facts['cuda']} or newer: update the driver, or take an older torch"
-        )
+        remedy = f"nvidia-smi must show CUDA {facts['cuda']} or newer: update the driver, or downgrade torch"
         return Capability(
             "torch", False, f"{detail}: sees {facts['devices']} of {len(found.gpus)} GPUs", remedy
         )
@@ -156,7 +154,7 @@ def _driver(found: Hardware) -> Capability:
     if found.driver:
         return Capability("NVIDIA driver", True, found.driver)
     remedy = (
-        "nothing, to run on the CPU; with a GPU: install its driver, in a container start it with --gpus all"
+        "nothing, to run on the CPU; with a GPU, install its driver, or start the container with --gpus all"
     )
     return Capability("NVIDIA driver", False, str(nvml.missing()), remedy)
 
@@ -177,7 +175,7 @@ def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capab
     for precision in PRECISIONS:
         reason = why_not(PRECISION, precision, machine)
         detail, _, missing = (reason or "trials can train in it").partition(": pip install ")
-        remedy = pip_install(missing) if missing else "nothing, a search leaves it out"
+        remedy = pip_install(missing) if missing else "nothing: a search leaves it out"
         if precision == "bf16" and machine.compute_capability is None and not reason:
             fast = sorted(cpu_features & {"amx_bf16", "avx512_bf16", "bf16"})
             detail = f"by {', '.join(fast)}" if fast else "slow: this CPU has neither AMX nor AVX512-BF16"

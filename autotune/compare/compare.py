@@ -125,7 +125,7 @@ class Comparison:
         job = self._job(contender)
         known = results.models(self._session.comparison_dir).get(job.label)
         if known is not None and job.is_planned() and self._is_whole(job, known):
-            self._say(f"{job.label}: is done already")
+            self._say(f"{job.label}: already done")
             return True
         if not job.goes_on():
             job.begin()
@@ -206,7 +206,7 @@ class Comparison:
         except EvaluationError as error:
             self._say(f"{job.label}: could not be scored: {error}; run the same command to try again")
             return model
-        speed = "" if found.reports_per_s is None else f", {found.reports_per_s:.1f} a second"
+        speed = "" if found.reports_per_s is None else f", {found.reports_per_s:.1f} per second"
         self._say(f"{job.label}: has written its reports{speed}")
         return replace(model, **vars(found))
 

@@ -20,7 +20,7 @@ VICTIMS = (
 OF_A_TRIAL = ("supervisor", "fork server", "child", "loader worker")
 WITH_THE_DRIVER = ("driver", "process group")
 OF_RAY = ("guardian", "raylet", "GCS server")
-GIVEN_UP = ", 3 times in a row; nothing is lost; go on with: python -m autotune resume s"
+GIVEN_UP = ", 3 times in a row; nothing is lost; continue with: python -m autotune resume s"
 TRIALS = 6
 LONGEST_S = 3.0
 

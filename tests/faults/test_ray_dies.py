@@ -56,7 +56,7 @@ def test_a_ray_that_dies_again_and_again_ends_the_search_in_one_line(tmp_path, s
         killing.wait_for(lambda attempt=attempt: attempts(tmp_path) == attempt)
         kill(process, "raylet")
     assert process.wait(30) == 1
-    said = "autotune: Ray died, 3 times in a row; nothing is lost; go on with: python -m autotune resume s"
+    said = "autotune: Ray died, 3 times in a row; nothing is lost; continue with: python -m autotune resume s"
     assert said in killing.output(tmp_path).splitlines()  # Ray's own last words may come after it
     assert "Traceback" not in killing.output(tmp_path)
     assert [t.outcome for t in killing.trials_of(tmp_path)] == [None]
@@ -73,7 +73,7 @@ def test_a_ray_tune_that_cannot_run_ends_the_search_in_one_line(tmp_path, search
     assert process.wait(60) == 1, killing.output(tmp_path)
     last = killing.output(tmp_path).splitlines()[-1]
     assert last.startswith("autotune: Ray Tune aborted 3 times in a row: ")
-    assert last.endswith("; nothing is lost; go on with: python -m autotune resume s")
+    assert last.endswith("; nothing is lost; continue with: python -m autotune resume s")
     assert "Traceback" not in killing.output(tmp_path)
 
     (tmp_path / "s" / "ray").unlink()

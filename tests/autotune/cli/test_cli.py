@@ -195,7 +195,7 @@ def test_a_whole_table_is_replayed(run, recorded):
 def test_a_table_of_another_grid_is_not_gone_on_with(run, data, grid):
     table.create(Path("t.jsonl"), Header(grid, {}))
     Path("grid.yaml").write_text(SPACE)
-    is_one_line(*run("record", "t.jsonl", "--space", "grid.yaml", "--data", data), "is of another grid")
+    is_one_line(*run("record", "t.jsonl", "--space", "grid.yaml", "--data", data), "holds another grid")
 
 
 def test_an_existing_session_is_refused_with_the_command_that_goes_on(run, tmp_path, data):

@@ -158,7 +158,7 @@ def test_a_model_is_trained_and_scored_once(session, compared):
     assert said[0] == "bf16: training over 400 samples: 4 bf16 lr 0.001"
 
     again, said = compared()
-    assert (again, said) == (model, ["bf16: is done already"])
+    assert (again, said) == (model, ["bf16: already done"])
 
 
 def test_on_other_terms_it_is_trained_anew(session, space, compared):
@@ -270,7 +270,7 @@ def test_what_has_changed_since_the_search_is_said(session, capsys):
     session.info_file.write_text(json.dumps(info))
     code, said, _ = compare(capsys, session.root, "--precisions", "fp32", "--samples-per-model", 100)
     assert code == 0
-    assert any(line.startswith("since the search, torch 0.4, now ") for line in said)
+    assert any(line.startswith("changed since the search: torch 0.4, now ") for line in said)
     assert results.models(session.comparison_dir)["fp32"].samples == 100
 
 
@@ -319,7 +319,7 @@ def test_a_kill_loses_only_what_was_under_way(tmp_path, space, capsys):
     code, said, _ = compare(capsys, session.root, "--precisions", "bf16")
 
     assert code == 0
-    assert "baseline: is done already" in said
+    assert "baseline: already done" in said
     assert records.read_text().startswith(before)
     assert attempts(session, "bf16") == 2
     assert results.models(session.comparison_dir)["bf16"].training.quality_samples == 400

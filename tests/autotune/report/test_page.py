@@ -177,7 +177,11 @@ def test_a_model_that_did_not_train_says_why(whole):
     ("state", "going_on", "told"),
     [
         ("running", "", " The search is running: look again with python -m autotune report runs/begun"),
-        ("ended", "python -m autotune resume s --trials 20", " Go on with python -m autotune resume s --tri"),
+        (
+            "ended",
+            "python -m autotune resume s --trials 20",
+            " Continue with python -m autotune resume s --tri",
+        ),
         ("ended", "", ""),
     ],
 )
