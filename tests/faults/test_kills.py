@@ -103,6 +103,7 @@ class Killed:
             self.process.wait(120)
         assert self.process.returncode in ENDED, killing.output(self.directory)
         assert "Traceback" not in killing.output(self.directory)
+        assert "(raylet)" not in killing.output(self.directory)
         self.check()
         trials = killing.trials_of(self.directory)
         assert [t.completed for t in trials] == [True] * TRIALS, [t.outcome for t in trials]
