@@ -4,6 +4,8 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -21,7 +23,17 @@ _UNWRITABLE = failures.OUR_DISK_ERRNOS | {errno.EACCES, errno.EPERM}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code. An unexpected error keeps its traceback."""
+    if arguments is None:
+        _look_here()
     return _flushed(_run(arguments))
+
+
+def _look_here() -> None:
+    """Lets a workload in the current directory be found, as `python -m` does and an installed script not."""
+    with suppress(OSError):  # the directory is gone
+        here = str(Path.cwd())
+        if not sys.flags.safe_path and here not in sys.path:
+            sys.path.insert(0, here)
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -1,10 +1,11 @@
-"""What pages say of commands and settings, made from the code whenever the site is built."""
+"""What is made whenever the site is built: what pages say of commands and settings; the search's index."""
 
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from autotune import workloads
@@ -18,6 +19,13 @@ _R2GEN = ("train", "evaluate", "generate")
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """MkDocs' hook: a page's text, with what is made from the code in place of the marks for it."""
     return _MARK.sub(lambda mark: MADE[mark[1]](), markdown)
+
+
+def on_post_build(config: Mapping[str, Any], **_: Any) -> None:
+    """MkDocs' hook: the index of the search as a script, because a page on a disk can load no JSON."""
+    index = Path(config["site_dir"], "search", "search_index.json")
+    text = index.read_text(encoding="utf-8")
+    index.with_suffix(".js").write_text(f"var __index = {text};\n", encoding="utf-8")
 
 
 def _said(*arguments: str) -> str:

@@ -67,12 +67,12 @@ def _parser() -> argparse.ArgumentParser:
     train.set_defaults(run=_train)
     for name, run, text in (
         ("evaluate", _evaluate, "score a checkpoint on a split"),
-        ("generate", _generate, "write reports for a split, one JSON object a line"),
+        ("generate", _generate, "write reports for a split, one JSON object per line"),
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("--checkpoint", type=Path, required=True, help="ours, or the original R2Gen's")
-        command.add_argument("--config", type=Path, help="settings; none: those in the checkpoint")
-        command.add_argument("--data", type=Path, help="another data set than the configuration's")
+        command.add_argument("--config", type=Path, help="settings; default: those in the checkpoint")
+        command.add_argument("--data", type=Path, help="data set to use instead of the configuration's")
         command.add_argument("--split", choices=("train", "val", "test"), default="test")
         _add_set(command)
         command.set_defaults(run=run)

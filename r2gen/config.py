@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from r2gen.errors import InputError, shown
+from r2gen.errors import InputError, instead, shown
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
@@ -193,7 +193,7 @@ def parse(values: Mapping[str, Any]) -> Config:
 def _mistake(error: Any) -> str:
     where = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
-        return f"{where}: no such setting (allowed: {', '.join(sorted(Config.model_fields))})"
+        return f"{where}: no such setting{instead(where, Config.model_fields)}"
     if error["type"] == "missing":
         return f"{where}: required"
     message = error["msg"].removeprefix("Value error, ")

@@ -7,6 +7,8 @@ R2GenError
 └── DivergedError       the loss stopped being a number: lower the learning rate or use a wider precision
 """
 
+import difflib
+from collections.abc import Iterable
 from reprlib import Repr
 
 _MOST_SHOWN = 200  # characters of a value that was given
@@ -26,6 +28,12 @@ def shown(value: object) -> str:
     except ValueError:  # an integer of thousands of digits
         text = "a number too large to be shown"
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def instead(name: object, known: Iterable[str]) -> str:
+    """`: did you mean epochs?`, after `name: no such`: the nearest of the `known` names; else empty."""
+    near = difflib.get_close_matches(str(name), known, n=1)
+    return f": did you mean {near[0]}?" if near else ""
 
 
 class R2GenError(Exception):

@@ -30,7 +30,7 @@ def check(config: Config) -> None:
         needed, found = (".".join(map(str, c)) for c in (_NEEDS[name], capability))
         raise InputError(f"precision {name}: needs compute capability {needed}, this device has {found}")
     if name == "fp8" and find_spec("torchao") is None:
-        raise InputError("precision fp8: needs torchao: pip install 'autotune-r2gen[fp8]'")
+        raise InputError("precision fp8: needs torchao: pip install torchao")
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def test_an_installed_wheel_searches_from_another_directory(python, tmp_path):
         python.parent / "autotune",
         *("search", "--space", "space.yaml", "--session", "s", "--trials", "2", "--wandb", "off"),
         cwd=tmp_path,
-        env=environment | {"PYTHONPATH": str(tmp_path)},
+        env=environment,
     )
     assert "python -m autotune export s -o best.yaml" in said
 

@@ -9,7 +9,6 @@ import typer
 from autotune.cli import cli_session, cli_tables, completion
 from autotune.cli.cli_options import Goal, Json, Length, Output, Running, Tuned, grouped
 from autotune.cli.cli_session import SessionArgument
-from autotune.core import units
 from autotune.report.model import FORMATS, SAMPLES
 
 app = typer.Typer(
@@ -32,25 +31,25 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
 @app.command()
 def resume(
     session: SessionArgument,
-    trials: Annotated[int, typer.Option(min=0, help="so many trials more")] = 0,
+    trials: Annotated[int, typer.Option(min=0, help="additional trials to run")] = 0,
     time: Annotated[str | None, typer.Option(help="a new time limit, from now")] = None,
     as_json: Json = False,
 ) -> int:
-    """Go on with a search after a kill, a reboot or Ctrl-C. Example: autotune resume runs/iu --trials 20"""
+    """Continue a search after a kill, a reboot or Ctrl-C. Example: autotune resume runs/iu --trials 20"""
     from autotune.cli import cli_start  # noqa: PLC0415 - as above
 
-    time_s = units.seconds(time) if time else None
-    return cli_start.resume(session, more=trials, time_s=time_s, as_json=as_json)
+    return cli_start.resume(session, more=trials, time=time, as_json=as_json)
 
 
 @app.command()
 def compare(
     session: SessionArgument,
     precisions: Annotated[
-        str | None, typer.Option(help="such as fp32,bf16; none: all that this machine can run")
+        str | None,
+        typer.Option(help="such as fp32,bf16; default: all; what this machine cannot run is left out"),
     ] = None,
     samples_per_model: Annotated[
-        int | None, typer.Option(min=1, help="training samples of each; none: as many as a trial had")
+        int | None, typer.Option(min=1, help="training samples per model; default: as many as a trial had")
     ] = None,
 ) -> int:
     """Train and score a model per precision. Example: autotune compare runs/iu --precisions fp32,bf16"""
@@ -67,13 +66,15 @@ def report(
     ] = "html",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="file to write, - for standard output; none: in the session"),
+        typer.Option(
+            "--output", "-o", help="file to write, - for standard output; default: a file in the session"
+        ),
     ] = None,
-    samples: Annotated[int, typer.Option(min=0, help="test studies to show, where models were compared")] = (
-        SAMPLES
-    ),
+    samples: Annotated[
+        int, typer.Option(min=0, help="number of test studies to show, where models were compared")
+    ] = (SAMPLES),
 ) -> int:
-    """Write all that a session has found into one file. Example: autotune report runs/iu --format md -o -"""
+    """Write what a session has found into one file. Example: autotune report runs/iu --format md -o -"""
     from autotune.cli import cli_report  # noqa: PLC0415 - as above
 
     return cli_report.report(session, form, output, samples)
@@ -88,7 +89,7 @@ app.command()(cli_tables.replay)
 @app.command()
 def schema(
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="file to write; none: print it")
+        Path | None, typer.Option("--output", "-o", help="file to write; default: print it")
     ] = None,
 ) -> int:
     """Write the JSON Schema of search spaces, for editors. Example: autotune schema -o schema.json"""

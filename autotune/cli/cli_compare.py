@@ -31,11 +31,15 @@ from autotune.system.telemetry import Hardware, hardware
 from autotune.trials.setup import Training
 from autotune.workloads import Workload
 
+EXIT_MODEL_FAILED = 1
 _SHOWN_SCORES = ("bleu_1", "bleu_4", "meteor", "rouge_l", "cider")
 
 
 def compare(session: Path, precisions: str | None, samples_per_model: int | None) -> int:
-    """Trains and scores a model per precision, and says what came of it; the exit code."""
+    """Trains and scores a model per precision, and says what came of it; the exit code.
+
+    It is 1 where a model could not be trained or scored.
+    """
     opened = Session.open(session)
     opened.require_current(session)
     given = opened.space()
@@ -55,11 +59,12 @@ def compare(session: Path, precisions: str | None, samples_per_model: int | None
         training = Training(space, workload, here, opened.options())
         running = Comparison(opened, training, history.trials, terms=terms, say=_say)
         running.keep_only(comparing.contenders(history, PRECISIONS))
-        for contender in asked:
-            running.run(contender)
+        failed = [contender.label for contender in asked if not running.run(contender)]
     Console().print(_table(results.models(opened.comparison_dir), space.objective.quality))
     print(printable(f"See what they wrote: python -m autotune report {shlex.quote(str(session))}"))
-    return 0
+    if failed:
+        _say(f"{len(failed)} of {len(asked)} models failed: {', '.join(failed)}")
+    return EXIT_MODEL_FAILED if failed else 0
 
 
 def _terms(
@@ -71,7 +76,7 @@ def _terms(
     now = provenance.collect(opened.name, space, workload, here, seed)
     changed = provenance.changes(then, now, workload.places)
     if changed:
-        notes.append(f"since the search, {'; '.join(changed)}: every model is trained anew")
+        notes.append(f"changed since the search: {'; '.join(changed)}; every model is trained again")
     terms = Terms(
         samples=samples,
         data=now["data"],
@@ -97,9 +102,9 @@ def _use(found: Hardware, gpus: float) -> Hardware:
 
 
 def _precisions(text: str | None, space: Space, here: Machine) -> tuple[list[str], list[str]]:
-    """The precisions to compare, and a line for each that is left out of those that nobody asked for.
+    """The precisions to compare, and a line for each that is left out because this machine cannot run it.
 
-    Raises InputError where one that is asked for cannot run here.
+    Raises InputError where one does not exist, or where none of those that were named can run here.
     """
     if PRECISION not in space.baseline:
         raise InputError(f"compare: the workload {space.workload} has no setting called {PRECISION}")
@@ -107,7 +112,7 @@ def _precisions(text: str | None, space: Space, here: Machine) -> tuple[list[str
     for name in asked:
         prepare.one_of("--precisions", name, tuple(PRECISIONS))
     lacking = {name: why for name in asked if (why := why_not(PRECISION, name, here, space.known))}
-    if lacking and text is not None:
+    if lacking.keys() == set(asked):
         raise InputError(f"--precisions: {'; '.join(f'{name} {why}' for name, why in lacking.items())}")
     notes = [f"{PRECISION} {name}: left out, {why}" for name, why in lacking.items()]
     return [name for name in dict.fromkeys(asked) if name not in lacking], notes

@@ -30,7 +30,7 @@ Json = Annotated[bool, _output("--json", help="one JSON object per event, and no
 class Tuned:
     """What is tuned: the search space, and what is said of the baseline. None was not said, here as below."""
 
-    data: Annotated[Path | None, _what(help="data set in R2Gen's layout; none: drawn X-rays")] = None
+    data: Annotated[Path | None, _what(help="data set in R2Gen's layout; default: drawn X-rays")] = None
     space: Annotated[
         str | None,
         _what(help="search space: a YAML file, cpu, gpu or laptop-8gb", autocompletion=completion.spaces),
@@ -46,14 +46,18 @@ class Tuned:
             autocompletion=completion.sessions,
         ),
     ] = None
-    skip_bad_samples: Annotated[bool, _what("--skip-bad-samples", help="leave bad studies out")] = False
+    skip_bad_samples: Annotated[
+        bool, _what("--skip-bad-samples", help="leave out studies that cannot be used")
+    ] = False
 
 
 @dataclass(frozen=True)
 class Output:
     """Where a search goes, and in which words."""
 
-    session: Annotated[Path | None, _output(help="directory to keep the search in")] = None
+    session: Annotated[Path | None, _output(help="directory of the search; default: a new one in runs/")] = (
+        None
+    )
     wandb: Annotated[
         str, _output(help="auto, online, offline or off", autocompletion=completion.one_of(WANDB_MODES))
     ] = "auto"
@@ -75,7 +79,7 @@ class Length:
 class Goal:
     """What wins, and how sure that has to be."""
 
-    keep: Annotated[float | None, _goal(min=0, max=1, help="share of the quality to keep")] = None
+    keep: Annotated[float | None, _goal(min=0, max=1, help="share of the baseline's quality to keep")] = None
     promise: Annotated[
         str | None,
         _goal(
@@ -91,10 +95,10 @@ class Goal:
         ),
     ] = None
     target: Annotated[float | None, _goal(help="quality to reach, for time-to-quality")] = None
-    finalists: Annotated[int | None, _goal(min=1, help="trials to repeat in the end")] = None
-    repeats: Annotated[int | None, _goal(min=0, help="of each of them; 0: do not confirm")] = None
+    finalists: Annotated[int | None, _goal(min=1, help="most trials to confirm at the end")] = None
+    repeats: Annotated[int | None, _goal(min=0, help="most seeds of the winner; 0: do not confirm")] = None
     memory_fraction: Annotated[
-        float | None, _goal(min=0, max=1, help="share of the memory to use at most")
+        float | None, _goal(min=0, max=1, help="largest share of the memory to use")
     ] = None
 
 
@@ -102,12 +106,16 @@ class Goal:
 class Running:
     """How trials run, and on what."""
 
-    gpus_per_trial: Annotated[float | None, _trials(min=0, help="GPUs of a trial: 0.25, 0.5, 1")] = None
-    cpus_per_trial: Annotated[int | None, _trials(min=1, help="CPUs of a trial without GPU")] = None
-    memory_limit: Annotated[str | None, _trials(help="host memory of a trial, such as 3GiB")] = None
-    stall_timeout: Annotated[str | None, _trials(help="kill a trial silent for so long")] = None
+    gpus_per_trial: Annotated[float | None, _trials(min=0, help="GPUs per trial, such as 0.25, 0.5 or 1")] = (
+        None
+    )
+    cpus_per_trial: Annotated[int | None, _trials(min=1, help="CPUs per trial, where it has no GPU")] = None
+    memory_limit: Annotated[str | None, _trials(help="host memory limit per trial, such as 3GiB")] = None
+    stall_timeout: Annotated[
+        str | None, _trials(help="end a trial that has been silent for this long, such as 10m")
+    ] = None
     keep_checkpoints: Annotated[
-        bool, _trials("--keep-checkpoints", help="keep those of trials that completed")
+        bool, _trials("--keep-checkpoints", help="keep the checkpoints of completed trials")
     ] = False
     address: Annotated[str | None, _trials(help="address of a running Ray cluster")] = None
     seed: Annotated[int, _trials(min=0, max=_LARGEST_SEED, help="seed of the search")] = 0

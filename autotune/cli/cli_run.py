@@ -156,7 +156,7 @@ def _execute(
 def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) -> int:
     """Says what came out of a search that has ended, and how to go on; the exit code."""
     if search.fault:
-        raise InputError(f"{search.fault}; nothing is lost: mend that, then: {going_on(shown)}")
+        raise InputError(f"{search.fault}; nothing is lost. Fix that, then run: {going_on(shown)}")
     history = search.history
     best = confirm.recommended(history)
     is_interrupted = search.is_interrupted
@@ -177,7 +177,7 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
         lines += [f"{why}. What may help:", *_told(tries)]
     lines += cli_report.conclude(shown, history.trials)
     if not why and search.remaining:
-        lines.append(f"Go on with: {going_on(shown)}")
+        lines.append(f"Continue with: {going_on(shown)}")
     facts: dict[str, Any] = {
         "exit_code": code,
         "stopped": search.stopping,
@@ -200,7 +200,7 @@ def _ending(search: Search) -> list[str]:
     """Why no further trial was started, where that was not for their number."""
     told = [f"Stopped: {search.stopping}"] if search.stopping else []
     if search.kept_time:
-        told.append("Fewer trials than planned: the time that was left went into confirming the winner.")
+        told.append("Fewer trials than planned: the remaining time went into confirming the winner.")
     if search.is_exhausted:
         told.append("Every configuration was tried, or is known not to fit or not to win.")
     return told
@@ -209,8 +209,8 @@ def _ending(search: Search) -> list[str]:
 def _require_a_baseline(history: History, shown: Path) -> None:
     if failed := history.failed_baseline:
         raise InputError(
-            f"session {shown}: its baseline {failed.outcome}, and without it nothing can be compared: "
-            f"{failed.outcome.reason if failed.outcome else ''}; mend that and start a new session"
+            f"session {shown}: its baseline {failed.outcome}, and nothing can be compared without it: "
+            f"{failed.outcome.reason if failed.outcome else ''}; fix that and start a new session"
         )
 
 

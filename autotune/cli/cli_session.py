@@ -24,15 +24,15 @@ SessionArgument = Annotated[
 
 
 def opened(root: Path) -> tuple[Session, Space, Workload]:
-    """The session in `root`, its search space and its workload."""
+    """The session in `root`, its search space, and its workload, whose code need not be here."""
     session = Session.open(root)
     space = session.space()
-    return session, space, workloads.load(space.workload)
+    return session, space, workloads.named(space.workload)
 
 
 def status(
     session: SessionArgument,
-    as_json: Annotated[bool, typer.Option("--json", help="all of it as one JSON object")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> int:
     """Show what a session has found so far, running or not. Example: autotune status runs/iu"""
     known, _, workload = opened(session)
@@ -49,7 +49,7 @@ def status(
 
 def _counts(shown: Snapshot, session: Session) -> str:
     """How the trials ended, how many were never started, and the room that all of it takes."""
-    passed = f"; {shown.passed_over} suggestions were not worth a start" if shown.passed_over else ""
+    passed = f"; {shown.passed_over} suggestions were not started" if shown.passed_over else ""
     state = RUNNING if shown.state == RUNNING else INTERRUPTED
     on_disk = units.format_bytes(session.size_bytes())
     return f"{view.counts(shown.everything, state)}{passed}; {on_disk} on disk"
@@ -58,7 +58,7 @@ def _counts(shown: Snapshot, session: Session) -> str:
 def export(
     session: SessionArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="file to write")] = Path("best.yaml"),
-    trial: Annotated[int | None, typer.Option(min=0, help="this trial; none: the winner")] = None,
+    trial: Annotated[int | None, typer.Option(min=0, help="trial to export; default: the winner")] = None,
 ) -> int:
     """Write the winner as the trainer's config. Example: autotune export runs/iu -o best.yaml"""
     known, _, workload = opened(session)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from autotune import workloads
-from autotune.cli import cli_session, prepare
+from autotune.cli import prepare
 from autotune.cli.cli_options import Goal, Length, Output, Running, Tuned
-from autotune.core import secrecy, units
+from autotune.core import secrecy
 from autotune.core.errors import InputError
 from autotune.space import builtin
 from autotune.storage import provenance
@@ -24,6 +24,7 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
     found, gpus = hardware(running.address, running.gpus_per_trial)
     options = _options(tuned, output, running, found, gpus)
     overrides = _overrides(length, goal)
+    prepare.require_options(overrides, {"select": "--promise"} if goal.promise else {})
     file = builtin.space_file(tuned.space) if tuned.space else builtin.space_for(found)
     asked = prepare.read_space(file, overrides)
     workload = workloads.load(asked.workload)
@@ -48,8 +49,8 @@ def _options(tuned: Tuned, output: Output, running: Running, found: Hardware, gp
     return Options(
         gpus_per_trial=gpus,
         cpus_per_trial=prepare.cpus_per_trial(running.cpus_per_trial, found),
-        memory_limit_bytes=units.size_bytes(running.memory_limit) if running.memory_limit else None,
-        stall_timeout_s=units.seconds(running.stall_timeout) if running.stall_timeout else None,
+        memory_limit_bytes=prepare.size_bytes("--memory-limit", running.memory_limit),
+        stall_timeout_s=prepare.duration_s("--stall-timeout", running.stall_timeout),
         wandb=output.wandb,
         address=running.address,
         seed=running.seed,
@@ -60,7 +61,8 @@ def _options(tuned: Tuned, output: Output, running: Running, found: Hardware, gp
 
 def _overrides(length: Length, goal: Goal) -> dict[str, dict[str, Any]]:
     """What the command line says instead of the search space, by its sections."""
-    budget = {"trials": length.trials, "time": length.time, **prepare.samples(length.samples)}
+    time_s = prepare.duration_s("--time", length.time)
+    budget = {"trials": length.trials, "time": time_s, **prepare.samples(length.samples)}
     rule = prepare.select(goal.promise, goal.select)
     return {
         "budget": {**budget, "finalists": goal.finalists, "repeats": goal.repeats},
@@ -69,10 +71,13 @@ def _overrides(length: Length, goal: Goal) -> dict[str, dict[str, Any]]:
     }
 
 
-def resume(session: Path, *, more: int, time_s: float | None, as_json: bool) -> int:
+def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
     """Opens a session again and runs what is left of it, or more."""
-    opened, space, workload = cli_session.opened(session)
+    time_s = prepare.duration_s("--time", time)
+    opened = Session.open(session)
     opened.require_current(session)
+    space = opened.space()
+    workload = workloads.load(space.workload)
     with opened.lock():  # who comes second is told so at once
         options, then = opened.options(), opened.info().get("provenance", {})
         notes = workload.check(space.baseline)

@@ -9,7 +9,6 @@ import typer
 
 from autotune import workloads
 from autotune.cli import completion
-from autotune.core import units
 from autotune.core.errors import InputError, printable
 from autotune.space import builtin
 from autotune.storage.store import Options, locked
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 def record(  # noqa: PLR0917 - typer makes an option of every argument
     file: Annotated[
-        Path, typer.Argument(metavar="TABLE", help="file to write; an existing one is gone on with")
+        Path, typer.Argument(metavar="TABLE", help="file to write; an existing one is continued")
     ],
     space: Annotated[
         str,
@@ -29,16 +28,26 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
             help="search space: a YAML file whose knobs are all choices", autocompletion=completion.spaces
         ),
     ],
-    data: Annotated[Path | None, typer.Option(help="data set in R2Gen's layout; none: drawn X-rays")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="data set in R2Gen's layout; default: drawn X-rays")
+    ] = None,
     baseline: Annotated[Path | None, typer.Option(help="YAML file with the settings you run today")] = None,
     model: Annotated[str | None, typer.Option(help="size of the R2Gen model: full or small")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="runs of everything that moves quality")] = 3,
-    timings: Annotated[int, typer.Option(min=1, help="timed runs of everything that moves speed")] = 2,
-    memory_limit: Annotated[str | None, typer.Option(help="host memory of a run, such as 3GiB")] = None,
-    only: Annotated[str, typer.Option(help="all, timed (leave the machine alone) or untimed")] = "all",
+    seeds: Annotated[
+        int, typer.Option(min=1, help="runs, by seed, of each configuration that may differ in quality")
+    ] = 3,
+    timings: Annotated[
+        int, typer.Option(min=1, help="timed runs of each configuration that may differ in speed")
+    ] = 2,
+    memory_limit: Annotated[str | None, typer.Option(help="host memory limit per run, such as 3GiB")] = None,
+    only: Annotated[
+        str, typer.Option(help="runs to record: all, timed (needs an otherwise idle machine) or untimed")
+    ] = "all",
     drift: Annotated[
         str | None,
-        typer.Option(help="train the baseline for so long instead, for how the machine's speed moves: 10m"),
+        typer.Option(
+            help="record how the machine's speed varies instead, over this time of training, such as 10m"
+        ),
     ] = None,
 ) -> int:
     """Record a grid of runs, to replay searches over. Example: autotune record lab.jsonl --space grid.yaml"""
@@ -50,6 +59,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     from autotune.trials.setup import Training  # noqa: PLC0415
 
     prepare.one_of("--only", only, recording.PARTS)
+    limit, drift_s = prepare.size_bytes("--memory-limit", memory_limit), prepare.duration_s("--drift", drift)
     hardware = telemetry.hardware()
     source = builtin.space_file(space)
     asked = prepare.read_space(source, {})
@@ -57,9 +67,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     given = prepare.settings(workload, model, baseline, data)
     chosen, notes = prepare.complete(asked, given, workload, hardware, str(source))
     recording.grid(chosen)  # says what is wrong with it before anything is written
-    limit = units.size_bytes(memory_limit) if memory_limit else None
     training = Training(chosen, workload, hardware, Options(memory_limit_bytes=limit))
-    drift_s = units.seconds(drift) if drift else None
     _require_file(file)
     with locked(file.with_name(file.name + ".lock"), f"table {file}"):
         if not file.exists():
@@ -67,12 +75,12 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
             table.create(file, Header(prepare.without(chosen, workload.places), facts))
         known = Table.read(file)
         if known.header.space.knobs != chosen.knobs:
-            raise InputError(f"table {file}: is of another grid; name a new file")
+            raise InputError(f"table {file}: holds another grid; name a new file")
         for line in notes:
             print(printable(line))
         if drift_s is not None:
             found = recording.record_drift(file, training, drift_s)
-            print(f"the speed of {len(found.speeds)} seconds moved by {found.deviation:.0%} (one deviation)")
+            print(f"recorded {len(found.speeds)} seconds: the speed has a deviation of {found.deviation:.0%}")
             return 0
         recording.record(
             file,
@@ -111,8 +119,8 @@ def _facts(training: "Training") -> dict[str, str | int]:
 def replay(
     file: Annotated[Path, typer.Argument(metavar="TABLE", help="a table of recorded runs")],
     strategy: Annotated[str, typer.Option(help="ours, warm, optuna, random or asha")] = "ours",
-    seeds: Annotated[int, typer.Option(min=1, help="searches to replay")] = 50,
-    trials: Annotated[int, typer.Option(min=1, help="configurations that each may try")] = 40,
+    seeds: Annotated[int, typer.Option(min=1, help="number of searches to replay")] = 50,
+    trials: Annotated[int, typer.Option(min=1, help="configurations per search")] = 40,
 ) -> int:
     """Replay searches over recorded runs, in simulated time. Example: autotune replay lab.jsonl --seeds 20"""
     from autotune.cli import prepare  # noqa: PLC0415 - it imports the sampler, which takes a second

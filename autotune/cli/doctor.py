@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -34,10 +35,10 @@ _DISK_BYTES = (
     10 * 2**30
 )  # the checkpoints of trials that run at the same time, 1.3 GB each with the full model
 _TIMEOUT_S = 120.0
-_MORE_SHM = f"loader workers would crash: docker run --shm-size=8g, or search with {WORKERS} 0 alone"
-_MORE_DISK = "checkpoints may not fit: free some, or work on another disk"
+_MORE_SHM = f"loader workers may crash: start the container with --shm-size=8g, or search only {WORKERS}: 0"
+_MORE_DISK = "checkpoints may not fit: free some space, or use another disk"
 _DASHBOARD = "shows a study: optuna-dashboard sqlite:///SESSION/study.db"
-_TENSORBOARD = "shows the curves: tensorboard --logdir SESSION"
+_TENSORBOARD = "shows the curves: tensorboard --logdir SESSION/tensorboard"
 
 # In a process of its own: importing torch takes a second, can crash, and takes GPU memory.
 _ASK_TORCH = """
@@ -80,8 +81,8 @@ def examine() -> list[Capability]:
             space_left("disk", Path.cwd(), _DISK_BYTES, _MORE_DISK),
             java.result(),
             wandb_key(os.environ),
-            package("optuna-dashboard", "autotune-r2gen[dashboard]", _DASHBOARD),
-            package("tensorboard", "tensorboard", _TENSORBOARD),
+            package("optuna-dashboard", _DASHBOARD),
+            package("tensorboard", _TENSORBOARD),
         ]
 
 
@@ -91,14 +92,18 @@ def _python() -> Capability:
     return Capability("Python", ok, platform.python_version(), f"install Python {wanted} or newer")
 
 
-def package(name: str, requirement: str = "", use: str = "") -> Capability:
+def package(name: str, use: str = "") -> Capability:
     """Whether a package is installed, and what it is for."""
-    wanted = f"'{requirement}'" if "[" in requirement else requirement or name
     try:
         found = version(name)
     except PackageNotFoundError:
-        return Capability(name, False, f"not installed{use and f', {use}'}", f"pip install {wanted}")
+        return Capability(name, False, f"not installed{use and f', {use}'}", pip_install(name))
     return Capability(name, True, f"{found}{use and f', {use}'}")
+
+
+def pip_install(what: str) -> str:
+    """The command that installs `what` for this Python, whichever one the shell would take."""
+    return f"{shlex.quote(sys.executable)} -m pip install {what}"
 
 
 def _run(*command: str) -> tuple[int, str, str] | None:
@@ -121,7 +126,7 @@ def torch(found: Hardware) -> Capability:
     status, output, errors = answer
     if status:
         lines = errors.strip().splitlines() or [f"exit status {status}"]
-        remedy = "pip install --force-reinstall torch"
+        remedy = pip_install("--force-reinstall torch")
         return Capability("torch", False, f"`import torch` fails: {lines[-1]}", remedy)
     return torch_sees(json.loads(output.splitlines()[-1]), found)
 
@@ -131,11 +136,14 @@ def torch_sees(facts: Mapping[str, Any], found: Hardware) -> Capability:
     build = f"CUDA {facts['cuda']}" if facts["cuda"] else "CPU build"
     detail = f"{facts['version']}, {build}"
     if found.gpus and not facts["cuda"]:
-        return Capability("torch", False, f"{detail}: cannot use the GPU", "install torch's CUDA build")
-    if len(found.gpus) != facts["devices"]:
-        remedy = (
-            f"nvidia-smi must show CUDA {facts['cuda']} or newer: update the driver, or take an older torch"
+        return Capability(
+            "torch",
+            False,
+            f"{detail}: cannot use the GPU",
+            "install torch's CUDA build: https://pytorch.org/get-started/locally has the command",
         )
+    if len(found.gpus) != facts["devices"]:
+        remedy = f"nvidia-smi must show CUDA {facts['cuda']} or newer: update the driver, or downgrade torch"
         return Capability(
             "torch", False, f"{detail}: sees {facts['devices']} of {len(found.gpus)} GPUs", remedy
         )
@@ -146,7 +154,7 @@ def _driver(found: Hardware) -> Capability:
     if found.driver:
         return Capability("NVIDIA driver", True, found.driver)
     remedy = (
-        "nothing, to run on the CPU; with a GPU: install its driver, in a container start it with --gpus all"
+        "nothing, to run on the CPU; with a GPU, install its driver, or start the container with --gpus all"
     )
     return Capability("NVIDIA driver", False, str(nvml.missing()), remedy)
 
@@ -166,11 +174,12 @@ def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capab
     """Which precisions a trial can train in here, and why it cannot in the others."""
     for precision in PRECISIONS:
         reason = why_not(PRECISION, precision, machine)
-        detail, _, remedy = (reason or "trials can train in it").partition(": ")
+        detail, _, missing = (reason or "trials can train in it").partition(": pip install ")
+        remedy = pip_install(missing) if missing else "nothing: a search leaves it out"
         if precision == "bf16" and machine.compute_capability is None and not reason:
             fast = sorted(cpu_features & {"amx_bf16", "avx512_bf16", "bf16"})
             detail = f"by {', '.join(fast)}" if fast else "slow: this CPU has neither AMX nor AVX512-BF16"
-        yield Capability(precision, reason is None, detail, remedy or "nothing, a search leaves it out")
+        yield Capability(precision, reason is None, detail, remedy)
 
 
 def compiling(machine: Machine, *, has_triton: bool) -> Capability:
@@ -178,7 +187,7 @@ def compiling(machine: Machine, *, has_triton: bool) -> Capability:
     if reason := why_not(COMPILE, "default", machine):
         return Capability("torch.compile", False, reason, "install one, such as g++, and search again")
     if machine.compute_capability is not None and not has_triton:
-        return Capability("torch.compile", False, "needs triton on a GPU", "pip install triton")
+        return Capability("torch.compile", False, "needs triton on a GPU", pip_install("triton"))
     return Capability("torch.compile", True, "trials can compile the model")
 
 

@@ -1,19 +1,21 @@
 """From what the user gave to a search space that is complete, and that this machine can run."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 from typing import Any
+
+from pydantic import BaseModel, ValidationError
 
 from autotune.core import secrecy, units
 from autotune.core.errors import InputError
 from autotune.core.settings import LARGEST_INT, Setting
 from autotune.core.trial import Trial
 from autotune.space import space as spaces
-from autotune.space.knobs import Distribution, ScaledLearningRate
+from autotune.space.knobs import Distribution, ScaledLearningRate, explained
 from autotune.space.machine import Machine, fit_to
-from autotune.space.sections import PROMISES, Budget
+from autotune.space.sections import PROMISES, Budget, Limits, Objective
 from autotune.space.space import Space
 from autotune.storage import study_file
 from autotune.storage.store import Session
@@ -21,6 +23,7 @@ from autotune.system.telemetry import Hardware
 from autotune.workloads import Workload
 
 AUTO = "auto"
+_SECTIONS: dict[str, type[BaseModel]] = {"budget": Budget, "objective": Objective, "limits": Limits}
 _LOOKS = 4  # times the samples of a trial, at most, where the length of the training is not known
 
 
@@ -33,6 +36,27 @@ def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
         if given and isinstance(values.setdefault(section, {}), dict):
             values[section] |= given
     return spaces.from_values(values, str(file))
+
+
+def require_options(overrides: Mapping[str, Mapping[str, Any]], called: Mapping[str, str]) -> None:
+    """Raises InputError, by the options' names, where they contradict one another or their section's rules.
+
+    A value is `called` by the option that it came from, `--keep` for `keep` unless another one is named.
+    """
+    mistakes = [one for section, given in overrides.items() for one in _of_options(section, given, called)]
+    if mistakes:
+        raise InputError("; ".join(mistakes))
+
+
+def _of_options(section: str, given: Mapping[str, Any], called: Mapping[str, str]) -> Iterator[str]:
+    model, values = _SECTIONS[section], {name: value for name, value in given.items() if value is not None}
+    try:
+        model.model_validate(values)
+    except ValidationError as error:
+        for one in error.errors():
+            names = map(str, one["loc"][:1] or values)
+            options = ", ".join(called.get(name, f"--{name.replace('_', '-')}") for name in names)
+            yield f"{options}: {explained(one, model)}"
 
 
 def baseline_file(file: Path) -> dict[str, Setting]:
@@ -73,6 +97,22 @@ def select(promise: str | None, rule: str | None) -> str | None:
     if rule not in {None, meant}:
         raise InputError(f"--promise {promise}: is --select {meant}: got --select {rule}")
     return meant
+
+
+def duration_s(option: str, text: str | None) -> float | None:
+    """The seconds that an option says, None where it was not given; raises InputError that names it."""
+    try:
+        return None if text is None else units.seconds(text)
+    except InputError as error:
+        raise InputError(f"{option}: {error}") from None
+
+
+def size_bytes(option: str, text: str | None) -> int | None:
+    """The bytes that an option says, None where it was not given; raises InputError that names it."""
+    try:
+        return None if text is None else units.size_bytes(text)
+    except InputError as error:
+        raise InputError(f"{option}: {error}") from None
 
 
 def samples(given: str | None) -> dict[str, Any]:
@@ -154,12 +194,17 @@ def _as_taken(
             try:
                 taken.append(workload.complete({**baseline, name: value}).get(name))
             except InputError as error:
-                mistakes.append(f"knob {name}: {str(error).removeprefix('baseline: ')}")
+                mistakes.append(f"knob {name}: {_alone(error, name)}")
         if knob.choice and len(taken) == len(knob.choice):
             knobs[name] = Distribution(choice=tuple(taken))
     if mistakes:
-        raise InputError(f"search space {source}: {'; '.join(mistakes)}")
+        raise InputError(f"search space {source}: {'; '.join(dict.fromkeys(mistakes))}")
     return knobs
+
+
+def _alone(error: InputError, name: str) -> str:
+    """What is wrong with a value of the setting `name`, whose place is known already."""
+    return str(error).removeprefix("baseline: ").removeprefix(f"{name}: ")
 
 
 def machine(hardware: Hardware) -> Machine:

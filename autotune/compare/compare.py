@@ -120,21 +120,23 @@ class Comparison:
         self._trials, self._terms, self._say = trials, terms, say
         self._server = ForkServer(training.workload.preload)
 
-    def run(self, contender: Contender) -> None:
-        """Sees to it that a model is trained and scored, as far as that can be done."""
+    def run(self, contender: Contender) -> bool:
+        """Sees to it that a model is trained and scored; whether that could be done."""
         job = self._job(contender)
         known = results.models(self._session.comparison_dir).get(job.label)
         if known is not None and job.is_planned() and self._is_whole(job, known):
-            self._say(f"{job.label}: is done already")
-            return
+            self._say(f"{job.label}: already done")
+            return True
         if not job.goes_on():
             job.begin()
         model, work = self._taken(job) or self._trained(job)
         if model.outcome.status is Status.COMPLETED:
             model = self._scored(job, model, work)
         results.write(job.place, model)
-        if self._is_whole(job, model) and not self._training.options.keep_checkpoints:
+        is_whole = self._is_whole(job, model)
+        if is_whole and not self._training.options.keep_checkpoints:
             shutil.rmtree(job.place.work, ignore_errors=True)
+        return is_whole
 
     def keep_only(self, contenders: Iterable[Contender]) -> None:
         """Removes models made under other conditions: no new model can be compared with them."""
@@ -204,7 +206,7 @@ class Comparison:
         except EvaluationError as error:
             self._say(f"{job.label}: could not be scored: {error}; run the same command to try again")
             return model
-        speed = "" if found.reports_per_s is None else f", {found.reports_per_s:.1f} a second"
+        speed = "" if found.reports_per_s is None else f", {found.reports_per_s:.1f} per second"
         self._say(f"{job.label}: has written its reports{speed}")
         return replace(model, **vars(found))
 

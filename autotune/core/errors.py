@@ -7,10 +7,25 @@ AutotuneError             the command line shows its one line of text
 └── SearchAborted         the search cannot go on: why, and how to resume (exit code 1)
 """
 
+import difflib
+from collections.abc import Collection
+
+_MOST_LISTED = 8
+
 
 def printable(text: object) -> str:
     """`text` on one line, without what could move a terminal's cursor or turn the direction of writing."""
     return "".join(c if c.isprintable() else " " for c in str(text))
+
+
+def instead(name: object, known: Collection[str]) -> str:
+    """`: did you mean trials?`, after what says that `name` is unknown: the nearest of the `known` names.
+
+    Where none is near, all of them if they are few, and else nothing.
+    """
+    if near := difflib.get_close_matches(str(name), known, n=1):
+        return f": did you mean {near[0]}?"
+    return f": one of {', '.join(known)}" if 0 < len(known) <= _MOST_LISTED else ""
 
 
 class AutotuneError(Exception):

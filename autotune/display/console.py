@@ -1,12 +1,15 @@
 """What the user sees while a search runs: a live picture on a terminal, else one line per event, or JSON."""
 
+import io
+import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -90,16 +93,20 @@ class Screen:
 
     def snapshot(self) -> Snapshot:
         """The search as it is now."""
-        plan, passed_s = self._begun.plan, time.monotonic() - self._begun_s
+        plan, spent_s = self._begun.plan, self._spent_s()
         return replace(
             self._begun,
             space=self.space,
-            plan=replace(plan, spent_s=plan.spent_s + passed_s),
+            plan=replace(plan, spent_s=spent_s),
             trials=tuple(self._trials.values()),
             running=tuple(self._running.values()),
             best=self._best,
-            remaining=self._left(plan.spent_s + passed_s),
+            remaining=self._left(spent_s),
         )
+
+    def _spent_s(self) -> float:
+        """The time that the search has taken so far, earlier runs of the session included."""
+        return self._begun.plan.spent_s + time.monotonic() - self._begun_s
 
     def _left(self, spent_s: float) -> Remaining | None:
         """The estimate of the end: made anew after every change, and now and then; else counted down."""
@@ -143,7 +150,7 @@ class Lines(Screen):
         self.note(f"{self._clock()} trial {trial.number} {trial.outcome}: {self._figures(trial)}")
 
     def _clock(self) -> str:
-        return f"[{units.format_seconds(time.monotonic() - self._begun_s):>7}]"
+        return f"[{units.format_seconds(self._spent_s()):>7}]"
 
     def _figures(self, trial: Trial) -> str:
         if trial.outcome is not None and trial.outcome.status is not Status.COMPLETED:
@@ -159,8 +166,26 @@ class Lines(Screen):
         return figures + (f", {factor:.2f}x {beside}" if factor and trial.number else "")
 
 
+class _Aside(io.TextIOBase):
+    """Stands for a `file` such as standard output: what libraries write to it is said line by line."""
+
+    def __init__(self, file: TextIO, say: Callable[[str], None]) -> None:
+        self.rich_proxied_file = file  # by this name Rich finds where it is to write itself
+        self._say, self._rest, self._lock = say, "", threading.RLock()
+
+    def write(self, text: str) -> int:
+        with self._lock:
+            *lines, self._rest = (self._rest + text).split("\n")
+            for line in lines:
+                self._say(Text.from_ansi(line).plain)
+        return len(text)
+
+    def fileno(self) -> int:
+        return self.rich_proxied_file.fileno()
+
+
 class Picture(Lines):
-    """Redraws the search in place, on a terminal. What ends stays above it as a line.
+    """Redraws the search in place, on a terminal. What ends stays above it as a line, and what is printed.
 
     Rich draws from a thread of its own, too, but takes no lock from where it measures what is on the screen
     to where it overwrites it: a line printed in between would leave half a picture behind.
@@ -168,11 +193,21 @@ class Picture(Lines):
 
     def __init__(self, console: Console, begun: Snapshot) -> None:
         super().__init__(console, begun)
-        self._lock, self._closed = threading.Lock(), threading.Event()
-        self._live = Live(get_renderable=self._draw, console=console, auto_refresh=False, transient=True)
+        self._lock, self._closed = threading.RLock(), threading.Event()
+        self._live = Live(
+            get_renderable=self._draw,
+            console=console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
         self._thread = threading.Thread(target=self._refresh, name="picture", daemon=True)
+        self._redirected = ExitStack()
 
     def __enter__(self) -> Self:
+        self._redirected.enter_context(redirect_stdout(_Aside(sys.stdout, self.note)))
+        self._redirected.enter_context(redirect_stderr(_Aside(sys.stderr, self.note)))
         self._live.start(refresh=True)
         self._thread.start()
         return self
@@ -182,6 +217,7 @@ class Picture(Lines):
             self._closed.set()
             with self._lock:
                 self._live.stop()
+            self._redirected.close()
 
     def _refresh(self) -> None:
         while not self._closed.wait(_REFRESH_S):

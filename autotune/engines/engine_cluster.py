@@ -11,6 +11,7 @@ from pathlib import Path
 
 import ray
 from ray._private import ray_constants
+from ray._private.worker import global_worker
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from autotune.core.errors import InputError, SearchAborted
@@ -90,6 +91,7 @@ def connected(
     _require_reachable(address)
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL)
+        _hush()
     except (ConnectionError, ValueError, SystemExit) as error:
         said = " ".join(str(error).split())
         raise InputError(f"--address {address}: no Ray cluster answers there: {said}") from None
@@ -125,6 +127,7 @@ def _own_ray(hardware: Hardware, lost: Callable[[str], None]) -> Iterator[None]:
                 ray.init(
                     address, log_to_driver=False, logging_level=logging.CRITICAL, _node_ip_address=_LOOPBACK
                 )
+            _hush()
             try:
                 yield
             finally:
@@ -132,6 +135,15 @@ def _own_ray(hardware: Hardware, lost: Callable[[str], None]) -> Iterator[None]:
     except guardian.StartError as error:
         lost(f"Ray does not start: {error}")
         raise SearchAborted(f"Ray does not start: {error}") from None
+
+
+def _hush() -> None:
+    """Keeps Ray from printing paragraphs about workers that have died: the search says what follows of it.
+
+    A thread of the driver listens to them whatever is asked for; it ends as it does when Ray is shut down.
+    """
+    global_worker.threads_stopped.set()
+    global_worker.gcs_error_subscriber.close()  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -15,7 +15,7 @@ _END_S = 10.0
 
 
 def how_to_go_on(session: Path) -> str:
-    return f"nothing is lost; go on with: {going_on(session)}"
+    return f"nothing is lost; continue with: {going_on(session)}"
 
 
 def losses(known: str | None, remaining: int) -> int:

@@ -21,7 +21,7 @@ def render(
         "trial": f"{trial.number} of session {provenance.get('session', '')}",
         "measured": measured,
         "peak memory": view.memory(trial.measurement),
-        "over": f"{space.budget.samples_per_trial} samples a run",
+        "over": f"{space.budget.samples_per_trial} samples per run",
         **{
             name: provenance[name]
             for name in ("hardware", "versions", "seed", "command")

@@ -45,7 +45,7 @@ def grid(space: Space) -> list[dict[str, Setting]]:
     configs = space.every()
     if configs is None:
         loose = [name for name, knob in space.knobs.items() if knob.drawn_from.choice is None]
-        rule = "a table has a finite grid, so that every knob must be a choice"
+        rule = "a table has a finite grid, so every knob must be a choice"
         raise InputError(f"{rule}: {', '.join(loose) or 'there are more than 20,000 configurations'}")
     first = space.baseline_config
     return [first, *(config for config in configs if config != first)]
@@ -125,7 +125,7 @@ def record_drift(file: Path, training: Training, seconds: float) -> Drift:
         found = drift.of_steps(steps)
     except ValueError:
         reason = (report.outcome and report.outcome.reason) or "it was given too little time"
-        raise InputError(f"--drift: the baseline did not train for a second: {reason}") from None
+        raise InputError(f"--drift: the baseline did not train for even a second: {reason}") from None
     table.append_drift(file, found)
     return found
 

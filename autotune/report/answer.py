@@ -131,7 +131,7 @@ def _kinds(report: Report) -> tuple[_Kind, ...]:
         ),
         _Kind(
             "Energy",
-            "a sample",
+            "per sample",
             lambda s: s.joules_per_sample,
             lambda s: Cell(words.energy(s.joules_per_sample)),
         ),

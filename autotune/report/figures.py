@@ -8,12 +8,13 @@ from typing import Any
 from autotune.compare.results import Model, Written
 from autotune.core.settings import SEED
 from autotune.core.trial import PassedOver, Trial
-from autotune.display.snapshot import INTERRUPTED
+from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging import confirm
 from autotune.judging.history import History
 from autotune.report import clinical, knobs, rows
 from autotune.report.model import Report
 from autotune.report.recommendation import answer
+from autotune.storage import store
 from autotune.storage.store import Options
 from autotune.storage.study_file import Plan
 from autotune.workloads import Workload
@@ -74,7 +75,16 @@ def report(known: Known, samples: int) -> Report:
         skipped=rows.skipped(known.passed_over, history),
         importance=knobs.importance(history),
         provenance=_provenance(known),
+        going_on=_going_on(known),
     )
+
+
+def _going_on(known: Known) -> str:
+    """The command that runs more trials; empty where the search runs them itself, or none can be run."""
+    if known.state == RUNNING or not known.can_go_on or known.history.failed_baseline:
+        return ""
+    more = " --trials 20" if known.state == ENDED else ""
+    return f"{store.going_on(known.shown)}{more}{' --time 1h' if known.plan.left_s == 0 else ''}"
 
 
 def _memory_limit_bytes(known: Known) -> int | None:

@@ -75,7 +75,7 @@ def _model(model: Compared, names: Sequence[str]) -> list[str]:
 def _provenance(report: Report) -> str:
     """Where the figures come from, in a line."""
     facts = [f"{name} {report.provenance[name]}" for name in _FACTS if report.provenance.get(name)]
-    return _text("; ".join([*facts, f"{report.samples_per_trial} samples a trial"]))
+    return _text("; ".join([*facts, f"{report.samples_per_trial} samples per trial"]))
 
 
 def _code(commands: Sequence[str]) -> list[str]:

@@ -226,3 +226,4 @@ class Report:
     skipped: tuple[Skipped, ...]
     importance: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    going_on: str = ""  # the command that runs more of the search, where it does not run and can

@@ -51,7 +51,7 @@ def parallel(report: Report) -> Plot | None:
     return Plot(
         id="parallel",
         title="Every configuration",
-        axes="One line a trial, from knob to knob to what came of it.",
+        axes="One line per trial, through its value of each knob to its results.",
         label=f"{words.plural(len(rows), 'configuration')} over {', '.join(knobs)}, throughput and {name}",
         data=[_lines(mark, members, axes) for mark, members in shown],
         layout=layout(

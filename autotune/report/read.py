@@ -31,7 +31,7 @@ def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
         shown=root,
         state=snapshot.state_of(session, plan, is_over=is_over),
         history=history,
-        workload=workloads.load(space.workload),
+        workload=workloads.named(space.workload),
         options=session.options(),
         provenance=info.get("provenance", {}),
         plan=plan,

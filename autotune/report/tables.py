@@ -154,7 +154,7 @@ def facts(report: Report) -> list[tuple[str, list[str]]]:
     found = [
         ("sought", [_sought(report)]),
         ("trials planned", [words.count(report.planned)]),
-        ("samples a trial", [words.count(report.samples_per_trial)]),
+        ("samples per trial", [words.count(report.samples_per_trial)]),
         ("memory that may be used", [f"{words.share(report.memory_fraction)}{limit}"]),
         *((_label(name), _told(value)) for name, value in report.provenance.items()),
         ("warnings", list(report.answer.cautions)),

@@ -55,7 +55,7 @@ class Screening:
             if violation := self._space.violation(config):
                 return Refusal(Refused.LIMITS, violation, self._worst)
         if settings_key(config, ()) in self._tried:
-            return Refusal(Refused.TRIED, "was tried already")
+            return Refusal(Refused.TRIED, "was already tried")
         return self._known_too_slow(config) or config
 
     def _outside(self, config: Config) -> Refusal | None:

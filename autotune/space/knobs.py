@@ -3,12 +3,14 @@
 import math
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 
 from autotune.core import units
+from autotune.core.errors import instead
 from autotune.core.settings import LARGEST_INT, Setting
 
 STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -142,7 +144,7 @@ class ScaledLearningRate(BaseModel):
         low, high = _MULTIPLIERS
         wrong = [v for v in value.choice or value.bounds if not low <= (units.number(v) or 0.0) <= high]
         if wrong:
-            raise ValueError(f"multiplier: numbers from {low:g} to {high:g}: got {units.shown(wrong[0])}")
+            raise ValueError(f"numbers from {low:g} to {high:g}: got {units.shown(wrong[0])}")
         return value
 
     @property
@@ -160,21 +162,37 @@ def read_knob(name: str, spec: Any) -> BaseModel:
     try:
         return kind.model_validate(spec)
     except ValidationError as error:
-        raise ValueError("; ".join(f"{name}.{m}" for m in mistakes(error))) from None
+        raise ValueError("; ".join(f"{name}.{m}" for m in mistakes(error, kind))) from None
 
 
-def mistakes(error: ValidationError) -> Iterator[str]:
-    """What is wrong, a line each, with its place."""
+def mistakes(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
+    """What is wrong with the values of a `model`, a line each, with its place."""
     for e in error.errors():
         where = ".".join(str(part) for part in e["loc"])
-        message = e["msg"].removeprefix("Value error, ")
-        if e["type"] == "extra_forbidden":
-            message = "no such key"
-        elif e["type"] == "missing":
-            message = "required"
-        elif e["type"] != "value_error":
-            message = f"{message[0].lower()}{message[1:]}, got {units.shown(e['input'])}"
-        yield f"{where}: {message}" if where and e["type"] != "value_error" else message
+        says_its_name = (where, e["type"]) == ("knobs", "value_error")  # of `read_knob`
+        yield f"{where}: {explained(e, model)}" if where and not says_its_name else explained(e, model)
+
+
+def explained(error: ErrorDetails, model: type[BaseModel]) -> str:
+    """What is wrong with a value of a `model`, without its place."""
+    match error["type"]:
+        case "extra_forbidden":
+            return f"no such key{instead(error['loc'][-1], _keys(error['loc'], model))}"
+        case "missing":
+            return "required"
+        case "value_error":
+            return error["msg"].removeprefix("Value error, ")
+    return f"{error['msg'][0].lower()}{error['msg'][1:]}, got {units.shown(error['input'])}"
+
+
+def _keys(place: Sequence[int | str], model: type[BaseModel]) -> list[str]:
+    """The keys that there are where `place` leads to, from a `model` down."""
+    for part in place[:-1]:
+        inner = model.model_fields[str(part)].annotation
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return []
+        model = inner
+    return list(model.model_fields)
 
 
 def as_number(value: Any) -> Any:

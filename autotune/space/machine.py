@@ -37,7 +37,7 @@ def why_impossible(name: str, value: Setting, machine: Machine, known: Knowledge
     if needs.compute_capability and capability and capability < needs.compute_capability:
         return f"needs compute capability {'.'.join(map(str, needs.compute_capability))}"
     if needs.torchao and not machine.has_torchao:
-        return "needs torchao: pip install 'autotune-r2gen[fp8]'"
+        return "needs torchao: pip install torchao"
     if needs.compiler and not machine.has_compiler:
         return "needs a C++ compiler"
     return None

@@ -158,7 +158,7 @@ class Budget(BaseModel):
     @classmethod
     def _enough_or_none(cls, value: int) -> int:
         if 0 < value < _FEWEST_REPEATS:
-            raise ValueError(f"repeats: 0, or at least {_FEWEST_REPEATS}, for an interval: got {value}")
+            raise ValueError(f"0, or at least {_FEWEST_REPEATS}, for an interval: got {value}")
         return value
 
     @field_validator("time", mode="before")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from autotune import workloads
 from autotune.core import units
-from autotune.core.errors import InputError
+from autotune.core.errors import InputError, instead
 from autotune.core.settings import (
     ACCUMULATION,
     LEARNING_RATE,
@@ -190,7 +190,7 @@ def from_values(values: Mapping[str, Any], source: str) -> Space:
     try:
         return Space.model_validate(dict(values))
     except ValidationError as error:
-        raise InputError(f"search space {source}: {'; '.join(mistakes(error))}") from None
+        raise InputError(f"search space {source}: {'; '.join(mistakes(error, Space))}") from None
 
 
 def dump(space: Space) -> str:
@@ -213,7 +213,11 @@ def complete(space: Space, source: str) -> Space:
 
     Raises InputError when the knobs and limits cannot be met, with every mistake in one line.
     """
-    mistakes = [f"knob {n}: the baseline must say its value" for n in space.knobs if n not in space.baseline]
+    mistakes = [
+        f"knob {n}: the baseline must say its value{instead(n, space.baseline)}"
+        for n in space.knobs
+        if n not in space.baseline
+    ]
     mistakes += _not_numbers(space)
     knobs: dict[str, Distribution | ScaledLearningRate] = {}
     for name, knob in space.knobs.items():

@@ -127,7 +127,7 @@ class Telemetry:
                 gpus = _Gpus(nvml.handles(_visible()) if found else [])
                 self._sample_until_stopped(_Processes(self._pid), Others(self._search), gpus)
         except Exception:
-            logger.exception("telemetry of process %d ended early; the trial goes on", self._pid)
+            logger.exception("telemetry of process %d ended early; the trial continues", self._pid)
 
     def _sample_until_stopped(self, processes: "_Processes", others: Others, gpus: "_Gpus") -> None:
         before_s, is_last = time.monotonic(), False

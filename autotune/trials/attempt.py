@@ -121,8 +121,8 @@ class Attempt:
     def _overdue(self) -> str:
         samples, quality = self._progress.measurement().samples, self._order.quality
         return (
-            f"no record has {quality} after {samples} samples, where a trial has {self._order.samples}; "
-            "the workload must yield one, at the latest there"
+            f"no record has {quality} after {samples} samples; the workload must yield one that has it by "
+            f"{self._order.samples}, the samples of a trial"
         )
 
     def _end_if_beaten(self, shown: Measurement) -> None:

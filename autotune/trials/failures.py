@@ -149,7 +149,7 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - a workload's own exception class can do anything
-        return "(its text cannot be had)"
+        return "(its text cannot be read)"
 
 
 def _names(error: BaseException) -> set[str]:
@@ -172,7 +172,7 @@ def of_verdict(outcome: Outcome, *, asked_to_stop: bool, kernel_killed: bool, me
     A loader's worker that is killed was killed for memory where there is evidence of that, see `of_exit`.
     """
     if outcome.status is Status.STOPPED and not asked_to_stop:
-        return lost("somebody has sent it a SIGTERM")
+        return lost("it received a SIGTERM")
     if outcome.shortage is Shortage.KILLED_WORKER:
         is_memory = kernel_killed or memory_share >= _MEMORY_GONE_SHARE
         return outcome if is_memory else lost(outcome.reason)

@@ -170,7 +170,7 @@ class Progress:
         if self._meter.throughput() is None:
             return (
                 "its throughput could not be measured: that takes two records without "
-                f"{self._quality}, the samples of the second one more; a trial may be too short"
+                f"{self._quality}, the second with more samples; a trial may be too short"
             )
         return None
 

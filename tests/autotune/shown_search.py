@@ -2,6 +2,9 @@
 
 import itertools
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from rich.console import Console
@@ -21,11 +24,35 @@ knobs: {micro_batch_size: {choice: [4, 8]}}
 """
 
 
+def talk(over: threading.Event) -> None:
+    """Prints as libraries do: in a thread, now and then, in colour, and several lines at once."""
+    for number in itertools.count():
+        stream = sys.stderr if number % 2 else sys.stdout
+        print(f"\x1b[36m(library)\x1b[0m says {number},\nand more of {number}", file=stream)
+        if over.is_set():
+            return
+
+
+@contextmanager
+def a_library(is_there: bool) -> Iterator[None]:
+    """One that talks beside the search, where it is there."""
+    over = threading.Event()
+    thread = threading.Thread(target=talk, args=(over,))
+    if is_there:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if is_there:
+            thread.join()
+
+
 def main() -> None:
     consoles._REFRESH_S = 0.02
     space = spaces.complete(spaces.parse(SPACE, "test"), "test")
     begun = Snapshot("runs/s", "a device", "running", space, Plan(40, None), (), (), 0, None, None)
-    with consoles.screen(Console(), begun) as screen:
+    with consoles.screen(Console(), begun) as screen, a_library("talking" in sys.argv):
         screen.note("session runs/s: 40 trials on a device")
         for number in itertools.count():
             trial = Trial(number, dict(space.baseline))

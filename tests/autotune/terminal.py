@@ -17,6 +17,7 @@ class Terminal:
         self.wrapped = self.cleared = 0  # lines that were too long, and times that all was cleared
         self._screen: deque[list[str]] = deque([[]])
         self._row = self._column = 0
+        self._begun = ""  # of an escape sequence, the rest of which is still to come
 
     def resize(self, columns: int, lines: int) -> None:
         """Lines stay as they are, cut off at the right; what has no room below pushes the rest up."""
@@ -29,7 +30,11 @@ class Terminal:
         self._row -= 1
 
     def feed(self, text: str) -> None:
-        for piece in _PIECE.finditer(text):
+        whole, begun, rest = (self._begun + text).rpartition("\x1b")
+        if not begun or _PIECE.match(begun + rest):
+            whole, begun, rest = self._begun + text, "", ""
+        self._begun = begun + rest
+        for piece in _PIECE.finditer(whole):
             if piece["plain"]:
                 self._write(piece["plain"])
             elif piece["what"] == "A":

@@ -4,6 +4,7 @@ import configparser
 import json
 import re
 import shlex
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -13,6 +14,7 @@ import yaml
 from autotune.cli.cli import app
 from autotune.space import builtin, schema
 from autotune.space import space as spaces
+from autotune.storage.store import Session
 from r2gen import config as trainer
 
 from . import pages, shell
@@ -102,6 +104,13 @@ def test_links_of_what_is_no_page_of_the_site_lead_somewhere(page):
         target = (page.parent / place).resolve() if place else page
         assert target.exists(), link
         assert not anchor or anchor in pages.anchors(target), link
+
+
+def test_tensorboard_is_pointed_at_the_directory_of_a_session_that_has_its_files():
+    lines = [line for _, line in COMMANDS if line.startswith("tensorboard")]
+    assert len(lines) >= 2
+    name = Session(Path("runs/s")).tensorboard_dir.name
+    assert [line for line in lines if Path(shell.words(line)[-1]).name != name] == []
 
 
 def test_the_readme_begins_with_its_two_commands():

@@ -1,5 +1,6 @@
 """The site, built as CI builds it: strict, whole, and with nothing that a browser would fetch elsewhere."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,10 +8,13 @@ from html.parser import HTMLParser
 
 import pytest
 import typer
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
 
 from autotune import workloads
 from autotune.cli.cli import app
 from autotune.space import schema
+from tests import browser as browsers
 
 from . import pages
 
@@ -78,3 +82,30 @@ def test_everything_that_is_made_from_the_code_is_there(site):
     known = workloads.known_settings("r2gen").by_name
     assert [name for name in known if f"<td><code>{name}</code></td>\n<td>" not in text] == []
     assert "<td><code>weight_decay</code></td>\n<td>no</td>\n<td>yes</td>\n<td>no</td>" in text
+
+
+@pytest.fixture(scope="module")
+def browser():
+    started = browsers.start()
+    yield started
+    started.quit()
+
+
+def test_it_can_be_searched_where_it_was_opened_from_the_disk(site, browser):
+    browser.get((site / "how-to" / "data.html").as_uri())
+    browser.find_element(By.CSS_SELECTOR, "[data-md-component=search-query]").send_keys("batch means")
+    found = WebDriverWait(browser, 30).until(
+        lambda shown: shown.find_elements(By.CSS_SELECTOR, ".md-search-result__link")
+    )
+    places = [link.get_attribute("href") for link in found]
+    assert (site / "explanation" / "throughput.html").as_uri() in {
+        place.partition("#")[0] for place in places
+    }
+    assert [entry["message"] for entry in browser.get_log("browser")] == []
+    assert {url.partition(":")[0] for url in fetched(browser)} == {"file"}
+
+
+def fetched(browser):
+    entries = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
+    urls = [e["params"]["request"]["url"] for e in entries if e["method"] == "Network.requestWillBeSent"]
+    return [url for url in urls if not url.startswith("data:")]

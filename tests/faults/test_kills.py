@@ -20,7 +20,7 @@ VICTIMS = (
 OF_A_TRIAL = ("supervisor", "fork server", "child", "loader worker")
 WITH_THE_DRIVER = ("driver", "process group")
 OF_RAY = ("guardian", "raylet", "GCS server")
-GIVEN_UP = ", 3 times in a row; nothing is lost; go on with: python -m autotune resume s"
+GIVEN_UP = ", 3 times in a row; nothing is lost; continue with: python -m autotune resume s"
 TRIALS = 6
 LONGEST_S = 3.0
 
@@ -103,6 +103,7 @@ class Killed:
             self.process.wait(240)
         assert self.process.returncode in ENDED, killing.output(self.directory)
         assert "Traceback" not in killing.output(self.directory)
+        assert "(raylet)" not in killing.output(self.directory)
         self.check()
         trials = killing.trials_of(self.directory)
         assert [t.completed for t in trials] == [True] * TRIALS, [t.outcome for t in trials]

@@ -85,7 +85,7 @@ def test_nothing_is_left_after_any_end(tmp_path, search, end):
     assert not [file for file in held if Path(file).exists()]
     if code == 130:
         assert "Stopped: interrupted" in killing.output(tmp_path)
-        assert "Go on with: python -m autotune resume s" in killing.output(tmp_path)
+        assert "Continue with: python -m autotune resume s" in killing.output(tmp_path)
         assert (tmp_path / "s" / "trials" / "0000" / "work" / "state.json").exists()
 
 

@@ -48,7 +48,7 @@ def test_a_ray_that_dies_again_and_again_or_cannot_run_ends_the_search_in_one_li
         kill(process, victim)
     assert process.wait(240) == 1
     assert killing.output(tmp_path).count("Ray died: it is started again") == revival.MOST_LOSSES - 1
-    said = "autotune: Ray died, 3 times in a row; nothing is lost; go on with: python -m autotune resume s"
+    said = "autotune: Ray died, 3 times in a row; nothing is lost; continue with: python -m autotune resume s"
     assert said in killing.output(tmp_path).splitlines()  # Ray's own last words may come after it
     assert "Traceback" not in killing.output(tmp_path)
     assert [t.outcome for t in killing.trials_of(tmp_path)] == [None]
@@ -59,7 +59,7 @@ def test_a_ray_that_dies_again_and_again_or_cannot_run_ends_the_search_in_one_li
     assert search("resume", "s").wait(240) == 1, killing.output(tmp_path)
     last = killing.output(tmp_path).splitlines()[-1]
     assert last.startswith("autotune: Ray Tune aborted 3 times in a row: ")
-    assert last.endswith("; nothing is lost; go on with: python -m autotune resume s")
+    assert last.endswith("; nothing is lost; continue with: python -m autotune resume s")
     assert "Traceback" not in killing.output(tmp_path)
     assert [t.outcome for t in killing.trials_of(tmp_path)] == [None]
 

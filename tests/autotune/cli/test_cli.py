@@ -60,21 +60,24 @@ def is_one_line(code, out, err, *parts):
         (["search", "--space", "nowhere.yaml"], ["nowhere.yaml", "cpu, gpu, laptop-8gb"]),
         (["search", "--trials", "none"], ["--trials", "none"]),
         (["search", "--trials", "0"], ["--trials", "0"]),
-        (["search", "--time", "soon"], ["a duration is a positive number", "soon"]),
+        (["search", "--time", "2hours"], [": --time: a duration is a positive number", "'2hours'"]),
+        (["search", "--time", ""], [": --time: a duration is a positive number", "''"]),
         (["search", "--keep", "2"], ["--keep", "2"]),
-        (["search", "--select", "best"], ["objective.select", "'same-training', 'fastest'", "'best'"]),
-        (["search", "--select", "pareto", "--target", "0.2"], ["a target goes with select: time-to-quality"]),
-        (["search", "--promise", "same-training", "--target", "0.2"], ["a target goes with select: time-"]),
+        (["search", "--select", "best"], [": --select: ", "'same-training', 'fastest'", "'best'"]),
+        (["search", "--select", "pareto", "--target", "0.2"], [": --select, --target: a target goes with"]),
+        (["search", "--promise", "same-training", "--target", "0.2"], [": --promise, --target: a target"]),
+        (["search", "--target", "nan"], [": --target: ", "finite"]),
+        (["search", "--memory-fraction", "0"], [": --memory-fraction: ", "greater than 0"]),
         (["search", "--promise", "speed"], ["--promise", "same-quality, same-training", "'speed'"]),
         (["search", "--promise", "same-training", "--select", "pareto"], ["is --select same-training"]),
         (["search", "--samples", "some"], ["--samples", "auto", "'some'"]),
-        (["search", "--repeats", "2"], ["repeats: 0, or at least 3", "got 2"]),
+        (["search", "--repeats", "2"], [": --repeats: 0, or at least 3", "got 2"]),
         (["search", "--finalists", "0"], ["--finalists", "0"]),
         (["search", "--wandb", "maybe"], ["--wandb", "auto, online, offline, off"]),
         (["search", "--wandb", "online"], ["WANDB_API_KEY"]),
         (["search", "--model", "huge"], ["--model", "full, small"]),
-        (["search", "--memory-limit", "much"], ["a size is a positive number"]),
-        (["search", "--stall-timeout", "-1"], ["a duration is a positive number"]),
+        (["search", "--memory-limit", "3gigs"], [": --memory-limit: a size is a positive number", "'3gigs'"]),
+        (["search", "--stall-timeout", "-1"], [": --stall-timeout: a duration is a positive number"]),
         (["search", "--gpus-per-trial", "99"], ["--gpus-per-trial"]),
         (["search", "--address", "127.0.0.1:1"], ["--address 127.0.0.1:1", "nobody listens there"]),
         (["search", "--address", "nonsense"], ["--address nonsense", "no Ray cluster answers"]),
@@ -84,12 +87,15 @@ def is_one_line(code, out, err, *parts):
         (["search", "--surprise"], ["--surprise"]),
         (["surprise"], ["surprise"]),
         (["resume", "nowhere"], ["there is no session here"]),
+        (["resume", "nowhere", "--time", "soon"], [": --time: a duration is a positive number", "'soon'"]),
         (["status", "nowhere"], ["there is no session here"]),
         (["export", "nowhere"], ["there is no session here"]),
         (["resume"], ["Missing argument", "session"]),
         (["record", "t.jsonl"], ["Missing option", "--space"]),
         (["record", "t.jsonl", "--space", "nowhere.yaml"], ["nowhere.yaml", "cpu, gpu, laptop-8gb"]),
         (["record", "t.jsonl", "--space", "cpu", "--only", "some"], ["--only", "all, timed, untimed"]),
+        (["record", "t.jsonl", "--space", "cpu", "--drift", "long"], [": --drift: a duration is"]),
+        (["record", "t.jsonl", "--space", "cpu", "--memory-limit", "3gigs"], [": --memory-limit: a size is"]),
         (["replay", "nowhere.jsonl"], ["nowhere.jsonl", "cannot be read"]),
         (
             ["replay", "nowhere.jsonl", "--strategy", "luck"],
@@ -136,13 +142,23 @@ def edit(root, change):
     ("old", "new", "parts"),
     [
         ("micro_batch_size: 4", "micro_batch_size: 0", ["baseline", "micro_batch_size", "0"]),
-        ("micro_batch_size: 4", "micro_batchsize: 4", ["micro_batchsize", "no such setting"]),
+        (
+            "micro_batch_size: 4",
+            "micro_batchsize: 4",
+            ["baseline: micro_batchsize: no such setting: did you mean micro_batch_size?"],
+        ),
         ("learning_rate: 1e-3", "d_model: 100", ["num_heads must divide d_model", "100"]),
         ("choice: [4, 8]", "choice: []", ["micro_batch_size", "at least 1"]),
         ("workload: r2gen", "workload: no.such:fit", ["no module no.such"]),
         ("workload: r2gen", "workload: 7", ["workload"]),
         ("learning_rate: 1e-3", "precision: fp16", ["cannot run the baseline", "fp16"]),
-        ("knobs: {", "knobs: {surprise: {choice: [1]}, ", ["knob surprise", "surprise: no such setting"]),
+        ("knobs: {", "knobs: {surprise: {choice: [1]}, ", ["knob surprise: no such setting"]),
+        (
+            "knobs: {",
+            "knobs: {num_worker: {choice: [1, 2]}, ",
+            ["space.yaml: knob num_worker: no such setting: did you mean num_workers?\n"],
+        ),
+        ("knobs: {", "knob: {", ["knobs: required; knob: no such key: did you mean knobs?"]),
     ],
 )
 def test_a_wrong_space_is_one_line_and_makes_no_session(run, data, old, new, parts):
@@ -179,7 +195,7 @@ def test_a_whole_table_is_replayed(run, recorded):
 def test_a_table_of_another_grid_is_not_gone_on_with(run, data, grid):
     table.create(Path("t.jsonl"), Header(grid, {}))
     Path("grid.yaml").write_text(SPACE)
-    is_one_line(*run("record", "t.jsonl", "--space", "grid.yaml", "--data", data), "is of another grid")
+    is_one_line(*run("record", "t.jsonl", "--space", "grid.yaml", "--data", data), "holds another grid")
 
 
 def test_an_existing_session_is_refused_with_the_command_that_goes_on(run, tmp_path, data):
@@ -257,6 +273,28 @@ def test_status_imports_neither_optuna_nor_torch_nor_ray(tmp_path):
             check=True,
         )
         assert done.stdout.splitlines()[-1] == "[] 0"
+
+
+@pytest.mark.parametrize(
+    "command", [["status"], ["status", "--json"], ["report", "--format", "md"], ["report"], ["export"]]
+)
+def test_what_only_looks_at_a_session_needs_no_code_of_its_workload(run, tmp_path, monkeypatch, command):
+    """Of a copy, from any directory; where the workload is there, too, it is not imported."""
+    copy = shutil.copytree(KEPT / "format-2", tmp_path / "elsewhere" / "copy")
+    space = copy / "space.yaml"
+    space.write_text(space.read_text().replace("kept_workload:fit", "trap.kept_workload:fit"))
+    name, *options = command
+    assert run(name, copy, *options)[::2] == (0, "")
+    (tmp_path / "trap").mkdir()
+    (tmp_path / "trap" / "__init__.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert run(name, copy, *options)[::2] == (0, "")
+
+
+def test_what_goes_on_with_a_session_says_that_the_code_is_not_there(run, tmp_path):
+    shutil.copytree(KEPT / "format-2", tmp_path / "s")
+    for command in ("resume", "compare"):
+        is_one_line(*run(command, "s"), "workload kept_workload:fit: there is no module kept_workload")
 
 
 @pytest.fixture

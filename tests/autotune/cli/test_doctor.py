@@ -1,7 +1,11 @@
+import itertools
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
@@ -12,6 +16,7 @@ from autotune.space.machine import Machine
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware, hardware
 
+ROOT = Path(__file__).parents[3]
 KEY = "made-up-key-" + "0123456789" * 3
 A100 = Gpu("NVIDIA A100-SXM4-80GB", 80 * 2**30, (8, 0), "GPU-0")
 EXAMINE = """
@@ -55,6 +60,7 @@ def test_it_examines_this_machine() -> None:
     assert str(Path.cwd()) in found["disk"][1]
     assert {"NVIDIA driver", "tf32", "bf16", "fp16", "fp8", "memory", "shared memory", "Java"} <= set(found)
     assert {"wandb", "W&B online", "optuna-dashboard", "tensorboard", "torch.compile"} <= set(found)
+    assert found["tensorboard"][1].endswith("tensorboard --logdir SESSION/tensorboard")
 
 
 def test_without_java_and_with_a_key_it_says_so_and_keeps_the_key_to_itself(tmp_path: Path) -> None:
@@ -100,7 +106,9 @@ def test_a_cpu_build_beside_a_gpu_is_a_fault() -> None:
     cuda = {"version": "2.13.0", "cuda": "13.0", "devices": 1}
     assert doctor.torch_sees(cpu, without) == Capability("torch", True, "2.13.0+cpu, CPU build")
     assert doctor.torch_sees(cpu, with_gpu).detail.endswith("cannot use the GPU")
-    assert doctor.torch_sees(cpu, with_gpu).remedy == "install torch's CUDA build"
+    assert doctor.torch_sees(cpu, with_gpu).remedy.startswith(
+        "install torch's CUDA build: https://pytorch.org"
+    )
     assert doctor.torch_sees(cuda, with_gpu) == Capability("torch", True, "2.13.0, CUDA 13.0")
     blind = doctor.torch_sees({**cuda, "devices": 0}, with_gpu)
     assert blind.detail.endswith("sees 0 of 1 GPUs")
@@ -116,7 +124,7 @@ def test_precisions_follow_the_gpu() -> None:
     found = by_name(list(doctor.precisions(Machine(8, (9, 0)), frozenset())))
     assert found["fp8"] == (False, "needs torchao")
     fp8 = list(doctor.precisions(Machine(8, (9, 0)), frozenset()))[-1]
-    assert fp8.remedy == "pip install 'autotune-r2gen[fp8]'"
+    assert fp8.remedy == f"{sys.executable} -m pip install torchao"
 
 
 @pytest.mark.parametrize(
@@ -143,21 +151,29 @@ def test_too_little_room_is_said_with_what_follows(tmp_path: Path) -> None:
 def test_compiling_takes_a_compiler_and_triton_on_a_gpu() -> None:
     assert doctor.compiling(Machine(8), has_triton=False).ok
     assert doctor.compiling(Machine(8, (9, 0)), has_triton=True).ok
-    assert doctor.compiling(Machine(8, (9, 0)), has_triton=False).remedy == "pip install triton"
+    assert doctor.compiling(Machine(8, (9, 0)), has_triton=False).remedy.endswith(" -m pip install triton")
     lacking = doctor.compiling(Machine(8, has_compiler=False), has_triton=True)
     assert (lacking.ok, lacking.detail) == (False, "needs a C++ compiler")
 
 
 def test_a_package_that_is_missing_says_how_to_install_it() -> None:
     assert doctor.package("optuna").ok
-    missing = doctor.package("no-such-package", "autotune-r2gen[dashboard]", "shows a study")
-    assert missing == Capability(
-        "no-such-package",
-        False,
-        "not installed, shows a study",
-        "pip install 'autotune-r2gen[dashboard]'",
-    )
-    assert doctor.package("no-such-package").remedy == "pip install no-such-package"
+    remedy = f"{sys.executable} -m pip install no-such-package"
+    missing = doctor.package("no-such-package", "shows a study")
+    assert missing == Capability("no-such-package", False, "not installed, shows a study", remedy)
+    assert doctor.package("no-such-package").remedy == remedy
+
+
+def test_what_is_to_be_installed_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This project is in no registry: what it can use besides is asked for by its own name."""
+    monkeypatch.setattr(doctor, "version", Mock(side_effect=doctor.PackageNotFoundError))
+    monkeypatch.setattr(doctor, "torch", lambda _: Capability("torch", True, "not asked"))
+    advised = [one.remedy.partition(" -m pip install ")[2] for one in doctor.examine()]
+    wanted = {words for words in advised if words}
+    assert {"optuna-dashboard", "tensorboard", "wandb"} <= wanted
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = itertools.chain(project["dependencies"], *project["optional-dependencies"].values())
+    assert wanted <= {re.split(r"[>\[]", requirement)[0] for requirement in asked}
 
 
 def test_it_is_one_table_that_wraps_within_its_columns() -> None:

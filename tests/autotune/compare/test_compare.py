@@ -79,13 +79,13 @@ def space():
     return spaces.complete(spaces.parse(SPACE, "test"), "test")
 
 
-def searched(root, space, **options):
-    """A session whose search has found that 8 a batch are twice as fast, and as good."""
+def searched(root, space, winner=8, **options):
+    """A session whose search has found that batches of `winner` are twice as fast, and as good."""
     machine, workload = replace(hardware(), gpus=()), Workload(space.workload)
     facts = provenance.collect("s", space, workload, machine, 0)
     session = Session.create(root, space, Options(**options), facts)
     study = record.open_study(session.study_file, space)
-    for batch, speed in ((4, 100.0), (8, 200.0)):
+    for batch, speed in ((4, 100.0), (winner, 200.0)):
         trial = record.begin(study, space, space.config({"micro_batch_size": batch, "learning_rate": 1.0}))
         shown = Measurement(Throughput(speed, 1.0, 50, 1.0), 0.2, 400, samples=400)
         record.end(study, replace(trial, outcome=Outcome(Status.COMPLETED), measurement=shown), 0.85)
@@ -158,7 +158,7 @@ def test_a_model_is_trained_and_scored_once(session, compared):
     assert said[0] == "bf16: training over 400 samples: 4 bf16 lr 0.001"
 
     again, said = compared()
-    assert (again, said) == (model, ["bf16: is done already"])
+    assert (again, said) == (model, ["bf16: already done"])
 
 
 def test_on_other_terms_it_is_trained_anew(session, space, compared):
@@ -248,13 +248,29 @@ def test_the_command_compares_a_workload_that_writes_no_reports(session, capsys)
     assert not list(session.comparison_dir.glob("*/work"))
 
 
+def test_a_precision_that_cannot_run_here_is_left_out_and_said(session, capsys):
+    code, said, err = compare(capsys, session.root, "--precisions", "fp32,bf16,fp8")
+    assert (code, err) == (0, "")
+    assert said[0] == "precision fp8: left out, needs a CUDA device"
+    assert list(results.models(session.comparison_dir)) == ["baseline", "bf16", "fp32"]
+
+
+def test_a_model_that_failed_is_named_in_the_end_and_by_the_exit_code(tmp_path, space, capsys):
+    session = searched(tmp_path / "large", space, winner=64)  # which does not fit any more
+    code, said, err = compare(capsys, session.root, "--precisions", "fp32")
+    assert (code, err) == (1, "")
+    assert said[-1] == "1 of 2 models failed: fp32"
+    assert any(line.startswith("fp32: training failed (oom): ") for line in said)
+    assert list(results.models(session.comparison_dir)) == ["baseline", "fp32"]
+
+
 def test_what_has_changed_since_the_search_is_said(session, capsys):
     info = json.loads(session.info_file.read_text())
     info["provenance"]["torch"] = "0.4"
     session.info_file.write_text(json.dumps(info))
     code, said, _ = compare(capsys, session.root, "--precisions", "fp32", "--samples-per-model", 100)
     assert code == 0
-    assert any(line.startswith("since the search, torch 0.4, now ") for line in said)
+    assert any(line.startswith("changed since the search: torch 0.4, now ") for line in said)
     assert results.models(session.comparison_dir)["fp32"].samples == 100
 
 
@@ -264,7 +280,7 @@ def test_what_has_changed_since_the_search_is_said(session, capsys):
         ("fp32,bf17", "--precisions: one of fp32, tf32, bf16, fp16, fp8: got 'bf17'"),
         ("", "--precisions: one of fp32, tf32, bf16, fp16, fp8: got ''"),
         ("../x", "got '../x'"),
-        ("fp32,fp16,fp8", "--precisions: fp16 needs a CUDA device; fp8 needs a CUDA device"),
+        ("fp16,fp8", "--precisions: fp16 needs a CUDA device; fp8 needs a CUDA device"),
     ],
 )
 def test_a_precision_that_cannot_be_is_refused(session, capsys, precisions, reason):
@@ -303,7 +319,7 @@ def test_a_kill_loses_only_what_was_under_way(tmp_path, space, capsys):
     code, said, _ = compare(capsys, session.root, "--precisions", "bf16")
 
     assert code == 0
-    assert "baseline: is done already" in said
+    assert "baseline: already done" in said
     assert records.read_text().startswith(before)
     assert attempts(session, "bf16") == 2
     assert results.models(session.comparison_dir)["bf16"].training.quality_samples == 400

@@ -1,5 +1,6 @@
 """What is shown while a search runs: lines, JSON, and a picture on a real pseudo-terminal."""
 
+import codecs
 import fcntl
 import json
 import os
@@ -60,7 +61,7 @@ def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, 
             screen.progress(trial, report())
             screen.ended(trial)
         screen.conclude(["Best: none"], {})
-    assert [re.sub(r"^\[ *\d+s\] ", "", line) for line in capsys.readouterr().out.splitlines()] == [
+    assert [re.sub(r"^\[ 1m \d+s\] ", "", line) for line in capsys.readouterr().out.splitlines()] == [
         "trial 0 started: 16 fp32 (baseline)",
         "trial 0 completed: 20.0 samples/s, bleu_4 0.2000, memory not measured",
         "trial 1 started: 16 fp32",
@@ -69,6 +70,19 @@ def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, 
         "trial 2 completed: 60.0 samples/s, bleu_4 0.1900, memory not measured, 3.00x the baseline",
         "Best: none",
     ]
+
+
+def test_stamps_go_on_where_an_earlier_run_of_the_session_ended(
+    begun, console, make_trial, capsys, monkeypatch
+):
+    """Beside `status` and the live picture, which count the earlier run as well: 60 s of it."""
+    now = 1000.0
+    monkeypatch.setattr(consoles.time, "monotonic", lambda: now)
+    screen = Lines(console, begun)
+    now += 5
+    screen.started(make_trial(0))
+    assert capsys.readouterr().out.startswith("[ 1m 05s] trial 0 started")
+    assert screen.snapshot().plan.spent_s == 65
 
 
 def test_the_state_follows_the_events(begun, console, make_trial):
@@ -174,13 +188,14 @@ def test_progress_is_told_at_a_bounded_rate_and_at_once_where_the_phase_changes(
 class Shown:
     """The picture in a process of its own, and the pseudo-terminal that it draws on."""
 
-    def __init__(self, columns, lines):
+    def __init__(self, columns, lines, *words):
         self.terminal = Terminal(columns, lines)
+        self.decoder = codecs.getincrementaldecoder("utf-8")()
         self.master, slave = pty.openpty()
         self._set_size(columns, lines)
         environment = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "LINES"}}
         self.process = subprocess.Popen(
-            [sys.executable, str(SHOWN)],
+            [sys.executable, str(SHOWN), *words],
             stdin=subprocess.PIPE,
             stdout=slave,
             stderr=slave,
@@ -213,7 +228,7 @@ class Shown:
         if not select.select([self.master], [], [], seconds)[0]:
             return True
         try:
-            self.terminal.feed(os.read(self.master, 65536).decode())
+            self.terminal.feed(self.decoder.decode(os.read(self.master, 65536)))
         except OSError:
             return False
         return True
@@ -230,8 +245,8 @@ class Shown:
 def shown():
     started = []
 
-    def start(columns, lines):
-        started.append(Shown(columns, lines))
+    def start(columns, lines, *words):
+        started.append(Shown(columns, lines, *words))
         return started[-1]
 
     yield start
@@ -262,6 +277,25 @@ def test_the_picture_stays_one_picture_whatever_is_printed_above_it(shown):
     ends = [int(line.split("trial ")[1].split()[0]) for line in left if line.startswith("[")]
     assert ends == list(range(12)), "every line is there, once and in order"
     assert "it was stopped" in left
+
+
+def test_what_a_library_prints_stays_whole_above_the_picture(shown):
+    """From a thread of its own, while the picture is redrawn by another."""
+    it = shown(80, 24, "talking")
+    for number in range(12):
+        it.step(4)
+        it.read_until(
+            lambda lines, n=number: is_drawn(lines) and any(f" {n + 1} " in one[:5] for one in lines)
+        )
+    it.read_until(lambda lines: any("and more of 100" in line for line in [*it.terminal.above, *lines]))
+    assert it.terminal.cleared == it.terminal.wrapped == 0
+    assert it.end() == 0
+    left = [*it.terminal.above, *it.terminal.shown]
+    assert not any("trials ended" in line or "best so far" in line for line in left)
+    told = [line for line in left if "says" in line or "and more" in line]
+    assert told == [
+        text for n in range(len(told) // 2) for text in (f"(library) says {n},", f"and more of {n}")
+    ]
 
 
 def test_it_fits_itself_to_the_terminal_when_that_changes(shown):

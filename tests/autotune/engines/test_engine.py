@@ -164,13 +164,13 @@ def test_a_baseline_that_fails_ends_the_search_with_its_reason(tmp_path, autotun
     done = autotune("search", "--space", "space.yaml", "--session", "s", "--wandb", "off")
     assert done.returncode == 1
     assert "the baseline itself failed" in done.stdout
-    assert "Go on with" not in done.stdout
+    assert "Continue with" not in done.stdout
     assert "No winner: the baseline failed" in done.stdout
     assert "the trial's log is s/trials/0000/log" in done.stdout
     assert trials_of(tmp_path)[0].outcome.failure is Failure.LOST
     again = autotune("resume", "s")
     assert again.returncode == 2
-    assert "without it nothing can be compared" in again.stderr
+    assert "nothing can be compared without it" in again.stderr
 
 
 def test_an_interrupted_search_keeps_its_checkpoint_and_says_how_to_go_on(tmp_path, start, autotune):
@@ -182,7 +182,7 @@ def test_an_interrupted_search_keeps_its_checkpoint_and_says_how_to_go_on(tmp_pa
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 130
     assert "Stopped: interrupted" in output
-    assert "Go on with: python -m autotune resume s" in output
+    assert "Continue with: python -m autotune resume s" in output
     kept = json.loads((tmp_path / "s" / "trials" / "0000" / "work" / "state.json").read_text())
     assert kept > 0
 

@@ -2,22 +2,17 @@
 
 import base64
 import json
-import os
-import shutil
 from pathlib import Path
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from autotune.report import page
+from tests import browser as browsers
 
 ARTIFACTS = Path(__file__).parents[3] / "artifacts" / "report"
-ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars")
 WIDE, NARROW = 1280, 400
 PRINTED_PX = 688  # a sheet of A4 within the page's margins
 
@@ -46,17 +41,7 @@ return performance.now() - began;
 
 @pytest.fixture(scope="module")
 def browser():
-    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not binary or not driver:
-        if os.environ.get("AUTOTUNE_REQUIRE_BROWSER"):
-            pytest.fail("AUTOTUNE_REQUIRE_BROWSER is set, and there is no chromium or no chromedriver")
-        pytest.skip("needs chromium and chromedriver: apt-get install chromium chromium-driver")
-    options = Options()
-    options.binary_location = binary
-    for argument in ARGUMENTS:
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    started = webdriver.Chrome(options=options, service=Service(driver))
+    started = browsers.start()
     yield Browser(started)
     started.quit()
 

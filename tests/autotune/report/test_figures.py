@@ -77,3 +77,24 @@ def test_only_what_this_version_began_is_gone_on_with(known):
     assert "resume" in figures.report(broken, 5).answer.commands[-1]
     old = figures.report(replace(broken, can_go_on=False), 5).answer.commands
     assert [c for c in old if "resume" in c] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "command"),
+    [
+        ({"state": "running"}, ""),
+        ({"state": "interrupted"}, "python -m autotune resume runs/s"),
+        ({}, "python -m autotune resume runs/s --trials 20"),
+        ({"plan": Plan(40, 900.0, spent_s=901.0)}, "python -m autotune resume runs/s --trials 20 --time 1h"),
+        ({"plan": Plan(40, 900.0, spent_s=400.0)}, "python -m autotune resume runs/s --trials 20"),
+        ({"can_go_on": False}, ""),
+    ],
+)
+def test_what_runs_more_of_a_search_is_a_command_that_does(known, changes, command):
+    assert figures.report(replace(known, **changes), samples=0).going_on == command
+
+
+def test_without_its_baseline_nothing_of_a_search_can_be_run(known):
+    space = known.history.space
+    failed = replace(trial(space, 0, None, None), outcome=Outcome(Status.FAILED, reason="as made"))
+    assert figures.report(replace(known, history=History([failed], space)), samples=0).going_on == ""

@@ -30,7 +30,7 @@ def test_the_answer_is_a_sentence_a_table_and_the_commands(report):
     assert not any(line.startswith(("| GPU", "| joules")) for line in lines), "there is no GPU to speak of"
     command = lines.index("python -m autotune export runs/s -o best.yaml")
     assert (lines[command - 1], lines[command + 1]) == ("```sh", "```")
-    assert lines[-1] == "created 2026-11-21; 20000 samples a trial"
+    assert lines[-1] == "created 2026-11-21; 20000 samples per trial"
 
 
 def test_what_a_gpu_shows_is_a_row_each(report):

@@ -174,12 +174,24 @@ def test_a_model_that_did_not_train_says_why(whole):
 
 
 @pytest.mark.parametrize(
-    ("state", "command"), [("running", "report"), ("interrupted", "resume"), ("ended", "resume")]
+    ("state", "going_on", "told"),
+    [
+        ("running", "", " The search is running: look again with python -m autotune report runs/begun"),
+        (
+            "ended",
+            "python -m autotune resume s --trials 20",
+            " Continue with python -m autotune resume s --tri",
+        ),
+        ("ended", "", ""),
+    ],
 )
-def test_a_section_without_figures_says_why_and_what_fills_it(bare, state, command):
-    found = Page(page.render(replace(bare, state=state)))
+def test_a_section_without_figures_says_why_and_what_may_fill_it(bare, state, going_on, told):
+    found = Page(page.render(replace(bare, state=state, going_on=going_on)))
     for name in ("front", "speed", "quality", "search"):
-        assert f"python -m autotune {command} runs/begun" in words_of(found.texts[name])
+        why, told_here = words_of(found.texts[name]).split(" yet.")
+        assert " No trial " in why
+        assert told_here.startswith(told)
+        assert going_on or "resume" not in told_here
     for name in ("quality", "reports"):
         assert "python -m autotune compare runs/begun" in words_of(found.texts[name])
     assert "python -m autotune search" in found.texts["provenance"]
@@ -208,6 +220,15 @@ def test_what_is_not_known_is_said_and_not_shown_empty(rich):
     said = words_of(Page(page.render(replace(rich, answer=found))).texts["answer"])
     assert "Not known here: GPU utilisation, Energy, Full training." in said
     assert "projected" not in said
+
+
+def test_parts_of_a_step_that_a_workload_does_not_report_are_not_to_be_had_by_running_more(rich):
+    sides = [replace(side, step_s={}) for side in (rich.answer.baseline, rich.answer.best)]
+    found = replace(rich.answer, baseline=sides[0], best=sides[1])
+    report = replace(rich, answer=found, going_on="python -m autotune resume s")
+    said = words_of(Page(page.render(report)).texts["speed"])
+    assert "Where a step's time goes is not known: the workload does not report it." in said
+    assert "resume" not in said
 
 
 def test_one_run_has_no_interval(rich):

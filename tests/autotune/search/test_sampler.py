@@ -16,7 +16,7 @@ from autotune.space import space as spaces
 from autotune.space.knobs import Distribution
 from autotune.space.sections import Objective
 
-TRIED = Refusal(Refused.TRIED, "was tried already")
+TRIED = Refusal(Refused.TRIED, "was already tried")
 
 NAMED = """
 workload: some.module:fit

@@ -1,6 +1,7 @@
 import math
 
 import pytest
+import yaml
 
 from autotune.core.errors import InputError
 from autotune.space import sections
@@ -63,6 +64,44 @@ def test_a_wrong_knob_is_named(knob, part):
     text = f"workload: r2gen\nbaseline: {{x: 1}}\nknobs: {{x: {knob}}}"
     with pytest.raises(InputError, match=f"x.*{part}"):
         spaces.parse(text, "bad.yaml")
+
+
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        ("budget: {trails: 3}", "budget.trails: no such key: did you mean trials?"),
+        ("limits: {memory: 1}", "limits.memory: no such key: one of effective_batch_size, memory_fraction"),
+        ("objective: {qualty: x}", "objective.qualty: no such key: did you mean quality?"),
+        ("budgte: {trials: 3}", "budgte: no such key: did you mean budget?"),
+        ("budget: {time: 2hours}", "budget.time: a duration is a positive number"),
+        ("budget: {repeats: 2}", "budget.repeats: 0, or at least 3"),
+        ("objective: {constraints: {loss: x}}", 'objective.constraints: loss: ">= number"'),
+        ("knobs: {x: {chioce: [1]}}", "x.chioce: no such key: did you mean choice?"),
+        (
+            "knobs: {x: {scale: sqrt, multiplyer: {choice: [1]}}}",
+            "x.multiplyer: no such key: did you mean mul",
+        ),
+        (
+            "knobs: {x: {scale: sqrt, multiplier: {chioce: [1]}}}",
+            "x.multiplier.chioce: no such key: did you m",
+        ),
+        ("knobs: {x: {scale: sqrt, multiplier: {choice: [0]}}}", "x.multiplier: numbers from 1e-06 to"),
+    ],
+)
+def test_a_mistake_is_told_once_with_its_place_and_the_nearest_name(mistake, told):
+    values = yaml.safe_load("{workload: some:fit, baseline: {x: 1}, knobs: {x: {choice: [1]}}}")
+    with pytest.raises(InputError) as raised:
+        spaces.from_values(values | yaml.safe_load(mistake), "bad.yaml")
+    assert str(raised.value).startswith(f"search space bad.yaml: {told}")
+    assert "; " not in str(raised.value)
+
+
+def test_a_knob_that_the_baseline_lacks_is_told_with_the_nearest_of_its_settings():
+    space = spaces.parse(SPACE.replace("  num_workers:", "  num_worker:"), "test")
+    with pytest.raises(
+        InputError, match="knob num_worker: the baseline must say its value: did you mean num_w"
+    ):
+        spaces.complete(space, "test")
 
 
 @pytest.mark.parametrize("text", ["- 1", "a: : b", "", "3", "\t"])

@@ -154,7 +154,7 @@ def test_every_failure_is_told(run, workload, config, kind, reason):
 KILLS = {
     "the process itself": ("dies", {"how": "kill"}, "killed by SIGKILL"),
     "a worker of torch's loader": ("loads", {"fault": "kill"}, "is killed by signal: Killed"),
-    "the process, politely": ("dies", {"how": "term"}, "somebody has sent it a SIGTERM"),
+    "the process, politely": ("dies", {"how": "term"}, "it received a SIGTERM"),
 }
 
 

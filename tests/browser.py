@@ -1,0 +1,26 @@
+"""Headless Chromium for tests of what it shows."""
+
+import os
+import shutil
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+
+ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars")
+
+
+def start() -> webdriver.Chrome:
+    """A new browser that logs what pages say and fetch; skips the test where there is none."""
+    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not binary or not driver:
+        if os.environ.get("AUTOTUNE_REQUIRE_BROWSER"):
+            pytest.fail("AUTOTUNE_REQUIRE_BROWSER is set, and there is no chromium or no chromedriver")
+        pytest.skip("needs chromium and chromedriver: apt-get install chromium chromium-driver")
+    options = Options()
+    options.binary_location = binary
+    for argument in ARGUMENTS:
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    return webdriver.Chrome(options=options, service=Service(driver))
