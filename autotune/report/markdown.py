@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from autotune.core import units
 from autotune.core.errors import printable
+from autotune.judging.estimates import Figure
 from autotune.report import words
-from autotune.report.model import Compared, Figure, Report, Side
+from autotune.report.model import Compared, Report, Side
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#!@$])")
 _FACTS = ("hardware", "versions", "revision", "data", "created")
@@ -75,7 +76,7 @@ def _model(model: Compared, names: Sequence[str]) -> list[str]:
 def _provenance(report: Report) -> str:
     """Where the figures come from, in a line."""
     facts = [f"{name} {report.provenance[name]}" for name in _FACTS if report.provenance.get(name)]
-    return _text("; ".join([*facts, f"{report.samples_per_trial} samples a trial"]))
+    return _text("; ".join([*facts, f"{report.samples_per_trial} samples per trial"]))
 
 
 def _code(commands: Sequence[str]) -> list[str]:

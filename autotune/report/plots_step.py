@@ -23,7 +23,7 @@ class _Part:
 
 
 def step_time(report: Report) -> Plot | None:
-    """Milliseconds a sample by phase, baseline above winner: a step's phases at the measured throughput.
+    """Milliseconds per sample by phase, baseline above winner: a step's phases at the measured throughput.
 
     A step of the one may be many samples more than one of the other: only a sample's time compares.
     """
@@ -38,13 +38,13 @@ def step_time(report: Report) -> Plot | None:
     return Plot(
         id="step-time",
         title="A sample's time, part by part",
-        axes="Milliseconds of training a sample, by part of a step. Evaluations are left out.",
-        label="; ".join(f"{part.label} {words.milliseconds(part.whole_s)} ms a sample" for part in found),
+        axes="Milliseconds of training per sample, by part of a step. Evaluations are left out.",
+        label="; ".join(f"{part.label} {words.milliseconds(part.whole_s)} ms per sample" for part in found),
         data=[_bars(phase, found) for phase in phases],
         layout=rows_layout(
             len(found),
             barmode="stack",
-            xaxis={"title": "ms a sample"},
+            xaxis={"title": "ms per sample"},
             annotations=[
                 above(f"<b>{plain(part.label)}</b>  {words.milliseconds(part.whole_s)} ms", row)
                 for row, part in enumerate(found)
@@ -72,7 +72,7 @@ def _bars(phase: Mark, found: Sequence[_Part]) -> Trace:
 
 
 def _table(phases: Sequence[Mark], found: Sequence[_Part]) -> Table:
-    head = [text for part in found for text in (f"{part.label}, ms a sample", f"{part.label}, ms a step")]
+    head = [text for part in found for text in (f"{part.label}, ms per sample", f"{part.label}, ms per step")]
     rows = (
         (
             phase.label,

@@ -41,7 +41,7 @@ def test_trials_are_counted_by_how_they_ended(make_trial):
 
 
 def test_the_summary_states_the_factor_both_qualities_and_what_to_run(make_trial, space, workload, tmp_path):
-    trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.155), make_trial(2, 90, 0.1)]
+    trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.155, x=1), make_trial(2, 90, 0.1, x=2)]
     text = "\n".join(view.summary(History(trials, space), workload, tmp_path / "s"))
     assert "Best: trial 1" in text
     assert "3.00x the baseline's throughput (60.0 against 20.0 samples/s)" in text
@@ -65,9 +65,9 @@ def test_without_a_baseline_there_is_no_result(make_trial, space, workload, tmp_
 def test_the_front_lists_every_trial_that_none_beats(make_trial, space, workload, tmp_path):
     trials = [
         make_trial(0, 20, 0.16),
-        make_trial(1, 60, 0.155),
-        make_trial(2, 90, 0.1),
-        make_trial(3, 50, 0.1),
+        make_trial(1, 60, 0.155, x=1),
+        make_trial(2, 90, 0.1, x=2),
+        make_trial(3, 50, 0.1, x=3),
     ]
     front = space.model_copy(update={"objective": Objective(select="pareto")})
     text = "\n".join(view.summary(History(trials, front), workload, tmp_path))
