@@ -176,7 +176,7 @@ def _of_page(page: str, best: int) -> Iterator[Told]:
             yield (
                 "page",
                 (f"memory{of}", int(number)),
-                memory.removeprefix("at least ").split(" (")[0].split(",")[0],
+                memory.removeprefix("at least ").removesuffix(" still rising").split(" (")[0],
             )
     (sentence,) = re.findall(r'<p class="sentence">(.*?)</p>', page)
     yield from _of_text("page", sentence, best)

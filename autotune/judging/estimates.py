@@ -125,10 +125,13 @@ class Beside:
     def factor(self, trial: Trial) -> Figure | None:
         """How many times the baseline's throughput that of a trial's settings is; None where it is not known.
 
-        What was measured elsewhere, or with other code, is never compared.
+        What was measured elsewhere, or with other code, is never compared. A trial that has shown no
+        throughput, as a race, has none.
         """
         baseline = self._baseline
-        if baseline is None or trial.race or trial.measurement.origin != baseline.measurement.origin:
+        if baseline is None or trial.measurement.throughput is None:
+            return None
+        if trial.measurement.origin != baseline.measurement.origin:
             return None
         if raced := self.raced(trial):
             return within(raced.factor, raced.low or None, raced.high)
@@ -139,7 +142,7 @@ class Beside:
 
     def throughput(self, trial: Trial) -> Figure | None:
         """Samples per second of a trial's settings: the baseline's times the factor."""
-        if trial.race:
+        if trial.measurement.throughput is None:
             return None
         own, factor = self._measured(trial), self.factor(trial)
         level = self._measured(self._baseline) if self._baseline else None

@@ -31,11 +31,14 @@ def gain(trial: Trial, history: History) -> Figure | None:
 
 def fewer_samples(trial: Trial, history: History) -> float | None:
     """How many times a trial's samples to the target the baseline needs; None if one was never there."""
-    target = history.space.objective.target
-    if target is None:
-        return None
-    ours, theirs = _samples(history.quality_runs(trial), target), _samples(history.runs_of(0), target)
+    ours, theirs = (samples_to_target(t, history) for t in (trial, history.of(0)))
     return theirs / ours if ours and theirs else None
+
+
+def samples_to_target(trial: Trial, history: History) -> float | None:
+    """Samples until a trial's settings are at the target, over the runs that count; None without a target."""
+    target, runs = history.space.objective.target, history.quality_runs(trial)
+    return None if target is None else _samples(runs, target)
 
 
 def _samples(runs: Sequence[Trial], target: float) -> float | None:

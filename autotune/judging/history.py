@@ -133,7 +133,7 @@ class History:
         return Beside(self.trials, self.baseline, self.speeds, self.space.known)
 
     def throughput(self, trial: Trial) -> Figure | None:
-        """Samples per second of a trial's settings, over all runs that count; None of a race."""
+        """Samples per second of a trial's settings, over all runs that count; None if it has shown none."""
         return self.beside.throughput(trial)
 
     def factor(self, trial: Trial) -> Figure | None:

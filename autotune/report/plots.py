@@ -50,7 +50,7 @@ def front(report: Report) -> Plot | None:
     return Plot(
         id="front",
         title=f"Throughput against {name}",
-        axes=f"↑ {name}. The best are at the top right. Crosses are 95% intervals.",
+        axes=f"↑ {name}. The best are at the top right. Crosses are intervals.",
         label=_label(report, placed, name),
         data=[
             line(_LINE, [per_s(r) for r in best], [quality(r) for r in best], 1.5),

@@ -70,11 +70,11 @@ def _whole(mark: Mark, throughput: Figure) -> _Bar:
 
 
 def _rest(report: Report) -> list[tuple[str, float]]:
-    """What of the gain no speed is: to a target, how many times fewer samples the recommended one needs."""
+    """What of the gain no speed is: the factor by the samples to a target."""
     gain, speed = report.answer.factor, report.answer.speed
     if report.target is None or gain is None or speed is None:
         return []
-    return [(f"fewer samples to {words.limit(report)}", gain.value / speed.value)]
+    return [(f"samples to {words.limit(report)}", gain.value / speed.value)]
 
 
 def _steps(steps: Sequence[Step], start: float) -> list[_Bar]:

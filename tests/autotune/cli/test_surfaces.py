@@ -40,8 +40,8 @@ def session(tmp_path, monkeypatch):
     return make
 
 
-@pytest.mark.parametrize("name", ["iu_xray", "format-2"])
-def test_a_kept_session_has_one_figure_for_each_thing(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["drawn", "iu_xray", "format-2"])
+def test_a_session_of_a_real_search_has_one_figure_for_each_thing(name, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(KEPT))
     place = Path(shutil.copytree(KEPT / name, tmp_path / name))
     assert surfaces.contradictions(surfaces.told(place)) == {}

@@ -129,6 +129,23 @@ def test_the_reasons_are_counted_the_most_frequent_first(make_trial, baseline, s
     )
 
 
+def test_what_was_slow_poor_or_too_close_to_tell_is_told_apart(make_trial, baseline, space):
+    half = {"half_width": 0.1}
+    trials = [
+        baseline,
+        make_trial(1, 40, 0.1, x=1, **half),
+        make_trial(2, 9, 0.1, x=2, **half),
+        make_trial(3, 10.1, 0.2, x=3, half_width=0.9),
+        make_trial(4, 20, x=4, stopped=True, **half),
+        make_trial(5, 5, x=5, stopped=True, **half),
+    ]
+    assert advice.counted(History(trials, space)) == (
+        "of 5 other trials 1 ran faster and lost the quality, 1 ran no faster and lost the quality, "
+        "1 ran faster by too little to be sure, 1 stopped early, slower than another, 1 ran no faster"
+    )
+    assert advice.counted(History([baseline], space)) == "nothing else was tried"
+
+
 def tries(trials, space, exhausted=False):
     return [
         (t.what, t.command) for t in advice.what_to_try(History(trials, space), SESSION, exhausted=exhausted)

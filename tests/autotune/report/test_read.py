@@ -152,11 +152,12 @@ def test_a_session_of_before_races_is_told_without_a_claim(kept):
     assert report.ablation == ()
 
 
-def test_the_search_on_real_reports_is_small_and_says_nothing_of_its_machine_or_of_the_reports():
-    found = {file.name: file.read_bytes() for file in (KEPT / "iu_xray").iterdir()}
+@pytest.mark.parametrize("name", ["iu_xray", "drawn"])
+def test_a_kept_search_is_small_and_says_nothing_of_its_machine_or_of_the_reports(name):
+    found = {file.name: file.read_bytes() for file in (KEPT / name).iterdir()}
     assert found.keys() == {"session.json", "space.yaml", "study.db"}, "no log, no record, no checkpoint"
-    assert sum(map(len, found.values())) < 200_000
-    assert b"data: data/iu_xray\n" in found["space.yaml"]
+    assert sum(map(len, found.values())) < 250_000
+    assert f"data: data/{name}\n".encode() in found["space.yaml"]
     for text in found.values():
         assert not re.search(rb"/(home|root|tmp|work|mnt|Users|var|usr)\b", text)
         assert b"/shared/" not in text
