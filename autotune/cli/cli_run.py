@@ -174,7 +174,8 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
     lines = [*_ending(search), view.counts(history.trials)]
     lines += view.summary(history, workload, shown) if best or not why else []
     if why:
-        lines += [f"{why}. What may help:", *_told(tries)]
+        is_told = best is not None and not best[0].number  # with the baseline, in the summary
+        lines += ["What may help:" if is_told else f"{why}. What may help:", *_told(tries)]
     lines += cli_report.conclude(shown, history.trials)
     if not why and search.remaining:
         lines.append(f"Continue with: {going_on(shown)}")

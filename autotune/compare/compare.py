@@ -18,7 +18,7 @@ from autotune.core.errors import EvaluationError, InputError
 from autotune.core.settings import PRECISION, Config
 from autotune.core.trial import Status, Trial
 from autotune.display import view
-from autotune.judging import confirm
+from autotune.judging import confirm, estimates
 from autotune.judging.history import History
 from autotune.storage.store import Session
 from autotune.storage.trial_dir import ModelDir
@@ -187,7 +187,8 @@ class Comparison:
             )
             verdict = alone.run(order, self._server, _Progress(job, self._say))
         outcome, shown = verdict
-        figures = f"{view.speed(shown)} samples/s, {order.quality} {view.quality(shown.quality)}"
+        speed = view.speed(estimates.of_run(shown.throughput))
+        figures = f"{speed} samples/s, {order.quality} {view.quality(shown.quality)}"
         is_done = outcome.status is Status.COMPLETED
         self._say(
             f"{job.label}: training {outcome}: "

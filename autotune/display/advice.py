@@ -45,21 +45,26 @@ def has_winner(history: History) -> bool:
 class Fate(StrEnum):
     """What kept a trial from winning."""
 
-    SLOWER = "not fast enough"
-    QUALITY = "lost quality"
-    CHANCE = "quality no better than chance"
+    KEPT = "kept the quality and ran no faster"
+    SLOWER = "ran no faster"
+    CLOSE = "ran faster by too little to be sure"
+    STOPPED = "stopped early, slower than another"
+    SLOW_AND_POOR = "ran no faster and lost the quality"
+    QUALITY = "ran faster and lost the quality"
+    CHANCE = "came to a quality no better than chance"
     ANOTHER = "trained something else"
+    REACHED = "reached the target no sooner"
     LATE = "did not reach the target"
     MEMORY = "took more memory than is allowed"
     OOM = "ran out of memory"
     DIVERGED = "diverged"
     SILENT = "fell silent"
     FAILED = "failed"
-    REFUTED = "did not hold when repeated"
-    UNDECIDED = "not decided when repeated"
-    UNCONFIRMED = "faster but not confirmed"
-    UNMEASURED = "too short to be measured"
-    OPEN = "not ended"
+    REFUTED = "did not hold when confirmed"
+    UNDECIDED = "stayed undecided when confirmed"
+    UNCONFIRMED = "seemed better and awaited confirmation"
+    UNMEASURED = "ended too early to be measured"
+    OPEN = "had not ended"
 
 
 _FAILURES = {Failure.OOM: Fate.OOM, Failure.DIVERGED: Fate.DIVERGED, Failure.TIMEOUT: Fate.SILENT}
@@ -86,8 +91,19 @@ def _fate(trial: Trial, history: History) -> Fate:
     if outcome.status is Status.FAILED:
         return _FAILURES.get(outcome.failure or Failure.ERROR, Fate.FAILED)
     if outcome.status is Status.STOPPED:
-        return Fate.QUALITY if history.is_out_of_reach(trial) else Fate.SLOWER
+        if history.is_out_of_reach(trial):
+            return _without_quality(trial, history)
+        return Fate.STOPPED if _is_faster(trial, history) else Fate.SLOWER
     return _fate_of_completed(trial, history)
+
+
+def _without_quality(trial: Trial, history: History) -> Fate:
+    return Fate.QUALITY if _is_faster(trial, history) else Fate.SLOW_AND_POOR
+
+
+def _is_faster(trial: Trial, history: History) -> bool:
+    factor = history.factor(trial)
+    return factor is not None and factor.value > 1
 
 
 def _fate_of_completed(trial: Trial, history: History) -> Fate:
@@ -102,22 +118,32 @@ def _fate_of_completed(trial: Trial, history: History) -> Fate:
     elif goal.keep and objective.no_quality(trial.measurement):
         return Fate.CHANCE
     elif not history.keeps_quality(trial):
-        return Fate.QUALITY if goal.target is None else Fate.LATE
-    return Fate.SLOWER if history.why_not(trial) is None else Fate.UNMEASURED
+        return _without_quality(trial, history) if goal.target is None else Fate.LATE
+    if history.why_not(trial) is not None:
+        return Fate.UNMEASURED
+    if goal.target is not None:
+        return Fate.REACHED
+    if _is_faster(trial, history):
+        return Fate.CLOSE
+    return Fate.KEPT if goal.keep and goal.select != "same-training" else Fate.SLOWER
+
+
+def counted(history: History) -> str:
+    """`of 12 other trials 5 ran faster and lost the quality, 4 ran out of memory, ...`."""
+    found = fates(history)
+    if not found:
+        return "nothing else was tried"
+    told = ", ".join(f"{n} {what}" for what, n in found.most_common())
+    return f"of {found.total()} other trial{'s' * (found.total() > 1)} {told}"
 
 
 def why_none(history: History) -> str:
-    """`No winner: 12 trials besides the baseline: 5 lost quality, 4 ran out of memory, ...`."""
+    """`No winner: of 12 other trials 5 ran faster and lost the quality, 4 ran out of memory, ...`."""
     if (failed := history.failed_baseline) and failed.outcome:
         return f"No winner: the baseline {failed.outcome}: {failed.outcome.reason}"
     if history.baseline is None:
         return "No winner: the baseline has not ended"
-    found = fates(history)
-    if not found:
-        return "No winner: nothing but the baseline was tried"
-    told = ", ".join(f"{n} {what}" for what, n in found.most_common())
-    count = found.total()
-    return f"No winner: {count} trial{'s' * (count > 1)} besides the baseline: {told}"
+    return f"No winner: {counted(history)}"
 
 
 @dataclass(frozen=True)

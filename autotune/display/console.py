@@ -20,7 +20,7 @@ from autotune.core.trial import Status, Trial
 from autotune.display import draw, estimate, events, view
 from autotune.display.estimate import Remaining
 from autotune.display.snapshot import Running, Snapshot
-from autotune.judging import confirm, objective, pilot
+from autotune.judging import confirm, gains, pilot
 from autotune.judging.history import History
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
@@ -88,8 +88,9 @@ class Screen:
         known = {r.trial.number: r.trial for r in list(self._running.values())} | self._trials
         return [known[number] for number in sorted(known)]
 
-    def _baseline(self) -> Trial | None:
-        return History(self._trials.values(), self.space).baseline
+    def _history(self) -> History:
+        """What follows from the trials that have ended."""
+        return History([self._trials[number] for number in sorted(self._trials)], self.space)
 
     def snapshot(self) -> Snapshot:
         """The search as it is now."""
@@ -157,13 +158,13 @@ class Lines(Screen):
             return f"{view.knobs(trial.config)}: {trial.outcome.reason}"
         if trial.race:
             return view.raced(trial)
-        m, name = trial.measurement, self.space.objective.quality
-        quality = view.quality(objective.final_quality(trial, self.space))
-        figures = f"{view.speed(m)} samples/s, {name} {quality}, memory {view.memory(m)}"
-        baseline = self._baseline()
-        factor = objective.factor(trial, baseline, self.space.objective.target) if baseline else None
+        history, name = self._history(), self.space.objective.quality
+        shown, factor = history.shown(trial), view.factor(gains.gain(trial, history))
+        speed, quality = view.speed(shown.throughput), view.quality(shown.quality)
+        figures = f"{speed} samples/s, {name} {quality}, memory {view.memory(shown.memory)}"
         beside = "the baseline" if self.space.objective.target is None else "as soon as the baseline"
-        return figures + (f", {factor:.2f}x {beside}" if factor and trial.number else "")
+        is_baseline = not trial.number or (trial.repeat is not None and not trial.repeat.of)
+        return figures + (f", {factor} {beside}" if factor and not is_baseline else "")
 
 
 class _Aside(io.TextIOBase):
@@ -275,7 +276,7 @@ class Events(Screen):
     def ended(self, trial: Trial) -> None:
         super().ended(trial)
         self._told.pop(trial.number, None)
-        self._write("ended", **events.ended(trial, self._baseline()))
+        self._write("ended", **events.ended(trial, self._history()))
 
 
 def screen(console: Console, begun: Snapshot, *, as_json: bool = False) -> Screen:

@@ -13,7 +13,7 @@ from autotune.core.errors import printable
 from autotune.core.trial import Trial
 from autotune.display import view
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Running, Snapshot
-from autotune.judging import objective
+from autotune.judging import estimates, gains, objective
 from autotune.judging.confirm import Claim
 from autotune.space.space import Space
 
@@ -92,15 +92,24 @@ def _columns(speed: str, quality: str, memory: str, last: str) -> str:
     return f"{speed:>{_SPEED}}{quality:>{_QUALITY}}{memory:>{_MEMORY}}{last:>{_FACTOR}}"
 
 
-def _figures(trial: Trial, space: Space, last: str = "") -> Text:
+def _of_run(trial: Trial, space: Space) -> Text:
+    """What a trial's own run has read so far."""
     m, quality = trial.measurement, view.quality(objective.final_quality(trial, space))
-    return Text(_columns(view.speed(m), quality, view.peak(m), last))
+    return Text(_columns(view.speed(estimates.of_run(m.throughput)), quality, view.peak(m), ""))
+
+
+def _figures(trial: Trial, shown: Snapshot) -> Text:
+    """What is known of a trial's settings, of a repeat what its run has read; and the settings' gain."""
+    found, factor = shown.history.shown(trial), view.factor(gains.gain(trial, shown.history))
+    return Text(
+        _columns(view.speed(found.throughput), view.quality(found.quality), view.peak(found.memory), factor)
+    )
 
 
 def _running(shown: Snapshot, most: int | None) -> Table:
     grid = _grid(RUNNING if shown.state == RUNNING else INTERRUPTED, _headings(shown.space))
     for running in shown.running[:most]:
-        figures = Group(_figures(running.trial, shown.space), _bar(running, shown.space))
+        figures = Group(_of_run(running.trial, shown.space), _bar(running, shown.space))
         grid.add_row(str(running.trial.number), Text(view.name(running.trial)), figures)
     if most is not None:
         grid.add_row("", Text(f"and {len(shown.running) - most} more", style=_HINT), "")
@@ -134,18 +143,18 @@ def _best(shown: Snapshot) -> Table:
         return grid
     trial, claim = shown.best
     if trial.number != baseline.number:
-        factor = claim.factor if claim else objective.factor(trial, baseline, shown.space.objective.target)
-        figures = _figures(trial, shown.space, f"{factor:.2f}x" if factor else "")
-        surety = Text(_surety(claim, shown), style=_HINT, justify="right")
-        grid.add_row(str(trial.number), Text(view.name(trial)), Group(figures, surety))
+        surety = Text(_surety(trial, claim, shown), style=_HINT, justify="right")
+        grid.add_row(str(trial.number), Text(view.name(trial)), Group(_figures(trial, shown), surety))
     name = Text(f"baseline: {view.name(baseline)}")
-    grid.add_row("0", name, _figures(baseline, shown.space, "1.00x"))
+    grid.add_row("0", name, _figures(baseline, shown))
     return grid
 
 
-def _surety(claim: Claim | None, shown: Snapshot) -> str:
+def _surety(trial: Trial, claim: Claim | None, shown: Snapshot) -> str:
     if claim is not None:
         return f"confirmed: {claim.low:.2f}x to {claim.high:.2f}x"
+    if shown.history.beside.raced(trial) or len(shown.history.runs_of(trial.number)) > 1:
+        return "not confirmed"
     return "measured once" if shown.space.budget.repeats else "measured once, no repeats asked for"
 
 
@@ -159,10 +168,10 @@ def _ended(shown: Snapshot, trials: Sequence[Trial]) -> Table:
 
 def _outcome(trial: Trial, shown: Snapshot) -> Text:
     """A completed trial's figures, or what became of the others and why."""
-    baseline = shown.history.baseline
+    if trial.race and trial.completed:
+        return Text(view.raced(trial))
     if trial.completed:
-        factor = objective.factor(trial, baseline, shown.space.objective.target) if baseline else None
-        return _figures(trial, shown.space, f"{factor:.2f}x" if factor else "")
+        return _figures(trial, shown)
     reason = printable(trial.outcome.reason if trial.outcome else "")
     if len(reason) > _LONGEST_REASON:
         reason = f"{reason[:_LONGEST_REASON]}..."

@@ -8,12 +8,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from autotune.core.trial import Throughput, Trial
+from autotune.core.trial import Measurement, Trial
 from autotune.display import advice, view
 from autotune.display.estimate import Remaining
 from autotune.display.snapshot import Running, Snapshot
-from autotune.judging import objective
+from autotune.judging import estimates, gains, objective
 from autotune.judging.confirm import Claim
+from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 
 
@@ -46,43 +47,55 @@ def progress(running: Running, samples: int, remaining: Remaining | None) -> dic
         **started(running.trial),
         "phase": str(running.phase),
         "share": min(1.0, running.trial.measurement.samples / samples),
-        **_figures(running.trial),
+        **_of_run(running.trial),
         "seconds": running.seconds,
         "remaining_s": _range(remaining),
     }
 
 
-def ended(trial: Trial, baseline: Trial | None) -> dict[str, Any]:
-    """How a trial ended; its factor is that of its one run over the `baseline`'s."""
+def ended(trial: Trial, history: History) -> dict[str, Any]:
+    """How a trial ended: what is known of its settings, what its own `run` has read, the gain."""
+    shown = history.shown(trial)
     return {
         **started(trial),
         "status": str(trial.outcome.status) if trial.outcome else None,
         "failure": str(trial.outcome.failure) if trial.outcome and trial.outcome.failure else None,
         "reason": trial.outcome.reason if trial.outcome else "",
-        **_figures(trial),
-        "factor": objective.factor(trial, baseline) if baseline else None,
+        "samples": trial.measurement.samples,
+        "throughput": _figure(shown.throughput),
+        "quality": shown.quality,
+        **_memory(shown.memory),
+        "run": _of_run(trial),
+        "factor": _value(gains.gain(trial, history)),
         "seconds": trial.seconds,
     }
 
 
-def _figures(trial: Trial) -> dict[str, Any]:
+def _of_run(trial: Trial) -> dict[str, Any]:
+    """What a trial's own run has read."""
     m = trial.measurement
     return {
         "samples": m.samples,
-        "throughput": _figure(m.throughput),
+        "throughput": _figure(estimates.of_run(m.throughput)),
         "quality": m.quality,
-        "peak_memory_bytes": m.peak_memory_bytes,
-        "memory_is_rising": m.memory_is_rising,
-        "memory_share": objective.memory_share(m),
+        **_memory(m),
     }
 
 
-def _figure(throughput: Throughput | None) -> dict[str, float | None] | None:
-    if throughput is None:
-        return None
-    value, half = throughput.samples_per_s, throughput.half_width_per_s
-    ends = (None, None) if half is None else (value - half, value + half)
-    return {"value": value, "low": ends[0], "high": ends[1]}
+def _memory(measurement: Measurement) -> dict[str, Any]:
+    return {
+        "peak_memory_bytes": measurement.peak_memory_bytes,
+        "memory_is_rising": measurement.memory_is_rising,
+        "memory_share": objective.memory_share(measurement),
+    }
+
+
+def _figure(found: Figure | None) -> dict[str, float | None] | None:
+    return None if found is None else {"value": found.value, "low": found.low, "high": found.high}
+
+
+def _value(found: Figure | None) -> float | None:
+    return None if found is None else found.value
 
 
 def _range(remaining: Remaining | None) -> dict[str, float] | None:
@@ -91,27 +104,15 @@ def _range(remaining: Remaining | None) -> dict[str, float] | None:
 
 def result(history: History, best: tuple[Trial, Claim | None] | None) -> dict[str, Any]:
     """What was found: the `best`, with its factor over the baseline, and how sure that is."""
-    baseline, target = history.baseline, history.space.objective.target
+    baseline = history.baseline
     return {
         "verdict": str(advice.verdict(best)),
-        "best": ended(best[0], baseline) if best else None,
-        "baseline": ended(baseline, baseline) if baseline else None,
-        "factor": _factor(best, baseline, target) if best and baseline else None,
+        "best": ended(best[0], history) if best else None,
+        "baseline": ended(baseline, history) if baseline else None,
+        "factor": _figure(gains.gain(best[0], history)) if best and baseline else None,
         "rounds": best[1].rounds if best and best[1] else 0,
         "seeds": best[1].seeds if best and best[1] else 0,
     }
-
-
-def _factor(
-    best: tuple[Trial, Claim | None], baseline: Trial, target: float | None
-) -> dict[str, float | None]:
-    """By the repeats, or else by the two single runs."""
-    trial, claim = best
-    if claim is not None:
-        return {"value": claim.factor, "low": claim.low, "high": claim.high}
-    ends = None if target is not None else objective.factor_interval(trial, baseline)
-    low, high = ends or (None, None)
-    return {"value": objective.factor(trial, baseline, target), "low": low, "high": high}
 
 
 def status(shown: Snapshot) -> dict[str, Any]:
@@ -129,6 +130,6 @@ def status(shown: Snapshot) -> dict[str, Any]:
         "quality": space.objective.quality,
         "samples_per_trial": space.budget.samples_per_trial,
         "running": [progress(r, space.budget.samples_per_trial, None) for r in shown.running],
-        "trials": [ended(t, shown.history.baseline) for t in shown.trials],
+        "trials": [ended(t, shown.history) for t in shown.trials],
         **result(shown.history, shown.best),
     }

@@ -1,19 +1,19 @@
 """Trials as text: the same words and columns for the live table, the log, `status` and the summary."""
 
-import itertools
 import shlex
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from autotune.core import units
 from autotune.core.errors import printable
 from autotune.core.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION, Config, Setting
 from autotune.core.trial import Failure, Measurement, Status, Trial
-from autotune.judging import confirm, objective, racing
+from autotune.display import advice, unused
+from autotune.judging import confirm, gains, objective, racing
+from autotune.judging import quality as qualities
 from autotune.judging.confirm import Claim
+from autotune.judging.estimates import Figure
 from autotune.judging.history import History
-from autotune.space.space import Space
 from autotune.workloads import Workload
 
 _STYLES = {
@@ -23,7 +23,6 @@ _STYLES = {
     Status.INTERRUPTED: "cyan",
 }
 NO_RESULT = "No result: the baseline has not completed, or shows no throughput or quality."
-_NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_allocated_bytes"})
 
 
 def knobs(config: Config) -> str:
@@ -46,12 +45,31 @@ def _knob(name: str, value: Setting) -> str:
     return f"{COMMON[name].short or name} {shown}"
 
 
-def speed(measurement: Measurement) -> str:
-    """`61.2 ± 0.8` samples per second; no interval where there were too few steps to tell."""
-    t = measurement.throughput
-    if t is None:
+def speed(found: Figure | None) -> str:
+    """`61.2 ± 0.8` samples per second; no interval where there were too few steps to tell.
+
+    Where it is less than one, with more digits.
+    """
+    if found is None:
         return "-"
-    return f"{t.samples_per_s:.1f}" + ("" if t.half_width_per_s is None else f" ± {t.half_width_per_s:.1f}")
+    form = ".1f" if found.value >= 1 else ".3f"
+    return f"{found.value:{form}}" + ("" if found.part is None else f" ± {found.part * found.value:{form}}")
+
+
+def factor(found: Figure | None) -> str:
+    """`2.90x`, empty where it is not known."""
+    return "" if found is None else f"{found.value:.2f}x"
+
+
+def interval(found: Figure) -> str:
+    """`2.71x to 3.10x`, empty where it is not known."""
+    return "" if found.low is None or found.high is None else f"{found.low:.2f}x to {found.high:.2f}x"
+
+
+def score(trial: Trial, history: History) -> str:
+    """The quality of a trial's settings, over its runs that count."""
+    found = history.quality(trial)
+    return quality(found.value if found else None)
 
 
 def memory(measurement: Measurement) -> str:
@@ -122,18 +140,19 @@ def besides(trials: Sequence[Trial]) -> str:
     return ", ".join(words)
 
 
-def gain(trial: Trial, baseline: Trial, space: Space) -> str:
-    """`2.90x the baseline's throughput, 2.71x to 3.10x by the intervals (...), bleu_4 ... against ...`."""
-    goal = space.objective
+def gain(trial: Trial, history: History) -> str:
+    """`2.90x the baseline's throughput, 2.71x to 3.10x (...), bleu_4 ... against ...`."""
+    goal, found = history.space.objective, gains.gain(trial, history)
+    times = factor(found) or "unknown times"
     if goal.target is not None:
-        factor = objective.factor(trial, baseline, goal.target)
-        return f"{factor or 0:.2f}x as soon at {goal.quality} {goal.target:g} as the baseline"
-    interval = objective.factor_interval(trial, baseline)
-    sure = f", {interval[0]:.2f}x to {interval[1]:.2f}x by the intervals" if interval else ""
+        return f"{times} as soon at {goal.quality} {goal.target:g} as the baseline"
+    ours, theirs = ((speed(history.throughput(t)), score(t, history)) for t in (trial, history.of(0)))
+    sure = f", {interval(found)}" if found and interval(found) else ""
+    race = history.beside.raced(trial)
+    rounds = f", {race.rounds} rounds side by side" if race else ""
     return (
-        f"{objective.factor(trial, baseline) or 0:.2f}x the baseline's throughput{sure} "
-        f"({speed(trial.measurement)} against {speed(baseline.measurement)} samples/s), "
-        f"{goal.quality} {quality(objective.final_quality(trial, space))} against {quality(baseline.quality)}"
+        f"{times} the baseline's throughput{sure}{rounds} ({ours[0]} against {theirs[0]} samples/s), "
+        f"{goal.quality} {ours[1]} against {theirs[1]}"
     )
 
 
@@ -142,23 +161,23 @@ def summary(history: History, workload: Workload, session: Path) -> list[str]:
     space, baseline, best = history.space, history.baseline, confirm.recommended(history)
     if baseline is None or best is None:
         return [NO_RESULT]
-    lines = [promise(space)]
-    lines += _front(history, baseline) if space.objective.select == "pareto" else []
+    lines = [promise(history)]
+    lines += _front(history) if space.objective.select == "pareto" else []
     lines += [*refuted(history), *cautions(history)]
     trial, claim = best
     if trial.number == 0:
-        return [*lines, nothing_better(trial, space)]
+        return [*lines, nothing_better(history)]
     lines.append(f"Best: trial {trial.number}: {knobs(trial.config)}")
     if claim is not None:
         lines += [confirmed(claim, history)]
     else:
-        lines += [gain(trial, baseline, space), unconfirmed(trial, space)]
+        lines += [gain(trial, history), unconfirmed(trial, history)]
     return [*lines, "Run next:", *(f"  {command}" for command in next_commands(session, workload))]
 
 
-def promise(space: Space) -> str:
+def promise(history: History) -> str:
     """What a winner of the search means, in a sentence."""
-    goal, samples = space.objective, space.budget.samples_per_trial
+    goal, samples = history.space.objective, history.space.budget.samples_per_trial
     if goal.select == "same-training":
         return (
             "Promise: the same training, only faster: effective batch and learning rate stay the baseline's."
@@ -166,32 +185,38 @@ def promise(space: Space) -> str:
     if goal.select == "time-to-quality":
         target = "what the baseline reaches" if goal.target is None else f"{goal.target:g}"
         return f"Promise: the same quality, sooner: {goal.quality} {target} in the least time."
-    what = "and the front of both" if goal.select == "pareto" else ""
-    return (
-        f"Promise: the fastest that keeps {goal.keep:.0%} of the baseline's {goal.quality} after {samples} "
-        f"samples{what and f', {what}'}."
-    )
+    what = ", and the front of both" if goal.select == "pareto" else ""
+    keeps = qualities.keeps(goal.keep, goal.quality, history.baseline_quality)
+    return f"Promise: the fastest that {keeps} after {samples} samples{what}."
 
 
-def nothing_better(baseline: Trial, space: Space) -> str:
-    """What a search says that has found nothing to recommend but the baseline."""
-    goal = space.objective
-    kept = f"has kept {goal.keep:.0%} of its {goal.quality}"
-    if goal.select == "same-training":
-        kept = "trains the same"
-    if goal.target is not None:
-        kept = f"is surely sooner at {goal.quality} {goal.target:g}"
+def nothing_better(history: History) -> str:
+    """What a search says that has found nothing to recommend but the baseline, and why."""
+    baseline = history.of(0)
     figures = (
-        f"{speed(baseline.measurement)} samples/s, {space.objective.quality} {quality(baseline.quality)}"
+        f"{speed(history.throughput(baseline))} samples/s, "
+        f"{history.space.objective.quality} {score(baseline, history)}"
     )
-    others = "else" if goal.target is not None else "faster"
-    return f"The baseline is the best so far ({figures}): nothing {others} {kept}."
+    return f"The baseline is the best so far ({figures}): {advice.counted(history)}."
 
 
-def unconfirmed(trial: Trial, space: Space) -> str:
-    """What the gain of a trial that was not repeated rests on."""
+def unconfirmed(trial: Trial, history: History) -> str:
+    """What the gain of a trial that was not confirmed rests on."""
     shared = " Measured beside other trials." if trial.measurement.shared else ""
-    return f"Not confirmed: each was measured once, over {space.budget.samples_per_trial} samples.{shared}"
+    return f"Not confirmed: {rests_on(trial, history)}.{shared}"
+
+
+def rests_on(trial: Trial, history: History) -> str:
+    """`each was measured once, over 400 samples`: what the figures of a trial and of the baseline rest on."""
+    ours, theirs = (len(history.runs_of(number)) for number in (trial.number, 0))
+    samples = f"over {history.space.budget.samples_per_trial} samples"
+    if max(ours, theirs) <= 1:
+        return f"each was measured once, {samples}"
+    return f"it was run {_often(ours)}, the baseline {_often(theirs)}, {samples} each"
+
+
+def _often(runs: int) -> str:
+    return "once" if runs == 1 else f"{runs} times"
 
 
 def refuted(history: History) -> list[str]:
@@ -216,7 +241,8 @@ def confirmed(claim: Claim, history: History) -> str:
         )
     figures = f"{goal.quality} {quality(claim.quality)} against {quality(claim.baseline_quality)}"
     if claim.share is not None:
-        figures += f", {claim.share[0]:.0%} to {claim.share[1]:.0%} of it at 95% with {seeds}"
+        kept = qualities.between(*claim.share, claim.baseline_quality or 0.0)
+        figures += f", {kept} at 95% with {seeds}"
     speed = f"{claim.factor:.2f}x the baseline's throughput ({raced})"
     return f"Confirmed: {speed}" + (f", {figures}" if claim.seeds else "")
 
@@ -254,19 +280,19 @@ def _part(what: str, trials: Sequence[Trial]) -> str:
 
 
 def measured(trial: Trial, history: History) -> str:
-    """What is known of a completed trial against the baseline: from its repeats, or else from its one run."""
-    claim, baseline = confirm.claim(trial, history), history.baseline
+    """What is known of a completed trial, or of what it repeats, against the baseline."""
+    number = trial.repeat.of if trial.repeat else trial.number
+    claim = confirm.claim(history.of(number), history)
     if claim.holds:
         return confirmed(claim, history)
-    if baseline is None or not trial.number:
+    if not number:
         return "the baseline"
-    return f"{gain(trial, baseline, history.space)}, measured once"
+    return f"{gain(trial, history)}; not confirmed: {rests_on(history.of(number), history)}"
 
 
-def _front(history: History, baseline: Trial) -> list[str]:
-    space = history.space
-    return [f"The front of throughput and {space.objective.quality}, fastest first:"] + [
-        f"  trial {t.number}: {knobs(t.config)}: {gain(t, baseline, space)}" for t in history.front
+def _front(history: History) -> list[str]:
+    return [f"The front of throughput and {history.space.objective.quality}, fastest first:"] + [
+        f"  trial {t.number}: {knobs(t.config)}: {gain(t, history)}" for t in history.front
     ]
 
 
@@ -283,7 +309,7 @@ def cautions(history: History) -> list[str]:
     if throttled:
         lines.append(f"Thermally throttled, and slower for it: trials {_listed(throttled)}.")
     lines += [_meanwhile(what, found) for what, found in _disturbed(trials).items()]
-    return lines + _unused(history)
+    return lines + unused.unused(history)
 
 
 def _meanwhile(what: str, trials: Sequence[Trial]) -> str:
@@ -296,42 +322,6 @@ def _meanwhile(what: str, trials: Sequence[Trial]) -> str:
 
 def _listed(trials: Sequence[Trial]) -> str:
     return ", ".join(str(t.number) for t in trials)
-
-
-def _unused(history: History) -> list[str]:
-    """What the workload seems not to use: its seed, or a knob, where figures are the same to the last bit."""
-    lines: dict[str, str] = {}
-    for one, other in _read_the_same(history.trials):
-        pair = f"{one.number} and {other.number}"
-        differ = [name for name in one.config if repr(one.config[name]) != repr(other.config.get(name))]
-        if not differ and confirm.seed_of(one) != confirm.seed_of(other):
-            what = "have different seeds and the very same figures: does the workload use its seed?"
-            lines.setdefault("", f"Trials {pair} {what}")
-        if len(differ) == 1 and differ[0] not in history.space.known.same_figures:
-            knob = printable(differ[0])
-            line = f"{knob} changes nothing: trials {pair} differ in it alone and have the very same figures."
-            lines.setdefault(knob, line)
-    return list(lines.values())
-
-
-def _read_the_same(trials: Sequence[Trial]) -> Iterator[tuple[Trial, Trial]]:
-    """Pairs of completed trials that have the very same scores, or curve. A collapsed model says nothing."""
-    groups: dict[object, list[Trial]] = defaultdict(list)
-    for trial in trials:
-        found = _figures(trial.measurement)
-        if trial.completed and found is not None and objective.no_quality(trial.measurement) is None:
-            groups[found].append(trial)
-    for group in groups.values():
-        yield from itertools.combinations(group, 2)
-
-
-def _figures(measurement: Measurement) -> object:
-    """What a trial's evaluations found, to be compared; None where it is one number, same by chance."""
-    scores = {k: v for k, v in measurement.scores.items() if k not in _NO_SCORES}
-    if len(set(scores.values())) > 1:
-        return frozenset(scores.items())
-    qualities = [point.quality for point in measurement.curve]
-    return tuple(qualities) if len(set(qualities)) > 1 else None
 
 
 def next_commands(session: Path, workload: Workload) -> list[str]:

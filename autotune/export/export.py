@@ -9,18 +9,17 @@ from autotune.core.errors import printable
 from autotune.core.settings import Setting
 from autotune.core.trial import Trial
 from autotune.display import view
-from autotune.space.space import Space
+from autotune.judging.history import History
 from autotune.workloads import Workload
 
 
-def render(
-    trial: Trial, measured: str, space: Space, workload: Workload, provenance: Mapping[str, Any]
-) -> str:
-    """The config file of `trial` as text: a comment that says what was `measured`, and every setting."""
+def render(trial: Trial, history: History, workload: Workload, provenance: Mapping[str, Any]) -> str:
+    """The config file of `trial` as text: a comment that says what was measured, and every setting."""
+    space = history.space
     facts = {
         "trial": f"{trial.number} of session {provenance.get('session', '')}",
-        "measured": measured,
-        "peak memory": view.memory(trial.measurement),
+        "measured": view.measured(trial, history),
+        "peak memory": view.memory(history.memory(trial)),
         "over": f"{space.budget.samples_per_trial} samples per run",
         **{
             name: provenance[name]

@@ -9,11 +9,12 @@ measured like that already is not measured again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autotune.core.settings import Config, Key, Setting, settings_key
-from autotune.core.trial import Failure, Status, Throughput, Trial
-from autotune.judging import confirm
+from autotune.core.trial import Failure, Status, Trial
+from autotune.judging import confirm, estimates
+from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 from autotune.memory.feasibility import MemoryModel
 from autotune.space.space import Space
@@ -25,9 +26,11 @@ _FAILS_AGAIN = frozenset({Failure.ERROR, Failure.TIMEOUT})
 class Step:
     """One knob: its value before and after, the configuration after it, and what the change has brought.
 
-    `trial` has measured that configuration; `throughput` is that of all its equals, and `factor` what it is
+    `trial` has measured that configuration; `throughput` is what is known of it, and `factor` what that is
     times the last one known before. A step that could not be measured has a `reason` instead, and the factor
-    of the next one is of both changes together. One with neither is still to be measured.
+    of the next one is of both changes `together`. One with neither is still to be measured.
+
+    The factors multiply to that of the winner's throughput: what knobs do only together is the later one's.
     """
 
     knob: str
@@ -36,8 +39,9 @@ class Step:
     config: Config
     trial: Trial | None = None
     reason: str = ""
-    throughput: Throughput | None = None
-    factor: float | None = None
+    throughput: Figure | None = None
+    factor: Figure | None = None
+    together: tuple[str, ...] = ()
 
 
 def steps(history: History) -> list[Step]:
@@ -48,22 +52,32 @@ def steps(history: History) -> list[Step]:
     found = confirm.confirmed(history)
     if found is None:
         return []
-    winner, space, speeds = found[0], history.space, history.speeds
-    known = _Known(history, winner)
-    start = known.measured(space.baseline_config)
-    last = speeds.of(start) if start else None
+    winner, space = found[0], history.space
+    known, last = _Known(history, winner), history.baseline
     before: Config = space.baseline_config
-    path, taken = [], []
+    path: list[Step] = []
+    taken: list[str] = []
+    gap: tuple[str, ...] = ()
     for knob in _order(winner, history):
         taken.append(knob)
         config = _config(winner, taken, space)
-        trial = known.measured(config)
-        throughput = speeds.of(trial) if trial else None
-        factor = throughput.samples_per_s / last.samples_per_s if throughput and last else None
-        reason = "" if trial else known.why_not(config) or ""
-        path.append(Step(knob, before[knob], config[knob], config, trial, reason, throughput, factor))
-        before, last = config, throughput or last
+        step = Step(knob, before[knob], config[knob], config, trial := known.measured(config), together=gap)
+        if trial is None:
+            step, gap = replace(step, reason=known.why_not(config) or "", together=()), (*gap, knob)
+        else:
+            factor = _factor(trial, last, history)
+            step, last, gap = replace(step, throughput=history.throughput(trial), factor=factor), trial, ()
+        path.append(step)
+        before = config
     return path
+
+
+def _factor(trial: Trial, last: Trial | None, history: History) -> Figure | None:
+    """How many times the throughput of `last` that of `trial` is."""
+    if last is None or last is history.baseline:
+        return history.factor(trial)
+    ours, theirs = history.throughput(trial), history.throughput(last)
+    return estimates.over(ours, theirs) if ours and theirs else None
 
 
 def next_step(history: History) -> tuple[Config, int] | None:

@@ -116,17 +116,17 @@ def claim(finalist: Trial, history: History) -> Claim:
     surely = racing.ratio(slices, finalist.number, 0, racing.LOOK_LEVEL)
     if speed is None or surely is None:
         return found
-    found = replace(found, factor=speed.factor, low=speed.low, high=speed.high, rounds=speed.rounds)
-    is_last = next_seed(finalist, history) is None
+    found, is_last = replace(found, rounds=speed.rounds), next_seed(finalist, history) is None
     if space.objective.target is not None:
         return _sooner(found, speed, ours, theirs, space, is_last=is_last)
+    found = replace(found, factor=speed.factor, low=speed.low, high=speed.high)
     if surely.low <= 1:
         return replace(found, why_not=_not_faster(surely.factor, surely.low), is_done=True)
     return _kept(found, ours, theirs, space, is_last=is_last)
 
 
 def _not_faster(factor: float, low: float) -> str:
-    return f"{factor:.2f}x, and it may be {low:.2f}x: no gain that is sure"
+    return f"{factor:.2f}x, and as little as {low:.2f}x by its interval: the gain is not certain"
 
 
 def _sooner(
@@ -192,7 +192,7 @@ def _kept(
         return _without_quality(found, ours, space, is_last=is_last)
     found = replace(found, share=(beside.low, beside.high), answer=beside.answer)
     figures = f"{goal.quality} {beside.quality:.4f} against {beside.reference:.4f}"
-    between = f"{beside.low:.0%} to {beside.high:.0%} of it at 95%"
+    between = f"{quality.between(beside.low, beside.high, beside.reference)} at 95%"
     if beside.answer is Answer.LOST:
         return replace(found, why_not=f"{figures}, {between}: lost", is_done=True)
     if beside.answer is Answer.KEPT or goal.select == "same-training":

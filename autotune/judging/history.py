@@ -6,14 +6,25 @@ Whoever judges a trial asks here, so that all of them judge alike, and nothing i
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
 from autotune.core.settings import Key, settings_key
-from autotune.core.trial import Evaluation, Trial
-from autotune.judging import curves, objective
+from autotune.core.trial import Evaluation, Measurement, Trial
+from autotune.judging import curves, estimates, objective, quality
+from autotune.judging.estimates import Beside, Figure
 from autotune.judging.speeds import Speeds
 from autotune.space.space import Space
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The figures in a line about a trial; of the run in `memory` the peak counts."""
+
+    throughput: Figure | None
+    quality: float | None
+    memory: Measurement
 
 
 class History:
@@ -116,6 +127,53 @@ class History:
     def speeds(self) -> Speeds:
         """The throughput of all settings that were measured."""
         return Speeds(self.trials, self.space.known)
+
+    @cached_property
+    def beside(self) -> Beside:
+        """How fast every configuration is beside the baseline: the one place that says it."""
+        return Beside(self.trials, self.baseline, self.speeds, self.space.known)
+
+    def throughput(self, trial: Trial) -> Figure | None:
+        """Samples per second of a trial's settings, over all runs that count; None if it has shown none."""
+        return self.beside.throughput(trial)
+
+    def factor(self, trial: Trial) -> Figure | None:
+        """How many times the baseline's throughput that is; None where they cannot be compared."""
+        return self.beside.factor(trial)
+
+    def quality(self, trial: Trial) -> Figure | None:
+        """The quality that a trial's settings end with: of a trial that was repeated that of the repeats.
+
+        Its own run was chosen for what it showed. Nobody chose the baseline: all its runs count.
+        """
+        runs = self.quality_runs(trial)
+        if runs == [trial] and objective.final_quality(trial, self.space) is None:
+            return None
+        return estimates.mean(quality.qualities(runs))
+
+    def quality_runs(self, trial: Trial) -> list[Trial]:
+        """The runs that the quality of a trial's settings rests on."""
+        number = trial.repeat.of if trial.repeat else trial.number
+        runs = [t for t in self.runs_of(number) if not number or self._repeats(t, trial)]
+        return runs or [trial]
+
+    def _repeats(self, run: Trial, trial: Trial) -> bool:
+        return run.repeat is not None and run.measurement.origin == trial.measurement.origin
+
+    def memory(self, trial: Trial) -> Measurement:
+        """The run of a trial's settings with the highest peak; it is rising where that of any run was."""
+        number = trial.repeat.of if trial.repeat else trial.number
+        shown = [t.measurement for t in {t.number: t for t in (trial, *self.runs_of(number))}.values()]
+        highest = max(shown, key=lambda m: m.peak_memory_bytes or 0)
+        return replace(highest, memory_is_rising=any(m.memory_is_rising for m in shown))
+
+    def shown(self, trial: Trial) -> Shown:
+        """What a line about a trial shows: what its settings are known to do; of a repeat its own run."""
+        if trial.repeat:
+            m = trial.measurement
+            return Shown(estimates.of_run(m.throughput), objective.final_quality(trial, self.space), m)
+        found = self.quality(trial)
+        return Shown(self.throughput(trial), found.value if found else None, self.memory(trial))
 
     def surely_per_s(self, trial: Trial) -> float:
         """The lower end of a trial's throughput, its equals counted in."""
@@ -225,16 +283,17 @@ class History:
         None has more of one of them, and as much of the other.
         """
         measured = [
-            t
+            (speed.value, score.value, t)
             for t in self.searched
-            if t.completed and t.samples_per_s is not None and t.quality is not None
+            if t.completed and (speed := self.throughput(t)) and (score := self.quality(t))
+            if math.isfinite(speed.value) and math.isfinite(score.value)
             if self.baseline is None or t.measurement.origin == self.baseline.measurement.origin
         ]
-        front: list[Trial] = []
-        for trial in sorted(measured, key=lambda t: (t.samples_per_s or 0, t.quality or 0), reverse=True):
-            if not front or (trial.quality or 0) > (front[-1].quality or 0):
-                front.append(trial)
-        return tuple(front)
+        front: list[tuple[float, Trial]] = []
+        for _, best, trial in sorted(measured, key=lambda found: found[:2], reverse=True):
+            if not front or best > front[-1][0]:
+                front.append((best, trial))
+        return tuple(trial for _, trial in front)
 
 
 def _is_sure(trial: Trial) -> bool:

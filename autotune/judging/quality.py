@@ -73,6 +73,27 @@ def compare(ours: Sequence[Trial], theirs: Sequence[Trial], keep: float, noise: 
     )
 
 
+def between(low: float, high: float, reference: float) -> str:
+    """`97% to 103% of it`; of a reference below 0 `3% below it to 2% above it`."""
+    if reference > 0:
+        return f"{low:.0%} to {high:.0%} of it"
+    return " to ".join(
+        f"{abs(share - 1):.0%} {'above' if share > 1 else 'below'} it" for share in (low, high)
+    )
+
+
+def limit(keep: float, name: str, reference: float | None) -> str:
+    """`95% of the baseline's bleu_4`, the least that is kept; of a reference below 0 `5% below the ...`."""
+    part = f"{keep:.0%} of" if reference is None or reference > 0 else f"{1 - keep:.0%} below"
+    return f"{part} the baseline's {name}"
+
+
+def keeps(keep: float, name: str, reference: float | None) -> str:
+    """What a winner does: `keeps 95% of the baseline's bleu_4`, or `is at most 5% below` one below 0."""
+    verb = "keeps" if reference is None or reference > 0 else "is at most"
+    return f"{verb} {limit(keep, name, reference)}"
+
+
 def qualities(runs: Sequence[Trial]) -> list[float]:
     """The quality that each run ended with."""
     return [found for run in runs if (found := curves.ended_with(run.measurement)) is not None]

@@ -3,9 +3,12 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
 
 from autotune.core.settings import COMMON, Config, Key, Knowledge, settings_key
 from autotune.core.trial import Throughput, Trial
+from autotune.judging import curves
 
 _AGREE = 0.02
 
@@ -16,14 +19,14 @@ class Speeds:
     """The throughput of settings, from all trials that differ in nothing that could change it.
 
     Everything that can is in the key: the settings but for those that are `known` to leave speed alone,
-    whether other trials ran beside it, the device, and the code's revision.
+    whether other trials ran beside it, the device, and the code's revision. What still runs does not count.
     """
 
     def __init__(self, trials: Iterable[Trial], known: Knowledge = COMMON) -> None:
         self._neutral = known.same_speed
         self._groups: dict[_Group, list[Trial]] = defaultdict(list)
         for trial in trials:
-            if _half_width(trial) is not None:
+            if trial.outcome is not None and _half_width(trial) is not None:
                 self._groups[self._group(trial)].append(trial)
 
     def of(self, trial: Trial) -> Throughput | None:
@@ -37,11 +40,25 @@ class Speeds:
         group = self._groups.get((settings_key(config, self._neutral), shared, origin))
         return pooled(group) if group else None
 
+    def estimate(self, trial: Trial, *, shared: bool) -> Throughput | None:
+        """That of the settings of `trial` beside other trials or alone; None where it was not measured so.
+
+        Other runs would read otherwise, so half of its interval is at least two standard deviations of the
+        drift for so many runs.
+        """
+        settings, _, origin = self._group(trial)
+        group = self._groups.get((settings, shared, origin))
+        if not group:
+            return None
+        found = pooled(group)
+        moved = curves.SURE * self.drift * found.samples_per_s / math.sqrt(len(group))
+        return replace(found, half_width_per_s=max(found.half_width_per_s or 0.0, moved))
+
     def _group(self, trial: Trial) -> _Group:
         m = trial.measurement
         return settings_key(trial.config, self._neutral), m.shared, m.origin
 
-    @property
+    @cached_property
     def drift(self) -> float:
         """The relative standard deviation between runs of the same settings; 0 while there is none."""
         squares, degrees = 0.0, 0

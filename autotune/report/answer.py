@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from autotune.core import units
+from autotune.judging.estimates import Figure
 from autotune.report import marks, words
 from autotune.report.marks import Mark
-from autotune.report.model import Figure, Report, Side
+from autotune.report.model import Report, Side
 
 VERDICTS = {  # a symbol, so that colour is not all that tells them apart
     "confirmed": ("✓", "Confirmed"),
@@ -76,10 +77,21 @@ def lines(report: Report) -> list[Line]:
     baseline, best = report.answer.baseline, report.answer.best
     # The time to a quality is no ratio of speeds, and who is there sooner need not be so in a whole training.
     races_to_target = report.target is not None
-    gain = None if races_to_target else report.answer.factor
+    gain = report.answer.speed
     kinds = [kind for kind in _kinds(report) if not (races_to_target and kind.name == _WHOLE)]
     found = [_line(kind, baseline, best, gain) for kind in kinds]
+    found[1:1] = _samples(report)
     return [line for line in found if {line.baseline, line.best} != {Cell()}]
+
+
+def _samples(report: Report) -> list[Line]:
+    """What of the gain is no throughput: the samples to a target. The two factors make it."""
+    answer, sides = report.answer, (report.answer.baseline, report.answer.best)
+    if report.target is None or answer.factor is None or answer.speed is None:
+        return []
+    theirs, ours = (Cell(words.count(side.samples_to_target if side else None)) for side in sides)
+    factor = Cell(words.factor(answer.factor.value / answer.speed.value), "in time")
+    return [Line("Samples", f"to {words.limit(report)}", theirs, ours, factor)]
 
 
 def unknown(report: Report) -> list[str]:
@@ -163,5 +175,6 @@ def _line(kind: _Kind, baseline: Side | None, best: Side | None, gain: Figure | 
             kind.name, kind.over, theirs, ours, Cell(words.factor(gain.value), words.factor_interval(gain))
         )
     before, after = (units.number(kind.value(side)) if side else None for side in (baseline, best))
-    ratio = after / before if before and after is not None else None
+    # Of a value below 0, such as a loss with its sign turned, no factor says what is more.
+    ratio = after / before if before and before > 0 and after is not None else None
     return Line(kind.name, kind.over, theirs, ours, Cell(words.factor(ratio)))

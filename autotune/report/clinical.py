@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from autotune.compare.results import Model, Written
-from autotune.report import estimates
+from autotune.judging import estimates
 from autotune.report.model import Compared, Finding, Findings, Sample
 
 
@@ -22,7 +22,7 @@ def _compared(model: Model, written: Sequence[Written]) -> Compared:
         reason=model.outcome.reason,
         trial=model.trial,
         samples=model.samples,
-        throughput=estimates.speed([training.throughput] if training.throughput else []),
+        throughput=estimates.of_run(training.throughput),
         training_peak_bytes=training.peak_memory_bytes,
         training_memory_is_rising=training.memory_is_rising,
         scores=model.scores,

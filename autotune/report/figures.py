@@ -11,7 +11,7 @@ from autotune.core.trial import PassedOver, Trial
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging import confirm
 from autotune.judging.history import History
-from autotune.report import clinical, knobs, rows
+from autotune.report import clinical, importance, knobs, rows
 from autotune.report.model import Report
 from autotune.report.recommendation import answer
 from autotune.storage import store
@@ -73,7 +73,7 @@ def report(known: Known, samples: int) -> Report:
         compared=clinical.compared(known.models, known.written),
         samples=clinical.samples(known.written, samples),
         skipped=rows.skipped(known.passed_over, history),
-        importance=knobs.importance(history),
+        importance=importance.importance(history),
         provenance=_provenance(known),
         going_on=_going_on(known),
     )

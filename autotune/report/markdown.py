@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from autotune.core import units
 from autotune.core.errors import printable
+from autotune.judging.estimates import Figure
 from autotune.report import words
-from autotune.report.model import Compared, Figure, Report, Side
+from autotune.report.model import Compared, Report, Side
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#!@$])")
 _FACTS = ("hardware", "versions", "revision", "data", "created")

@@ -10,29 +10,22 @@ from typing import Any
 from autotune.compare.results import Written
 from autotune.core.settings import Config
 from autotune.core.trial import Evaluation
+from autotune.judging.estimates import Figure
 
 FORMATS = ("html", "json", "md")
 SAMPLES = 5  # test studies that are shown where nothing else is asked for
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A measured value and its 95% interval; `low` and `high` are None where one run cannot tell."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True)
 class Side:
     """What is known of the baseline or of the recommended configuration, over all its runs.
 
-    `quality` has its interval over the `seeds` that it was run with, `throughput` over its `runs`, those
-    alone on the device where there are any. `joules_per_sample` are all that the GPU used while it ran, its
-    start and evaluations included. `full_training_s` is the whole training at that throughput, evaluations
-    left out; None where the workload does not say how long that is. `memory_is_rising` says that the peak
-    still grew when one of the runs ended: a longer training takes more.
+    `quality` has its interval over the `seeds` that it was run with; `throughput` is that of its `runs`, or
+    the baseline's times what a race has shown. `joules_per_sample` are all that the GPU used while it ran,
+    its start and evaluations included. `full_training_s` is the whole training at that throughput,
+    evaluations left out; None where the workload does not say how long that is. `samples_to_target` are the
+    mean of the runs that were there. `memory_is_rising` says that the peak still grew when one of the runs
+    ended: a longer training takes more.
     """
 
     trial: int
@@ -42,6 +35,7 @@ class Side:
     runs: int
     quality: Figure | None
     seeds: int
+    samples_to_target: float | None
     scores: Mapping[str, float]
     peak_memory_bytes: int | None
     memory_is_rising: bool
@@ -57,9 +51,10 @@ class Side:
 class Answer:
     """What to run. `verdict` is confirmed, unconfirmed, baseline (nothing better) or none (no baseline).
 
-    Where nothing is better, `best` is the baseline itself. `factor` is the gain over the baseline; it is by
-    `rounds` of a race where it is confirmed. `promise` says what a winner means. `cautions` are what makes
-    figures less than they seem, `commands` what to run next.
+    Where nothing is better, `best` is the baseline itself. `factor` is the gain over the baseline, and
+    `speed` what of it is throughput: to a target the rest is samples. It is by `rounds` of a race where it is
+    confirmed. `promise` says what a winner means. `cautions` are what makes figures less than they seem,
+    `commands` what to run next.
     """
 
     verdict: str
@@ -67,6 +62,7 @@ class Answer:
     baseline: Side | None = None
     best: Side | None = None
     factor: Figure | None = None
+    speed: Figure | None = None
     rounds: int = 0
     promise: str = ""
     full_training_samples: int | None = None
@@ -78,6 +74,8 @@ class Answer:
 class Row:
     """One trial. `kind` is baseline, winner, trial, race, repeat or ablation (a step of it).
 
+    Throughput, quality and memory are what is known of its settings, over all runs that count; of a repeat
+    they are what its own run has read. `factor` is the gain of its settings over the baseline.
     `keeps_quality` is None where it is not known. `seconds` are the search's own, `saved_s` what stopping it
     early has saved, about. `shared` says that other trials ran beside it, `disturbed` that somebody else did.
     """
@@ -91,6 +89,7 @@ class Row:
     failure: str | None
     reason: str
     throughput: Figure | None
+    factor: Figure | None
     quality: float | None
     keeps_quality: bool | None
     on_front: bool
@@ -121,7 +120,8 @@ class Predicted:
 class Step:
     """One knob of the ablation of the winner: its value before and after, and what that brought.
 
-    `throughput` is after the change; None, with the reason, where that was not measured.
+    `throughput` is after the change; None, with the reason, where that was not measured. The `factor` is of
+    the throughput before it, `together` with the knobs before it that were not measured.
     """
 
     knob: str
@@ -129,8 +129,9 @@ class Step:
     after: Any
     trial: int | None
     throughput: Figure | None
-    factor: float | None  # of the throughput before it
+    factor: Figure | None
     reason: str = ""
+    together: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,8 @@ class Skipped:
 class Report:
     """All of a session.
 
-    `importance` is by objective - throughput, and the quality by its name - and knob: shares that sum to 1.
+    `importance` is by objective - throughput, and the quality by its name - and knob: shares that sum to 1,
+    with their intervals, of an objective of which they are known well enough to be told.
     """
 
     session: str
@@ -224,6 +226,6 @@ class Report:
     compared: tuple[Compared, ...]
     samples: tuple[Sample, ...]
     skipped: tuple[Skipped, ...]
-    importance: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    importance: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     going_on: str = ""  # the command that runs more of the search, where it does not run and can

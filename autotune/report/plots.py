@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.judging.estimates import Figure
 from autotune.report import answer, marks, words
 from autotune.report.marks import Mark
-from autotune.report.model import Figure, Report, Row, Side
+from autotune.report.model import Report, Row, Side
 from autotune.report.plot import (
     TRIALS,
     Plot,
@@ -23,21 +24,17 @@ from autotune.report.plot import (
     told,
 )
 
-_LINE = Mark("Pareto front of single runs", "var(--completed)", "line")
+_LINE = Mark("Pareto front", "var(--completed)", "line")
 _KEPT = Mark("region that keeps the quality", "var(--keep)", "region")
-_FIRST = {  # the search's own run of what was repeated
-    marks.BASELINE: Mark("baseline, first run", "var(--baseline)", "diamond-open", 9),
-    marks.WINNER: Mark("recommended, first run", "var(--winner)", "star-open", 11),
-}
 _RUG_TOP, _PLOT_FROM = 0.055, 0.13  # shares of the height
 
 
 def front(report: Report) -> Plot | None:
     """None before a trial has shown a throughput.
 
-    The baseline and the winner are where the answer has them, their own runs around them. What has not
-    completed is in a rug along the axis: a quality after fewer samples is no worse for that, and would look
-    so.
+    Every configuration is where all of its runs that count have it, and repeats are single runs around
+    those. What has not completed is in a rug along the axis: a quality after fewer samples is no worse for
+    that, and would look so.
     """
     measured = [r for r in report.trials if r.throughput is not None]
     placed = [r for r in measured if quality(r) is not None]
@@ -47,13 +44,13 @@ def front(report: Report) -> Plot | None:
     name, least = words.metric(report.quality), report.least_quality
     best = sorted((r for r in placed if r.on_front), key=per_s)
     chosen, beside = _chosen(report, placed), marks.grouped(rug)
-    single = _single_runs(placed, chosen)
+    single = marks.grouped(r for r in placed if r not in [each.row for each in chosen])
     low, high = _range([least, *map(quality, placed), *(y for each in chosen for y in vars(each.y).values())])
     shown = dict.fromkeys([*(mark for mark, _ in [*beside, *single]), *(each.mark for each in chosen)])
     return Plot(
         id="front",
         title=f"Throughput against {name}",
-        axes=f"↑ {name}. The best are at the top right. Crosses are 95% intervals.",
+        axes=f"↑ {name}. The best are at the top right. Crosses are intervals.",
         label=_label(report, placed, name),
         data=[
             line(_LINE, [per_s(r) for r in best], [quality(r) for r in best], 1.5),
@@ -102,12 +99,6 @@ def _chosen(report: Report, placed: Sequence[Row]) -> list[_Chosen]:
     ]
 
 
-def _single_runs(placed: Sequence[Row], chosen: Sequence[_Chosen]) -> list[tuple[Mark, list[Row]]]:
-    """Runs by how they are marked; of the chosen two only those that are not all that the answer has."""
-    others = marks.grouped(r for r in placed if r not in [each.row for each in chosen])
-    return [*others, *((_FIRST[each.mark], [each.row]) for each in chosen if each.is_mean)]
-
-
 def _drawn(each: _Chosen, report: Report) -> Trace:
     """One of the chosen two with its intervals."""
     score = f"{words.metric(report.quality)} {words.quality(each.y)}, {words.plural(each.side.seeds, 'seed')}"
@@ -133,8 +124,8 @@ _RUG_AXIS: dict[str, Any] = {
 def _label(report: Report, placed: Sequence[Row], name: str) -> str:
     kept, best = sum(r.keeps_quality is True for r in placed), sum(r.on_front for r in placed)
     return (
-        f"{words.plural(len(placed), 'trial')} with throughput and {name}: {kept} keep {report.keep:.0%} of "
-        f"the baseline's {name}, {best} are on the Pareto front. {report.answer.sentence}"
+        f"{words.plural(len(placed), 'trial')} with throughput and {name}: {kept} with at least "
+        f"{words.limit(report)}, {best} on the Pareto front. {report.answer.sentence}"
     )
 
 
@@ -182,5 +173,5 @@ def _rug_title(name: str) -> dict[str, Any]:
 
 
 def _threshold(report: Report, least: float) -> dict[str, Any]:
-    text = f"{report.keep:.0%} of the baseline's: {words.score(least)}"
+    text = f"{words.limit(report)}: {words.score(least)}" if report.target is None else words.limit(report)
     return note(plain(text), 0.004, least, yref="y")

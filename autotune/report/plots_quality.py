@@ -1,6 +1,6 @@
 """Quality while training: over samples and over seconds, of runs and of compared models. Pure functions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
 from typing import Any
@@ -24,26 +24,36 @@ def of_runs(report: Report) -> list[Plot]:
         chosen[number] = Mark(f"finalist, trial {number}", "var(--completed)", dash)
     series = {mark: _curves(number, report.trials) for number, mark in chosen.items()}
     found = {mark: curves for mark, curves in series.items() if curves}
-    return _plots("quality", "", report, found, **_sought(report))
+    ends = {r.number: r.quality for r in report.trials}
+    known = {mark: ends[number] for number, mark in chosen.items() if mark in found}
+    return _plots("quality", "", report, found, known, **_sought(report))
 
 
 def of_compared(report: Report) -> list[Plot]:
     """The models that were trained to be compared."""
     series: _Series = {marks.model(each.label): [each.curve] for each in report.compared if each.curve}
-    return _plots("compared", ", by precision", report, series)
+    ends = {marks.model(each.label): each.curve[-1].quality for each in report.compared if each.curve}
+    return _plots("compared", ", by precision", report, series, ends)
 
 
 def _curves(number: int, rows: Sequence[Row]) -> Sequence[tuple[Evaluation, ...]]:
     return [r.curve for r in rows if r.curve and number in {r.number, r.repeats}]
 
 
-def _plots(prefix: str, of_what: str, report: Report, series: _Series, **sought: Any) -> list[Plot]:
-    """The same curves over samples and over seconds; one table has both."""
+def _plots(
+    prefix: str,
+    of_what: str,
+    report: Report,
+    series: _Series,
+    ends: Mapping[Mark, float | None],
+    **sought: Any,
+) -> list[Plot]:
+    """The same curves over samples and over seconds, and where each of them `ends`; one table has both."""
     if not series:
         return []
     name = words.metric(report.quality)
     elsewhere = f"table-{prefix}-samples", f"In the table of {name} over samples"
-    ends = "; ".join(f"{mark.label} {_end(curves)}" for mark, curves in series.items())
+    told = "; ".join(f"{mark.label} {words.score(value)}" for mark, value in ends.items())
 
     def plot(axis: str, unit: str) -> Plot:
         title = f"{name} over {axis}{of_what}"
@@ -52,7 +62,7 @@ def _plots(prefix: str, of_what: str, report: Report, series: _Series, **sought:
             id=f"{prefix}-{axis}",
             title=title,
             axes=f"↑ {name}",
-            label=f"{title} of {words.plural(len(series), 'model')}; in the end: {ends}",
+            label=f"{title} of {words.plural(len(series), 'model')}; in the end: {told}",
             data=drawn,
             layout=layout(340, xaxis={"title": unit, "rangemode": "tozero"}, yaxis={}, **sought),
             legend=tuple(replace(m, symbol=m.symbol if m.symbol in _DASHES else "line") for m in series),
@@ -72,11 +82,6 @@ def _table(name: str, series: _Series) -> Table:
         for p in curve
     )
     return Table(("model", "run", "samples", "time", name), tuple(rows), numeric=(1, 2, 3, 4))
-
-
-def _end(curves: Sequence[tuple[Evaluation, ...]]) -> str:
-    found = [value for curve in curves if (value := units.number(curve[-1].quality)) is not None]
-    return words.score(sum(found) / len(found)) if found else words.NOTHING
 
 
 def _line(mark: Mark, curve: tuple[Evaluation, ...], axis: str, runs: int) -> Trace:

@@ -1,7 +1,9 @@
 """How the search went: trial by trial, what mattered, and every configuration at once. Pure functions."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from autotune.judging.estimates import Figure
 from autotune.report import marks, words
 from autotune.report.marks import Mark
 from autotune.report.model import Report, Row
@@ -66,19 +68,19 @@ def _steps(best: Sequence[tuple[int, float]], last: int) -> list[Trace]:
 
 
 def importance(report: Report) -> Plot | None:
-    """What share of an objective's variation each knob explains, the first objective's largest first."""
+    """How much each knob matters for an objective, with intervals, the first objective's largest first."""
     if not any(report.importance.values()):
         return None
     objectives = list(report.importance)
     knobs = sorted(
         {knob for shares in report.importance.values() for knob in shares},
-        key=lambda knob: [-report.importance[name].get(knob, 0.0) for name in objectives],
+        key=lambda knob: [-_share(report, name, knob).value for name in objectives],
     )
     names = [Mark(words.metric(n), _OBJECTIVES[min(i, 1)], "bar") for i, n in enumerate(objectives)]
     return Plot(
         id="importance",
-        title="What the knobs matter for",
-        axes="Share of the differences between trials that a knob explains.",
+        title="Which knobs matter",
+        axes=_measured_by(report),
         label="; ".join(
             _most(mark.label, report.importance[name]) for mark, name in zip(names, objectives, strict=True)
         ),
@@ -88,7 +90,8 @@ def importance(report: Report) -> Plot | None:
                 "orientation": "h",
                 "name": mark.label,
                 "y": [plain(knob) for knob in knobs],
-                "x": [report.importance[name].get(knob, 0.0) for knob in knobs],
+                "x": [_share(report, name, knob).value for knob in knobs],
+                "error_x": _errors([_share(report, name, knob) for knob in knobs]),
                 "hovertemplate": f"%{{y}}: %{{x:.0%}} of {plain(mark.label)}<extra></extra>",
                 "marker": {"color": mark.colour},
             }
@@ -108,16 +111,43 @@ def importance(report: Report) -> Plot | None:
         table=Table(
             ("knob", *(mark.label for mark in names)),
             tuple(
-                (knob, *(words.share(report.importance[name].get(knob, 0.0)) for name in objectives))
-                for knob in knobs
+                (knob, *(_told(report.importance[name].get(knob)) for name in objectives)) for knob in knobs
             ),
             numeric=tuple(range(1, len(names) + 1)),
         ),
     )
 
 
-def _most(objective: str, shares: Mapping[str, float]) -> str:
-    if not shares:
-        return f"nothing known of {objective}"
-    knob = max(shares, key=lambda name: shares[name])
-    return f"{objective}: most by {knob}, {shares[knob]:.0%}"
+def _measured_by(report: Report) -> str:
+    """What the shares are of."""
+    by = {
+        name: "of all that the changes of the ablation have moved"
+        if name == "throughput" and report.ablation
+        else "of what sets the best trials apart (PED-ANOVA)"
+        for name in report.importance
+    }
+    told = "; ".join(f"{words.metric(name)}: {what}" for name, what in by.items())
+    return f"Share of each knob that may move it, with 95% intervals. {told}."
+
+
+def _share(report: Report, objective: str, knob: str) -> Figure:
+    return report.importance[objective].get(knob, Figure(0.0))
+
+
+def _errors(shares: Sequence[Figure]) -> dict[str, Any]:
+    above = [(share.high if share.high is not None else share.value) - share.value for share in shares]
+    below = [share.value - (share.low if share.low is not None else share.value) for share in shares]
+    look = {"color": "var(--ink)", "thickness": 1, "width": 3}
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below} | look
+
+
+def _told(share: Figure | None) -> str:
+    """`42% (31% to 53%)`."""
+    if share is None:
+        return words.NOTHING
+    return f"{words.share(share.value)} ({words.share(share.low)} to {words.share(share.high)})"
+
+
+def _most(objective: str, shares: Mapping[str, Figure]) -> str:
+    knob = max(shares, key=lambda name: shares[name].value)
+    return f"{objective}: most by {knob}, {_told(shares[knob])}"

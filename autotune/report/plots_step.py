@@ -23,7 +23,7 @@ class _Part:
 
 
 def step_time(report: Report) -> Plot | None:
-    """Milliseconds a sample by phase, baseline above winner: a step's phases at the measured throughput.
+    """Milliseconds per sample by phase, baseline above winner: a step's phases at the measured throughput.
 
     A step of the one may be many samples more than one of the other: only a sample's time compares.
     """

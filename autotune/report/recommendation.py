@@ -8,11 +8,11 @@ from autotune.core.settings import MICRO_BATCH
 from autotune.core.trial import Measurement, Trial
 from autotune.display import advice, view
 from autotune.display.advice import Verdict
-from autotune.judging import confirm, objective
+from autotune.judging import confirm, gains, objective
 from autotune.judging.confirm import Claim
+from autotune.judging.estimates import Figure
 from autotune.judging.history import History
-from autotune.report import estimates
-from autotune.report.model import Answer, Figure, Side
+from autotune.report.model import Answer, Side
 from autotune.space.space import Space
 from autotune.storage import store
 from autotune.workloads import Workload
@@ -30,28 +30,22 @@ def answer(
     can_go_on: bool = False,
     training_samples: int | None = None,
 ) -> Answer:
-    """What the trials so far say to run. `session` is where it lies, as its user would name it.
-
-    As long as a gain is not confirmed it is that of single runs, and so is what is said of the two sides.
-    """
+    """What the trials so far say to run. `session` is where it lies, as its user would name it."""
     going_on = (store.going_on(session),) if can_go_on else ()
     space, baseline, found = history.space, history.baseline, confirm.recommended(history)
     if baseline is None or found is None:
         return _none(history, session, going_on)
     trial, claim = found
     is_better = trial.number != baseline.number
-    counts_all = claim is not None or not is_better
-    theirs, ours = (
-        _side(one, _repeats(one, history, counts_all=counts_all), space, training_samples)
-        for one in (baseline, trial)
-    )
+    theirs, ours = (_side(one, history, training_samples) for one in (baseline, trial))
     return Answer(
         verdict=advice.verdict(found),
-        promise=view.promise(space),
-        sentence=_sentence(found, baseline, history),
+        promise=view.promise(history),
+        sentence=_sentence(found, history),
         baseline=theirs,
         best=ours,
-        factor=_factor(trial, baseline, claim, space) if is_better else None,
+        factor=gains.gain(trial, history) if is_better else None,
+        speed=history.factor(trial) if is_better else None,
         rounds=claim.rounds if claim else 0,
         full_training_samples=training_samples,
         cautions=(*view.refuted(history), *view.cautions(history), *_few(theirs, ours, space, workload)),
@@ -70,25 +64,14 @@ def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
     )
 
 
-def _sentence(found: tuple[Trial, Claim | None], baseline: Trial, history: History) -> str:
-    space, (trial, claim) = history.space, found
-    if trial.number == baseline.number:
-        return view.nothing_better(trial, space)
+def _sentence(found: tuple[Trial, Claim | None], history: History) -> str:
+    trial, claim = found
+    if not trial.number:
+        return view.nothing_better(history)
     which = f"trial {trial.number}, {view.knobs(trial.config)}."
     if claim is not None:
         return f"{view.confirmed(claim, history)}: {which}"
-    return f"{view.gain(trial, baseline, space)}: {which} {view.unconfirmed(trial, space)}"
-
-
-def _factor(trial: Trial, baseline: Trial, claim: Claim | None, space: Space) -> Figure | None:
-    """The gain over the baseline; of single runs to a target, the ratio of the times that they took."""
-    if claim is not None:
-        return estimates.within(claim.factor, claim.low, claim.high)
-    target = space.objective.target
-    ratio = objective.factor(trial, baseline, target)
-    if ratio is None or target is not None:
-        return None if ratio is None else Figure(ratio)
-    return estimates.within(ratio, *(objective.factor_interval(trial, baseline) or (None, None)))
+    return f"{view.gain(trial, history)}: {which} {view.unconfirmed(trial, history)}"
 
 
 def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[str]:
@@ -103,49 +86,43 @@ def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[s
     return lines
 
 
-def _repeats(trial: Trial, history: History, *, counts_all: bool) -> list[Trial]:
-    """The repeats of `trial`, without those that confirm it where they do not count yet."""
-    found = [t for t in history.runs_of(trial.number) if t.repeat]
-    return found if counts_all else [t for t in found if not confirm.is_alone(t)]
-
-
-def _side(trial: Trial, repeats: Sequence[Trial], space: Space, training_samples: int | None) -> Side:
-    """What is known of `trial`. Speed is that of the runs that confirm it, else of its own.
-
-    So is quality, because a winner's own run was chosen for being good; the baseline's is over all its runs.
-    """
-    every = [trial, *repeats]
-    runs = [t for t in every if _confirms(t, trial)] or [trial]
-    seen = [t for t in (runs if trial.number else every) if t.quality is not None]
-    measurements = [t.measurement for t in runs]
-    throughput = estimates.speed([m.throughput for m in measurements if m.throughput])
+def _side(trial: Trial, history: History, training_samples: int | None) -> Side:
+    """What is known of `trial`; its scores and what its device did are of the runs that count."""
+    runs = _speed_runs(trial, history)
+    seen = [t for t in history.quality_runs(trial) if t.quality is not None]
+    measurements, memory = [t.measurement for t in runs], history.memory(trial)
+    throughput = history.throughput(trial)
     return Side(
         trial=trial.number,
         config=trial.config,
         knobs=view.knobs(trial.config),
         throughput=throughput,
         runs=sum(m.throughput is not None for m in measurements),
-        quality=estimates.mean([t.quality for t in seen if t.quality is not None]),
+        quality=(found := history.quality(trial)),
         seeds=len({confirm.seed_of(t) for t in seen}),
-        scores=_means([_scores(t.measurement) for t in seen]),
-        peak_memory_bytes=max(
-            (t.measurement.peak_memory_bytes for t in every if t.measurement.peak_memory_bytes), default=None
-        ),
-        memory_is_rising=any(t.measurement.memory_is_rising for t in every),
-        memory_share=max(
-            (share for t in every if (share := objective.memory_share(t.measurement))), default=None
-        ),
+        samples_to_target=gains.samples_to_target(trial, history),
+        scores=_scored(_means([_scores(t.measurement) for t in seen]), found, history.space),
+        peak_memory_bytes=memory.peak_memory_bytes,
+        memory_is_rising=memory.memory_is_rising,
+        memory_share=objective.memory_share(memory),
         gpu_percent=_mean_of("gpu_utilisation_percent", measurements),
         cpu_percent=_mean_of("cpu_percent", measurements),
         joules_per_sample=_joules_per_sample(measurements),
         full_training_s=training_samples / throughput.value if training_samples and throughput else None,
-        step_s=_step_s(trial, measurements, throughput, space),
+        step_s=_step_s(trial, measurements, throughput, history.space),
     )
 
 
-def _confirms(run: Trial, trial: Trial) -> bool:
-    """Whether `run` is a repeat of `trial` that may be held against it: alone, and measured on the same."""
-    return bool(run.repeat) and confirm.is_alone(run) and run.measurement.origin == trial.measurement.origin
+def _speed_runs(trial: Trial, history: History) -> list[Trial]:
+    """The runs of `trial` itself; of those alone on the device, where there are any, only they."""
+    every = [t for t in history.runs_of(trial.number) if t.measurement.origin == trial.measurement.origin]
+    return [t for t in every if not t.measurement.shared] or every or [trial]
+
+
+def _scored(scores: Mapping[str, float], quality: Figure | None, space: Space) -> dict[str, float]:
+    """`scores`, of which the quality is what it is everywhere: not that of the very last evaluation."""
+    name = space.objective.quality
+    return {**scores, **({name: quality.value} if quality and name in scores else {})}
 
 
 def _scores(measurement: Measurement) -> dict[str, float]:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from autotune.core.settings import settings_key
 from autotune.core.trial import PassedOver, Refused, Status, Trial
 from autotune.display import view
-from autotune.judging import objective
+from autotune.judging import gains, objective
 from autotune.judging.history import History
-from autotune.report import estimates
 from autotune.report.model import Row, Skipped
 from autotune.space.space import Space
 
@@ -23,7 +22,7 @@ def rows(history: History, winner: int | None) -> tuple[Row, ...]:
 
 
 def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: bool) -> Row:
-    m, outcome = trial.measurement, trial.outcome
+    m, outcome, shown = trial.measurement, trial.outcome, history.shown(trial)
     return Row(
         number=trial.number,
         kind=_kind(trial, winner),
@@ -33,13 +32,14 @@ def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: boo
         status=outcome.status.value if outcome else "",
         failure=outcome.failure.value if outcome and outcome.failure else None,
         reason=outcome.reason if outcome else "",
-        throughput=estimates.speed([m.throughput] if m.throughput else []),
-        quality=objective.final_quality(trial, history.space),
-        keeps_quality=history.keeps_quality(trial) if trial.completed else None,  # part of one says nothing
+        throughput=shown.throughput,
+        factor=gains.gain(trial, history),
+        quality=shown.quality,
+        keeps_quality=_keeps_quality(trial, shown.quality, history),
         on_front=is_on_front,
-        peak_memory_bytes=m.peak_memory_bytes,
-        memory_is_rising=m.memory_is_rising,
-        memory_share=objective.memory_share(m),
+        peak_memory_bytes=shown.memory.peak_memory_bytes,
+        memory_is_rising=shown.memory.memory_is_rising,
+        memory_share=objective.memory_share(shown.memory),
         samples=m.samples,
         seconds=trial.seconds,
         saved_s=_saved_s(trial, history.space),
@@ -48,6 +48,16 @@ def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: boo
         throttled=m.throttled,
         curve=m.curve,
     )
+
+
+def _keeps_quality(trial: Trial, score: float | None, history: History) -> bool | None:
+    """Whether what is shown of a trial is the quality that is to be kept; part of a trial says nothing."""
+    least = history.least_quality
+    if not trial.completed or least is None or score is None:
+        return None
+    if trial.repeat or history.space.objective.target is not None:
+        return history.keeps_quality(trial)
+    return not trial.number or score >= least
 
 
 def _kind(trial: Trial, winner: int | None) -> str:

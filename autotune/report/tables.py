@@ -31,6 +31,7 @@ def trials(report: Report) -> list[tuple[Mark, Row, tuple[str, ...]]]:
 def _cells(row: Row) -> tuple[str, ...]:
     return (
         words.throughput(row.throughput),
+        words.times(row.factor),
         words.score(row.quality),
         words.peak(row.peak_memory_bytes, row.memory_share, is_rising=row.memory_is_rising),
         words.duration(row.seconds),
@@ -40,7 +41,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 def asides(row: Row) -> str:
     """What else is to be known of a trial."""
     found = {
-        f"repeats trial {row.repeats}": row.repeats is not None,
+        f"repeats trial {row.repeats}, the figures of this run": row.repeats is not None,
         "an ablation step": row.kind == "ablation",
         "on the Pareto front": row.on_front,
         "measured beside others": row.shared,
@@ -166,9 +167,8 @@ def _sought(report: Report) -> str:
     name = words.metric(report.quality)
     if report.target is not None:
         return f"the fewest seconds of training to {name} {report.target:g}"
-    kept = f"{report.keep:.0%} of the baseline's {name}"
     front = f"the front of throughput and {name}, and of it " if report.select == "pareto" else ""
-    return f"{front}the highest throughput that keeps {kept}"
+    return f"{front}the highest throughput with at least {words.limit(report)}"
 
 
 def _label(name: str) -> str:

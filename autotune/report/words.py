@@ -6,7 +6,9 @@ from typing import Any
 
 from autotune.core import units
 from autotune.display import view
-from autotune.report.model import Figure
+from autotune.judging import quality as qualities
+from autotune.judging.estimates import Figure
+from autotune.report.model import Report
 
 NOTHING, _TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
 _METRICS = {
@@ -44,6 +46,14 @@ def half_width(figure: Figure) -> float | None:
     return None if low is None or high is None else (high - low) / 2
 
 
+def limit(report: Report) -> str:
+    """`95% of the baseline's BLEU-4`, or the target: the least that a winner has."""
+    if report.target is not None:
+        return f"the target {metric(report.quality)} {report.target:g}"
+    known = report.answer.baseline.quality if report.answer.baseline else None
+    return qualities.limit(report.keep, metric(report.quality), known.value if known else None)
+
+
 def throughput(figure: Figure | None) -> str:
     """`61.2 ± 0.8`; no interval where one run could not tell."""
     if figure is None:
@@ -67,6 +77,11 @@ def score(value: float | None) -> str:
 def factor(value: float | None) -> str:
     found = units.number(value)
     return NOTHING if found is None else f"{found:.2f}{_TIMES}"
+
+
+def times(figure: Figure | None) -> str:
+    """A factor without its interval."""
+    return factor(figure.value if figure else None)
 
 
 def factor_interval(figure: Figure | None) -> str:

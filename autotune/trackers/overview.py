@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from autotune.core.secrecy import cleaned
 from autotune.core.settings import Setting
-from autotune.core.trial import Trial
+from autotune.core.trial import Measurement, Trial
 from autotune.display import view
-from autotune.judging import confirm, objective
+from autotune.judging import confirm, gains, objective
+from autotune.judging.estimates import Figure
 from autotune.judging.history import History
-from autotune.space.space import Space
 
 Value = str | bool | int | float | None
 
@@ -22,26 +22,34 @@ class Rows:
     rows: tuple[tuple[Value, ...], ...]
 
 
-def table(trials: Sequence[Trial], space: Space) -> Rows:
-    """Every one of `trials`; a column has values of one kind, or None."""
+def table(trials: Sequence[Trial], history: History) -> Rows:
+    """Every one of `trials`; a column has values of one kind, or None.
+
+    Figures are what is known of a trial's settings, over all runs that count, of a repeat its run's;
+    `run_` is what its own run has read.
+    """
+    space = history.space
     columns = (
         *("trial", "repeat_of", "way_to", "configuration", *space.knobs),
-        *("throughput", space.objective.quality, "peak_memory_bytes", "memory_is_rising", "memory_share"),
+        *("throughput", "factor", space.objective.quality),
+        *("peak_memory_bytes", "memory_is_rising", "memory_share"),
+        *("run_throughput", f"run_{space.objective.quality}"),
         *("outcome", "reason"),
     )
     mixed = {name for name in space.knobs if _is_mixed([t.config.get(name) for t in trials])}
-    return Rows(columns, tuple(_row(trial, space, mixed) for trial in trials))
+    return Rows(columns, tuple(_row(trial, history, mixed) for trial in trials))
 
 
-def _row(trial: Trial, space: Space, mixed: set[str]) -> tuple[Value, ...]:
-    knobs = [_shown(trial.config.get(name), as_text=name in mixed) for name in space.knobs]
+def _row(trial: Trial, history: History, mixed: set[str]) -> tuple[Value, ...]:
+    knobs = [_shown(trial.config.get(name), as_text=name in mixed) for name in history.space.knobs]
+    shown = history.shown(trial)
     outcome, reason = (str(trial.outcome), trial.outcome.reason) if trial.outcome else ("", "")
     return (
         *(trial.number, trial.repeat.of if trial.repeat else None, trial.ablation_of),
         *(cleaned(view.knobs(trial.config)), *knobs),
+        *(_value(shown.throughput), _value(gains.gain(trial, history)), shown.quality),
+        *_memory(shown.memory),
         *(trial.samples_per_s, trial.quality),
-        *(trial.measurement.peak_memory_bytes, trial.measurement.memory_is_rising),
-        objective.memory_share(trial.measurement),
         *(outcome, cleaned(reason)),
     )
 
@@ -59,31 +67,39 @@ def _shown(value: Setting, *, as_text: bool) -> Value:
 def figures(history: History) -> dict[str, Value]:
     """The winner's figures and the baseline's, and the gain; only how trials ended before there is any."""
     found: dict[str, Value] = {"outcomes": view.counts(history.trials)}
-    space, baseline, best = history.space, history.baseline, confirm.recommended(history)
+    baseline, best = history.baseline, confirm.recommended(history)
     if baseline is None or best is None:
         return found
     winner, claim = best
-    found |= _side("baseline", baseline, history.baseline_quality, space)
-    found |= _side("winner", winner, claim.quality if claim else winner.quality, space)
-    target = space.objective.target
-    single = None if target is not None else objective.factor_interval(winner, baseline)
-    interval = (claim.low, claim.high) if claim else single
-    low, high = (interval if winner.number else None) or (None, None)
-    return found | {
-        "gain/factor": claim.factor if claim else objective.factor(winner, baseline, target),
-        "gain/low": low,
-        "gain/high": high,
+    gain = gains.gain(winner, history)
+    return {
+        **found,
+        **_side("baseline", baseline, history),
+        **_side("winner", winner, history),
+        "gain/factor": _value(gain),
+        "gain/low": gain.low if gain else None,
+        "gain/high": gain.high if gain else None,
         "gain/is_confirmed": claim is not None,
     }
 
 
-def _side(who: str, trial: Trial, quality: float | None, space: Space) -> dict[str, Value]:
+def _side(who: str, trial: Trial, history: History) -> dict[str, Value]:
+    peak_bytes, is_rising, share = _memory(history.memory(trial))
     return {
         f"{who}/trial": trial.number,
         f"{who}/configuration": cleaned(view.knobs(trial.config)),
-        f"{who}/throughput": trial.samples_per_s,
-        f"{who}/{space.objective.quality}": quality,
-        f"{who}/peak_memory_bytes": trial.measurement.peak_memory_bytes,
-        f"{who}/memory_is_rising": trial.measurement.memory_is_rising,
-        f"{who}/memory_share": objective.memory_share(trial.measurement),
+        f"{who}/throughput": _value(history.throughput(trial)),
+        f"{who}/{history.space.objective.quality}": _value(history.quality(trial)),
+        f"{who}/peak_memory_bytes": peak_bytes,
+        f"{who}/memory_is_rising": is_rising,
+        f"{who}/memory_share": share,
     }
+
+
+def _memory(found: Measurement) -> tuple[int | None, bool, float | None]:
+    """The peak, whether it still rose, and its share of what the trial was allowed."""
+    return found.peak_memory_bytes, found.memory_is_rising, objective.memory_share(found)
+
+
+def _value(found: Figure | None) -> float | None:
+    return found.value if found else None

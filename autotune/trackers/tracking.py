@@ -21,7 +21,6 @@ from autotune.core.secrecy import cleaned, wandb_is_online
 from autotune.core.trial import Failure, Measurement, Outcome, Status, Trial
 from autotune.judging.history import History
 from autotune.space import space as spaces
-from autotune.space.space import Space
 from autotune.storage.store import Session
 from autotune.trackers import overview
 from autotune.trackers.charts import AXES, rows, summary
@@ -261,19 +260,19 @@ class _Runs:
 
 def _tables(history: History) -> dict[str, Any]:
     """The trials, their front, and a chart of the two objectives, under their names in the session's run."""
-    trials, space, quality = history.trials, history.space, history.space.objective.quality
-    points = _table([t for t in trials if t.samples_per_s is not None and t.quality is not None], space)
+    trials, quality = history.trials, history.space.objective.quality
+    points = [t for t in trials if t.samples_per_s is not None and t.quality is not None]
     return {
-        "trials": _table(trials, space),
-        "front": _table(history.front, space),
+        "trials": _table(trials, history),
+        "front": _table(history.front, history),
         "throughput_and_quality": wandb.plot.scatter(
-            points, "throughput", quality, f"throughput and {quality}"
+            _table(points, history), "throughput", quality, f"throughput and {quality}"
         ),
     }
 
 
-def _table(trials: Sequence[Trial], space: Space) -> wandb.Table:
-    found = overview.table(trials, space)
+def _table(trials: Sequence[Trial], history: History) -> wandb.Table:
+    found = overview.table(trials, history)
     return wandb.Table(columns=list(found.columns), data=[list(row) for row in found.rows])
 
 

@@ -90,7 +90,8 @@ def test_every_trial_has_a_fate(make_trial, baseline, space, confirming):
     trials += confirming(trials, 24, start=40, curve=[0.192])
     assert advice.fates(History(trials, space)) == {
         Fate.REFUTED: 1,
-        Fate.SLOWER: 3,
+        Fate.SLOWER: 1,
+        Fate.KEPT: 2,
         Fate.UNDECIDED: 1,
         Fate.QUALITY: 2,
         Fate.CHANCE: 1,
@@ -117,14 +118,32 @@ def test_the_reasons_are_counted_the_most_frequent_first(make_trial, baseline, s
     trials = [baseline, *(make_trial(n, 40, 0.1, half_width=0.1, x=n) for n in range(1, 4))]
     trials += [make_trial(4, failure="oom"), make_trial(5, 9, 0.2, half_width=0.1, x=5)]
     assert advice.why_none(History(trials, space)) == (
-        "No winner: 5 trials besides the baseline: 3 lost quality, 1 ran out of memory, 1 not fast enough"
+        "No winner: of 5 other trials 3 ran faster and lost the quality, 1 ran out of memory, "
+        "1 kept the quality and ran no faster"
     )
-    assert advice.why_none(History([baseline], space)) == "No winner: nothing but the baseline was tried"
+    assert advice.why_none(History([baseline], space)) == "No winner: nothing else was tried"
     assert advice.why_none(History([], space)) == "No winner: the baseline has not ended"
     assert (
         advice.why_none(History([make_trial(0, failure="oom")], space))
         == "No winner: the baseline failed (oom): as made"
     )
+
+
+def test_what_was_slow_poor_or_too_close_to_tell_is_told_apart(make_trial, baseline, space):
+    half = {"half_width": 0.1}
+    trials = [
+        baseline,
+        make_trial(1, 40, 0.1, x=1, **half),
+        make_trial(2, 9, 0.1, x=2, **half),
+        make_trial(3, 10.1, 0.2, x=3, half_width=0.9),
+        make_trial(4, 20, x=4, stopped=True, **half),
+        make_trial(5, 5, x=5, stopped=True, **half),
+    ]
+    assert advice.counted(History(trials, space)) == (
+        "of 5 other trials 1 ran faster and lost the quality, 1 ran no faster and lost the quality, "
+        "1 ran faster by too little to be sure, 1 stopped early, slower than another, 1 ran no faster"
+    )
+    assert advice.counted(History([baseline], space)) == "nothing else was tried"
 
 
 def tries(trials, space, exhausted=False):

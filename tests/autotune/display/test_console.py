@@ -67,7 +67,7 @@ def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, 
         "trial 1 started: 16 fp32",
         "trial 1 failed (oom): 16 fp32: as made",
         "trial 2 started: 16 fp32 (repeat of trial 0)",
-        "trial 2 completed: 60.0 samples/s, bleu_4 0.1900, memory not measured, 3.00x the baseline",
+        "trial 2 completed: 60.0 samples/s, bleu_4 0.1900, memory not measured",
         "Best: none",
     ]
 
@@ -160,7 +160,7 @@ def test_json_is_one_object_an_event_with_the_keys_that_are_documented(begun, co
     assert progress["quality"] is None, "no NaN is JSON"
     assert progress["share"] == 0.25
     assert progress["throughput"] == pytest.approx({"value": 61.2, "low": 60.8, "high": 61.6})
-    assert ended.keys() == COMMON | STARTED | FIGURES | {"status", "failure", "reason", "factor"}
+    assert ended.keys() == COMMON | STARTED | FIGURES | {"status", "failure", "reason", "run", "factor"}
     assert (ended["status"], ended["factor"], ended["memory_share"]) == ("completed", 1.0, 0.5)
     assert (failed["failure"], failed["repeats"], failed["throughput"]) == ("oom", 0, None)
     assert (result["event"], result["exit_code"]) == ("result", 1)

@@ -41,7 +41,7 @@ def test_trials_are_counted_by_how_they_ended(make_trial):
 
 
 def test_the_summary_states_the_factor_both_qualities_and_what_to_run(make_trial, space, workload, tmp_path):
-    trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.155), make_trial(2, 90, 0.1)]
+    trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.155, x=1), make_trial(2, 90, 0.1, x=2)]
     text = "\n".join(view.summary(History(trials, space), workload, tmp_path / "s"))
     assert "Best: trial 1" in text
     assert "3.00x the baseline's throughput (60.0 against 20.0 samples/s)" in text
@@ -57,6 +57,32 @@ def test_the_summary_claims_nothing_when_the_baseline_is_best(make_trial, space,
     assert "x the baseline's" not in text
 
 
+def test_a_baseline_that_stays_says_why_as_the_lines_after_it_do(
+    make_trial, space, workload, tmp_path, confirming
+):
+    trials = [make_trial(0, 20, 0.16, half_width=0.1), make_trial(1, 60, 0.16, half_width=0.1, x=1)]
+    trials += [make_trial(2, 60, 0.1, half_width=0.1, x=2), make_trial(3, failure="oom")]
+    trials += confirming(trials, 1, 0.9)
+    *_, refuted, sentence = view.summary(History(trials, space), workload, tmp_path)
+    assert refuted.startswith("Trial 1 did not hold when it was repeated: 0.90x")
+    assert sentence == (
+        "The baseline is the best so far (20.0 ± 0.1 samples/s, bleu_4 0.1900): of 3 other trials "
+        "1 did not hold when confirmed, 1 ran faster and lost the quality, 1 ran out of memory."
+    )
+
+
+@pytest.mark.parametrize(
+    ("quality", "kept"),
+    [
+        (0.2, "keeps 95% of the baseline's bleu_4"),
+        (-2.4239, "is at most 5% below the baseline's bleu_4"),
+    ],
+)
+def test_what_is_kept_of_a_negative_quality_is_told_as_what_it_is(make_trial, space, quality, kept):
+    trials = [make_trial(0, 20, curve=[quality])]
+    assert view.promise(History(trials, space)) == f"Promise: the fastest that {kept} after 20000 samples."
+
+
 def test_without_a_baseline_there_is_no_result(make_trial, space, workload, tmp_path):
     text = "\n".join(view.summary(History([make_trial(0, failure="oom")], space), workload, tmp_path))
     assert text.startswith("No result: the baseline has not completed")
@@ -65,9 +91,9 @@ def test_without_a_baseline_there_is_no_result(make_trial, space, workload, tmp_
 def test_the_front_lists_every_trial_that_none_beats(make_trial, space, workload, tmp_path):
     trials = [
         make_trial(0, 20, 0.16),
-        make_trial(1, 60, 0.155),
-        make_trial(2, 90, 0.1),
-        make_trial(3, 50, 0.1),
+        make_trial(1, 60, 0.155, x=1),
+        make_trial(2, 90, 0.1, x=2),
+        make_trial(3, 50, 0.1, x=3),
     ]
     front = space.model_copy(update={"objective": Objective(select="pareto")})
     text = "\n".join(view.summary(History(trials, front), workload, tmp_path))

@@ -1,5 +1,7 @@
 """The winner as a config file."""
 
+from dataclasses import replace
+
 import pytest
 import yaml
 
@@ -8,6 +10,7 @@ from autotune.core import files
 from autotune.core.errors import InputError
 from autotune.core.trial import Measurement, Outcome, Status, Throughput, Trial
 from autotune.export import export
+from autotune.judging.history import History
 from r2gen import config as trainer
 
 PROVENANCE = {"session": "s", "hardware": "a GPU\nseed: 9", "seed": 3}
@@ -20,18 +23,25 @@ def trial(space):
     return Trial(7, config, Outcome(Status.COMPLETED), shown)
 
 
+def held(trial, space):
+    """That trial, and a baseline that is half as fast."""
+    slow = replace(trial.measurement, throughput=Throughput(10.0, 0.1, 20, 5.0))
+    return History([replace(trial, number=0, config=space.baseline_config, measurement=slow), trial], space)
+
+
 def test_the_config_of_a_function_is_its_settings_below_what_was_measured(space, trial):
-    text = export.render(trial, "2.0x", space, workloads.Workload("json:loads"), PROVENANCE)
+    text = export.render(trial, held(trial, space), workloads.Workload("json:loads"), PROVENANCE)
     assert yaml.safe_load(text) == space.settings(trial.config)
     comments = [line for line in text.splitlines() if line.startswith("#")]
-    assert comments[:2] == ["# trial: 7 of session s", "# measured: 2.0x"]
+    assert comments[0] == "# trial: 7 of session s"
+    assert comments[1].startswith("# measured: 2.00x the baseline's throughput, ")
     assert sum(line.startswith("# hardware: a GPU") for line in comments) == 1
 
 
 def test_the_config_of_a_program_is_one_that_it_reads(space, trial, tmp_path):
     settings = {name: space.baseline[name] for name in ("micro_batch_size", "precision")}
     known = space.model_copy(update={"baseline": {**settings, "data": "d"}, "knobs": {}})
-    text = export.render(trial, "2.0x", known, workloads.load("r2gen"), {})
+    text = export.render(trial, held(trial, known), workloads.load("r2gen"), {})
     assert str(trainer.parse(yaml.safe_load(text)).data) == "d"
 
 

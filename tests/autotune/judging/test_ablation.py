@@ -85,6 +85,10 @@ def knobs(steps):
     return [step.knob for step in steps]
 
 
+def factors(steps):
+    return [step.factor.value for step in steps if step.factor]
+
+
 def test_without_a_confirmed_winner_there_is_no_ablation(space):
     trials = confirmed(space, {"precision": "bf16"})
     assert ablation.steps(History([], space)) == []
@@ -99,8 +103,8 @@ def test_a_single_knob_needs_no_run(space):
     (step,) = ablation.steps(History(trials, space))
     assert (step.knob, step.before, step.after) == ("precision", "fp32", "bf16")
     assert step.config == trials[1].config
-    assert step.throughput.samples_per_s == pytest.approx(30.0)
-    assert step.factor == pytest.approx(3.0)
+    assert step.throughput.value == pytest.approx(30.0, 1e-3)
+    assert step.factor == History(trials, space).factor(trials[1]), "what the race has shown"
     assert ablation.next_step(History(trials, space)) is None
 
 
@@ -132,7 +136,7 @@ def test_what_was_measured_already_decides_the_order_and_is_not_run_again(space)
     steps = ablation.steps(History(trials, space))
     assert knobs(steps) == ["num_workers", "precision", "micro_batch_size"]
     assert [s.trial.number for s in steps[:2]] == [2, 3]
-    assert [s.factor for s in steps] == pytest.approx([1.2, 2.0, 1.25])
+    assert factors(steps) == pytest.approx([1.2, 2.0, 1.25], 1e-3)
     assert ablation.next_step(History(trials, space)) is None
 
 
@@ -142,8 +146,8 @@ def test_equal_settings_are_one_figure(space):
     first = ablation.steps(History(confirmed(space, {"precision": "bf16", "num_workers": 8}, known), space))[
         0
     ]
-    assert first.throughput.samples_per_s == pytest.approx(20.0)
-    assert first.throughput.half_width_per_s == pytest.approx(2.0)
+    assert first.throughput.value == pytest.approx(20.0)
+    assert first.throughput.part == pytest.approx(0.1, 0.01), "half of what they lie apart"
 
 
 @pytest.mark.parametrize("unlike", [{"shared": True}, {"device": "another"}])
@@ -152,7 +156,7 @@ def test_what_was_measured_beside_others_or_elsewhere_is_measured_anew(space, un
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8}, [measured(2, bf16, 18.0, **unlike)])
     trials, ran = play(trials, space)
     assert ran == [bf16]
-    assert ablation.steps(History(trials, space))[0].throughput.samples_per_s == 20.0
+    assert ablation.steps(History(trials, space))[0].throughput.value == pytest.approx(20.0)
 
 
 def test_a_winner_that_ran_beside_others_is_held_against_what_ran_alone(space):
@@ -176,7 +180,7 @@ def test_a_winner_that_no_seed_had_to_confirm_has_an_ablation(space):
     trials = [t for t in confirmed(space, {"precision": "bf16", "num_workers": 8}) if not t.repeat]
     trials, ran = play(trials, free)
     assert ran == [config_of(space, precision="bf16")]
-    assert [step.factor for step in ablation.steps(History(trials, free))] == pytest.approx([2.0, 1.5])
+    assert factors(ablation.steps(History(trials, free))) == pytest.approx([2.0, 1.5], 1e-3)
 
 
 def test_a_step_on_another_device_is_not_run_again(space):
@@ -195,7 +199,8 @@ def test_a_step_that_failed_is_told_and_the_next_factor_is_of_both(space):
     gap, second, last = ablation.steps(History(trials, space))
     assert (gap.knob, gap.trial, gap.throughput, gap.factor) == ("accumulation_steps", None, None, None)
     assert gap.reason == "trial 9 failed (lost): gone"
-    assert (second.factor, last.factor) == (pytest.approx(2.0), pytest.approx(1.5))
+    assert factors([second, last]) == pytest.approx([2.0, 1.5], 1e-3)
+    assert (gap.together, second.together, last.together) == ((), ("accumulation_steps",), ())
 
 
 def test_a_step_that_runs_is_not_begun_again(space):
@@ -236,7 +241,8 @@ def test_where_every_path_has_a_gap_it_is_told_and_not_run(space):
         "micro_batch_size",
         "needs no less memory than trial 2, which ran out of it",
     )
-    assert last.factor == pytest.approx(3.0)
+    assert factors([last]) == pytest.approx([3.0], 1e-3)
+    assert last.together == ("micro_batch_size",)
 
 
 def test_a_new_winner_has_an_ablation_of_its_own(space):
@@ -315,7 +321,8 @@ def test_whatever_is_known_and_comes_out_a_path_is_whole_stays_and_takes_the_che
     assert knobs(steps) == [] or before == trials[1].config
     assert sorted(knobs(steps)) == sorted(speeds_differ(space.baseline_config, trials[1].config))
     if steps:
-        assert math.prod(s.factor for s in steps if s.factor) == pytest.approx(3.0)
+        gain = History(seen, space).factor(trials[1])
+        assert math.prod(factors(steps)) == pytest.approx(gain.value, 1e-12)
 
 
 def cost(step):

@@ -82,9 +82,9 @@ def test_what_was_measured_elsewhere_or_of_other_code_never_wins(make_trial, hel
 def test_the_front_has_no_trial_that_another_one_beats(make_trial, held):
     trials = [
         make_trial(0, 10, 0.20),
-        make_trial(1, 40, 0.18),
-        make_trial(2, 30, 0.17),
-        make_trial(3, 20, 0.2),
+        make_trial(1, 40, 0.18, x=1),
+        make_trial(2, 30, 0.17, x=2),
+        make_trial(3, 20, 0.2, x=3),
     ]
     assert [t.number for t in held(trials).front] == [1, 3]
 

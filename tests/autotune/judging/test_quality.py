@@ -162,3 +162,11 @@ def test_a_kept_quality_is_hardly_ever_called_lost(answers):
 def test_a_better_quality_is_called_kept_and_a_much_worse_one_lost(answers):
     assert answers(1.05, 4)[Answer.KEPT] >= 0.95
     assert answers(0.85, 4)[Answer.LOST] >= 0.95
+
+
+def test_a_share_of_what_is_below_0_is_told_as_how_far_it_is_from_it():
+    assert quality.between(0.97, 1.034, 0.2) == "97% to 103% of it"
+    assert quality.between(0.97, 1.034, -2.4) == "3% below it to 3% above it"
+    assert quality.limit(0.98, "bleu_4", 0.2) == "98% of the baseline's bleu_4"
+    assert quality.limit(0.98, "neg_loss", -2.4239) == "2% below the baseline's neg_loss"
+    assert quality.keeps(0.98, "neg_loss", -2.4239) == "is at most 2% below the baseline's neg_loss"

@@ -49,6 +49,7 @@ def side(number: int, config: Config, quality: float, steps: dict[str, float], *
         runs=SEEDS,
         quality=Figure(quality, quality - 0.0034, quality + 0.0034),
         seeds=SEEDS,
+        samples_to_target=None,
         scores={"bleu_1": 0.462, "bleu_4": quality, "rouge_l": 0.371},
         peak_memory_bytes=int(peak_bytes(config)),
         memory_is_rising=False,
@@ -74,6 +75,7 @@ def answer() -> Answer:
         baseline=baseline,
         best=best,
         factor=Figure(gain, gain * 0.94, gain * 1.06),
+        speed=Figure(gain, gain * 0.94, gain * 1.06),
         rounds=SEEDS,
         full_training_samples=206_900,
         cautions=(
@@ -103,7 +105,7 @@ def ablation(first: int) -> tuple[Step, ...]:
     for number, config in enumerate(between(), start=first):
         knob = next(name for name in config if config[name] != before[name])
         speed = samples_per_s(config)
-        gain = speed / samples_per_s(before)
+        gain = figure(speed / samples_per_s(before), 0.05)
         steps.append(Step(knob, before[knob], config[knob], number, figure(speed), gain))
         before = config
     rates = BASELINE["learning_rate"], BEST["learning_rate"]
@@ -226,8 +228,8 @@ def rich(directory: Path, trials: int = 48) -> Report:
             Skipped("known to be slower", 9, 1_310.0, "16x1 fp32 workers 0: 60.1 samples/s, measured"),
         ),
         importance={
-            "throughput": {"precision": 0.44, "micro_batch_size": 0.31, "num_workers": 0.19, "compile": 0.06},
-            "bleu_4": {"learning_rate": 0.71, "micro_batch_size": 0.2, "accumulation_steps": 0.09},
+            "throughput": shares(precision=0.44, micro_batch_size=0.31, num_workers=0.19, compile=0.06),
+            "bleu_4": shares(learning_rate=0.71, micro_batch_size=0.2, accumulation_steps=0.09),
         },
         provenance={
             "hardware": "1 NVIDIA GeForce RTX 4060 Laptop GPU, 8.0 GiB; 16 CPUs, 31.1 GiB",
@@ -242,6 +244,10 @@ def rich(directory: Path, trials: int = 48) -> Report:
             "options": {"gpus_per_trial": 1.0, "memory_limit_bytes": None, "wandb": "off"},
         },
     )
+
+
+def shares(**found: float) -> dict[str, Figure]:
+    return {name: Figure(share, max(0.0, share - 0.08), share + 0.08) for name, share in found.items()}
 
 
 def bare() -> Report:

@@ -72,6 +72,7 @@ def trial(number: int, config: Config, rng: random.Random, **rest: object) -> Ro
         failure=None,
         reason="",
         throughput=None,
+        factor=None,
         quality=None,
         keeps_quality=None,
         on_front=False,
@@ -95,6 +96,7 @@ def trial(number: int, config: Config, rng: random.Random, **rest: object) -> Ro
     row = replace(
         row,
         throughput=figure(speed),
+        factor=figure(speed / samples_per_s(BASELINE)),
         peak_memory_bytes=int(peak),
         memory_share=peak / LIMIT,
         samples=20000,

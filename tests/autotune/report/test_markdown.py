@@ -23,10 +23,10 @@ def test_the_answer_is_a_sentence_a_table_and_the_commands(report):
     assert lines[0] == "## autotune: runs/s"
     assert any(line.startswith("Confirmed: 3.00x the baseline's throughput") for line in lines)
     assert "|  | baseline | trial 1 |" in lines
-    assert "| samples/s | 10.2 (10.0 to 10.4) | 30.0 (27.5 to 32.5) |" in lines
+    assert "| samples/s | 10.1 (9.6 to 10.6) | 30.4 (28.8 to 31.9) |" in lines
     assert "| bleu\\_4 | 0.2106 (0.1982 to 0.2230) | 0.2200 (0.1952 to 0.2448) |" in lines
     assert "| peak memory | 1.0 GiB (12%) | 2.0 GiB (25%) |" in lines
-    assert "| whole training | 1h 38m | 33m 20s |" in lines
+    assert "| whole training | 1h 38m | 32m 56s |" in lines
     assert not any(line.startswith(("| GPU", "| joules")) for line in lines), "there is no GPU to speak of"
     command = lines.index("python -m autotune export runs/s -o best.yaml")
     assert (lines[command - 1], lines[command + 1]) == ("```sh", "```")

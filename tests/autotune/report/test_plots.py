@@ -103,7 +103,7 @@ def test_text_from_outside_is_no_markup_in_a_plot(rich):
 
 def test_the_front_has_every_trial_with_a_throughput_once(report):
     plot = plots.front(report)
-    drawn = [t for t in plot.data if t.get("hoverinfo") == "text" and "error_x" not in t]
+    drawn = [t for t in plot.data if t.get("hoverinfo") == "text"]
     numbers = [int(re.match(r"<b>Trial (\d+)</b>", text)[1]) for t in drawn for text in t["text"]]
     assert sorted(numbers) == [r.number for r in report.trials if r.throughput is not None]
 
@@ -114,7 +114,6 @@ def test_baseline_and_winner_are_where_the_answer_has_them(rich):
         drawn = trace(plot, name)
         assert (drawn["x"], drawn["y"]) == ([side.throughput.value], [side.quality.value])
         assert drawn["error_y"]["array"] == [pytest.approx(side.quality.high - side.quality.value)]
-        assert trace(plot, f"{name}, first run")["marker"]["symbol"].endswith("-open")
 
 
 def test_what_was_run_once_stands_for_itself(rich):
@@ -123,7 +122,6 @@ def test_what_was_run_once_stands_for_itself(rich):
     ]
     found = replace(rich.answer, baseline=once[0], best=once[1])
     plot = plots.front(replace(rich, answer=found))
-    assert not [t for t in plot.data if "first run" in t["name"]]
     assert trace(plot, "recommended")["error_y"] == {"visible": False}
     assert "means" not in trace(plot, "recommended")["text"][0]
 
@@ -148,7 +146,7 @@ def test_the_region_that_keeps_the_quality_begins_at_what_is_to_be_kept(rich):
 
 
 def test_the_front_goes_from_the_best_quality_to_the_best_throughput(report):
-    front = trace(plots.front(report), "Pareto front of single runs")
+    front = trace(plots.front(report), "Pareto front")
     assert front["x"] == sorted(front["x"])
     assert front["y"] == sorted(front["y"], reverse=True)
     assert len(front["x"]) == sum(r.on_front for r in report.trials)
@@ -257,6 +255,32 @@ def test_the_ablation_goes_from_bar_to_bar(rich):
         reached = begin + length
     assert reached == pytest.approx(rich.ablation[-2].throughput.value)
     assert len(gains["x"]) == sum(step.throughput is not None for step in rich.ablation)
+    assert gains["error_x"]["array"] == [
+        pytest.approx(0.012 * (b + x)) for b, x in zip(gains["base"], gains["x"], strict=True)
+    ]
+
+
+def test_a_factor_of_the_ablation_has_its_interval_and_says_whose_it_is(rich):
+    first, second, *others = rich.ablation
+    joined = replace(second, together=(first.knob,))
+    gap = replace(first, trial=None, throughput=None, factor=None, reason="it does not fit")
+    notes = [note["text"] for note in notes_of(replace(rich, ablation=(gap, joined, *others)))]
+    (title,) = [text for text in notes if text.startswith(f"<b>{second.knob} ")]
+    assert f", with {first.knob}</b>" in title
+    assert title.endswith(words.factor_interval(second.factor))
+    assert words.times(second.factor) in notes
+
+
+def test_to_a_target_what_is_no_speed_is_the_rest_of_the_gain(rich):
+    gain = Figure(1.5 * rich.answer.speed.value)
+    sooner = replace(rich, target=0.15, answer=replace(rich.answer, factor=gain))
+    assert "<b>samples to the target BLEU-4 0.15</b>" in [n["text"] for n in notes_of(sooner)]
+    *_, rest = plots_ablation.ablation(sooner).table.rows
+    assert (rest[0], rest[4]) == ("samples to the target BLEU-4 0.15", words.factor(1.5))
+
+
+def notes_of(report):
+    return plots_ablation.ablation(report).layout["annotations"]
 
 
 def test_a_step_that_was_not_measured_says_why(rich):
@@ -265,7 +289,7 @@ def test_a_step_that_was_not_measured_says_why(rich):
 
 
 def test_a_step_that_slowed_down_is_named_so(rich):
-    slower = Step("compile", "off", "default", 60, Figure(70.0), 0.88)
+    slower = Step("compile", "off", "default", 60, Figure(70.0), Figure(0.88))
     plot = plots_ablation.ablation(replace(rich, ablation=(slower, *rich.ablation)))
     loss = trace(plot, "slower by this knob")
     assert loss["x"][0] < 0
@@ -313,6 +337,9 @@ def test_knobs_are_ordered_by_what_they_matter_for_throughput(rich):
     plot = plots_search.importance(rich)
     assert plot.data[0]["y"][:2] == ["precision", "micro_batch_size"]
     assert [t["name"] for t in plot.data] == ["throughput", "BLEU-4"]
+    assert plot.data[0]["error_x"]["array"] == pytest.approx([0.08] * 4 + [0.0] * 2)
+    assert plot.table.rows[0] == ("precision", "44% (36% to 52%)", words.NOTHING)
+    assert "throughput: of all that the changes of the ablation have moved" in plot.axes
     assert plots_search.importance(replace(rich, importance={"throughput": {}})) is None
 
 

@@ -152,5 +152,5 @@ def test_wandb_has_the_same_trials(searched):
     for trial in searched.trials:
         row = rows[trial.number]
         assert {name: row[name] for name in trial.config} == trial.config
-        assert (row["throughput"], row["bleu_4"]) == (trial.samples_per_s, trial.quality)
+        assert (row["run_throughput"], row["run_bleu_4"]) == (trial.samples_per_s, trial.quality)
         assert (row["outcome"], row["reason"]) == (str(trial.outcome), trial.outcome.reason)

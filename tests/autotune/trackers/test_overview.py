@@ -17,7 +17,7 @@ def test_a_row_says_what_was_run_and_what_came_of_it(space, make_trial):
         make_trial(1, repeat=Repeat(0, 1, (0,))),
         make_trial(2, failure="oom"),
     ]
-    table = overview.table(trials, space)
+    table = overview.table(trials, History(trials, space))
     assert column(table, "trial") == [0, 1, 2]
     assert column(table, "repeat_of") == [None, 0, None]
     assert column(table, "precision") == ["fp32"] * 3
@@ -25,7 +25,7 @@ def test_a_row_says_what_was_run_and_what_came_of_it(space, make_trial):
     assert column(table, "memory_share") == [0.75, None, None]
     assert column(table, "outcome") == ["completed", "completed", "failed (oom)"]
     assert column(table, "reason") == ["", "", "as made"]
-    assert overview.table([], space).rows == ()
+    assert overview.table([], History([], space)).rows == ()
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_row_says_what_was_run_and_what_came_of_it(space, make_trial):
 )
 def test_a_column_has_values_of_one_kind(space, make_trial, values, shown):
     trials = [make_trial(n, num_workers=value) for n, value in enumerate(values)]
-    assert column(overview.table(trials, space), "num_workers") == shown
+    assert column(overview.table(trials, History(trials, space)), "num_workers") == shown
 
 
 def test_without_a_baseline_there_are_no_figures_but_how_trials_ended(space, make_trial):

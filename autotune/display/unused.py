@@ -1,0 +1,48 @@
+"""What a workload seems not to use, told by figures that are the same to the last bit. Pure."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from autotune.core.errors import printable
+from autotune.core.trial import Measurement, Trial
+from autotune.judging import confirm, objective
+from autotune.judging.history import History
+
+_NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_allocated_bytes"})
+
+
+def unused(history: History) -> list[str]:
+    """What the workload seems not to use: its seed, or a knob, where figures are the same to the last bit."""
+    lines: dict[str, str] = {}
+    for one, other in _read_the_same(history.trials):
+        pair = f"{one.number} and {other.number}"
+        differ = [name for name in one.config if repr(one.config[name]) != repr(other.config.get(name))]
+        if not differ and confirm.seed_of(one) != confirm.seed_of(other):
+            what = "have different seeds and the very same figures: does the workload use its seed?"
+            lines.setdefault("", f"Trials {pair} {what}")
+        if len(differ) == 1 and differ[0] not in history.space.known.same_figures:
+            knob = printable(differ[0])
+            line = f"{knob} changes nothing: trials {pair} differ in it alone and have the very same figures."
+            lines.setdefault(knob, line)
+    return list(lines.values())
+
+
+def _read_the_same(trials: Sequence[Trial]) -> Iterator[tuple[Trial, Trial]]:
+    """Pairs of completed trials that have the very same scores, or curve. A collapsed model says nothing."""
+    groups: dict[object, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        found = _figures(trial.measurement)
+        if trial.completed and found is not None and objective.no_quality(trial.measurement) is None:
+            groups[found].append(trial)
+    for group in groups.values():
+        yield from itertools.combinations(group, 2)
+
+
+def _figures(measurement: Measurement) -> object:
+    """What a trial's evaluations found, to be compared; None where it is one number, same by chance."""
+    scores = {k: v for k, v in measurement.scores.items() if k not in _NO_SCORES}
+    if len(set(scores.values())) > 1:
+        return frozenset(scores.items())
+    qualities = [point.quality for point in measurement.curve]
+    return tuple(qualities) if len(set(qualities)) > 1 else None

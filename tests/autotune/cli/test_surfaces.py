@@ -1,0 +1,98 @@
+"""What a session has found is one figure for each thing, wherever it is shown."""
+
+import math
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from autotune.judging import ablation, gains
+from autotune.judging.history import History
+from autotune.replay import replay
+from autotune.replay.drift import Drift
+from autotune.replay.table import Header, Table
+from autotune.space.sections import Objective
+from autotune.storage import study as record
+from autotune.storage.store import Options, Session
+from tests import surfaces
+from tests.autotune.conftest import made_up_run
+from tests.autotune.report import searched
+
+KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
+
+
+@pytest.fixture
+def session(tmp_path, monkeypatch):
+    """A session on its disk with these trials."""
+    monkeypatch.syspath_prepend(str(KEPT))
+
+    def make(trials, space):
+        known = space.model_copy(update={"workload": "kept_workload:fit"})
+        made = Session.create(tmp_path / "s", known, Options(wandb="off"), {"created": "now"})
+        study = record.open_study(made.study_file, known)
+        for trial in trials:
+            beside = {"ablation_of": trial.ablation_of, "race": trial.race}
+            record.begin(study, known, trial.config, trial.repeat, **beside)
+            record.end(study, trial, known.limits.memory_fraction)
+        return made.root
+
+    return make
+
+
+@pytest.mark.parametrize("name", ["drawn", "iu_xray", "format-2"])
+def test_a_session_of_a_real_search_has_one_figure_for_each_thing(name, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(KEPT))
+    place = Path(shutil.copytree(KEPT / name, tmp_path / name))
+    assert surfaces.contradictions(surfaces.told(place)) == {}
+
+
+@pytest.mark.parametrize(
+    ("select", "is_equal"),
+    [("fastest", False), ("fastest", True), ("time-to-quality", False), ("same-training", False)],
+)
+def test_so_has_a_search_on_a_machine_that_moves(grid, session, select, is_equal):
+    """Runs of the same settings read otherwise each time; with a winner, or where all is as the baseline."""
+    space = grid.model_copy(update={"objective": Objective(keep=0.9, select=select)})
+    rng = random.Random(0)
+    runs = [made_up_run(space, config, seed, rng) for config in space.every() or [] for seed in range(3)]
+    table = Table(Header(space, {}), runs, Drift((1.3,) * 20 + (0.7,) * 20))
+    trials = replay.ours(table, 3, 8, everything_is=space.baseline_config if is_equal else None).trials
+    assert any(t.repeat for t in trials)
+    assert surfaces.contradictions(surfaces.told(session(trials, space))) == {}
+
+
+def with_ablation(space):
+    """A confirmed winner whose runs have read otherwise than its race, and the step before it."""
+    trials = [*searched.confirmed(space), searched.trial(space, 10, 5, 0.1, num_workers=8)]
+    half = ablation.steps(History(trials, space))[0].config
+    return [*trials, searched.trial(space, 11, 21, None, ablation_of=1, status="stopped", **dict(half))]
+
+
+def test_so_has_a_confirmed_winner_with_its_ablation(space, session):
+    told = list(surfaces.told(session(with_ablation(space), space)))
+    assert surfaces.contradictions(told) == {}
+    found = {(what, number): figure for _, (what, number), figure in told}
+    assert found["factor", 1] == found["factor", 5] == "3.00", "that of a repeat is that of what it repeats"
+    assert found["factor", 0] == found["factor", 4] == "1.00"
+    assert found["speed of a run", 5] == "29.0", "which no figure of the settings is"
+
+
+def test_what_two_places_say_differently_is_found():
+    told = [("page", ("factor", 1), "3.00"), ("status", ("factor", 1), "10.01"), ("page", ("factor", 2), "-")]
+    assert surfaces.contradictions(told) == {("factor", 1): {"3.00": ["page"], "10.01": ["status"]}}
+
+
+def test_figures_are_the_baselines_times_their_factors_and_the_ablation_multiplies_to_the_gain(space):
+    history = History(with_ablation(space), space)
+    baseline = history.throughput(history.of(0)).value
+    for trial in history.trials:
+        if not trial.race:
+            assert history.throughput(trial).value == pytest.approx(
+                baseline * history.factor(trial).value, 1e-12
+            )
+    steps = ablation.steps(history)
+    assert len([step for step in steps if step.factor]) == 2
+    product = math.prod(step.factor.value for step in steps)
+    assert product == pytest.approx(gains.gain(history.of(1), history).value, 1e-12)
+    assert steps[-1].throughput == history.throughput(history.of(1))

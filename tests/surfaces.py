@@ -1,0 +1,219 @@
+"""Every place that shows what a session has found, read back: which figure each of them gives each thing.
+
+A thing is a figure of a trial's settings, or of one run, such as `("factor", 3)`. Figures are compared as
+they are printed, and to the last digit where none is rounded.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import redirect_stdout
+from html import unescape
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from autotune import workloads
+from autotune.cli import cli_report, cli_session
+from autotune.core import units
+from autotune.display import console, draw, snapshot
+from autotune.export import export
+from autotune.judging.history import History
+from autotune.report import words
+from autotune.storage.store import Session
+from autotune.trackers import overview
+
+Thing = tuple[str, int]
+Told = tuple[str, Thing, str]  # where, what, and the figure
+
+_NONE = {"-", words.NOTHING, ""}
+_ROW = re.compile(
+    r"^ *(?P<number>\d+) .*? (?P<speed>[\d.]+|-)( ± [\d.]+)? +(?P<quality>-?[\d.]+|-) +"
+    r"(?P<memory>>?[\d.]+ \w+|-)( +(?P<factor>[\d.]+)x)?$"
+)
+_FACTOR = re.compile(r"([\d.]+)x (?:the baseline's throughput|as soon at)")
+_AGAINST = re.compile(r"\(([\d.]+)(?: ± [\d.]+)? against ([\d.]+)(?: ± [\d.]+)? samples/s\)")
+_QUALITIES = re.compile(r", \w+ (-?[\d.]+) against (-?[\d.]+)")
+_STAYS = re.compile(r"is the best so far \(([\d.]+)(?: ± [\d.]+)? samples/s, \w+ (-?[\d.]+)\)")
+_WINNER = re.compile(r"(?:Best: |: )trial (\d+)")
+_PEAK = re.compile(r"# peak memory: (?:at least )?([\d.]+ \w+)")
+
+
+def contradictions(told: Iterable[Told]) -> dict[Thing, dict[str, list[str]]]:
+    """The things that are not one figure everywhere: each figure, with where it stands."""
+    found: dict[Thing, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for where, thing, figure in told:
+        if figure not in _NONE:
+            found[thing][figure].append(where)
+    return {thing: dict(figures) for thing, figures in found.items() if len(figures) > 1}
+
+
+def told(place: Path) -> Iterator[Told]:
+    """All that every surface says of the session in `place`."""
+    report = json.loads(_said(cli_report.report, place, "json", Path("-"), 1))
+    best, history = report["answer"]["best"]["trial"], snapshot.take(Session.open(place), place).history
+    yield from _of_status(_said(cli_session.status, place))
+    yield from _of_json(json.loads(_said(cli_session.status, place, as_json=True)))
+    yield from _of_report(report)
+    yield from _of_text("markdown", _said(cli_report.report, place, "md", Path("-"), 1), best)
+    yield from _of_page(_said(cli_report.report, place, "html", Path("-"), 1), best)
+    _said(cli_session.export, place, place / "best.yaml")
+    yield from _of_export("export", (place / "best.yaml").read_text(), best)
+    for trial in history.trials:
+        if trial.completed and not trial.race:
+            text = export.render(trial, history, workloads.load(history.space.workload), {})
+            yield from _of_export("export --trial", text, trial.repeat.of if trial.repeat else trial.number)
+    yield from _of_tracker(history)
+    yield from _of_live(place)
+
+
+def _said(command: Any, *arguments: Any, **options: Any) -> str:
+    with redirect_stdout(StringIO()) as out:
+        command(*arguments, **options)
+    return out.getvalue()
+
+
+def _is_race(row: dict[str, Any]) -> bool:
+    return row["kind"] == "race"
+
+
+def _of_status(text: str) -> Iterator[Told]:
+    """The tables, and the sentences below them."""
+    repeats = {int(n) for n in re.findall(r"^ *(\d+) repeat of ", text, re.MULTILINE)}
+    for line in text.splitlines():
+        if row := _ROW.match(line.rstrip()):
+            yield from _of_line("status", int(row["number"]), row.groupdict(), repeats)
+    best = _WINNER.search(text)
+    yield from _of_text("summary", text, int(best[1]) if best else 0)
+
+
+def _of_line(where: str, number: int, figures: dict[str, str], repeats: set[int]) -> Iterator[Told]:
+    """A line of a trial; of a repeat all but the factor are of its run."""
+    of = " of a run" if number in repeats else ""
+    memory = figures["memory"].removeprefix(">")
+    yield where, (f"speed{of}", number), figures["speed"]
+    yield where, (f"quality{of}", number), figures["quality"]
+    yield where, (f"memory{of}", number), memory
+    yield where, ("factor", number), figures["factor"] or ""
+
+
+def _of_text(where: str, text: str, best: int) -> Iterator[Told]:
+    """Sentences about the best beside the baseline, or about a baseline that stays."""
+    plain = text.replace("\\", "")
+    for factor in _FACTOR.findall(plain)[:1]:
+        yield where, ("factor", best), factor
+    for speed, baseline in _AGAINST.findall(plain)[:1]:
+        yield where, ("speed", best), speed
+        yield where, ("speed", 0), baseline
+    for quality, baseline in _QUALITIES.findall(plain)[:1]:
+        yield where, ("quality", best), quality
+        yield where, ("quality", 0), baseline
+    for speed, quality in _STAYS.findall(plain):
+        yield where, ("speed", 0), speed
+        yield where, ("quality", 0), quality
+
+
+def _of_json(status: dict[str, Any]) -> Iterator[Told]:
+    for trial in [*status["trials"], *filter(None, (status["best"], status["baseline"]))]:
+        if trial["throughput"] is not None or trial["quality"] is not None:
+            yield from _exactly(
+                "status --json", trial["trial"], trial, is_repeat=trial["repeats"] is not None
+            )
+    if status["factor"]:
+        yield from _factor("status --json", status["best"]["trial"], status["factor"]["value"])
+
+
+def _exactly(where: str, number: int, trial: dict[str, Any], *, is_repeat: bool) -> Iterator[Told]:
+    of = " of a run" if is_repeat else ""
+    speed, quality, peak = trial["throughput"], trial["quality"], trial["peak_memory_bytes"]
+    speed = speed["value"] if isinstance(speed, dict) else speed
+    factor = trial["factor"]
+    factor = factor["value"] if isinstance(factor, dict) else factor
+    if speed is not None:
+        yield where, (f"speed{of}", number), f"{speed:.1f}" if speed >= 1 else f"{speed:.3f}"
+        yield where, (f"exact speed{of}", number), repr(speed)
+    if quality is not None:
+        yield where, (f"quality{of}", number), f"{quality:.4f}"
+        yield where, (f"exact quality{of}", number), repr(quality)
+    if peak is not None:
+        yield where, (f"memory{of}", number), units.format_bytes(peak)
+    if factor is not None:
+        yield from _factor(where, number, factor)
+
+
+def _factor(where: str, number: int, value: float) -> Iterator[Told]:
+    yield where, ("factor", number), f"{value:.2f}"
+    yield where, ("exact factor", number), repr(value)
+
+
+def _of_report(report: dict[str, Any]) -> Iterator[Told]:
+    for row in report["trials"]:
+        if not _is_race(row):
+            yield from _exactly("report.json", row["number"], row, is_repeat=row["repeats"] is not None)
+    answer = report["answer"]
+    for side in (answer["baseline"], answer["best"]):
+        figures = side | {"quality": side["quality"] and side["quality"]["value"], "factor": None}
+        yield from _exactly("report.json answer", side["trial"], figures, is_repeat=False)
+    if answer["factor"]:
+        yield from _factor("report.json answer", answer["best"]["trial"], answer["factor"]["value"])
+
+
+def _of_page(page: str, best: int) -> Iterator[Told]:
+    """The table of all trials, the figures beside each other, and the sentence."""
+    page = unescape(page.partition('<script type="application/json"')[0])
+    rows = re.findall(r'<tr><th scope="row" class="n">(\d+)</th><td>.*?</td>(.*?)</tr>', page)
+    for number, rest in rows:
+        cells = re.findall(r'<td class="n">(.*?)</td>', rest)
+        of = " of a run" if "repeats trial" in rest else ""
+        if len(cells) == 5 and "race" not in rest:
+            speed, factor, quality, memory, _ = (cell.split(" ± ")[0].replace(",", "") for cell in cells)
+            yield "page", (f"speed{of}", int(number)), speed
+            yield "page", ("factor", int(number)), factor[:-1]
+            yield "page", (f"quality{of}", int(number)), quality
+            yield (
+                "page",
+                (f"memory{of}", int(number)),
+                memory.removeprefix("at least ").removesuffix(" still rising").split(" (")[0],
+            )
+    (sentence,) = re.findall(r'<p class="sentence">(.*?)</p>', page)
+    yield from _of_text("page", sentence, best)
+    if headline := re.search(r'<p class="factor"><strong>([\d.]+)', page):
+        yield "page", ("factor", best), headline[1]
+
+
+def _of_export(where: str, text: str, number: int) -> Iterator[Told]:
+    """What the file of a trial says of it, and that of a repeat of what it repeats."""
+    yield from _of_text(where, text, number)
+    if peak := _PEAK.search(text):
+        yield where, ("memory", number), peak[1]
+
+
+def _of_tracker(history: History) -> Iterator[Told]:
+    """The summary and the table of the session's own run in W&B."""
+    quality = history.space.objective.quality
+    found = overview.figures(history)
+    for who in ("baseline", "winner"):
+        figures = {name.removeprefix(f"{who}/"): value for name, value in found.items()}
+        figures |= {"quality": figures[quality], "factor": None}
+        yield from _exactly("W&B", int(figures["trial"]), figures, is_repeat=False)
+    if found["gain/factor"] is not None:
+        yield from _factor("W&B", int(found["winner/trial"]), found["gain/factor"])
+    table = overview.table([t for t in history.trials if not t.race], history)
+    for row in table.rows:
+        figures = dict(zip(table.columns, row, strict=True))
+        figures |= {"quality": figures[quality]}
+        is_repeat = figures["repeat_of"] is not None
+        yield from _exactly("W&B table", figures["trial"], figures, is_repeat=is_repeat)
+
+
+def _of_live(place: Path) -> Iterator[Told]:
+    """The picture that a search draws, once it knows the same trials."""
+    shown = snapshot.take(Session.open(place), place)
+    screen = console.Lines(Console(), shown)
+    screen.known(shown.trials)
+    out = Console(width=80, file=StringIO())
+    out.print(draw.whole(screen.snapshot()))
+    yield from ((where.replace("status", "live"), *rest) for where, *rest in _of_status(out.file.getvalue()))
