@@ -12,7 +12,8 @@ from autotune.cli import completion
 from autotune.core import units
 from autotune.core.errors import InputError, printable
 from autotune.space import builtin
-from autotune.storage.store import Options, locked
+from autotune.storage.lock import locked
+from autotune.storage.store import Options
 
 if TYPE_CHECKING:
     from autotune.replay.table import Table

@@ -194,11 +194,7 @@ def warm_start(
     if differ:
         rule = "must be of the same workload, settings, data and hardware"
         raise InputError(f"--warm-start {earlier.root}: {rule}: {'; '.join(differ)}")
-    try:
-        known = study_file.trials(study_file.load_study(earlier.study_file))
-    except KeyError:
-        raise InputError(f"--warm-start {earlier.root}: nothing was run there") from None
-    return [t for t in known if t.searched]
+    return [t for t in study_file.trials(earlier.study()) if t.searched]
 
 
 def gpus_per_trial(asked: float | None, hardware: Hardware) -> float:

@@ -13,11 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from autotune.core import files
 from autotune.core.trial import Failure, Measurement, Outcome, Status
 from autotune.judging import curves, stopping
+from autotune.storage import identity
 from autotune.storage.records import open_lines, read_records, seconds_of
-from autotune.storage.trial_dir import TrialDir
 from autotune.system import others, telemetry
 from autotune.system.telemetry import Telemetry
 from autotune.trials import failures
@@ -62,7 +61,10 @@ class Attempt:
             self._outcome = self._progress.judge(Outcome(Status.COMPLETED))
             return
         self._progress.restart()
-        self._write([{"attempt": time.time(), "clock_s": time.monotonic()}])
+        if self._order.card is not None:
+            identity.write_card(self._place, self._order.card)
+            identity.stamp(self._place, self._order.digest)
+        self._write([{"attempt": time.time(), "clock_s": time.monotonic(), identity.OF: self._order.digest}])
         self._child = Child(self._order, server)
         self._telemetry = Telemetry(self._child.pid, search=others.top())
         self._telemetry.__enter__()
@@ -85,7 +87,8 @@ class Attempt:
         )
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):
-                write_verdict(self._place, self._outcome, self.measurement())
+                if self._outcome.status is not Status.INTERRUPTED:  # or else it has not ended
+                    identity.write_verdict(self._place, self._outcome, self.measurement(), self._order.digest)
             report = replace(report, outcome=self._outcome, measurement=self.measurement())
             self._close()
         return report
@@ -174,6 +177,8 @@ class Attempt:
             self._child.stop(_GRACE_S)
             with interrupted_by_the_disk(self._end):
                 self._take(self._child.poll(0))  # what it yielded before it closed
+                if self._order.card is not None:  # the directory is the workload's, and may have been cleared
+                    identity.stamp(self._place, self._order.digest)
         self._close()
 
     def _close(self) -> None:
@@ -227,23 +232,3 @@ def interrupted_by_the_disk(end: Callable[[Outcome], None]) -> Iterator[None]:
         if fault is None:
             raise
         end(Outcome(Status.INTERRUPTED, reason=fault))
-
-
-def write_verdict(place: TrialDir, outcome: Outcome, measurement: Measurement) -> None:
-    """Writes how a trial ended, whole or not at all: it is there even if nobody hears of it.
-
-    An interrupted trial has not ended.
-    """
-    if outcome.status is Status.INTERRUPTED:
-        return
-    final = {"outcome": outcome.to_dict(), "measurement": measurement.to_dict()}
-    files.write_whole(place.verdict_file, json.dumps(final))
-
-
-def read_verdict(place: TrialDir) -> tuple[Outcome, Measurement] | None:
-    """How the trial in `place` ended, None if no attempt came that far."""
-    try:
-        final = json.loads(place.verdict_file.read_text(encoding="utf-8"))
-        return Outcome.from_dict(final["outcome"]), Measurement.from_dict(final["measurement"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None

@@ -118,6 +118,7 @@ class Setup:
             until_timed=trial.searched and trial.number > 0 and goal.asks_for_speed_alone,
             threshold_file=str(self.session.threshold_file) if can_be_beaten else None,
             keep_work=self.options.keep_checkpoints,
+            card=self.session.card(trial),
         )
 
     def race(self, trial: Trial, members: Sequence[Trial]) -> RaceOrder:
@@ -137,6 +138,7 @@ class Setup:
             members=tuple(endless.order(m.config, place.member(m.number), number=m.number) for m in members),
             together=together,
             most_s=racing.most_s(t.seconds for t in members) if together else _RACE_APART_S,
+            card=self.session.card(trial),
         )
 
     def _fit_together(self, members: Sequence[Trial]) -> bool:
