@@ -67,7 +67,7 @@ def _terms(
 ) -> tuple[Terms, list[str]]:
     """On what terms models are compared, and what the user should know of them."""
     notes = workload.check(space.baseline)
-    then, seed = opened.info().get("provenance", {}), opened.options().seed
+    then, seed = opened.provenance(), opened.options().seed
     now = provenance.collect(opened.name, space, workload, here, seed)
     changed = provenance.changes(then, now, workload.places)
     if changed:

@@ -75,7 +75,7 @@ def export(
             raise InputError(f"--trial {trial}: must be a completed trial of the session: {done}")
         wanted = named[0]
     measured = view.measured(wanted, history)
-    text = exporting.render(wanted, measured, history.space, workload, known.info().get("provenance", {}))
+    text = exporting.render(wanted, measured, history.space, workload, known.provenance())
     files.write(output, text)
     print(printable(f"{output}: {view.knobs(wanted.config)}: {measured}"))
     if workload.program is not None:

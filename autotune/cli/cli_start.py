@@ -78,7 +78,7 @@ def resume(session: Path, *, more: int, time_s: float | None, as_json: bool) -> 
     opened.require_current(session)
     with opened.lock() as held:  # who comes second is told so at once
         whole.require_whole(opened)
-        options, then = opened.options(), opened.info().get("provenance", {})
+        options, then = opened.options(), opened.provenance()
         notes = workload.check(space.baseline)
         found, _ = hardware(options.address, options.gpus_per_trial)
         now = provenance.collect(session.name, space, workload, found, options.seed)

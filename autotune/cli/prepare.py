@@ -179,7 +179,7 @@ def warm_start(
 
     Over other data none does: quality is another, and so may be the steps' time and memory, by what is in it.
     """
-    theirs, provenance = earlier.space(), earlier.info().get("provenance", {})
+    theirs, provenance = earlier.space(), earlier.provenance()
     fixed = [n for n in space.baseline if n not in space.knobs and n not in workload.places]
     pairs = {
         "workload": (theirs.workload, space.workload),

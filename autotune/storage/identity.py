@@ -127,6 +127,11 @@ def is_of_another(place: TrialDir, of: str) -> bool:
     return any(found != of for found in _owners(place))
 
 
+def may_be_of(place: TrialDir, of: str) -> bool:
+    """Whether nothing in `place` says that it is of another trial; an earlier release's files do not say."""
+    return all(found in {of, None} for found in _owners(place))
+
+
 def _owners(place: TrialDir) -> Iterator[str | None]:
     """Whose every file in `place` says that it is; None where it does not say."""
     if place.card_file.exists():

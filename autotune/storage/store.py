@@ -7,9 +7,11 @@ import shlex
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from autotune.core import files
 from autotune.core.errors import DamagedError, InputError
@@ -19,6 +21,7 @@ from autotune.space.space import Space
 from autotune.storage import identity, lock, study_file
 from autotune.storage.identity import Card
 from autotune.storage.lock import Held
+from autotune.storage.records import read_records
 from autotune.storage.study_file import StudyFile
 from autotune.storage.trial_dir import ModelDir, TrialDir
 
@@ -40,6 +43,20 @@ class Options:
     seed: int = 0
     warm_start: str | None = None
     keep_checkpoints: bool = False
+
+
+class _Provenance(BaseModel):
+    """Where figures come from, as far as other types than these would mislead."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, str | int | float | bool | None]
+
+    cpus: int | None = None
+    training_samples: int | None = None
+    space: dict[str, Any] = {}
+
+
+_OPTIONS, _PROVENANCE = TypeAdapter(Options), TypeAdapter(_Provenance)
 
 
 @dataclass(frozen=True)
@@ -115,6 +132,11 @@ class Session:
         """How a trial ended, as it has written itself; None if no attempt came that far."""
         return identity.read_verdict(self.trial_dir(trial.number), self.card(trial).digest)
 
+    def records_of(self, trial: Trial) -> list[dict[str, Any]]:
+        """What a trial has yielded so far; nothing where its directory is another's."""
+        place = self.trial_dir(trial.number)
+        return list(read_records(place)) if identity.may_be_of(place, self.card(trial).digest) else []
+
     def clear(self, trial: Trial) -> str | None:
         """Sees to it that nothing of another trial lies where `trial` is to run; what is to be said of that.
 
@@ -184,7 +206,7 @@ class Session:
             raise InputError(f"session {root}: there is no session here (it would hold session.json)")
         found = session.format
         if isinstance(found, int) and found > FORMAT:
-            by = str(session.info().get("provenance", {}).get("versions", "")).partition(",")[0]
+            by = str(session.provenance().get("versions", "")).partition(",")[0]
             raise InputError(
                 f"session {root}: was written by a newer version, in format {found}, and this one reads up "
                 f"to {FORMAT}: install {by or 'that version'} or newer"
@@ -211,21 +233,37 @@ class Session:
     def info(self) -> dict[str, Any]:
         try:
             info = json.loads(self.info_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{self.info_file}: cannot be read: {error}") from None
         if not isinstance(info, dict):
             raise InputError(f"{self.info_file}: must be a mapping, got {type(info).__name__}")
         return info
 
+    def provenance(self) -> dict[str, Any]:
+        """Where the session's figures come from; raises InputError where that is not told as it should be."""
+        found: dict[str, Any] = self._section("provenance", _PROVENANCE).model_dump(exclude_unset=True)
+        return found
+
+    def _section(self, name: str, kind: TypeAdapter[Any]) -> Any:
+        try:
+            return kind.validate_python(self.info().get(name, {}))
+        except ValidationError as error:
+            (first, *_) = error.errors()
+            at = ".".join(map(str, (name, *first["loc"])))
+            raise InputError(f"{self.info_file}: {at}: {first['msg']}") from None
+
     def options(self) -> Options:
-        known = {f.name for f in fields(Options)}
-        return Options(**{k: v for k, v in self.info().get("options", {}).items() if k in known})
+        options: Options = self._section("options", _OPTIONS)
+        return options
 
     def space(self) -> Space:
         try:
-            return spaces.parse(self.space_file.read_text(encoding="utf-8"), str(self.space_file))
+            text = self.space_file.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise InputError(f"{self.space_file}: must be text in UTF-8") from None
         except OSError as error:
             raise InputError(f"{self.space_file}: cannot be read: {error.strerror}") from None
+        return spaces.complete(spaces.parse(text, str(self.space_file)), str(self.space_file))
 
     def study(self) -> StudyFile:
         """What the study says now; raises InputError where nothing was run yet, or the study is no more.
