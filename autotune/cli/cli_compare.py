@@ -2,7 +2,6 @@
 
 import math
 import os
-import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from autotune.compare.compare import Comparison, Contender, Terms
 from autotune.compare.results import Model
 from autotune.core.errors import InputError, printable
 from autotune.core.settings import PRECISION, PRECISIONS
+from autotune.core.shell import quoted
 from autotune.core.trial import Status
 from autotune.display import view
 from autotune.judging import pilot
@@ -58,7 +58,7 @@ def compare(session: Path, precisions: str | None, samples_per_model: int | None
         for contender in asked:
             running.run(contender)
     Console().print(_table(results.models(opened.comparison_dir), space.objective.quality))
-    print(printable(f"See what they wrote: python -m autotune report {shlex.quote(str(session))}"))
+    print(printable(f"See what they wrote: python -m autotune report {quoted(session)}"))
     return 0
 
 

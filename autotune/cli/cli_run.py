@@ -1,7 +1,7 @@
 """A session run to its end: what runs it, who is shown it, and what came out. It takes Ray and Optuna."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from autotune.trackers.tracking import Tracker
 
 EXIT_NO_WINNER, EXIT_INTERRUPTED = 1, 130
+_GONE = "session {}: its directory was deleted, moved or replaced during the search, which has ended"
 
 
 def run(
@@ -51,7 +52,7 @@ def run(
     as_json: bool = False,
 ) -> int:
     """Runs a session whose lock is `held` to its end and says what came out; the exit code."""
-    with _wandb(session) as tracker:
+    with _in_place(held, shown), _wandb(session) as tracker:
         study = record.open_study(session.study_file, space, session.key)
         _require_a_baseline(History(record.trials(study), space), shown)
         plan = _extended(record.plan(study) or Plan(space.budget.trials, space.budget.time), more, time_s)
@@ -74,6 +75,19 @@ def run(
         if tracker:
             tracker.summarise(running.history, session.report_file)
     return code
+
+
+@contextmanager
+def _in_place(held: Held, shown: Path) -> Iterator[None]:
+    """Raises InputError where the session was deleted or replaced meanwhile, whatever that has led to."""
+    try:
+        yield
+    except Exception as error:
+        if held.is_in_place:
+            raise
+        raise InputError(_GONE.format(shown)) from error
+    if not held.is_in_place:
+        raise InputError(_GONE.format(shown))
 
 
 def _wandb(session: Session) -> AbstractContextManager["Tracker | None"]:

@@ -11,6 +11,7 @@ from autotune import workloads
 from autotune.cli import completion
 from autotune.core import units
 from autotune.core.errors import InputError, printable
+from autotune.core.shell import quoted
 from autotune.space import builtin
 from autotune.storage.lock import locked
 from autotune.storage.store import Options
@@ -138,5 +139,5 @@ def require_whole(known: "Table", file: Path) -> None:
     if lacking:
         raise InputError(
             f"table {file}: runs of {lacking} configurations of its grid are missing; finish it with: "
-            f"python -m autotune record {file} --space GRID"
+            f"python -m autotune record {quoted(file)} --space GRID"
         )

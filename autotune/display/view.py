@@ -1,7 +1,6 @@
 """Trials as text: the same words and columns for the live table, the log, `status` and the summary."""
 
 import itertools
-import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 from autotune.core import units
 from autotune.core.errors import printable
 from autotune.core.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION, Config, Setting
+from autotune.core.shell import quoted
 from autotune.core.trial import Failure, Measurement, Status, Trial
 from autotune.judging import confirm, objective, racing
 from autotune.judging.confirm import Claim
@@ -337,5 +337,5 @@ def _figures(measurement: Measurement) -> object:
 def next_commands(session: Path, workload: Workload) -> list[str]:
     """The two commands that turn a search into a training run."""
     config, program = Path("best.yaml"), workload.program
-    export = f"python -m autotune export {shlex.quote(str(session))} -o {config}"
+    export = f"python -m autotune export {quoted(session)} -o {config}"
     return [export] if program is None else [export, program.train(config)]

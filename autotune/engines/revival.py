@@ -46,7 +46,7 @@ def begin_anew(
     say(f"{reason}: it is started again, and the search continues from its study")
     held.hand_over()
     os.execv(  # noqa: S606
-        sys.executable, [sys.executable, "-m", "autotune", "resume", str(session), *options]
+        sys.executable, [sys.executable, "-m", "autotune", "resume", *options, "--", str(session)]
     )
 
 

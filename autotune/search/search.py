@@ -177,6 +177,10 @@ class Search:
             self.stop("the time is up")
         return self.stopping is not None
 
+    def say(self, text: str) -> None:
+        """Tells whoever listens."""
+        self._listener.note(text)
+
     def stop(self, reason: str, *, interrupted: bool = False) -> None:
         """Starts nothing more, for `reason`, or because it is `interrupted`. The first reason stays."""
         self.is_interrupted |= interrupted and self.stopping is None
@@ -276,8 +280,9 @@ class Search:
         self._underway.take(trial.number)
         self._waiting.append(trial)
         self._listener.ended(replace(trial, outcome=outcome))
-        self.fault = self.fault or outcome.reason
-        self.stop(self.fault)
+        if self.stopping is None:  # or else it was asked to
+            self.fault = outcome.reason
+            self.stop(self.fault)
 
     def end(self, number: int, outcome: Outcome, measurement: Measurement) -> None:
         """A trial has ended; saying so again changes nothing."""

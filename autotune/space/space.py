@@ -1,6 +1,7 @@
 """The search space: YAML in, knobs, limits, objective and budget out."""
 
 import itertools
+import json
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -189,7 +190,7 @@ def from_values(values: Mapping[str, Any], source: str) -> Space:
     """The search space in `values`; raises InputError with every mistake, naming `source`."""
     try:
         space = Space.model_validate(dict(values))
-        dump(space).encode()
+        json.dumps(to_values(space), ensure_ascii=False).encode()
     except ValidationError as error:
         raise InputError(f"search space {source}: {'; '.join(mistakes(error))}") from None
     except UnicodeEncodeError:  # half of a pair, which YAML can name

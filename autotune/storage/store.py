@@ -3,7 +3,6 @@
 import json
 import os
 import secrets
-import shlex
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from autotune.core import files
 from autotune.core.errors import DamagedError, InputError
+from autotune.core.shell import quoted
 from autotune.core.trial import Measurement, Outcome, Trial
 from autotune.space import space as spaces
 from autotune.space.space import Space
@@ -85,6 +85,11 @@ class Session:
     def threshold_file(self) -> Path:
         """What running trials have to be able to reach."""
         return self.root / "bar.json"
+
+    @property
+    def stop_file(self) -> Path:
+        """Is there when running trials are to close, to be gone on with another day."""
+        return self.root / "stop"
 
     @property
     def ray_dir(self) -> Path:
@@ -290,7 +295,7 @@ class Session:
         return DamagedError(
             f"session {self.root}: its study {how}; {len(numbers)} trials have left something in "
             f"{self.trials_dir}, {ended} of them how they ended; what can be rebuilt of it, this rebuilds: "
-            f"python -m autotune recover {shlex.quote(str(self.root))}"
+            f"python -m autotune recover {quoted(self.root)}"
         )
 
     def lock(self) -> AbstractContextManager[Held]:
@@ -324,12 +329,12 @@ def is_session(root: Path) -> bool:
 
 def going_on(session: Path) -> str:
     """The command that goes on with a session."""
-    return f"python -m autotune resume {shlex.quote(str(session))}"
+    return f"python -m autotune resume {quoted(session)}"
 
 
 def anew(session: Path) -> str:
     """The command that searches a session's space in a new one."""
-    space, new = shlex.quote(str(Session(session).space_file)), shlex.quote(f"{session}-2")
+    space, new = quoted(Session(session).space_file), quoted(f"{session}-2")
     return f"python -m autotune search --space {space} --session {new}"
 
 

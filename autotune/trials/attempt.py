@@ -15,13 +15,13 @@ from typing import Any, TextIO
 
 from autotune.core.trial import Failure, Measurement, Outcome, Status
 from autotune.judging import curves, stopping
-from autotune.storage import identity
+from autotune.storage import identity, logs
 from autotune.storage.records import open_lines, read_records, seconds_of
 from autotune.system import others, telemetry
 from autotune.system.telemetry import Telemetry
 from autotune.trials import failures
 from autotune.trials.child import Child, Event, ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Order, is_to_stop
 from autotune.trials.progress import Progress
 from autotune.trials.reported import Report
 
@@ -63,7 +63,7 @@ class Attempt:
         self._progress.restart()
         if self._order.card is not None:
             identity.write_card(self._place, self._order.card)
-            identity.stamp(self._place, self._order.digest)
+            self._stamp()
         self._write([{"attempt": time.time(), "clock_s": time.monotonic(), identity.OF: self._order.digest}])
         self._child = Child(self._order, server)
         self._telemetry = Telemetry(self._child.pid, search=others.top())
@@ -74,9 +74,13 @@ class Attempt:
         records: list[dict[str, Any]] = []
         with interrupted_by_the_disk(self._end):
             self._poll(timeout_s, records)
+            logs.bound(self._place.log)
         shown = self._progress.measurement()
         if self._outcome is None:
             self._end_if_beaten(self.measurement())
+        if self._outcome is None and is_to_stop(self._order):
+            with interrupted_by_the_disk(self._end):
+                self._interrupt()
         report = Report(
             number=self._order.number,
             phase=self._progress.phase(time.monotonic() - self._heard_s),
@@ -135,6 +139,26 @@ class Attempt:
             self._child.stop(_BEATEN_GRACE_S)
             self._outcome = Outcome(Status.STOPPED, reason=reason)
 
+    def _interrupt(self) -> None:
+        """Lets the workload write its checkpoint, unless it has ended meanwhile."""
+        if self._child is None:
+            return
+        self._child.stop(_GRACE_S)
+        self._take(self._child.poll(0))  # what it yielded before it closed
+        self._stamp()
+        verdict = self._child.verdict
+        if verdict is None or verdict.status in {Status.STOPPED, Status.INTERRUPTED}:
+            self._outcome = Outcome(Status.INTERRUPTED, reason="the search was stopped")
+        elif self._is_enough():
+            self._outcome = self._progress.judge(Outcome(Status.COMPLETED))
+        else:
+            self._outcome = self._ended_early(verdict)
+
+    def _stamp(self) -> None:
+        """Says whose the checkpoint is: the directory is the workload's, which may have cleared it."""
+        if self._order.card is not None:
+            identity.stamp(self._place, self._order.digest)
+
     def _take(self, events: Sequence[Event]) -> list[dict[str, Any]]:
         """Counts and writes what the child has yielded."""
         beside = self._held_by_children()
@@ -177,8 +201,7 @@ class Attempt:
             self._child.stop(_GRACE_S)
             with interrupted_by_the_disk(self._end):
                 self._take(self._child.poll(0))  # what it yielded before it closed
-                if self._order.card is not None:  # the directory is the workload's, and may have been cleared
-                    identity.stamp(self._place, self._order.digest)
+                self._stamp()
         self._close()
 
     def _close(self) -> None:
@@ -190,6 +213,8 @@ class Attempt:
             self._telemetry.__exit__(None, None, None)
         if self._child is not None:
             self._child.kill()
+            with suppress(OSError):
+                logs.bound(self._place.log)
         self._child = None
         if self._records is not None:
             with suppress(OSError):  # flushed after every write: what is left is what could not be written

@@ -19,8 +19,9 @@ class Order:
     `device_memory_bytes` what the trial may take of its GPU, `gpu_memory_fraction` the same as the cap of its
     allocator. `stall_timeout_s` is how long it may go without a record, None for a time that its own records
     set. It ends at the quality `target`, too, and when it has learnt, after `until_learnt` evaluations at
-    least, 0 for never; or, `until_timed`, once its speed is known. `card` says which trial of which session
-    it is, None for a training by itself: its files are only of that one.
+    least, 0 for never; or, `until_timed`, once its speed is known. As soon as there is a `stop_file` it is
+    to close, and to be gone on with another day. `card` says which trial of which session it is, None for a
+    training by itself: its files are only of that one.
     """
 
     number: int
@@ -37,6 +38,7 @@ class Order:
     until_learnt: int = 0
     until_timed: bool = False
     threshold_file: str | None = None
+    stop_file: str | None = None
     revision: str = ""
     keep_work: bool = False
     card: Card | None = None
@@ -70,6 +72,7 @@ class RaceOrder:
     members: tuple[Order, ...]
     together: bool
     most_s: float
+    stop_file: str | None = None
     card: Card | None = None
 
     @property
@@ -99,6 +102,11 @@ class RaceOrder:
 def _card(values: Mapping[str, Any]) -> Card | None:
     known = values.get("card")
     return Card.from_dict(known) if known else None
+
+
+def is_to_stop(order: Order | RaceOrder) -> bool:
+    """Whether what runs is to close, because its search has stopped."""
+    return order.stop_file is not None and Path(order.stop_file).exists()
 
 
 def from_dict(values: Mapping[str, Any]) -> Order | RaceOrder:

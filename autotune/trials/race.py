@@ -19,7 +19,7 @@ from typing import TextIO
 from autotune.core.trial import Failure, Measurement, Outcome, Slice, Status
 from autotune.judging import racing
 from autotune.judging.measure import Stamp, Step, counted_steps, prefetched_steps, steps_to_start
-from autotune.storage import identity
+from autotune.storage import identity, logs
 from autotune.storage.records import lines_of, open_lines
 from autotune.storage.trial_dir import TrialDir
 from autotune.system import telemetry
@@ -27,7 +27,7 @@ from autotune.system.telemetry import Telemetry
 from autotune.trials import failures
 from autotune.trials.attempt import interrupted_by_the_disk
 from autotune.trials.child import Child, ForkServer
-from autotune.trials.order import Order, RaceOrder
+from autotune.trials.order import Order, RaceOrder, is_to_stop
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 
@@ -122,6 +122,7 @@ class _Member:
         return steps
 
     def _listen(self, child: Child, timeout_s: float) -> None:
+        logs.bound(self._order.place.log)
         quality = self._order.quality
         for event in child.poll(timeout_s):
             record = event.record
@@ -172,6 +173,8 @@ class Race:
             measurement=Measurement(samples=sum(one.samples for one in self._slices)),
             telemetry=self._telemetry.latest(),
         )
+        if self._outcome is None and is_to_stop(self._order):
+            self._end(Outcome(Status.INTERRUPTED, reason="the search was stopped"))
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):
                 if self._outcome.status is not Status.INTERRUPTED:  # or else it has not ended

@@ -118,6 +118,7 @@ class Setup:
             until_timed=trial.searched and trial.number > 0 and goal.asks_for_speed_alone,
             threshold_file=str(self.session.threshold_file) if can_be_beaten else None,
             keep_work=self.options.keep_checkpoints,
+            stop_file=str(self.session.stop_file),
             card=self.session.card(trial),
         )
 
@@ -138,6 +139,7 @@ class Setup:
             members=tuple(endless.order(m.config, place.member(m.number), number=m.number) for m in members),
             together=together,
             most_s=racing.most_s(t.seconds for t in members) if together else _RACE_APART_S,
+            stop_file=str(self.session.stop_file),
             card=self.session.card(trial),
         )
 

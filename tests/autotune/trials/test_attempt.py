@@ -15,6 +15,7 @@ from autotune.core.trial import Failure, Status
 from autotune.judging import stopping
 from autotune.judging.stopping import Rival, Threshold
 from autotune.storage import identity
+from autotune.storage.identity import Card
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials.attempt import Attempt
@@ -189,6 +190,35 @@ def test_a_stopped_attempt_is_gone_on_with(order, server, tmp_path):
     records = list(read_records(TrialDir(tmp_path)))
     assert sum("attempt" in r for r in records) >= 1
     assert [r for r in records if "train_loss" in r][: len(before)] == before
+
+
+def long_steps(config, workdir):
+    """A step takes a while; what is done is in the checkpoint only where the generator is closed."""
+    for child in workdir.iterdir():
+        child.unlink()  # as a trainer does that wants an empty directory
+    try:
+        for step in itertools.count(1):
+            yield {"samples": step * 4, "train_loss": 1.0}
+            time.sleep(config["step_s"])
+    finally:
+        (workdir / "samples").write_text(str(step * 4))
+
+
+def test_an_attempt_closes_when_its_search_has_stopped_and_its_checkpoint_is_its_own(order, server, tmp_path):
+    card = Card("key", 3, {"micro_batch_size": 4})
+    given = order(workload="test_attempt:long_steps", stop_file=str(tmp_path / "stop"), card=card)
+    running = Attempt(replace(given, settings={"step_s": 1.0}), server)
+    while not running.step(0.1).samples:
+        pass
+    (tmp_path / "stop").touch()
+    outcome = finish(running).outcome
+    assert (outcome.status, outcome.failure) == (Status.INTERRUPTED, None)
+    place = TrialDir(tmp_path)
+    trained = [r["samples"] for r in read_records(place) if "train_loss" in r]
+    assert (place.work / "samples").read_text() == str(trained[-1])
+    assert identity.read_verdict(place) is None
+    assert not identity.is_of_another(place, card.digest)
+    assert identity.is_of_another(place, replace(card, number=4).digest)
 
 
 def test_a_disk_that_is_full_interrupts_the_attempt_and_keeps_it(order, server, tmp_path):

@@ -102,6 +102,16 @@ def processes(tmp_path):
     return found
 
 
+def test_a_race_closes_when_its_search_has_stopped_and_keeps_its_rounds(order, server, tmp_path):
+    given = order({"step_s": 0.02}, {"step_s": 0.02})
+    running = Race(replace(given, stop_file=str(tmp_path / "stop")), server)
+    wait_for(lambda: running.step(0.2).samples)
+    (tmp_path / "stop").touch()
+    assert finish(running).outcome.status is Status.INTERRUPTED
+    assert race.read_slices(TrialDir(tmp_path))
+    wait_for(lambda: not processes(tmp_path))
+
+
 def test_an_order_is_plain_values(order):
     given = order({"step_s": 0.01}, {"step_s": 0.02})
     assert RaceOrder.from_dict(json.loads(json.dumps(given.to_dict()))) == given
