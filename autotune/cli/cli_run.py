@@ -28,6 +28,7 @@ from autotune.storage.store import Session, going_on, is_session
 from autotune.storage.study import Plan
 from autotune.system.telemetry import Hardware
 from autotune.trackers.tensorboard import Board
+from autotune.trials import failures
 from autotune.trials.setup import Setup
 from autotune.workloads import Workload
 
@@ -53,7 +54,7 @@ def run(
 ) -> int:
     """Runs a session whose lock is `held` to its end and says what came out; the exit code."""
     with _in_place(held, shown), _wandb(session) as tracker:
-        study = record.open_study(session.study_file, space, session.key)
+        study = _opened(session, space)
         _require_a_baseline(History(record.trials(study), space), shown)
         plan = _extended(record.plan(study) or Plan(space.budget.trials, space.budget.time), more, time_s)
         record.set_plan(study, plan)
@@ -75,6 +76,18 @@ def run(
         if tracker:
             tracker.summarise(running.history, session.report_file)
     return code
+
+
+def _opened(session: Session, space: Space) -> optuna.Study:
+    """The study of a session; raises DamagedError where Optuna finds what it cannot have written."""
+    try:
+        study = record.open_study(session.study_file, space, session.key)
+        record.trials(study)
+    except Exception as error:
+        if failures.study_fault(error) or failures.disk_fault(error, failures.OUR_DISK_ERRNOS):
+            raise
+        raise session.damaged(f"is damaged: {' '.join(str(error).split())}") from error
+    return study
 
 
 @contextmanager

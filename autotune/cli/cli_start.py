@@ -77,12 +77,12 @@ def resume(session: Path, *, more: int, time_s: float | None, as_json: bool) -> 
     opened, space, workload = cli_session.opened(session)
     opened.require_current(session)
     with opened.lock() as held:  # who comes second is told so at once
-        whole.require_whole(opened)
         options, then = opened.options(), opened.provenance()
         notes = workload.check(space.baseline)
         found, _ = hardware(options.address, options.gpus_per_trial)
         now = provenance.collect(session.name, space, workload, found, options.seed)
         notes += provenance.require_same(session, then, now, workload.places)
+        whole.require_whole(opened)
         from autotune.cli import cli_run  # noqa: PLC0415 - as above
 
         return cli_run.run(

@@ -22,7 +22,7 @@ def read_records(place: TrialDir) -> Iterator[dict[str, Any]]:
 
 def lines_of(file: Path) -> Iterator[Any]:
     """The values in a file of JSON lines, none where there is no file; a line that is no JSON is left out."""
-    if not file.exists():
+    if not file.is_file():
         return
     with file.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
@@ -34,7 +34,7 @@ def _is_record(record: object) -> bool:
     """Whether it is one of ours: the mark of an attempt, or has the figures that all others count with."""
     if not isinstance(record, dict):
         return False
-    names = ("clock_s",) if is_mark(record) else ("samples", "at_s")
+    names = ("attempt", "clock_s") if is_mark(record) else ("samples", "at_s")
     return all(units.number(record.get(name)) is not None for name in names)
 
 
@@ -42,7 +42,7 @@ def seconds_of(records: Iterable[Mapping[str, Any]]) -> float:
     """How long the attempts took that wrote `records`, each by its own clock, and to its last one."""
     total_s = begun_s = last_s = 0.0
     for record in records:
-        if "attempt" in record:
+        if is_mark(record):
             total_s += last_s - begun_s
             begun_s = last_s = record["clock_s"]
         else:

@@ -1,6 +1,7 @@
 """A study rebuilt from what can be read of it, and from what the trials have written themselves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -46,8 +47,8 @@ def find(session: Session, space: Space) -> Found:
     Where both do, the study counts. The baseline's settings are known even where neither says.
     """
     study, numbers = _readable(session), identity.numbers(session.trials_dir)
-    entries = _trials_of(study, session.key)
-    own = {n: trial for n in numbers if (trial := _from_files(session, n)) is not None}
+    entries = {t.number: t for t in _trials_of(study, session.key) if record.fits(space, t.config)}
+    own = {t.number: t for n in numbers if (t := _from_files(session, n)) and record.fits(space, t.config)}
     known = {0: Trial(0, space.baseline_config)} | own
     for number, trial in entries.items():
         ended_unheard = trial.outcome is None and number in own and not is_another(session, trial)
@@ -99,17 +100,12 @@ def _readable(session: Session) -> StudyFile:
     return study if study_file.key(study) in {"", session.key} else StudyFile({}, ())
 
 
-def _trials_of(study: StudyFile, key: str) -> dict[int, Trial]:
+def _trials_of(study: StudyFile, key: str) -> Iterator[Trial]:
     """Those trials of a study that are as they were written."""
-    known = {}
     for entry in study.entries:
-        try:
-            trial = study_file.trial(entry, key)
-        except DamagedError:
-            continue
-        if trial is not None:
-            known[trial.number] = trial
-    return known
+        with suppress(DamagedError):
+            if (trial := study_file.trial(entry, key)) is not None:
+                yield trial
 
 
 def _from_files(session: Session, number: int) -> Trial | None:
@@ -165,8 +161,6 @@ def _plan(study: StudyFile) -> Plan | None:
 def _passed(study: StudyFile) -> dict[int, Sequence[PassedOver]]:
     known: dict[int, Sequence[PassedOver]] = {}
     for entry in study.entries:
-        try:
+        with suppress(DamagedError):
             known[entry.number] = study_file.passed_before(entry)
-        except DamagedError:
-            continue
     return known

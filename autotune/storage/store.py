@@ -277,7 +277,8 @@ class Session:
         """
         try:
             study = study_file.load_study(self.study_file)
-            study_file.trials(study), study_file.passed_over(study), study_file.plan(study)
+            study_file.passed_over(study), study_file.plan(study)
+            self._require_knobs(study_file.trials(study))
         except DamagedError as error:
             raise self.damaged(f"is damaged: {error}") from None
         except KeyError:
@@ -287,6 +288,16 @@ class Session:
                 f"session {self.root}: nothing was run yet; start it with: {going_on(self.root)}"
             ) from None
         return study
+
+    def _require_knobs(self, trials: Iterable[Trial]) -> None:
+        """Raises InputError where trials have other knobs than the search space."""
+        knobs = self.space().knobs.keys()
+        for trial in trials:
+            if differ := knobs ^ trial.config.keys():
+                raise InputError(
+                    f"session {self.root}: {', '.join(sorted(differ))}: must be knobs of {self.space_file} and "
+                    f"of every trial, or of none: trial {trial.number} differs; undo what was changed there"
+                )
 
     def damaged(self, how: str) -> DamagedError:
         """The error for a study that cannot be relied on, with what is known and how to go on."""

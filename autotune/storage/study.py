@@ -33,6 +33,7 @@ __all__ = [
     "begin",
     "close",
     "end",
+    "fits",
     "leave_out",
     "load_study",
     "open_study",
@@ -148,6 +149,15 @@ def write(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[Pass
         share(study, trial.number)
     if trial.outcome is not None:
         end(study, trial, space.limits.memory_fraction)
+
+
+def fits(space: Space, config: Config) -> bool:
+    """Whether a study of `space` can hold a trial of `config`."""
+    try:
+        create_trial(state=TrialState.RUNNING, params=dict(config), distributions=_distributions(space))
+    except (ValueError, TypeError):
+        return False
+    return True
 
 
 def leave_out(study: optuna.Study) -> None:

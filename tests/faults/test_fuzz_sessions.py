@@ -85,6 +85,7 @@ def spoil_attribute(session, rng, junk):
             return
         rowid, text = rng.choice(found)
         text = rng.choice([junk_text(junk), spoilt(rng, text), changed_json(rng, text, junk)])
+        text = text.encode(errors="replace").decode()  # SQLite takes no half of a pair
         study.execute(f"UPDATE {table} SET value_json = ? WHERE rowid = ?", (text, rowid))
         if rng.random() < 0.5:
             study.execute("DELETE FROM trial_user_attributes WHERE key = 'of'")
@@ -155,7 +156,7 @@ def spoil_file(session, rng, junk):
             file.unlink(missing_ok=True)
             file.mkdir()
         case "another's":
-            shutil.copy(rng.choice(files), file)
+            file.write_bytes(rng.choice(files).read_bytes())
 
 
 APPLY = {
