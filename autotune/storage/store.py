@@ -295,8 +295,8 @@ class Session:
         for trial in trials:
             if differ := knobs ^ trial.config.keys():
                 raise InputError(
-                    f"session {self.root}: {', '.join(sorted(differ))}: must be knobs of {self.space_file} and "
-                    f"of every trial, or of none: trial {trial.number} differs; undo what was changed there"
+                    f"session {self.root}: {', '.join(sorted(differ))}: must be knobs of space.yaml and of "
+                    f"every trial, or of none: trial {trial.number} differs; undo what was changed there"
                 )
 
     def damaged(self, how: str) -> DamagedError:
