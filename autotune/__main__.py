@@ -50,6 +50,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error of typer's, whose class is not public
             return _say(f"{error.format_message()}{_given(error)}", EXIT_BAD_INPUT)
+        if damage := failures.study_damage(error):
+            hint = "what can be rebuilt of it, this rebuilds: python -m autotune recover SESSION"
+            return _say(f"{damage}; {hint}", EXIT_BAD_INPUT)
         if fault := disk_fault(error):
             return _say(f"{fault}; nothing is lost: fix that and run the command again", EXIT_BAD_INPUT)
         raise

@@ -252,6 +252,7 @@ class _Trainer:
         return self._samples // every > self._evaluated_at // every
 
     def _evaluate(self) -> Record:
+        self.save_if_changed()  # it takes long, and who is ended in the middle of it has trained for nothing
         epoch = self._sampler.epoch if self._sampler.start else self._sampler.epoch - 1
         found = evaluate(self.model, self._splits, self._tokenizer, self.config, self._scorer)
         reached = _Best(not found["collapsed"], found["bleu_4"])

@@ -80,6 +80,14 @@ def report(
     return cli_report.report(session, form, output, samples)
 
 
+@app.command()
+def recover(session: SessionArgument) -> int:
+    """Rebuild a lost or damaged study from its trials' files. Example: autotune recover runs/iu"""
+    from autotune.cli import cli_recover  # noqa: PLC0415 - as above
+
+    return cli_recover.recover(session)
+
+
 app.command()(cli_session.status)
 app.command()(cli_session.export)
 app.command()(cli_tables.record)

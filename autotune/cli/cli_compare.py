@@ -2,7 +2,6 @@
 
 import math
 import os
-import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from autotune.compare.compare import Comparison, Contender, Terms
 from autotune.compare.results import Model
 from autotune.core.errors import InputError, printable
 from autotune.core.settings import PRECISION, PRECISIONS
+from autotune.core.shell import quoted
 from autotune.core.trial import Status
 from autotune.display import view
 from autotune.judging import pilot
@@ -61,7 +61,7 @@ def compare(session: Path, precisions: str | None, samples_per_model: int | None
         running.keep_only(comparing.contenders(history, PRECISIONS))
         failed = [contender.label for contender in asked if not running.run(contender)]
     Console().print(_table(results.models(opened.comparison_dir), space.objective.quality))
-    print(printable(f"See what they wrote: python -m autotune report {shlex.quote(str(session))}"))
+    print(printable(f"See what they wrote: python -m autotune report {quoted(session)}"))
     if failed:
         _say(f"{len(failed)} of {len(asked)} models failed: {', '.join(failed)}")
     return EXIT_MODEL_FAILED if failed else 0
@@ -72,7 +72,7 @@ def _terms(
 ) -> tuple[Terms, list[str]]:
     """On what terms models are compared, and what the user should know of them."""
     notes = workload.check(space.baseline)
-    then, seed = opened.info().get("provenance", {}), opened.options().seed
+    then, seed = opened.provenance(), opened.options().seed
     now = provenance.collect(opened.name, space, workload, here, seed)
     changed = provenance.changes(then, now, workload.places)
     if changed:

@@ -1,8 +1,9 @@
 """A session run to its end: what runs it, who is shown it, and what came out. It takes Ray and Optuna."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,12 @@ from autotune.search.search import Search, Terms, World
 from autotune.space.space import Space
 from autotune.storage import study as record
 from autotune.storage import threshold_file
+from autotune.storage.lock import Held
 from autotune.storage.store import Session, going_on, is_session
 from autotune.storage.study import Plan
 from autotune.system.telemetry import Hardware
 from autotune.trackers.tensorboard import Board
-from autotune.trials.attempt import read_verdict
+from autotune.trials import failures
 from autotune.trials.setup import Setup
 from autotune.workloads import Workload
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from autotune.trackers.tracking import Tracker
 
 EXIT_NO_WINNER, EXIT_INTERRUPTED = 1, 130
+_GONE = "session {}: its directory was deleted, moved or replaced during the search, which has ended"
 
 
 def run(
@@ -44,14 +47,15 @@ def run(
     workload: Workload,
     hardware: Hardware,
     *,
+    held: Held,
     notes: list[str],
     more: int = 0,
     time_s: float | None = None,
     as_json: bool = False,
 ) -> int:
-    """Runs a new or reopened session to its end and says what came out; the exit code."""
-    with session.lock(), _wandb(session) as tracker:
-        study = record.open_study(session.study_file, space)
+    """Runs a session whose lock is `held` to its end and says what came out; the exit code."""
+    with _in_place(held, shown), _wandb(session) as tracker:
+        study = _opened(session, space)
         _require_a_baseline(History(record.trials(study), space), shown)
         plan = _extended(record.plan(study) or Plan(space.budget.trials, space.budget.time), more, time_s)
         record.set_plan(study, plan)
@@ -62,10 +66,10 @@ def run(
             for line in notes:
                 shows.note(line)
             setup = Setup(session, space, workload, hardware)
-            running = _search(setup, study, shows)
+            running = _search(setup, study, shows, held)
             trackers: list[Board | Tracker] = [Board(session.tensorboard_dir, space)]
             trackers += [tracker] if tracker else []
-            _execute(running, setup, trackers, shown=shown, shows=shows, as_json=as_json)
+            _execute(running, setup, trackers, held, shown=shown, shows=shows, as_json=as_json)
         session.remove_work(running.trials())
         if not running.is_interrupted and not running.fault:
             record.set_plan(study, replace(record.plan(study) or plan, ended=True))
@@ -73,6 +77,31 @@ def run(
         if tracker:
             tracker.summarise(running.history, session.report_file)
     return code
+
+
+def _opened(session: Session, space: Space) -> optuna.Study:
+    """The study of a session; raises DamagedError where Optuna finds what it cannot have written."""
+    try:
+        study = record.open_study(session.study_file, space, session.key)
+        record.trials(study)
+    except Exception as error:
+        if failures.study_fault(error) or failures.disk_fault(error, failures.OUR_DISK_ERRNOS):
+            raise
+        raise session.damaged(f"is damaged: {' '.join(str(error).split())}") from error
+    return study
+
+
+@contextmanager
+def _in_place(held: Held, shown: Path) -> Iterator[None]:
+    """Raises InputError where the session was deleted or replaced meanwhile, whatever that has led to."""
+    try:
+        yield
+    except Exception as error:
+        if held.is_in_place:
+            raise
+        raise InputError(_GONE.format(shown)) from error
+    if not held.is_in_place:
+        raise InputError(_GONE.format(shown))
 
 
 def _wandb(session: Session) -> AbstractContextManager["Tracker | None"]:
@@ -100,7 +129,7 @@ def _begun(shown: Path, hardware: Hardware, space: Space, plan: Plan) -> Snapsho
     )
 
 
-def _search(setup: Setup, study: optuna.Study, shows: Screen) -> Search:
+def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Search:
     session = setup.session
     running = Search(
         setup.space,
@@ -112,8 +141,11 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen) -> Search:
             earlier=_earlier(setup),
         ),
         World(
-            verdict_of=lambda number: read_verdict(session.trial_dir(number)),
+            verdict_of=session.verdict_of,
             publish=lambda threshold: threshold_file.write(session.threshold_file, threshold),
+            clear=session.clear,
+            settle=partial(record.settle, session.study_file),
+            is_in_place=lambda: held.is_in_place,
         ),
     )
     shows.known(running.trials())
@@ -133,6 +165,7 @@ def _execute(
     running: Search,
     setup: Setup,
     trackers: Sequence["Board | Tracker"],
+    held: Held,
     *,
     shown: Path,
     shows: Screen,
@@ -145,7 +178,7 @@ def _execute(
         if running.is_interrupted:
             revival.give_up(f"interrupted; {revival.how_to_go_on(shown)}", EXIT_INTERRUPTED)
         given = ["--json"] if as_json else []
-        revival.begin_anew(shown, given, running.remaining, reason, shows.note)
+        revival.begin_anew(shown, given, running.remaining, reason, shows.note, held=held)
 
     try:
         engine.run(running, setup, trackers, after_a_loss)

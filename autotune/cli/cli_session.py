@@ -74,7 +74,7 @@ def export(
             done = ", ".join(str(t.number) for t in history.trials if t.completed)
             raise InputError(f"--trial {trial}: must be a completed trial of the session: {done}")
         wanted = named[0]
-    files.write(output, exporting.render(wanted, history, workload, known.info().get("provenance", {})))
+    files.write(output, exporting.render(wanted, history, workload, known.provenance()))
     print(printable(f"{output}: {view.knobs(wanted.config)}: {view.measured(wanted, history)}"))
     if workload.program is not None:
         print(printable(f"Train with: {workload.program.train(output)}"))

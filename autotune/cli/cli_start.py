@@ -12,7 +12,7 @@ from autotune.cli.cli_options import Goal, Length, Output, Running, Tuned
 from autotune.core import secrecy
 from autotune.core.errors import InputError
 from autotune.space import builtin
-from autotune.storage import provenance
+from autotune.storage import provenance, whole
 from autotune.storage.store import WANDB_MODES, Options, Session
 from autotune.system import telemetry
 from autotune.system.telemetry import Hardware
@@ -41,7 +41,10 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
     opened = Session.create(root, space, options, facts)
     from autotune.cli import cli_run  # noqa: PLC0415 - Ray and Optuna take seconds: what is wrong is said before
 
-    return cli_run.run(opened, root, space, workload, found, notes=notes, as_json=output.as_json)
+    with opened.lock() as held:
+        return cli_run.run(
+            opened, root, space, workload, found, held=held, notes=notes, as_json=output.as_json
+        )
 
 
 def _options(tuned: Tuned, output: Output, running: Running, found: Hardware, gpus: float) -> Options:
@@ -78,17 +81,27 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
     opened.require_current(session)
     space = opened.space()
     workload = workloads.load(space.workload)
-    with opened.lock():  # who comes second is told so at once
-        options, then = opened.options(), opened.info().get("provenance", {})
+    with opened.lock() as held:  # who comes second is told so at once
+        options, then = opened.options(), opened.provenance()
         notes = workload.check(space.baseline)
         found, _ = hardware(options.address, options.gpus_per_trial)
         now = provenance.collect(session.name, space, workload, found, options.seed)
         notes += provenance.require_same(session, then, now, workload.places)
-    from autotune.cli import cli_run  # noqa: PLC0415 - as above
+        whole.require_whole(opened)
+        from autotune.cli import cli_run  # noqa: PLC0415 - as above
 
-    return cli_run.run(
-        opened, session, space, workload, found, notes=notes, more=more, time_s=time_s, as_json=as_json
-    )
+        return cli_run.run(
+            opened,
+            session,
+            space,
+            workload,
+            found,
+            held=held,
+            notes=notes,
+            more=more,
+            time_s=time_s,
+            as_json=as_json,
+        )
 
 
 def hardware(address: str | None, gpus_per_trial: float | None) -> tuple[Hardware, float]:

@@ -10,8 +10,10 @@ import typer
 from autotune import workloads
 from autotune.cli import completion
 from autotune.core.errors import InputError, printable
+from autotune.core.shell import quoted
 from autotune.space import builtin
-from autotune.storage.store import Options, locked
+from autotune.storage.lock import locked
+from autotune.storage.store import Options
 
 if TYPE_CHECKING:
     from autotune.replay.table import Table
@@ -145,5 +147,5 @@ def require_whole(known: "Table", file: Path) -> None:
     if lacking:
         raise InputError(
             f"table {file}: runs of {lacking} configurations of its grid are missing; finish it with: "
-            f"python -m autotune record {file} --space GRID"
+            f"python -m autotune record {quoted(file)} --space GRID"
         )

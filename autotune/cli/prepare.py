@@ -224,7 +224,7 @@ def warm_start(
 
     Over other data none does: quality is another, and so may be the steps' time and memory, by what is in it.
     """
-    theirs, provenance = earlier.space(), earlier.info().get("provenance", {})
+    theirs, provenance = earlier.space(), earlier.provenance()
     fixed = [n for n in space.baseline if n not in space.knobs and n not in workload.places]
     pairs = {
         "workload": (theirs.workload, space.workload),
@@ -239,11 +239,7 @@ def warm_start(
     if differ:
         rule = "must be of the same workload, settings, data and hardware"
         raise InputError(f"--warm-start {earlier.root}: {rule}: {'; '.join(differ)}")
-    try:
-        known = study_file.trials(study_file.load_study(earlier.study_file))
-    except KeyError:
-        raise InputError(f"--warm-start {earlier.root}: nothing was run there") from None
-    return [t for t in known if t.searched]
+    return [t for t in study_file.trials(earlier.study()) if t.searched]
 
 
 def gpus_per_trial(asked: float | None, hardware: Hardware) -> float:

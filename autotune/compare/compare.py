@@ -20,11 +20,11 @@ from autotune.core.trial import Status, Trial
 from autotune.display import view
 from autotune.judging import confirm, estimates
 from autotune.judging.history import History
+from autotune.storage.identity import read_verdict
 from autotune.storage.store import Session
 from autotune.storage.trial_dir import ModelDir
 from autotune.system import telemetry
 from autotune.trials import alone
-from autotune.trials.attempt import read_verdict
 from autotune.trials.child import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.reported import Report

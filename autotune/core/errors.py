@@ -2,7 +2,8 @@
 
 AutotuneError             the command line shows its one line of text
 ├── InputError            what the user gave is wrong: the rule, what was given, what is allowed (exit code 2)
-│   └── SessionBusyError  another process holds the session's lock
+│   ├── SessionBusyError  another process holds the session's lock
+│   └── DamagedError      a study is not as it was written: `recover` rebuilds what can be rebuilt
 ├── EvaluationError       a trained model could not be scored: the comparison says so and goes on
 └── SearchAborted         the search cannot go on: why, and how to resume (exit code 1)
 """
@@ -38,6 +39,10 @@ class InputError(AutotuneError):
 
 class SessionBusyError(InputError):
     """Two processes would write one session. Wait for the other one, or stop it."""
+
+
+class DamagedError(InputError):
+    """A session's study cannot be relied on. What its trials have written themselves may still be whole."""
 
 
 class EvaluationError(AutotuneError):

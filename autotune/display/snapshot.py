@@ -15,7 +15,7 @@ from autotune.judging.confirm import Claim
 from autotune.judging.history import History
 from autotune.space.space import Space
 from autotune.storage import study_file
-from autotune.storage.records import is_mark, read_records, seconds_of
+from autotune.storage.records import is_mark, seconds_of
 from autotune.storage.store import Session, is_in_use
 from autotune.storage.study_file import Plan
 from autotune.trials.progress import Progress
@@ -80,7 +80,7 @@ def take(session: Session, shown: Path) -> Snapshot:
         plan = replace(plan, spent_s=plan.spent_s + min(running_s.values(), default=0.0))
     return Snapshot(
         session=str(shown),
-        device=str(session.info().get("provenance", {}).get("hardware", "")),
+        device=str(session.provenance().get("hardware", "")),
         state=state,
         space=space,
         plan=plan,
@@ -103,7 +103,7 @@ def state_of(session: Session, plan: Plan, *, is_over: bool = False) -> str:
 
 
 def _so_far(session: Session, space: Space, trial: Trial, state: str) -> Running:
-    records = list(read_records(session.trial_dir(trial.number)))
+    records = session.records_of(trial)
     progress = Progress(space.objective.quality, space.settings(trial.config))
     for record in records:
         progress.count(record)

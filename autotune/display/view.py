@@ -1,12 +1,12 @@
 """Trials as text: the same words and columns for the live table, the log, `status` and the summary."""
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from autotune.core import units
 from autotune.core.errors import printable
 from autotune.core.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION, Config, Setting
+from autotune.core.shell import quoted
 from autotune.core.trial import Failure, Measurement, Status, Trial
 from autotune.display import advice, unused
 from autotune.judging import confirm, gains, objective, racing
@@ -327,5 +327,5 @@ def _listed(trials: Sequence[Trial]) -> str:
 def next_commands(session: Path, workload: Workload) -> list[str]:
     """The two commands that turn a search into a training run."""
     config, program = Path("best.yaml"), workload.program
-    export = f"python -m autotune export {shlex.quote(str(session))} -o {config}"
+    export = f"python -m autotune export {quoted(session)} -o {config}"
     return [export] if program is None else [export, program.train(config)]

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from autotune.trials.setup import Setup
 _SILENT_S = 600.0  # of a supervisor, which reports every second but while a workload starts or closes
 _LOW_ON_MEMORY = re.compile(r"running low on memory|OutOfMemoryError")
 _KILLED_BY_RAY = "Ray's memory monitor killed it: the machine was running out of memory"
+_CLOSE_S = 75.0  # a trial has a minute to close
 MOST_ABORTS = 3  # without a trial ending in between
 _FORWARDED = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 
@@ -50,6 +51,7 @@ class _Bridge:
         self.search, self.slots, self.cpus = search, slots, cpus
         self._setup = setup
         self.error: Exception | None = None
+        self._closes_until_s: float | None = None
 
     def __reduce__(self) -> tuple[type[object], tuple[()]]:
         return (object, ())
@@ -61,6 +63,26 @@ class _Bridge:
         except Exception as error:  # noqa: BLE001 - raised again when Tune has stopped
             self.error = self.error or error
             self.search.stop("an internal error")
+
+    def has_closed(self) -> bool:
+        """Whether the trials of a search that is over have closed, or have had the time to.
+
+        They are asked to first: where Tune ends them itself, it waits for five seconds, and a step that takes
+        longer, or a checkpoint, is lost.
+        """
+        if not self.search.running():
+            return True
+        if self._closes_until_s is None:
+            self._closes_until_s = time.monotonic() + (_CLOSE_S if self._ask_to_close() else 0.0)
+        return time.monotonic() > self._closes_until_s
+
+    def _ask_to_close(self) -> bool:
+        try:
+            self._setup.session.stop_file.touch()
+        except OSError:  # nobody would hear it: Tune ends them
+            return False
+        self.search.say("running trials write their checkpoints; a second Ctrl-C does not wait for that")
+        return True
 
     def suggest(self) -> dict[str, Any] | str | None:
         """What Tune is to run next; None: ask later; FINISHED: nothing will follow."""
@@ -170,7 +192,9 @@ class _Over(tune.Stopper):
         return False
 
     def stop_all(self) -> bool:
-        return self._bridge.error is not None or self._bridge.search.is_over()
+        if self._bridge.error is not None:
+            return True
+        return self._bridge.search.is_over() and self._bridge.has_closed()
 
 
 def run(
@@ -189,11 +213,14 @@ def run(
         try:
             _run(search, setup, callbacks)
         finally:
+            with suppress(OSError):
+                setup.session.stop_file.unlink(missing_ok=True)
             for callback in callbacks:
                 callback.on_experiment_end([])  # Tune forgets it when it aborts; twice does no harm
 
 
 def _run(search: Search, setup: Setup, callbacks: Sequence[tune.Callback]) -> None:
+    setup.session.stop_file.unlink(missing_ok=True)
     bridge = _bridge(search, setup)
     aborts, remaining = 0, search.remaining
     while search.remaining > 0 and search.stopping is None:

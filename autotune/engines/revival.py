@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from autotune.storage.lock import Held
 from autotune.storage.store import going_on
 from autotune.system import guardian
 
@@ -25,17 +26,27 @@ def losses(known: str | None, remaining: int) -> int:
 
 
 def begin_anew(
-    session: Path, options: Sequence[str], remaining: int, reason: str, say: Callable[[str], None]
+    session: Path,
+    options: Sequence[str],
+    remaining: int,
+    reason: str,
+    say: Callable[[str], None],
+    *,
+    held: Held,
 ) -> NoReturn:
-    """Replaces this process, whose threads may wait for Ray for ever, by one that resumes `session`."""
+    """Replaces this process, whose threads may wait for Ray for ever, by one that resumes `session`.
+
+    That has the lock which is `held`: nobody can take the session in between.
+    """
     times = losses(os.environ.get(_LOSSES), remaining)
     if times >= MOST_LOSSES:
         give_up(f"{reason}, {times} times in a row; {how_to_go_on(session)}", 1)
     guardian.end_descendants(_END_S)  # W&B's service, for one: it would take this for the process it serves
     os.environ[_LOSSES] = f"{times} {remaining}"
     say(f"{reason}: it is started again, and the search continues from its study")
+    held.hand_over()
     os.execv(  # noqa: S606
-        sys.executable, [sys.executable, "-m", "autotune", "resume", str(session), *options]
+        sys.executable, [sys.executable, "-m", "autotune", "resume", *options, "--", str(session)]
     )
 
 

@@ -7,7 +7,6 @@ Content-Security-Policy, so that nothing else could run, and nothing is ever fet
 import base64
 import hashlib
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +18,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from autotune.core.errors import printable
+from autotune.core.shell import quoted
 from autotune.report import (
     answer,
     images,
@@ -79,7 +79,7 @@ def render(report: Report) -> str:
             style=Markup(_asset("report.css")),  # noqa: S704 - the package's own
             policy=_policy([library, script]),
             pictures={file: images.picture(file) for sample in report.samples for file in sample.images},
-            session=shlex.quote(report.session),
+            session=quoted(report.session),
         )
     )
 

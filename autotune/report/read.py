@@ -21,7 +21,7 @@ def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
     Nothing is written, and a search that runs is not disturbed; one that `is_over` may still be in use.
     """
     session = Session.open(root)
-    info, study = session.info(), session.study()
+    study = session.study()
     history = pilot.settled(History(study_file.trials(study), session.space()))
     space = history.space
     plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
@@ -33,7 +33,7 @@ def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
         history=history,
         workload=workloads.named(space.workload),
         options=session.options(),
-        provenance=info.get("provenance", {}),
+        provenance=session.provenance(),
         plan=plan,
         can_go_on=session.format == FORMAT,
         passed_over=study_file.passed_over(study),

@@ -63,13 +63,20 @@ class Terms:
 
 @dataclass(frozen=True)
 class World:
-    """What is around a search: the verdict that a trial has written itself, by number; where running trials
-    read the threshold; and a clock, in seconds.
+    """What is around a search: the verdict that a trial has written itself; where running trials read the
+    threshold; and a clock, in seconds.
+
+    `clear` sees to it that a trial finds nothing of another one where it is to run, and returns what is to be
+    said of that. `settle` lets a copy of the study's file have all of it, and is called when a trial has
+    ended. `is_in_place` says whether the session is still where it was.
     """
 
-    verdict_of: Callable[[int], Verdict | None] = lambda _: None
+    verdict_of: Callable[[Trial], Verdict | None] = lambda _: None
     publish: Callable[[Threshold], None] = lambda _: None
     clock: Callable[[], float] = time.monotonic
+    clear: Callable[[Trial], str | None] = lambda _: None
+    settle: Callable[[], None] = lambda: None
+    is_in_place: Callable[[], bool] = lambda: True
 
 
 class Search:
@@ -113,7 +120,7 @@ class Search:
         """The trials that a killed process was running, but for those whose verdict was already written."""
         interrupted = []
         for trial in record.recover(self._study, self.space.limits.memory_fraction):
-            verdict = self._world.verdict_of(trial.number)
+            verdict = self._world.verdict_of(trial)
             if verdict is None:
                 interrupted.append(trial)
             else:
@@ -164,9 +171,15 @@ class Search:
 
     def is_over(self) -> bool:
         """Whether running trials, too, are to be stopped."""
+        if not self._world.is_in_place():
+            self.stop("the session is gone")
         if self._allowance.is_time_up:
             self.stop("the time is up")
         return self.stopping is not None
+
+    def say(self, text: str) -> None:
+        """Tells whoever listens."""
+        self._listener.note(text)
 
     def stop(self, reason: str, *, interrupted: bool = False) -> None:
         """Starts nothing more, for `reason`, or because it is `interrupted`. The first reason stays."""
@@ -183,6 +196,8 @@ class Search:
             return None
         trial = self._next_waiting() if self._waiting else self._begin_next()
         if trial is not None:
+            if said := self._world.clear(trial):
+                self._listener.note(said)
             for number in self._underway.begin(trial):
                 record.share(self._study, number)
             self._listener.started(trial)
@@ -265,8 +280,9 @@ class Search:
         self._underway.take(trial.number)
         self._waiting.append(trial)
         self._listener.ended(replace(trial, outcome=outcome))
-        self.fault = self.fault or outcome.reason
-        self.stop(self.fault)
+        if self.stopping is None:  # or else it was asked to
+            self.fault = outcome.reason
+            self.stop(self.fault)
 
     def end(self, number: int, outcome: Outcome, measurement: Measurement) -> None:
         """A trial has ended; saying so again changes nothing."""
@@ -287,6 +303,7 @@ class Search:
         record.end(self._study, trial, self.space.limits.memory_fraction)
         self.history = self.history.after(trial)
         record.set_plan(self._study, self._allowance.plan())
+        self._world.settle()
 
     def _settle(self) -> None:
         """Takes in what the pilot has found, once it is done."""
@@ -306,15 +323,19 @@ class Search:
         if outcome is None:
             self.put_back(number, reason)
         else:
-            self.end(number, *(self._world.verdict_of(number) or (outcome, Measurement())))
+            self.end(number, *(self._verdict_of(number) or (outcome, Measurement())))
 
     def put_back(self, number: int, reason: str) -> None:
         """A trial was broken off. A verdict that was written counts; else it goes on from its checkpoint."""
-        if (verdict := self._world.verdict_of(number)) is not None:
+        if (verdict := self._verdict_of(number)) is not None:
             self.end(number, *verdict)
         elif (trial := self._underway.take(number)) is not None:
             self._waiting.append(trial)
             self._listener.ended(replace(trial, outcome=failures.lost(reason)))
+
+    def _verdict_of(self, number: int) -> Verdict | None:
+        trial = self._underway.get(number)
+        return self._world.verdict_of(trial) if trial else None
 
     def host_memory_bytes(self, number: int) -> float:
         """What a running trial was last seen to hold of the host's memory."""

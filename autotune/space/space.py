@@ -1,6 +1,7 @@
 """The search space: YAML in, knobs, limits, objective and budget out."""
 
 import itertools
+import json
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -188,9 +189,13 @@ def mapping(text: str, what: str) -> dict[str, Any]:
 def from_values(values: Mapping[str, Any], source: str) -> Space:
     """The search space in `values`; raises InputError with every mistake, naming `source`."""
     try:
-        return Space.model_validate(dict(values))
+        space = Space.model_validate(dict(values))
+        json.dumps(to_values(space), ensure_ascii=False).encode()
     except ValidationError as error:
         raise InputError(f"search space {source}: {'; '.join(mistakes(error, Space))}") from None
+    except UnicodeEncodeError:  # half of a pair, which YAML can name
+        raise InputError(f"search space {source}: must be text that UTF-8 can hold") from None
+    return space
 
 
 def dump(space: Space) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from autotune.core import secrecy
 from autotune.core.errors import InputError
+from autotune.core.shell import quoted
 from autotune.space import space as spaces
 from autotune.space.space import Space
 from autotune.storage.store import anew
@@ -126,4 +127,4 @@ def _shown(value: Any) -> str:
 def _warm(session: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """How the new session learns from the old one, where it can."""
     is_like = all(then.get(key) == now[key] for key in ("hardware", "revision", "data", "space"))
-    return f" --warm-start {shlex.quote(str(session))}" if is_like else ""
+    return f" --warm-start {quoted(session)}" if is_like else ""

@@ -17,22 +17,24 @@ def is_mark(record: Mapping[str, Any]) -> bool:
 
 def read_records(place: TrialDir) -> Iterator[dict[str, Any]]:
     """The records written in a trial's directory; a line cut short by a kill, or spoilt, is left out."""
-    file = place.records_file
-    if not file.exists():
+    yield from (record for record in lines_of(place.records_file) if _is_record(record))
+
+
+def lines_of(file: Path) -> Iterator[Any]:
+    """The values in a file of JSON lines, none where there is no file; a line that is no JSON is left out."""
+    if not file.is_file():
         return
     with file.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             with suppress(ValueError, RecursionError):
-                record = json.loads(line)
-                if _is_record(record):
-                    yield record
+                yield json.loads(line)
 
 
 def _is_record(record: object) -> bool:
     """Whether it is one of ours: the mark of an attempt, or has the figures that all others count with."""
     if not isinstance(record, dict):
         return False
-    names = ("clock_s",) if is_mark(record) else ("samples", "at_s")
+    names = ("attempt", "clock_s") if is_mark(record) else ("samples", "at_s")
     return all(units.number(record.get(name)) is not None for name in names)
 
 
@@ -40,12 +42,25 @@ def seconds_of(records: Iterable[Mapping[str, Any]]) -> float:
     """How long the attempts took that wrote `records`, each by its own clock, and to its last one."""
     total_s = begun_s = last_s = 0.0
     for record in records:
-        if "attempt" in record:
+        if is_mark(record):
             total_s += last_s - begun_s
             begun_s = last_s = record["clock_s"]
         else:
             last_s = record["at_s"]
     return total_s + last_s - begun_s
+
+
+def spans_of(records: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
+    """From when to when the attempts ran that wrote `records`, to their last one, in seconds since 1970."""
+    spans: list[tuple[float, float]] = []
+    clock_s = 0.0
+    for record in records:
+        if is_mark(record):
+            begun_s, clock_s = units.number(record.get("attempt")) or 0.0, record["clock_s"]
+            spans.append((begun_s, begun_s))
+        elif spans:
+            spans[-1] = (spans[-1][0], spans[-1][0] + record["at_s"] - clock_s)
+    return spans
 
 
 def open_lines(file: Path) -> TextIO:

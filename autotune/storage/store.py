@@ -1,31 +1,33 @@
-"""The session directory: every path in it, what it was started with, and the lock of whoever uses it."""
+"""The session directory: every path in it, and what it was started with."""
 
-import fcntl
 import json
 import os
-import shlex
+import secrets
 import shutil
-import socket
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from autotune.core import files
-from autotune.core.errors import InputError, SessionBusyError
-from autotune.core.trial import Trial
+from autotune.core.errors import DamagedError, InputError
+from autotune.core.shell import quoted
+from autotune.core.trial import Measurement, Outcome, Trial
 from autotune.space import space as spaces
 from autotune.space.space import Space
-from autotune.storage import study_file
+from autotune.storage import identity, lock, study_file
+from autotune.storage.identity import Card
+from autotune.storage.lock import Held
+from autotune.storage.records import read_records
 from autotune.storage.study_file import StudyFile
 from autotune.storage.trial_dir import ModelDir, TrialDir
 
 FORMAT = 2  # code that takes ablation steps for trials of a search was never released
 WANDB_MODES = ("auto", "online", "offline", "off")
 _READABLE = (1, FORMAT)
-_TRIES, _BETWEEN_S = 5, 0.1  # who only asks whether a session is in use holds its lock for a moment
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,20 @@ class Options:
     seed: int = 0
     warm_start: str | None = None
     keep_checkpoints: bool = False
+
+
+class _Provenance(BaseModel):
+    """Where figures come from, as far as other types than these would mislead."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, str | int | float | bool | None]
+
+    cpus: int | None = None
+    training_samples: int | None = None
+    space: dict[str, Any] = {}
+
+
+_OPTIONS, _PROVENANCE = TypeAdapter(Options), TypeAdapter(_Provenance)
 
 
 @dataclass(frozen=True)
@@ -71,6 +87,11 @@ class Session:
         return self.root / "threshold.json"
 
     @property
+    def stop_file(self) -> Path:
+        """Is there when running trials are to close, to be gone on with another day."""
+        return self.root / "stop"
+
+    @property
     def ray_dir(self) -> Path:
         """Ray Tune's scratch space; nothing in it outlives a run."""
         return self.root / "ray"
@@ -92,8 +113,45 @@ class Session:
     def report_file(self) -> Path:
         return self.root / "report.html"
 
+    @property
+    def trials_dir(self) -> Path:
+        return self.root / "trials"
+
     def trial_dir(self, number: int) -> TrialDir:
-        return TrialDir(self.root / "trials" / f"{number:04d}")
+        return TrialDir(self.trials_dir / f"{number:04d}")
+
+    @property
+    def key(self) -> str:
+        """What tells it from every other session, and is the same in a copy.
+
+        One from before sessions had one of their own is told by where its figures come from.
+        """
+        info = self.info()
+        return str(info.get("key") or identity.digest(info.get("provenance")))
+
+    def card(self, trial: Trial) -> Card:
+        """What the files of a trial of this session are known by."""
+        return Card.of(self.key, trial)
+
+    def verdict_of(self, trial: Trial) -> tuple[Outcome, Measurement] | None:
+        """How a trial ended, as it has written itself; None if no attempt came that far."""
+        return identity.read_verdict(self.trial_dir(trial.number), self.card(trial).digest)
+
+    def records_of(self, trial: Trial) -> list[dict[str, Any]]:
+        """What a trial has yielded so far; nothing where its directory is another's."""
+        place = self.trial_dir(trial.number)
+        return list(read_records(place)) if identity.may_be_of(place, self.card(trial).digest) else []
+
+    def clear(self, trial: Trial) -> str | None:
+        """Sees to it that nothing of another trial lies where `trial` is to run; what is to be said of that.
+
+        It is not deleted: it is given a name of its own.
+        """
+        place = self.trial_dir(trial.number)
+        if not identity.is_of_another(place, self.card(trial).digest):
+            return None
+        aside = identity.set_aside(place.root)
+        return f"{place.root} is not, or not surely, of trial {trial.number}: set aside as {aside.name}"
 
     @property
     def comparison_dir(self) -> Path:
@@ -112,7 +170,7 @@ class Session:
         """A new session; raises InputError where something is in the way."""
         session = cls(root.resolve())
         if is_session(root) and is_in_use(session):
-            raise _busy(session.lock_file, f"session {root}")
+            raise lock.busy(session.lock_file, f"session {root}")
         try:
             session._require_empty(root)
             session.root.mkdir(parents=True, exist_ok=True)
@@ -132,7 +190,12 @@ class Session:
 
     def _begin(self, space: Space, options: Options, provenance: Mapping[str, Any]) -> None:
         """Writes what makes the directory a session, all of it or nothing."""
-        info = {"format": FORMAT, "options": asdict(options), "provenance": dict(provenance)}
+        info = {
+            "format": FORMAT,
+            "key": secrets.token_hex(8),
+            "options": asdict(options),
+            "provenance": dict(provenance),
+        }
         try:
             files.write_whole(self.space_file, spaces.dump(space))
             files.write_whole(self.info_file, json.dumps(info, indent=2) + "\n")
@@ -148,7 +211,7 @@ class Session:
             raise InputError(f"session {root}: there is no session here (it would hold session.json)")
         found = session.format
         if isinstance(found, int) and found > FORMAT:
-            by = str(session.info().get("provenance", {}).get("versions", "")).partition(",")[0]
+            by = str(session.provenance().get("versions", "")).partition(",")[0]
             raise InputError(
                 f"session {root}: was written by a newer version, in format {found}, and this one reads up "
                 f"to {FORMAT}: install {by or 'that version'} or newer"
@@ -175,34 +238,80 @@ class Session:
     def info(self) -> dict[str, Any]:
         try:
             info = json.loads(self.info_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{self.info_file}: cannot be read: {error}") from None
         if not isinstance(info, dict):
             raise InputError(f"{self.info_file}: must be a mapping, got {type(info).__name__}")
         return info
 
+    def provenance(self) -> dict[str, Any]:
+        """Where the session's figures come from; raises InputError where that is not told as it should be."""
+        found: dict[str, Any] = self._section("provenance", _PROVENANCE).model_dump(exclude_unset=True)
+        return found
+
+    def _section(self, name: str, kind: TypeAdapter[Any]) -> Any:
+        try:
+            return kind.validate_python(self.info().get(name, {}))
+        except ValidationError as error:
+            (first, *_) = error.errors()
+            at = ".".join(map(str, (name, *first["loc"])))
+            raise InputError(f"{self.info_file}: {at}: {first['msg']}") from None
+
     def options(self) -> Options:
-        known = {f.name for f in fields(Options)}
-        return Options(**{k: v for k, v in self.info().get("options", {}).items() if k in known})
+        options: Options = self._section("options", _OPTIONS)
+        return options
 
     def space(self) -> Space:
         try:
-            return spaces.parse(self.space_file.read_text(encoding="utf-8"), str(self.space_file))
+            text = self.space_file.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise InputError(f"{self.space_file}: must be text in UTF-8") from None
         except OSError as error:
             raise InputError(f"{self.space_file}: cannot be read: {error.strerror}") from None
+        return spaces.complete(spaces.parse(text, str(self.space_file)), str(self.space_file))
 
     def study(self) -> StudyFile:
-        """What the study says now; raises InputError where nothing was run yet."""
+        """What the study says now; raises InputError where nothing was run yet, or the study is no more.
+
+        Every trial in it can be read.
+        """
         try:
-            return study_file.load_study(self.study_file)
+            study = study_file.load_study(self.study_file)
+            study_file.passed_over(study), study_file.plan(study)
+            self._require_knobs(study_file.trials(study))
+        except DamagedError as error:
+            raise self.damaged(f"is damaged: {error}") from None
         except KeyError:
+            if identity.numbers(self.trials_dir):
+                raise self.damaged("is missing, or empty") from None
             raise InputError(
                 f"session {self.root}: nothing was run yet; start it with: {going_on(self.root)}"
             ) from None
+        return study
 
-    def lock(self) -> AbstractContextManager[None]:
+    def _require_knobs(self, trials: Iterable[Trial]) -> None:
+        """Raises InputError where trials have other knobs than the search space."""
+        knobs = self.space().knobs.keys()
+        for trial in trials:
+            if differ := knobs ^ trial.config.keys():
+                raise InputError(
+                    f"session {self.root}: {', '.join(sorted(differ))}: must be knobs of space.yaml and of "
+                    f"every trial, or of none: trial {trial.number} differs; undo what was changed there"
+                )
+
+    def damaged(self, how: str) -> DamagedError:
+        """The error for a study that cannot be relied on, with what is known and how to go on."""
+        numbers = identity.numbers(self.trials_dir)
+        ended = sum(self.trial_dir(number).verdict_file.exists() for number in numbers)
+        return DamagedError(
+            f"session {self.root}: its study {how}; {len(numbers)} trials have left something in "
+            f"{self.trials_dir}, {ended} of them how they ended; what can be rebuilt of it, this rebuilds: "
+            f"python -m autotune recover {quoted(self.root)}"
+        )
+
+    def lock(self) -> AbstractContextManager[Held]:
         """Holds the session for this process alone; raises SessionBusyError naming who has it."""
-        return locked(self.lock_file, f"session {self.root}")
+        return lock.held(self.root, self.lock_file, f"session {self.root}")
 
     def size_bytes(self) -> int:
         """The room that the session takes on its disk, as far as its files stay while they are counted."""
@@ -212,51 +321,15 @@ class Session:
         """Removes the checkpoints of trials that have ended: a kill may have been quicker than they were."""
         keep = self.options().keep_checkpoints
         for trial in trials:
-            if trial.outcome is not None and not trial.outcome.leaves_work(keep=keep):
-                shutil.rmtree(self.trial_dir(trial.number).work, ignore_errors=True)
-
-
-@contextmanager
-def locked(lock: Path, what: str) -> Iterator[None]:
-    """Holds the file `lock` for this process alone; raises SessionBusyError naming who has it.
-
-    The kernel drops the lock with its holder, however that ends: a lock is never stale.
-    """
-    with lock.open("a+", encoding="utf-8") as file:
-        if not any(_is_taken(file) for _ in range(_TRIES)):
-            raise _busy(lock, what)
-        file.seek(0)
-        file.truncate()
-        file.write(f"pid {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
-        yield
-
-
-def _is_taken(file: TextIO) -> bool:
-    """Whether the lock is ours now; else it has waited for a moment."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        time.sleep(_BETWEEN_S)
-        return False
-    return True
-
-
-def _busy(lock: Path, what: str) -> SessionBusyError:
-    holder = lock.read_text(encoding="utf-8").strip() or "another process"
-    return SessionBusyError(f"{what}: is in use by {holder}; wait or stop it")
+            place = self.trial_dir(trial.number)
+            is_left = trial.outcome is not None and not trial.outcome.leaves_work(keep=keep)
+            if is_left and place.work.is_dir() and not identity.is_of_another(place, self.card(trial).digest):
+                shutil.rmtree(place.work, ignore_errors=True)
 
 
 def is_in_use(session: Session) -> bool:
     """Whether a process holds the session's lock: a search is running."""
-    try:
-        with session.lock_file.open("r", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
+    return lock.is_held(session.root, session.lock_file)
 
 
 def is_session(root: Path) -> bool:
@@ -267,12 +340,12 @@ def is_session(root: Path) -> bool:
 
 def going_on(session: Path) -> str:
     """The command that goes on with a session."""
-    return f"python -m autotune resume {shlex.quote(str(session))}"
+    return f"python -m autotune resume {quoted(session)}"
 
 
 def anew(session: Path) -> str:
     """The command that searches a session's space in a new one."""
-    space, new = shlex.quote(str(Session(session).space_file)), shlex.quote(f"{session}-2")
+    space, new = quoted(Session(session).space_file), quoted(f"{session}-2")
     return f"python -m autotune search --space {space} --session {new}"
 
 

@@ -8,6 +8,7 @@ import math
 import sqlite3
 import warnings
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,21 +24,27 @@ from autotune.judging import objective
 from autotune.space import distributions
 from autotune.space.knobs import Distribution, ScaledLearningRate
 from autotune.space.space import Space
-from autotune.storage import study_file
+from autotune.storage import identity, study_file
+from autotune.storage.identity import OF, SEAL, Card
 from autotune.storage.study_file import Plan, load_study, passed_over, plan, trials  # reading takes no Optuna
 
 __all__ = [
     "Plan",
     "begin",
+    "close",
     "end",
+    "fits",
+    "leave_out",
     "load_study",
     "open_study",
     "passed_over",
     "plan",
     "recover",
     "set_plan",
+    "settle",
     "share",
     "trials",
+    "write",
 ]
 
 _NAMELESS = "constraints"  # a system attribute of Optuna before 5, and all that optuna-dashboard 0.21 knows
@@ -45,10 +52,14 @@ _ROUNDING = 1e-3  # of a learning rate, which has four digits, and more than its
 _WORST = (0.0, 0.0)  # throughput and quality of a trial that has neither
 
 
-def open_study(file: Path, space: Space) -> optuna.Study:
-    """The study of a search of `space` in the SQLite `file`, created where it is not there yet."""
+def open_study(file: Path, space: Space, session: str = "") -> optuna.Study:
+    """The study of a search of `space` in the SQLite `file`, created where it is not there yet.
+
+    Its trials are known by the key of their `session`.
+    """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage = optuna.storages.RDBStorage(f"sqlite:///{file}", {"creator": partial(_writing, file)})
+    # The address only says that it is SQLite: Optuna takes braces in one for fields to be filled in.
+    storage = optuna.storages.RDBStorage("sqlite:///study.db", {"creator": partial(_writing, file)})
     study = optuna.create_study(
         study_name=study_file.NAME,
         storage=storage,
@@ -57,7 +68,24 @@ def open_study(file: Path, space: Space) -> optuna.Study:
     )
     with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
         study.set_metric_names([space.objective.speed, space.objective.quality])
+    if session and not study_file.key(study) and not study.get_trials(deepcopy=False):
+        study.set_user_attr(study_file.SESSION, session)
     return study
+
+
+def settle(file: Path) -> None:
+    """Brings what is written ahead into the study's `file`, so that a copy of that alone has all of it.
+
+    A reader can put that off to the next time. What is written ahead is as safe where it is.
+    """
+    with suppress(sqlite3.Error), closing(study_file.connect(file, "mode=rw")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+
+def close(study: optuna.Study) -> None:
+    """Closes the file of a study that was opened here."""
+    study._storage.remove_session()
+    study._storage._backend.engine.dispose()  # type: ignore[attr-defined] # the only way to close it
 
 
 def _writing(file: Path) -> sqlite3.Connection:
@@ -91,6 +119,10 @@ def begin(
     attributes |= {} if ablation_of is None else {study_file.ABLATION_OF: ablation_of}
     attributes |= {study_file.RACE: list(race)} if race else {}
     attributes |= {study_file.PASSED_OVER: [one.to_dict() for one in passed]} if passed else {}
+    known = study.get_trials(deepcopy=False)
+    trial = Trial(len(known), config, repeat=repeat, ablation_of=ablation_of, race=tuple(race))
+    if session := study_file.key(study):
+        attributes[OF] = Card.of(session, trial).digest
     study.add_trial(
         create_trial(
             state=TrialState.RUNNING,
@@ -99,8 +131,38 @@ def begin(
             user_attrs=attributes,
         )
     )
-    number = study.get_trials(deepcopy=False)[-1].number
-    return Trial(number, config, repeat=repeat, ablation_of=ablation_of, race=tuple(race))
+    return trial
+
+
+def write(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[PassedOver]) -> None:
+    """Records a trial as it is known from elsewhere, ended or not."""
+    begin(
+        study,
+        space,
+        trial.config,
+        trial.repeat,
+        passed=passed,
+        ablation_of=trial.ablation_of,
+        race=trial.race,
+    )
+    if trial.measurement.shared:
+        share(study, trial.number)
+    if trial.outcome is not None:
+        end(study, trial, space.limits.memory_fraction)
+
+
+def fits(space: Space, config: Config) -> bool:
+    """Whether a study of `space` can hold a trial of `config`."""
+    try:
+        create_trial(state=TrialState.RUNNING, params=dict(config), distributions=_distributions(space))
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def leave_out(study: optuna.Study) -> None:
+    """Records that there was a trial of which nothing is known: those after it keep their numbers."""
+    study.add_trial(create_trial(state=TrialState.FAIL))
 
 
 def _distributions(space: Space) -> dict[str, BaseDistribution]:
@@ -158,9 +220,13 @@ def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
     if frozen.state.is_finished():
         return
     handle = optuna.Trial(study, frozen._trial_id)  # the only way to a trial of an earlier process
-    handle.set_user_attr("measurement", trial.measurement.to_dict())
+    outcome, figures = trial.outcome.to_dict(), trial.measurement.to_dict()
+    of = frozen.user_attrs.get(OF, "")
+    handle.set_user_attr("measurement", figures)
     handle.set_user_attr("seconds", trial.seconds)
-    handle.set_user_attr("outcome", trial.outcome.to_dict())
+    handle.set_user_attr(
+        "outcome", {**outcome, SEAL: identity.seal(of, outcome, figures, trial.seconds)} if of else outcome
+    )
     _tell(study, handle, trial, memory_fraction)
 
 
@@ -190,7 +256,7 @@ def recover(study: optuna.Study, memory_fraction: float) -> list[Trial]:
     """
     interrupted = []
     for frozen in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        known = study_file.trial(frozen)
+        known = study_file.trial(frozen, study_file.key(study))
         if known is None:
             continue
         if known.outcome is None:

@@ -11,16 +11,34 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from autotune.core.trial import Measurement, Outcome, PassedOver, Repeat, Trial
+from pydantic import TypeAdapter
+
+from autotune.core.errors import DamagedError, printable
+from autotune.core.trial import Outcome, PassedOver, Trial
+from autotune.storage import identity
+from autotune.storage.identity import OF, SEAL, Card
 
 # User attributes of a trial, and of the study.
 CONFIG, REPEAT, ABLATION_OF, RACE = "config", "repeat", "way_to", "race"
 PASSED_OVER, SHARED = "passed_over", "shared"
-PLAN = "plan"
+PLAN, SESSION = "plan", "session"
 NAME = "autotune"
 PATIENCE_S = 60.0  # with another program that writes the study: a dashboard
 _SKIPPED = "skipped"  # the status of what was passed over, which format 1 kept as a trial
 _UNKNOWN_TABLE = "no such table"
+# What SQLite says of a disk, a right or another program, and not of what is in the file.
+_OF_SURROUNDINGS = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_AUTH,
+}
+_UNREADABLE = (TypeError, ValueError, KeyError, AttributeError, RecursionError)
 
 _STUDY = """SELECT key, value_json FROM study_user_attributes JOIN studies USING (study_id)
             WHERE study_name = ?"""
@@ -87,8 +105,14 @@ class Plan:
         return asdict(self)
 
 
+_PLAN, _TRIAL, _PASSED_OVER = TypeAdapter(Plan), TypeAdapter(Trial), TypeAdapter(PassedOver)
+
+
 def load_study(file: Path) -> StudyFile:
-    """The study in `file`; raises KeyError as long as it is still to be made."""
+    """The study in `file`; raises KeyError until it is made, and DamagedError where it is not whole.
+
+    What SQLite cannot do for a disk, a right or another program stays an sqlite3.Error.
+    """
     if not file.exists():
         raise KeyError(f"there is no study in {file} yet")
     try:
@@ -101,14 +125,34 @@ def load_study(file: Path) -> StudyFile:
     except sqlite3.Error as error:
         if _is_half_made(error):
             raise KeyError(f"there is no study in {file} yet") from None
-        raise
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_SURROUNDINGS:
+            raise
+        raise DamagedError(str(error)) from None
     entries: dict[int, dict[str, Any]] = {}
     for number, key, value in rows:
-        entries.setdefault(number, {}).update({} if key is None else {key: json.loads(value)})
+        entries.setdefault(number, {}).update({} if key is None else {key: _value(key, value)})
     return StudyFile(
-        user_attrs={key: json.loads(value) for key, value in attributes},
+        user_attrs={key: _value(key, value) for key, value in attributes},
         entries=tuple(Entry(number, values) for number, values in entries.items()),
     )
+
+
+def _value(key: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except _UNREADABLE:
+        raise DamagedError(f"its attribute {printable(key)} is no JSON") from None
+
+
+def require_whole(file: Path) -> None:
+    """Raises DamagedError where SQLite finds pages of the study that are not as it has written them."""
+    with closing(_reading(file)) as connection:
+        try:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.DatabaseError as error:
+            found = str(error)
+    if found != "ok":
+        raise DamagedError(" ".join(found.split()))
 
 
 def _is_there(connection: sqlite3.Connection) -> bool:
@@ -145,46 +189,102 @@ def _reading(file: Path) -> sqlite3.Connection:
 
 
 def plan(study: Study) -> Plan | None:
-    """The plan of a search, None before it has one."""
-    return Plan(**study.user_attrs[PLAN]) if PLAN in study.user_attrs else None
+    """The plan of a search, None before it has one; raises DamagedError where it is none."""
+    if PLAN not in study.user_attrs:
+        return None
+    try:
+        return _PLAN.validate_python(study.user_attrs[PLAN])
+    except ValueError:
+        raise DamagedError("its plan is not one that this version reads") from None
 
 
 def trials(study: Study) -> list[Trial]:
-    """Every trial that was started, in order, repeats and ablation steps included."""
-    known = [trial(t) for t in study.get_trials(deepcopy=False)]
+    """Every trial that was started, in order, repeats and ablation steps included; raises DamagedError."""
+    session = key(study)
+    known = [trial(t, session) for t in study.get_trials(deepcopy=False)]
     return [t for t in known if t is not None]
+
+
+def key(study: Study) -> str:
+    """The key of the session that the study is of, empty where it does not say."""
+    return str(study.user_attrs.get(SESSION, ""))
 
 
 def passed_over(study: Study) -> list[PassedOver]:
     """The suggestions that were not worth starting, with the reason of each."""
-    known = [t.user_attrs for t in study.get_trials(deepcopy=False)]
-    skipped = [(values[CONFIG], values["outcome"]["reason"]) for values in known if _is_skipped(values)]
-    noted = [one for values in known for one in values.get(PASSED_OVER, ())]
-    return [_passed_over(one) for one in skipped + noted]
+    known = study.get_trials(deepcopy=False)
+    skipped = [one for entry in known for one in _skipped(entry)]
+    return skipped + [one for entry in known for one in passed_before(entry)]
+
+
+def passed_before(known: Attributes) -> list[PassedOver]:
+    """The suggestions that were passed over before the study began a trial; raises DamagedError."""
+    noted = known.user_attrs.get(PASSED_OVER, ())
+    try:
+        return [_passed_over(one) for one in noted]
+    except _UNREADABLE:
+        raise DamagedError(f"trial {known.number}: what was passed over before it is not readable") from None
+
+
+def _skipped(known: Attributes) -> list[PassedOver]:
+    values = known.user_attrs
+    return [_passed_over((values[CONFIG], values["outcome"]["reason"]))] if _is_skipped(values) else []
 
 
 def _passed_over(noted: Mapping[str, Any] | Sequence[Any]) -> PassedOver:
     """One as it is noted; a configuration and a reason in words are all that earlier versions have."""
-    return PassedOver.from_dict(noted) if isinstance(noted, Mapping) else PassedOver.in_words(*noted)
+    if isinstance(noted, Mapping):
+        return _PASSED_OVER.validate_python(noted)
+    config, reason = noted
+    return PassedOver.in_words(config, reason)
 
 
 def _is_skipped(values: Mapping[str, Any]) -> bool:
-    return bool(values.get("outcome", {}).get("status") == _SKIPPED)
+    outcome = values.get("outcome")
+    return CONFIG in values and isinstance(outcome, Mapping) and outcome.get("status") == _SKIPPED
 
 
-def trial(known: Attributes) -> Trial | None:
-    """The trial in one of the study's; None where it never ran, or has no configuration: somebody else's."""
+def trial(known: Attributes, session: str = "") -> Trial | None:
+    """The trial in one of the study's; None where it never ran, or has no configuration: somebody else's.
+
+    Raises DamagedError where it is not as it was written, in the session with the key `session`.
+    """
     values = known.user_attrs
     if CONFIG not in values or _is_skipped(values):
         return None
-    outcome, repeat = values.get("outcome"), values.get(REPEAT)
-    return Trial(
-        number=known.number,
-        config=values[CONFIG],
-        outcome=Outcome.from_dict(outcome) if outcome else None,
-        measurement=Measurement.from_dict(values.get("measurement", {"shared": values.get(SHARED, False)})),
-        seconds=values.get("seconds", 0.0),
-        repeat=Repeat.from_dict(repeat) if repeat else None,
-        ablation_of=values.get(ABLATION_OF),
-        race=tuple(values.get(RACE, ())),
-    )
+    try:
+        found = _TRIAL.validate_python(_values(known))
+        is_whole = _is_whole(values, Card.of(session, found).digest)
+    except _UNREADABLE:
+        raise DamagedError(f"trial {known.number} is not readable") from None
+    if not is_whole:
+        raise DamagedError(f"trial {known.number} is not as it was written")
+    return found
+
+
+def _values(known: Attributes) -> dict[str, Any]:
+    """The fields of a trial, as far as there are any."""
+    values = known.user_attrs
+    outcome = values.get("outcome")
+    return {
+        "number": known.number,
+        "config": values[CONFIG],
+        "outcome": asdict(Outcome.from_dict(outcome)) if outcome else None,
+        "measurement": values.get("measurement", {"shared": values.get(SHARED, False)}),
+        "seconds": values.get("seconds", 0.0),
+        "repeat": values.get(REPEAT),
+        "ablation_of": values.get(ABLATION_OF),
+        "race": values.get(RACE, ()),
+    }
+
+
+def _is_whole(values: Mapping[str, Any], of: str) -> bool:
+    """Whether a trial is the one with the digest `of`, and its figures are its own. Older ones do not say."""
+    if OF not in values:
+        return True
+    if "outcome" not in values:
+        return bool(values[OF] == of)
+    outcome = dict(values["outcome"])
+    sealed = outcome.pop(SEAL, None)
+    figures = identity.seal(of, outcome, values["measurement"], values["seconds"])
+    return bool(values[OF] == of and sealed == figures)

@@ -16,6 +16,16 @@ class TrialDir:
         return self.root / "work"
 
     @property
+    def stamp_file(self) -> Path:
+        """Whose checkpoint is in the workload's directory."""
+        return self.work / ".trial"
+
+    @property
+    def card_file(self) -> Path:
+        """Which trial it is the directory of."""
+        return self.root / "trial.json"
+
+    @property
     def log(self) -> Path:
         """What the trial's process prints."""
         return self.root / "log"

@@ -13,17 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from autotune.core import files
 from autotune.core.trial import Failure, Measurement, Outcome, Status
 from autotune.judging import curves, stopping
-from autotune.storage import threshold_file
+from autotune.storage import identity, logs, threshold_file
 from autotune.storage.records import open_lines, read_records, seconds_of
-from autotune.storage.trial_dir import TrialDir
 from autotune.system import others, telemetry
 from autotune.system.telemetry import Telemetry
 from autotune.trials import failures
 from autotune.trials.child import Child, Event, ForkServer
-from autotune.trials.order import Order
+from autotune.trials.order import Order, is_to_stop
 from autotune.trials.progress import Progress
 from autotune.trials.reported import Report
 
@@ -63,7 +61,10 @@ class Attempt:
             self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
             return
         self._progress.restart()
-        self._write([{"attempt": time.time(), "clock_s": time.monotonic()}])
+        if self._order.card is not None:
+            identity.write_card(self._place, self._order.card)
+            self._stamp()
+        self._write([{"attempt": time.time(), "clock_s": time.monotonic(), identity.OF: self._order.digest}])
         self._child = Child(self._order, server)
         self._telemetry = Telemetry(self._child.pid, search=others.top())
         self._telemetry.__enter__()
@@ -73,9 +74,13 @@ class Attempt:
         records: list[dict[str, Any]] = []
         with interrupted_by_the_disk(self._end):
             self._poll(timeout_s, records)
+            logs.bound(self._place.log)
         shown = self._progress.measurement()
         if self._outcome is None:
             self._end_if_beaten(self.measurement())
+        if self._outcome is None and is_to_stop(self._order):
+            with interrupted_by_the_disk(self._end):
+                self._interrupt()
         report = Report(
             number=self._order.number,
             phase=self._progress.phase(time.monotonic() - self._heard_s),
@@ -86,7 +91,8 @@ class Attempt:
         )
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):
-                write_verdict(self._place, self._outcome, self.measurement())
+                if self._outcome.status is not Status.INTERRUPTED:  # or else it has not ended
+                    identity.write_verdict(self._place, self._outcome, self.measurement(), self._order.digest)
             report = replace(report, outcome=self._outcome, measurement=self.measurement())
             self._close()
         return report
@@ -134,6 +140,26 @@ class Attempt:
             self._child.stop(_BEATEN_GRACE_S)
             self._outcome = Outcome(Status.STOPPED, reason=reason)
 
+    def _interrupt(self) -> None:
+        """Lets the workload write its checkpoint, unless it has ended meanwhile."""
+        if self._child is None:
+            return
+        self._child.stop(_GRACE_S)
+        self._take(self._child.poll(0))  # what it yielded before it closed
+        self._stamp()
+        verdict = self._child.verdict
+        if verdict is None or verdict.status in {Status.STOPPED, Status.INTERRUPTED}:
+            self._outcome = Outcome(Status.INTERRUPTED, reason="the search was stopped")
+        elif self._is_enough():
+            self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
+        else:
+            self._outcome = self._ended_early(verdict)
+
+    def _stamp(self) -> None:
+        """Says whose the checkpoint is: the directory is the workload's, which may have cleared it."""
+        if self._order.card is not None:
+            identity.stamp(self._place, self._order.digest)
+
     def _take(self, events: Sequence[Event]) -> list[dict[str, Any]]:
         """Counts and writes what the child has yielded."""
         beside = self._held_by_children()
@@ -176,6 +202,7 @@ class Attempt:
             self._child.stop(_GRACE_S)
             with interrupted_by_the_disk(self._end):
                 self._take(self._child.poll(0))  # what it yielded before it closed
+                self._stamp()
         self._close()
 
     def _close(self) -> None:
@@ -187,6 +214,8 @@ class Attempt:
             self._telemetry.__exit__(None, None, None)
         if self._child is not None:
             self._child.kill()
+            with suppress(OSError):
+                logs.bound(self._place.log)
         self._child = None
         if self._records is not None:
             with suppress(OSError):  # flushed after every write: what is left is what could not be written
@@ -229,23 +258,3 @@ def interrupted_by_the_disk(end: Callable[[Outcome], None]) -> Iterator[None]:
         if fault is None:
             raise
         end(Outcome(Status.INTERRUPTED, reason=fault))
-
-
-def write_verdict(place: TrialDir, outcome: Outcome, measurement: Measurement) -> None:
-    """Writes how a trial ended, whole or not at all: it is there even if nobody hears of it.
-
-    An interrupted trial has not ended.
-    """
-    if outcome.status is Status.INTERRUPTED:
-        return
-    final = {"outcome": outcome.to_dict(), "measurement": measurement.to_dict()}
-    files.write_whole(place.verdict_file, json.dumps(final))
-
-
-def read_verdict(place: TrialDir) -> tuple[Outcome, Measurement] | None:
-    """How the trial in `place` ended, None if no attempt came that far."""
-    try:
-        final = json.loads(place.verdict_file.read_text(encoding="utf-8"))
-        return Outcome.from_dict(final["outcome"]), Measurement.from_dict(final["measurement"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None

@@ -222,7 +222,9 @@ class Child:
         """The end of what it wrote into its log, earlier attempts left out."""
         try:
             with self._order.place.log.open("rb") as log:
-                log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
+                size = log.seek(0, os.SEEK_END)
+                start = self._log_start if self._log_start <= size else 0  # or else its middle was left out
+                log.seek(max(start, size - _LAST_WORDS_BYTES))
                 return log.read().decode(errors="replace")
         except OSError:
             return ""
@@ -301,7 +303,7 @@ class _Inbox:
         os.set_blocking(pipe.fileno(), False)
         self.pipe = pipe
         self.ended = False
-        self._rest = b""
+        self._begun: list[bytes] = []  # of a message, joined once it is whole
 
     def read(self) -> list[dict[str, Any]]:
         """The messages that are there and whole."""
@@ -310,8 +312,12 @@ class _Inbox:
         except BlockingIOError:
             return []
         self.ended = not chunk
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        return [json.loads(line) for line in lines]
+        *ends, rest = chunk.split(b"\n")
+        if ends:
+            ends[0] = b"".join([*self._begun, ends[0]])
+            self._begun.clear()
+        self._begun.append(rest)
+        return [json.loads(line) for line in ends]
 
 
 def _memory_share() -> float:

@@ -46,9 +46,8 @@ _SQLITE_FAULTS = {
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_NOTADB,
 }
+_SQLITE_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _OOM_TYPES = {"OutOfMemoryError", "MemoryError"}
 _DIVERGED_TYPES = {"DivergedError", "FloatingPointError"}
 _MEMORY_GONE_SHARE = 0.95
@@ -101,9 +100,18 @@ def disk_fault(error: BaseException, errnos: Set[int]) -> str | None:
 
 def study_fault(error: BaseException) -> str | None:
     """What SQLite says, when `error` is about a file that it cannot use: no room, no right, a lock."""
+    return _said_by_sqlite(error, _SQLITE_FAULTS)
+
+
+def study_damage(error: BaseException) -> str | None:
+    """What SQLite says, when `error` is about a study that is not as it has written it."""
+    return _said_by_sqlite(error, _SQLITE_DAMAGE)
+
+
+def _said_by_sqlite(error: BaseException, codes: Set[int]) -> str | None:
     for cause in chain(error):
         code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the rest are details
-        if isinstance(cause, sqlite3.Error) and code in _SQLITE_FAULTS:
+        if isinstance(cause, sqlite3.Error) and code in codes:
             return f"the session's study: {cause}"
     return None
 

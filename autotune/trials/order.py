@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from autotune.core.settings import Setting
+from autotune.storage.identity import Card
 from autotune.storage.trial_dir import TrialDir
 
 
@@ -18,7 +19,9 @@ class Order:
     `device_memory_bytes` what the trial may take of its GPU, `gpu_memory_fraction` the same as the cap of its
     allocator. `stall_timeout_s` is how long it may go without a record, None for a time that its own records
     set. It ends at the quality `target`, too, and when it has learnt, after `until_learnt` evaluations at
-    least, 0 for never; or, `until_timed`, once its speed is known.
+    least, 0 for never; or, `until_timed`, once its speed is known. As soon as there is a `stop_file` it is
+    to close, and to be gone on with another day. `card` says which trial of which session it is, None for a
+    training by itself: its files are only of that one.
     """
 
     number: int
@@ -35,19 +38,26 @@ class Order:
     until_learnt: int = 0
     until_timed: bool = False
     threshold_file: str | None = None
+    stop_file: str | None = None
     revision: str = ""
     keep_work: bool = False
+    card: Card | None = None
 
     @property
     def place(self) -> TrialDir:
         return TrialDir(Path(self.directory))
 
+    @property
+    def digest(self) -> str:
+        """What its files say that they are of."""
+        return self.card.digest if self.card else ""
+
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "card": self.card.to_dict() if self.card else None}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        return cls(**values)
+        return cls(**{**values, "card": _card(values)})
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,8 @@ class RaceOrder:
     members: tuple[Order, ...]
     together: bool
     most_s: float
+    stop_file: str | None = None
+    card: Card | None = None
 
     @property
     def place(self) -> TrialDir:
@@ -72,13 +84,29 @@ class RaceOrder:
         """Those that the others are compared with."""
         return self.members[0].settings
 
+    @property
+    def digest(self) -> str:
+        """What its files say that they are of."""
+        return self.card.digest if self.card else ""
+
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        members = [order.to_dict() for order in self.members]
+        return {**asdict(self), "members": members, "card": self.card.to_dict() if self.card else None}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         members = tuple(Order.from_dict(order) for order in values["members"])
-        return cls(**{**values, "members": members})
+        return cls(**{**values, "members": members, "card": _card(values)})
+
+
+def _card(values: Mapping[str, Any]) -> Card | None:
+    known = values.get("card")
+    return Card.from_dict(known) if known else None
+
+
+def is_to_stop(order: Order | RaceOrder) -> bool:
+    """Whether what runs is to close, because its search has stopped."""
+    return order.stop_file is not None and Path(order.stop_file).exists()
 
 
 def from_dict(values: Mapping[str, Any]) -> Order | RaceOrder:

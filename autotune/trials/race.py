@@ -19,14 +19,15 @@ from typing import TextIO
 from autotune.core.trial import Failure, Measurement, Outcome, Slice, Status
 from autotune.judging import racing
 from autotune.judging.measure import Stamp, Step, counted_steps, prefetched_steps, steps_to_start
-from autotune.storage.records import open_lines
+from autotune.storage import identity, logs
+from autotune.storage.records import lines_of, open_lines
 from autotune.storage.trial_dir import TrialDir
 from autotune.system import telemetry
 from autotune.system.telemetry import Telemetry
 from autotune.trials import failures
-from autotune.trials.attempt import interrupted_by_the_disk, write_verdict
+from autotune.trials.attempt import interrupted_by_the_disk
 from autotune.trials.child import Child, ForkServer
-from autotune.trials.order import Order, RaceOrder
+from autotune.trials.order import Order, RaceOrder, is_to_stop
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 
@@ -121,6 +122,7 @@ class _Member:
         return steps
 
     def _listen(self, child: Child, timeout_s: float) -> None:
+        logs.bound(self._order.place.log)
         quality = self._order.quality
         for event in child.poll(timeout_s):
             record = event.record
@@ -171,9 +173,12 @@ class Race:
             measurement=Measurement(samples=sum(one.samples for one in self._slices)),
             telemetry=self._telemetry.latest(),
         )
+        if self._outcome is None and is_to_stop(self._order):
+            self._end(Outcome(Status.INTERRUPTED, reason="the search was stopped"))
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):
-                write_verdict(self._place, self._outcome, self.measurement())
+                if self._outcome.status is not Status.INTERRUPTED:  # or else it has not ended
+                    identity.write_verdict(self._place, self._outcome, self.measurement(), self._order.digest)
             report = replace(report, outcome=self._outcome, measurement=self.measurement())
             self.stop()
         return report
@@ -194,7 +199,12 @@ class Race:
     def _run(self) -> Waiting:
         """Runs round after round."""
         self._place.root.mkdir(parents=True, exist_ok=True)
+        if self._order.card is not None:
+            identity.write_card(self._place, self._order.card)
+        is_new = not self._place.slices_file.exists()
         self._rounds = open_lines(self._place.slices_file)
+        if is_new:
+            self._write({identity.OF: self._order.digest})
         if self._order.together:
             for member in self._members.values():
                 yield from member.warm_up()
@@ -215,10 +225,13 @@ class Race:
             found.append(_slice(number, done + 1, steps))
             if not self._order.together:
                 member.end()
-        if self._rounds is not None:
-            self._rounds.write(json.dumps([asdict(one) for one in found]) + "\n")
-            self._rounds.flush()
+        self._write([asdict(one) for one in found])
         self._slices += found
+
+    def _write(self, line: object) -> None:
+        if self._rounds is not None:
+            self._rounds.write(json.dumps(line) + "\n")
+            self._rounds.flush()
 
     def measurement(self) -> Measurement:
         """What the race has shown so far."""
@@ -247,8 +260,8 @@ def _slice(number: int, round_number: int, steps: Sequence[Step]) -> Slice:
 def read_slices(place: TrialDir) -> list[Slice]:
     """What the race in `place` has measured in whole rounds; a line cut short by a kill is left out."""
     found: list[Slice] = []
-    with suppress(FileNotFoundError):
-        for line in place.slices_file.read_text(encoding="utf-8", errors="replace").splitlines():
-            with suppress(ValueError, TypeError):
-                found += [Slice(**one) for one in json.loads(line)]
+    for line in lines_of(place.slices_file):
+        if isinstance(line, list):
+            with suppress(TypeError):
+                found += [Slice(**one) for one in line]
     return found

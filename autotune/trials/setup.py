@@ -118,6 +118,8 @@ class Setup:
             until_timed=objective.ends_once_timed(trial, goal),
             threshold_file=str(self.session.threshold_file) if can_be_beaten else None,
             keep_work=self.options.keep_checkpoints,
+            stop_file=str(self.session.stop_file),
+            card=self.session.card(trial),
         )
 
     def race(self, trial: Trial, members: Sequence[Trial]) -> RaceOrder:
@@ -137,6 +139,8 @@ class Setup:
             members=tuple(endless.order(m.config, place.member(m.number), number=m.number) for m in members),
             together=together,
             most_s=racing.most_s(t.seconds for t in members) if together else _RACE_APART_S,
+            stop_file=str(self.session.stop_file),
+            card=self.session.card(trial),
         )
 
     def _fit_together(self, members: Sequence[Trial]) -> bool:

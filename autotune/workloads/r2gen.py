@@ -1,7 +1,6 @@
 """R2Gen as a workload. The one module of the tuner that imports the trainer."""
 
 import math
-import shlex
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pydantic import BaseModel
 
 from autotune.core.errors import InputError
 from autotune.core.settings import Known, Memory, Setting
+from autotune.core.shell import quoted
 from autotune.workloads.base import Workload
 from autotune.workloads.program import Program
 from r2gen import config as trainer
@@ -144,7 +144,7 @@ class R2GenProgram:
         return trainer.dump(trainer.parse(settings))
 
     def train(self, config: Path) -> str:
-        return f"python -m r2gen train --config {shlex.quote(str(config))}"
+        return f"python -m r2gen train --config {quoted(config)}"
 
     def evaluate(self, workdir: Path, settings: Mapping[str, Setting], reports: Path) -> list[str]:
         program = [sys.executable, "-m", "r2gen", "evaluate", "--checkpoint", str(workdir / "best.pt")]

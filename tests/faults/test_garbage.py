@@ -10,11 +10,11 @@ import pytest
 from autotune.core.trial import Failure, Status
 from autotune.judging import confirm
 from autotune.judging.history import History
+from autotune.storage import identity
 from autotune.storage import study as record
 from autotune.storage.records import read_records
 from autotune.storage.store import Session
 from autotune.storage.trial_dir import TrialDir
-from autotune.trials import attempt
 from autotune.trials.attempt import Attempt
 from autotune.trials.child import ForkServer
 from autotune.trials.order import Order
@@ -92,7 +92,7 @@ def test_garbage_is_a_failure_with_its_reason(attempt_at, tmp_path, kind):
     assert (outcome.status, outcome.failure) == (Status.FAILED, FAULTS[kind][0]), outcome
     assert FAULTS[kind][1] in outcome.reason
     assert "\n" not in outcome.reason
-    assert attempt.read_verdict(TrialDir(tmp_path))[0] == outcome
+    assert identity.read_verdict(TrialDir(tmp_path))[0] == outcome
     json.dumps(shown.to_dict(), allow_nan=False)  # what the study keeps can be read by every reader of JSON
 
 

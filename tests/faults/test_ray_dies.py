@@ -2,10 +2,12 @@
 
 import json
 import shutil
+import time
 
 import pytest
 
 from autotune.engines import revival
+from autotune.storage.store import Session, is_in_use
 from tests.endings import ENDED
 
 from . import killing
@@ -42,10 +44,13 @@ def kill(process, victim):
 
 def test_a_ray_that_dies_again_and_again_or_cannot_run_ends_the_search_in_one_line(tmp_path, search):
     """Twice the search outlives its Ray, and not a third time; then Ray Tune aborts as often."""
-    process = search(*killing.SEARCH, "--trials", 2, "--samples", 2000)
+    process, session = search(*killing.SEARCH, "--trials", 2, "--samples", 2000), Session(tmp_path / "s")
     for attempt, victim in enumerate(("raylet", "GCS server", "raylet"), start=1):
         killing.wait_for(lambda attempt=attempt: attempts(tmp_path) == attempt)
         kill(process, victim)
+        while attempts(tmp_path) == attempt and process.poll() is None:
+            assert is_in_use(session) or process.poll() is not None, "while the driver replaces itself, too"
+            time.sleep(0.01)
     assert process.wait(240) == 1
     assert killing.output(tmp_path).count("Ray died: it is started again") == revival.MOST_LOSSES - 1
     said = "autotune: Ray died, 3 times in a row; nothing is lost; continue with: python -m autotune resume s"

@@ -188,6 +188,22 @@ def test_closing_before_the_first_step_writes_nothing(tiny: dict[str, Any], tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_was_trained_is_in_the_checkpoint_before_it_is_evaluated(
+    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An evaluation takes minutes, and who is ended in one does not come to write a checkpoint after it."""
+    seen = []
+    whole = train.evaluate
+
+    def evaluate(*given: Any) -> dict[str, Any]:
+        seen.append(checkpoint.load(tmp_path / "last.pt")["samples"])
+        return whole(*given)
+
+    monkeypatch.setattr(train, "evaluate", evaluate)
+    evaluated = _evaluated_at(list(fit(tiny, tmp_path)))
+    assert seen == evaluated == [10, 20]
+
+
 def test_checkpoints_come_between_evaluations_where_asked_for(tiny: dict[str, Any], tmp_path: Path) -> None:
     records = fit({**tiny, "checkpoint_every_steps": 2}, tmp_path)
 

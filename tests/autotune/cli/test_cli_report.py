@@ -97,7 +97,8 @@ def test_a_study_that_cannot_be_read_is_one_line_as_well(run):
     before = known()
     Path("s", "study.db").write_bytes(b"SQLite format 3\0 and no more" * 100)
     (said,) = cli_report.conclude(Path("s"), before)
-    assert said.startswith("No report: the session's study: ")
+    assert said.startswith("No report: session ")
+    assert "its study is damaged" in said
     assert "\n" not in said
 
 

@@ -14,9 +14,9 @@ from autotune.space import space as spaces
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import Budget
 from autotune.storage import study as record
+from autotune.storage.identity import write_verdict
 from autotune.storage.store import Options, Session
 from autotune.storage.study import Plan
-from autotune.trials.attempt import read_verdict, write_verdict
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 from tests.autotune.conftest import slices_of
@@ -76,8 +76,7 @@ def begin(session, clock):
         chosen = space.model_copy(
             update={"budget": Budget(trials=trials, repeats=repeats, until_learnt=until_learnt)}
         )
-        verdict = lambda number: read_verdict(session.trial_dir(number))  # noqa: E731
-        world = World(verdict, rest.pop("publish", lambda _: None), clock)
+        world = World(session.verdict_of, rest.pop("publish", lambda _: None), clock)
         return Search(chosen, study, heard, Terms(**rest), world), heard
 
     return open_search
@@ -510,7 +509,7 @@ def test_a_verdict_that_nobody_heard_of_counts(begin, session):
     search.next()
     place = session.trial_dir(0)
     place.root.mkdir(parents=True)
-    write_verdict(place, COMPLETED, figures())
+    write_verdict(place, COMPLETED, figures(), session.card(search.trials()[0]).digest)
 
     again, _ = begin()
     assert again.trials()[0].outcome == COMPLETED

@@ -1,12 +1,12 @@
 """The study read without Optuna: the same as Optuna reads, whatever state it is in."""
 
-import sqlite3
 import subprocess
 import sys
 
 import optuna
 import pytest
 
+from autotune.core.errors import DamagedError
 from autotune.core.trial import Failure, Measurement, Outcome, PassedOver, Refused, Repeat, Status, Trial
 from autotune.storage import study as record
 from autotune.storage import study_file
@@ -66,7 +66,7 @@ def test_a_study_without_trials_is_one(file, space):
 
 def test_what_is_no_study_is_an_error(file):
     file.write_text("this is no database, and long enough to be seen to be none" * 20)
-    with pytest.raises(sqlite3.DatabaseError, match="not a database"):
+    with pytest.raises(DamagedError, match="not a database"):
         study_file.load_study(file)
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from autotune.core.trial import Failure, Status
 from autotune.judging.stopping import Rival, Threshold
-from autotune.storage import threshold_file
+from autotune.storage import identity, threshold_file
+from autotune.storage.identity import Card
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrialDir
-from autotune.trials import attempt
 from autotune.trials.attempt import Attempt
 from autotune.trials.child import ForkServer
 from autotune.trials.order import Order
@@ -95,7 +95,7 @@ def finish(running, seconds=60):
 
 def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, tmp_path):
     report = finish(Attempt(order(), server))
-    outcome, figures = attempt.read_verdict(TrialDir(tmp_path))
+    outcome, figures = identity.read_verdict(TrialDir(tmp_path))
     assert report.outcome == outcome
     assert outcome.status is Status.COMPLETED
     assert figures.quality == 0.25
@@ -145,7 +145,7 @@ def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, serv
     threshold_file.write(tmp_path / "threshold.json", Threshold(rivals=(Rival(1, 1e6, shared=False),)))
     beaten = order(samples=10**6, directory=tmp_path / "3", threshold_file=str(tmp_path / "threshold.json"))
     report = finish(Attempt(beaten, server))
-    outcome, figures = attempt.read_verdict(TrialDir(tmp_path / "3"))
+    outcome, figures = identity.read_verdict(TrialDir(tmp_path / "3"))
     assert report.outcome == outcome
     assert outcome.status is Status.STOPPED
     assert outcome.reason.endswith("; trial 1 has 1000000.0")
@@ -181,7 +181,7 @@ def test_a_stopped_attempt_is_gone_on_with(order, server, tmp_path):
         pass
     first.stop()
     assert (tmp_path / "work").exists()
-    assert attempt.read_verdict(TrialDir(tmp_path)) is None
+    assert identity.read_verdict(TrialDir(tmp_path)) is None
     before = [r for r in read_records(TrialDir(tmp_path)) if "train_loss" in r]
     with (tmp_path / "records.jsonl").open("a") as file:
         file.write('{"at_s": 1.0, "samp')  # a kill cut the last line short
@@ -189,6 +189,35 @@ def test_a_stopped_attempt_is_gone_on_with(order, server, tmp_path):
     records = list(read_records(TrialDir(tmp_path)))
     assert sum("attempt" in r for r in records) >= 1
     assert [r for r in records if "train_loss" in r][: len(before)] == before
+
+
+def long_steps(config, workdir):
+    """A step takes a while; what is done is in the checkpoint only where the generator is closed."""
+    for child in workdir.iterdir():
+        child.unlink()  # as a trainer does that wants an empty directory
+    try:
+        for step in itertools.count(1):
+            yield {"samples": step * 4, "train_loss": 1.0}
+            time.sleep(config["step_s"])
+    finally:
+        (workdir / "samples").write_text(str(step * 4))
+
+
+def test_an_attempt_closes_when_its_search_has_stopped_and_its_checkpoint_is_its_own(order, server, tmp_path):
+    card = Card("key", 3, {"micro_batch_size": 4})
+    given = order(workload="test_attempt:long_steps", stop_file=str(tmp_path / "stop"), card=card)
+    running = Attempt(replace(given, settings={"step_s": 1.0}), server)
+    while not running.step(0.1).samples:
+        pass
+    (tmp_path / "stop").touch()
+    outcome = finish(running).outcome
+    assert (outcome.status, outcome.failure) == (Status.INTERRUPTED, None)
+    place = TrialDir(tmp_path)
+    trained = [r["samples"] for r in read_records(place) if "train_loss" in r]
+    assert (place.work / "samples").read_text() == str(trained[-1])
+    assert identity.read_verdict(place) is None
+    assert not identity.is_of_another(place, card.digest)
+    assert identity.is_of_another(place, replace(card, number=4).digest)
 
 
 def test_a_disk_that_is_full_interrupts_the_attempt_and_keeps_it(order, server, tmp_path):
@@ -200,7 +229,7 @@ def test_a_disk_that_is_full_interrupts_the_attempt_and_keeps_it(order, server, 
         report = finish(Attempt(order(directory=place, samples=10**6), server))
         assert report.outcome.status == Status.INTERRUPTED
         assert "No space left on device" in report.outcome.reason
-        assert attempt.read_verdict(TrialDir(place)) is None
+        assert identity.read_verdict(TrialDir(place)) is None
         subprocess.run(["mount", "-o", "remount,size=1m", place], check=True)
         assert finish(Attempt(order(directory=place), server)).outcome.status == Status.COMPLETED
     finally:

@@ -1,11 +1,13 @@
 """Real children, real deaths."""
 
 import gc
+import multiprocessing
 import os
 import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -468,3 +470,30 @@ def test_nothing_is_left_of_a_paused_child_that_dies(start):
     wait_for(lambda: child.poll(0.1) or child.verdict)
     child.kill()
     wait_for(lambda: not session(child.pid))
+
+
+def time_to_read(record_bytes):
+    """The CPU seconds that a record takes which comes through a pipe, the least of three times."""
+    message = b'{"blob": "' + bytes(record_bytes).replace(b"\0", b"x") + b'"}\n'
+
+    def once():
+        receiver, sender = multiprocessing.Pipe(duplex=False)
+        writer = threading.Thread(target=lambda: os.write(sender.fileno(), message))
+        inbox, found = children._Inbox(receiver), []
+        writer.start()
+        spent_s = 0.0
+        while not found:
+            begun_s = time.thread_time()
+            found = inbox.read()
+            spent_s += time.thread_time() - begun_s
+        writer.join()
+        for end in (receiver, sender):
+            end.close()
+        assert len(found[0]["blob"]) == record_bytes
+        return spent_s
+
+    return min(once() for _ in range(3))
+
+
+def test_a_record_of_many_megabytes_is_taken_in_linear_time():
+    assert time_to_read(32 * 2**20) < 3 * 8 * time_to_read(4 * 2**20)

@@ -12,8 +12,9 @@ import pytest
 
 from autotune.core.trial import Failure, Status
 from autotune.judging import racing
+from autotune.storage import identity
 from autotune.storage.trial_dir import TrialDir
-from autotune.trials import attempt, race
+from autotune.trials import race
 from autotune.trials.child import ForkServer
 from autotune.trials.order import Order, RaceOrder
 from autotune.trials.progress import Phase
@@ -101,6 +102,16 @@ def processes(tmp_path):
     return found
 
 
+def test_a_race_closes_when_its_search_has_stopped_and_keeps_its_rounds(order, server, tmp_path):
+    given = order({"step_s": 0.02}, {"step_s": 0.02})
+    running = Race(replace(given, stop_file=str(tmp_path / "stop")), server)
+    wait_for(lambda: running.step(0.2).samples)
+    (tmp_path / "stop").touch()
+    assert finish(running).outcome.status is Status.INTERRUPTED
+    assert race.read_slices(TrialDir(tmp_path))
+    wait_for(lambda: not processes(tmp_path))
+
+
 def test_an_order_is_plain_values(order):
     given = order({"step_s": 0.01}, {"step_s": 0.02})
     assert RaceOrder.from_dict(json.loads(json.dumps(given.to_dict()))) == given
@@ -111,7 +122,7 @@ def test_an_order_is_plain_values(order):
 def test_who_is_twice_as_fast_is_found_to_be(order, server, tmp_path, rounds, together):
     rounds(4)
     report = finish(Race(order({"step_s": 0.04}, {"step_s": 0.02}, together=together), server))
-    outcome, figures = attempt.read_verdict(TrialDir(tmp_path))
+    outcome, figures = identity.read_verdict(TrialDir(tmp_path))
     assert report.outcome == outcome
     assert outcome.status is Status.COMPLETED
     assert report.phase == Phase.RACING
@@ -130,7 +141,7 @@ def test_who_is_twice_as_fast_is_found_to_be(order, server, tmp_path, rounds, to
 def test_a_race_ends_by_the_rules(order, server, tmp_path):
     """As soon as the gain is sure."""
     finish(Race(order({"step_s": 0.03}, {"step_s": 0.01}), server))
-    _, figures = attempt.read_verdict(TrialDir(tmp_path))
+    _, figures = identity.read_verdict(TrialDir(tmp_path))
     assert racing.runs_on(figures.slices, (0, 7)) == ()
     assert racing.ratio(figures.slices, 7, 0).low > 1.5
 
@@ -160,7 +171,7 @@ def test_a_race_that_is_broken_off_keeps_its_rounds_and_no_half_ones(order, serv
         first.step(0.05)
     first.stop()
     kept = race.read_slices(TrialDir(tmp_path))
-    assert attempt.read_verdict(TrialDir(tmp_path)) is None
+    assert identity.read_verdict(TrialDir(tmp_path)) is None
     with TrialDir(tmp_path).slices_file.open("a") as file:
         file.write('[{"number": 0, "round": 2, "sam')  # a kill in the middle of a line
     slices = finish(Race(given, server)).measurement.slices
@@ -179,7 +190,7 @@ def test_a_member_that_fails_ends_the_race_and_is_named(order, server, tmp_path,
         return
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.OOM)
     assert outcome.reason.startswith("trial 7: MemoryError: no room")
-    assert attempt.read_verdict(TrialDir(tmp_path))[0] == outcome
+    assert identity.read_verdict(TrialDir(tmp_path))[0] == outcome
     wait_for(lambda: not processes(tmp_path))
     assert not list(tmp_path.glob("*/work"))
 
@@ -192,7 +203,7 @@ def test_a_member_that_somebody_kills_interrupts_the_race(order, server, tmp_pat
         one.kill()
     outcome = finish(running).outcome
     assert (outcome.status, outcome.failure) == (Status.INTERRUPTED, Failure.LOST)
-    assert attempt.read_verdict(TrialDir(tmp_path)) is None
+    assert identity.read_verdict(TrialDir(tmp_path)) is None
     assert race.read_slices(TrialDir(tmp_path))
 
 

@@ -1,0 +1,48 @@
+"""The command that rebuilds the study of a session: recover."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from autotune.cli import cli_session
+from autotune.core.errors import DamagedError, InputError, printable
+from autotune.storage import recovery, whole
+from autotune.storage.recovery import Found
+from autotune.storage.store import anew, going_on
+
+
+def recover(session: Path) -> int:
+    """Rebuilds the study of a session where that cannot be relied on; the exit code.
+
+    Raises InputError where nothing is left that it could be rebuilt from.
+    """
+    opened, space, _ = cli_session.opened(session)
+    opened.require_current(session)
+    with opened.lock():
+        try:
+            whole.require_whole(opened)
+        except DamagedError:
+            found = recovery.find(opened, space)
+            if not found.says_anything:
+                raise InputError(
+                    f"session {session}: neither its study nor its trials say what was run; start a new "
+                    f"search of its space with: {anew(session)}"
+                ) from None
+            for line in _told(found, recovery.rebuild(opened, space, found)):
+                print(printable(line))
+        else:
+            print(printable(f"session {session}: its study is whole; nothing is to be recovered"))
+    print(printable(f"Go on with: {going_on(session)}"))
+    return 0
+
+
+def _told(found: Found, aside: Sequence[Path]) -> Iterator[str]:
+    """What a rebuilt study has, what it lacks, and where that is which it replaces."""
+    ended = sum(trial.outcome is not None for trial in found.trials)
+    yield f"The study is rebuilt: {ended} trials have ended, {len(found.trials) - ended} run again or go on"
+    if found.lost:
+        yield f"Lost: what trials {whole.listed(found.lost)} were, and what came of them"
+    if found.plan is None:
+        yield "Lost: trials and time that were added when it was resumed, and the time between trials"
+    yield "Lost: the suggestions that were passed over, as far as the study does not say"
+    for path in aside:
+        yield f"Set aside: {path}"

@@ -1,0 +1,25 @@
+"""Paths as a shell reads them, in commands that are printed."""
+
+import os
+import shlex
+from pathlib import Path
+
+_DOUBLE = "  "  # a message is one line of words with one space between them
+
+
+def quoted(path: Path | str) -> str:
+    """`path` as one word of a command, and no option, on one line that can be printed and copied.
+
+    What cannot be shown is written as bash and zsh, and POSIX since 2024, read it: $'...'.
+    """
+    text = str(path)
+    text = f"./{text}" if text.startswith("-") else text
+    if text.isprintable() and _DOUBLE not in text and text == text.strip():
+        return shlex.quote(text)
+    return "$'" + "".join(map(_escaped, os.fsencode(text))) + "'"
+
+
+def _escaped(byte: int) -> str:
+    character = chr(byte)
+    is_plain = character.isascii() and character.isprintable() and character not in "\\' "
+    return character if is_plain else f"\\x{byte:02x}"

@@ -1,0 +1,140 @@
+"""The lock of whoever uses a session. Nobody can take it away without taking the session away.
+
+The kernel drops a lock with its holder, however that ends: a lock is never stale. It is on the session's
+directory itself. Beside it a file is locked that says who holds it, and which alone is locked where a file
+system, such as NFS, locks no directories.
+"""
+
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.core.errors import SessionBusyError
+
+_TRIES, _BETWEEN_S = 5, 0.1  # who only asks whether a session is in use holds its lock for a moment
+_HANDED_OVER = "AUTOTUNE_LOCK"  # the descriptors of a lock that a process has from the one that it replaces
+
+
+@dataclass(frozen=True)
+class Held:
+    """The lock of the directory `root` while it is held: the open `descriptors`, the directory's first."""
+
+    root: Path
+    descriptors: tuple[int, ...]
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether `root` is still the directory that was locked, and neither deleted nor replaced."""
+        try:
+            return os.path.samestat(os.fstat(self.descriptors[0]), self.root.stat())
+        except OSError:
+            return False
+
+    def hand_over(self) -> None:
+        """Leaves the lock to the program that replaces this one by exec: there is no moment without it."""
+        for descriptor in self.descriptors:
+            os.set_inheritable(descriptor, True)
+        os.environ[_HANDED_OVER] = " ".join(map(str, self.descriptors))
+
+
+@contextmanager
+def held(root: Path, file: Path, what: str) -> Iterator[Held]:
+    """Holds the directory `root` and the `file` in it; raises SessionBusyError that names who has them."""
+    with ExitStack() as stack:
+        lock = _handed_over(root)
+        if lock is None:
+            directory = _opened(root, os.O_RDONLY | os.O_DIRECTORY, stack)
+            if not _is_locked(directory):
+                raise busy(file, what)
+            lock = Held(root, (directory, _taken(file, what, stack)))
+        else:
+            for descriptor in lock.descriptors:
+                stack.callback(os.close, descriptor)
+        yield lock
+
+
+@contextmanager
+def locked(file: Path, what: str) -> Iterator[None]:
+    """Holds the lock `file` for this process alone; raises SessionBusyError that names who has it."""
+    with ExitStack() as stack:
+        _taken(file, what, stack)
+        yield
+
+
+def _handed_over(root: Path) -> Held | None:
+    """The lock of `root` that the program has left which this one has replaced."""
+    known = [int(part) for part in os.environ.pop(_HANDED_OVER, "").split() if part.isdecimal()]
+    with suppress(OSError):  # they are closed: it was left to another program
+        for descriptor in known:
+            os.set_inheritable(descriptor, False)
+        lock = Held(root, tuple(known))
+        return lock if known and lock.is_in_place else None
+    return None
+
+
+def _opened(path: Path, flags: int, stack: ExitStack) -> int:
+    descriptor = os.open(path, flags, 0o644)
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _taken(file: Path, what: str, stack: ExitStack) -> int:
+    """The descriptor of the lock `file`, which then says who has it."""
+    while True:
+        descriptor = _opened(file, os.O_RDWR | os.O_CREAT, stack)
+        if not _is_locked(descriptor):
+            raise busy(file, what)
+        with suppress(FileNotFoundError):  # it was removed since it was opened: the next one counts
+            if os.path.samestat(os.fstat(descriptor), file.stat()):
+                break
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    return descriptor
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Whether it could be locked, or is on a file system that cannot lock it."""
+    for left in reversed(range(_TRIES)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_BETWEEN_S if left else 0)
+        except OSError:  # NFS locks no directory
+            return True
+        else:
+            return True
+    return False
+
+
+def busy(file: Path, what: str) -> SessionBusyError:
+    try:
+        holder = file.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        holder = ""
+    return SessionBusyError(f"{what}: is in use by {holder or 'another process'}; wait or stop it")
+
+
+def is_held(root: Path, file: Path) -> bool:
+    """Whether a process holds the lock of `root`."""
+    return _is_held(root) or _is_held(file)
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # NFS locks no directory
+        return False
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,37 @@
+"""Paths in commands that are printed: a shell reads them back as they were."""
+
+import os
+import subprocess
+
+import pytest
+
+from autotune.core.errors import printable
+from autotune.core.shell import quoted
+
+NAMES = [
+    "runs/first",
+    "a b",
+    "a  b",
+    " a",
+    "it's",
+    "$(x)`y`",
+    "a\nb",
+    "a\\nb\n",
+    "tab\t'q'",
+    "é",
+    "é\n",
+    "a\udcffb",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shell_reads_it_back_from_one_line(name):
+    text = quoted(name)
+    assert " ".join(printable(text).split()) == text, "it is shown on one line, its blanks as they are"
+    said = subprocess.run(["bash", "-c", f"printf %s {text}"], check=True, capture_output=True)
+    assert said.stdout == os.fsencode(name)
+
+
+def test_what_begins_like_an_option_is_a_path():
+    assert quoted("-dash") == "./-dash"
+    assert quoted("--help me") == "'./--help me'"

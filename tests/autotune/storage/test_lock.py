@@ -1,0 +1,134 @@
+"""The lock of a session: it cannot be taken away, and is there while a process replaces itself."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from autotune.core.errors import SessionBusyError
+from autotune.storage import lock
+
+
+@pytest.fixture
+def root(tmp_path):
+    root = tmp_path / "s"
+    root.mkdir()
+    return root
+
+
+def hold(root):
+    return lock.held(root, root / "lock", "session s")
+
+
+HOLDS = """
+import sys
+from pathlib import Path
+from autotune.storage import lock
+root = Path(sys.argv[1])
+with lock.held(root, root / "lock", "session s"):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+# The process that it becomes does nothing for a while: what it was given is all that holds the lock.
+REPLACES_ITSELF = """
+import os, sys
+from pathlib import Path
+from autotune.storage import lock
+root = Path(sys.argv[1])
+after = '''
+import subprocess, sys, time
+print("replaced", flush=True)
+sys.stdin.readline()
+from pathlib import Path
+from autotune.storage import lock
+root = Path(sys.argv[1])
+with lock.held(root, root / "lock", "session s"):
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
+    print("held", flush=True)
+    sys.stdin.readline()
+print("let go", flush=True)
+sys.stdin.readline()
+child.kill()
+child.wait()
+'''
+with lock.held(root, root / "lock", "session s") as held:
+    held.hand_over()
+    os.execv(sys.executable, [sys.executable, "-c", after, str(root)])
+"""
+
+
+@pytest.fixture
+def start(root):
+    """Runs a script beside this process; `say` lets it go on, and waits for its next line."""
+    started = []
+
+    def begin(script):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        process = subprocess.Popen([sys.executable, "-c", script, str(root)], **pipes)
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def go_on(process):
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return process.stdout.readline().strip()
+
+
+def is_refused(root):
+    with pytest.raises(SessionBusyError, match="session s: is in use by "), hold(root):
+        pass
+    return lock.is_held(root, root / "lock")
+
+
+def test_deleting_the_lock_file_lets_nobody_in(root, start):
+    assert start(HOLDS).stdout.readline() == "held\n"
+    (root / "lock").unlink()
+    assert is_refused(root)
+
+
+def test_replacing_the_lock_file_lets_nobody_in(root, start):
+    assert start(HOLDS).stdout.readline() == "held\n"
+    (root / "lock.new").write_text("pid 1 on another machine\n")
+    (root / "lock.new").replace(root / "lock")
+    assert is_refused(root)
+
+
+def test_who_holds_the_file_as_earlier_releases_did_has_the_session(root):
+    with lock.locked(root / "lock", "session s"):
+        assert is_refused(root)
+
+
+def test_a_process_that_replaces_itself_keeps_the_lock_all_the_time(root, start):
+    process = start(REPLACES_ITSELF)
+    assert process.stdout.readline() == "replaced\n"
+    assert is_refused(root)
+    assert go_on(process) == "held"
+    assert is_refused(root)
+    assert go_on(process) == "let go"
+    assert not lock.is_held(root, root / "lock"), "what it has started has not got the lock from it"
+
+
+def test_a_lock_that_was_left_for_another_session_is_none(root, tmp_path, monkeypatch):
+    other = os.open(tmp_path, os.O_RDONLY)
+    monkeypatch.setenv("AUTOTUNE_LOCK", f"{other} 9999")
+    with hold(root) as held:
+        assert held.is_in_place
+        assert other not in held.descriptors
+    os.close(other)
+
+
+def test_a_session_that_was_deleted_or_replaced_is_not_in_place(root):
+    with hold(root) as held:
+        assert held.is_in_place
+        moved = root.rename(root.with_name("moved"))
+        assert not held.is_in_place
+        shutil.copytree(moved, root)
+        assert not held.is_in_place

@@ -1,0 +1,36 @@
+"""A search that is interrupted loses no step that was done, evaluated or not."""
+
+import signal
+
+import pytest
+
+from .searches import Place, end, wait_for
+
+SLOW = """
+workload: trivial:slow
+baseline: {hang: none, learning_rate: 1e-3, step_s: 8.0}
+knobs: {learning_rate: {loguniform: [1e-4, 1e-2]}}
+objective: {select: pareto}
+budget: {trials: 1, samples_per_trial: 400, repeats: 0}
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    with Place(tmp_path) as here:
+        yield here
+
+
+def test_a_step_that_takes_longer_than_ray_tune_waits_is_not_lost(place):
+    """Ray Tune itself kills after five seconds, and this workload writes its checkpoint when it is closed."""
+    process = place.search(SLOW, "--wandb", "off")
+    wait_for(lambda: any("train_loss" in record for record in place.records(0)))
+    process.send_signal(signal.SIGINT)
+    output, errors = end(process)
+    assert (process.returncode, errors) == (130, "")
+    assert "a second Ctrl-C does not wait" in output
+    trained = [record["samples"] for record in place.records(0) if "train_loss" in record]
+    assert trained[-1] >= 8, "the step that it was in was finished"
+    assert (place.session / "trials" / "0000" / "work" / "samples").read_text() == str(trained[-1])
+    assert not (place.session / "stop").exists()
+    wait_for(lambda: not place.left())

@@ -1,0 +1,262 @@
+"""A study that is lost, damaged, older than its trials or another one's: nothing is taken for another's."""
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from autotune import __main__ as cli
+from autotune.cli import cli_run, cli_start
+from autotune.storage import identity
+from autotune.storage import study as record
+from autotune.storage.store import Session
+from autotune.storage.trial_dir import TrialDir
+
+from . import left_by_a_search
+from .left_by_a_search import HARDWARE, RUNNING
+from .sessions import KEPT, as_if_here, kept, trials_of
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory):
+    """A session as a search has left it."""
+    return left_by_a_search.make(tmp_path_factory.mktemp("left") / "s").root
+
+
+@pytest.fixture
+def place(left, tmp_path, monkeypatch):
+    """A copy of it, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(KEPT)
+    monkeypatch.setattr(cli_start, "hardware", lambda *_: (HARDWARE, 0.0))
+    monkeypatch.setattr(cli_run, "run", lambda *_, **__: 0)
+    return shutil.copytree(left, tmp_path / "s")
+
+
+@pytest.fixture
+def run(capsys):
+    def call_here(*arguments):
+        code = cli.main([str(a) for a in arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call_here
+
+
+def missing(place):
+    for file in place.glob("study.db*"):
+        file.unlink()
+
+
+def empty(place):
+    missing(place)
+    (place / "study.db").touch()
+
+
+def zeroed(place):
+    file = place / "study.db"
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def cut(place):
+    file = place / "study.db"
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def without_its_last_trials(place):
+    with closing(sqlite3.connect(place / "study.db")) as study, study:
+        study.execute("DELETE FROM trials WHERE number > 2")
+
+
+def with_other_settings(place):
+    edit(place, 1, "config", lambda config: config.update(micro_batch_size=16))
+
+
+def with_other_figures(place):
+    edit(place, 1, "measurement", lambda shown: shown.update(quality=0.9))
+
+
+def of_another_session(place):
+    missing(place)
+    other = left_by_a_search.make(place.with_name("other"))
+    shutil.copy(other.study_file, place / "study.db")
+
+
+def edit(place, number, key, change):
+    """Changes a user attribute of a trial in the study."""
+    which = "key = ? AND trial_id = (SELECT trial_id FROM trials WHERE number = ?)"
+    with closing(sqlite3.connect(place / "study.db")) as study, study:
+        query = f"SELECT value_json FROM trial_user_attributes WHERE {which}"
+        (text,) = study.execute(query, (key, number)).fetchone()
+        value = json.loads(text)
+        change(value)
+        changed = f"UPDATE trial_user_attributes SET value_json = ? WHERE {which}"
+        study.execute(changed, (json.dumps(value), key, number))
+
+
+def contents(place):
+    """All that a session has, but for what changes by being looked at."""
+    passing = {"lock", "study.db-wal", "study.db-shm"}
+    return {p: p.read_bytes() for p in place.rglob("*") if p.is_file() and p.name not in passing}
+
+
+LOST = [
+    *(missing, empty, zeroed, cut, without_its_last_trials, with_other_settings, with_other_figures),
+    of_another_session,
+]
+
+
+@pytest.mark.parametrize("lose", LOST)
+def test_a_search_without_its_study_is_not_gone_on_with(place, run, lose):
+    lose(place)
+    before = contents(place)
+    code, out, err = run("resume", "s")
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "its study is " in err
+    assert "7 trials have left something in" in err
+    assert "6 of them how they ended" in err
+    assert "nothing is lost" not in err
+    assert f"python -m autotune recover {place}" in err
+    assert contents(place) == before
+
+
+@pytest.mark.parametrize("lose", LOST)
+def test_a_study_is_rebuilt_from_what_its_trials_have_written(place, run, left, lose):
+    whole = {t.number: t for t in trials_of(left)}
+    lose(place)
+    code, out, err = run("recover", "s")
+    assert (code, err) == (0, "")
+    assert "6 trials have ended, 1 run again or go on" in out
+    rebuilt = {t.number: t for t in trials_of(place)}
+    assert {n: replace(t, seconds=0.0) for n, t in rebuilt.items()} == {
+        n: replace(t, seconds=0.0) for n, t in whole.items()
+    }
+    assert run("resume", "s")[0] == 0
+    assert run("recover", "s")[1].startswith("session s: its study is whole")
+
+
+def test_what_a_study_was_is_kept_beside_the_rebuilt_one(place, run):
+    damaged = b"not a study" * 1000
+    (place / "study.db").write_bytes(damaged)
+    assert "Set aside: " in run("recover", "s")[1]
+    assert (place / "study.db.aside-1").read_bytes() == damaged
+
+
+def test_what_neither_study_nor_files_say_is_told_and_keeps_its_number(place, run):
+    missing(place)
+    (place / "trials" / "0001" / "trial.json").unlink()  # trial 1 is in no race, and repeated by nobody
+    (place / "trials" / "0002" / "verdict.json").write_text("{}")
+    code, out, _ = run("recover", "s")
+    assert code == 0
+    assert "Lost: what trials 1 were" in out
+    rebuilt = {t.number: t for t in trials_of(place)}
+    assert sorted(rebuilt) == [0, 2, 3, 4, 5, 6]
+    assert rebuilt[2].outcome is None, "it runs again"
+    assert run("resume", "s")[0] == 0
+
+
+def test_a_race_of_a_trial_that_is_lost_is_lost_with_it(place, run):
+    missing(place)
+    shutil.rmtree(place / "trials" / "0002")
+    assert run("recover", "s")[0] == 0
+    assert [t.number for t in trials_of(place)] == [0, 1, 3, 5, 6]
+
+
+def test_trials_that_say_nothing_are_no_study(place, run):
+    missing(place)
+    for card in place.glob("trials/*/trial.json"):
+        card.unlink()
+    code, _, err = run("recover", "s")
+    assert code == 2
+    assert "neither its study nor its trials say what was run; start a new search" in err
+    assert not (place / "study.db").exists()
+
+
+def test_trials_that_ran_beside_each_other_still_say_so(place, run):
+    missing(place)
+    for number in (0, 1):
+        records = place / "trials" / f"{number:04d}" / "records.jsonl"
+        mark, rest = records.read_text().split("\n", 1)
+        records.write_text(json.dumps({**json.loads(mark), "attempt": 100.0 + number}) + "\n" + rest)
+    run("recover", "s")
+    assert [t.number for t in trials_of(place) if t.measurement.shared] == [0, 1]
+
+
+def foreign_verdict(trial):
+    shutil.copy(trial.root.with_name("0001") / "verdict.json", trial.verdict_file)
+
+
+def foreign_records(trial):
+    shutil.copy(trial.root.with_name("0001") / "records.jsonl", trial.records_file)
+
+
+def foreign_checkpoint(trial):
+    trial.stamp_file.write_text("0123456789abcdef")
+
+
+def foreign_card(trial):
+    shutil.copy(trial.root.with_name("0001") / "trial.json", trial.card_file)
+
+
+def files_of_an_earlier_release(trial):
+    trial.card_file.unlink()
+    trial.stamp_file.unlink()
+    first, rest = trial.records_file.read_text().split("\n", 1)
+    mark = json.loads(first)
+    del mark["of"]
+    trial.records_file.write_text(json.dumps(mark) + "\n" + rest)
+
+
+@pytest.mark.parametrize(
+    "swap", [foreign_verdict, foreign_records, foreign_checkpoint, foreign_card, files_of_an_earlier_release]
+)
+def test_what_is_of_another_trial_is_set_aside_and_neither_adopted_nor_deleted(place, swap):
+    session = Session.open(place)
+    (running,) = [t for t in trials_of(place) if t.outcome is None]
+    assert session.clear(running) is None, "its own"
+    swap(session.trial_dir(RUNNING))
+    before = {p.name: p.read_bytes() for p in session.trial_dir(RUNNING).root.rglob("*") if p.is_file()}
+    assert session.verdict_of(running) is None
+    said = session.clear(running)
+    assert said.count("\n") == 0
+    assert "set aside as 0006.aside-1" in said
+    assert not session.trial_dir(RUNNING).root.exists()
+    aside = TrialDir(place / "trials" / "0006.aside-1")
+    assert {p.name: p.read_bytes() for p in aside.root.rglob("*") if p.is_file()} == before
+
+
+def test_a_checkpoint_that_is_not_of_the_trial_that_has_ended_is_not_removed(place):
+    session = Session.open(place)
+    ended = [t for t in trials_of(place) if t.outcome is not None]
+    for trial in ended:
+        identity.stamp(session.trial_dir(trial.number), "0123456789abcdef")
+    session.remove_work(ended)
+    assert all(session.trial_dir(t.number).work.is_dir() for t in ended)
+
+
+def test_the_interrupted_trial_of_an_earlier_release_begins_anew_and_its_files_are_kept(tmp_path):
+    place = as_if_here(kept("format-2", tmp_path / "s"))
+    (interrupted,) = [t for t in trials_of(place) if t.outcome is None]
+    session = Session.open(place)
+    before = session.trial_dir(interrupted.number).records_file.read_bytes()
+    assert "set aside as 0004.aside-1" in session.clear(interrupted)
+    assert TrialDir(place / "trials" / "0004.aside-1").records_file.read_bytes() == before
+
+
+def test_a_copy_of_the_study_alone_has_every_trial_that_had_ended(tmp_path):
+    """A search goes on writing while it is copied; what is written ahead is not copied."""
+    session = left_by_a_search.make(tmp_path / "s")
+    study = record.open_study(session.study_file, session.space(), session.key)
+    (running,) = [t for t in record.trials(study) if t.outcome is None]
+    left_by_a_search.end(session, study, running, *session.verdict_of(record.trials(study)[0]))
+    assert (session.root / "study.db-wal").stat().st_size
+    record.settle(session.study_file)
+    shutil.copy(session.study_file, tmp_path / "copy.db")
+    copied = record.trials(record.load_study(tmp_path / "copy.db"))
+    assert copied == record.trials(study)
+    assert all(t.outcome is not None for t in copied)
+    record.close(study)
