@@ -24,6 +24,7 @@ from autotune.space.space import Space
 from autotune.storage import study as record
 from autotune.storage.store import Session, going_on, is_session
 from autotune.storage.study import Plan
+from autotune.system.scratch import Scratch
 from autotune.system.telemetry import Hardware
 from autotune.trackers.tensorboard import Board
 from autotune.trials.attempt import read_verdict
@@ -43,6 +44,7 @@ def run(
     workload: Workload,
     hardware: Hardware,
     *,
+    scratch: Scratch,
     notes: list[str],
     more: int = 0,
     time_s: float | None = None,
@@ -64,7 +66,7 @@ def run(
             running = _search(setup, study, shows)
             trackers: list[Board | Tracker] = [Board(session.tensorboard_dir, space)]
             trackers += [tracker] if tracker else []
-            _execute(running, setup, trackers, shown=shown, shows=shows, as_json=as_json)
+            _execute(running, setup, scratch, trackers, shown=shown, shows=shows, as_json=as_json)
         session.remove_work(running.trials())
         if not running.is_interrupted and not running.fault:
             record.set_plan(study, replace(record.plan(study) or plan, ended=True))
@@ -131,6 +133,7 @@ def _earlier(setup: Setup) -> list[Trial]:
 def _execute(
     running: Search,
     setup: Setup,
+    scratch: Scratch,
     trackers: Sequence["Board | Tracker"],
     *,
     shown: Path,
@@ -144,10 +147,11 @@ def _execute(
         if running.is_interrupted:
             revival.give_up(f"interrupted; {revival.how_to_go_on(shown)}", EXIT_INTERRUPTED)
         given = ["--json"] if as_json else []
+        scratch.leave()
         revival.begin_anew(shown, given, running.remaining, reason, shows.note)
 
     try:
-        engine.run(running, setup, trackers, after_a_loss)
+        engine.run(running, setup, scratch.guardian, trackers, after_a_loss)
     except SearchAborted as error:
         raise SearchAborted(f"{error}; {revival.how_to_go_on(shown)}") from error
 

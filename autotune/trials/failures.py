@@ -55,6 +55,7 @@ _MEMORY_GONE_SHARE = 0.95
 _CAP_GONE_SHARE = 0.85
 _SERVER_DIED = 255  # multiprocessing's exit code for a process whose fork server is no more
 _LONGEST = 300
+_KILLED_INSIDE = "the kernel has killed a process that it had started, because memory was short"
 
 
 def failed(kind: Failure, reason: str, shortage: Shortage | None = None) -> Outcome:
@@ -166,16 +167,26 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def of_verdict(outcome: Outcome, *, asked_to_stop: bool, kernel_killed: bool, memory_share: float) -> Outcome:
+def of_verdict(
+    outcome: Outcome,
+    *,
+    asked_to_stop: bool,
+    kernel_killed: bool,
+    memory_share: float,
+    counted_alone: bool = False,
+) -> Outcome:
     """What a workload says of its own end, unless it was ended from outside and cannot know by whom.
 
-    A loader's worker that is killed was killed for memory where there is evidence of that, see `of_exit`.
+    A loader's worker that is killed was killed for memory where there is evidence of that, see `of_exit`; so
+    was another process of the trial's whose end it tells as an error.
     """
     if outcome.status is Status.STOPPED and not asked_to_stop:
         return lost("somebody has sent it a SIGTERM")
     if outcome.shortage is Shortage.KILLED_WORKER:
         is_memory = kernel_killed or memory_share >= _MEMORY_GONE_SHARE
         return outcome if is_memory else lost(outcome.reason)
+    if outcome.failure is Failure.ERROR and kernel_killed and counted_alone:
+        return failed(Failure.OOM, f"{_KILLED_INSIDE}: {outcome.reason}", Shortage.MACHINE)
     return outcome
 
 
@@ -184,6 +195,7 @@ def of_exit(
     last_words: str,
     *,
     kernel_killed: bool,
+    counted_alone: bool = False,
     memory_share: float = 0.0,
     cap_share: float = 0.0,
     capped: bool = True,
@@ -191,9 +203,10 @@ def of_exit(
     """Why a process failed that ended with `code` (negative: by that signal) without a verdict of its own.
 
     `last_words` is the end of its log: C++ code that cannot allocate in a thread can only abort.
-    `kernel_killed` says that the kernel killed a process for memory in the meantime, `memory_share` what
-    share of the machine's memory was in use shortly before, `capped` that the process's memory was, and
-    `cap_share` how much of that it had in use: code that does not look at what it was given then crashes.
+    `kernel_killed` says that the kernel killed a process for memory in the meantime, one of the trial's where
+    they are `counted_alone`, and else one that was near it. `memory_share` is what share of the machine's
+    memory was in use shortly before, `capped` says that the process's memory was, and `cap_share` how much of
+    that it had in use: code that does not look at what it was given then crashes.
     A SIGKILL without any sign of want of memory came from outside, and is no fault of the trial's.
     """
     if kernel_killed and code in {-signal.SIGKILL, _SERVER_DIED}:
@@ -208,6 +221,8 @@ def of_exit(
     if code == -signal.SIGSEGV and cap_share >= _CAP_GONE_SHARE:
         reason = f"{what} with {cap_share:.0%} of its memory limit in use"
         return failed(Failure.OOM, reason, Shortage.MACHINE)
+    if kernel_killed and counted_alone:
+        return failed(Failure.OOM, f"{_KILLED_INSIDE}: {what}", Shortage.MACHINE)
     if code in {-signal.SIGKILL, _SERVER_DIED}:
         return lost(what)
     said = _out_of_memory_text(last_words, capped)

@@ -255,6 +255,7 @@ from autotune.space import space as spaces
 from autotune.search.search import Search, Silent
 from autotune.trials.setup import Setup
 from autotune.storage.store import Options, Session
+from autotune.system import scratch
 from autotune.system.telemetry import hardware
 from autotune.core.trial import Measurement, Outcome, Status, Throughput
 from dataclasses import replace
@@ -269,7 +270,9 @@ for batch in (4, 16):
     record.end(study, replace(trial, outcome=Outcome(Status.COMPLETED), measurement=shown), 0.9)
 record.begin(study, space, space.baseline_config, race=[0, 1])
 search = Search(space, study, Silent())
-engine.run(search, Setup(session, space, workloads.load(space.workload), hardware()))
+with scratch.private() as place:
+    setup = Setup(session, space, workloads.load(space.workload), hardware())
+    engine.run(search, setup, place.guardian)
 """
 
 
