@@ -17,7 +17,7 @@ from pathlib import Path
 from autotune.system import cgroup
 from autotune.system.guardian import Guardian, remove_groups, remove_shared_memory, shared_memory
 
-_PREFIX = "autotune-"
+_PREFIX = "autotune_"  # releases before this had directories autotune-*, which nothing shows to be in use
 _LONGEST = 36  # bytes: of the 107 of a socket's name Ray takes 64, and a directory of its own
 _FALLBACK = Path("/tmp")  # noqa: S108 - a directory is made in it that nobody else can enter
 _VARIABLE = "TMPDIR"

@@ -131,7 +131,7 @@ def test_what_both_have_left_who_were_killed_together_is_ended_by_whoever_comes_
 
 
 def test_what_is_in_use_or_anothers_is_let_alone(driver: Driver, tmp_path: Path) -> None:
-    anothers, linked = (Path(tempfile.gettempdir(), f"autotune-{name}") for name in ("anothers", "linked"))
+    anothers, linked = (Path(tempfile.gettempdir(), f"autotune_{name}") for name in ("anothers", "linked"))
     anothers.mkdir()
     linked.symlink_to(tmp_path)
     (tmp_path / "kept").touch()
