@@ -21,8 +21,8 @@ from typing import Any
 
 import psutil
 
-from autotune.core import secrecy, units
-from autotune.core.trial import Failure, Outcome, Shortage, Status
+from autotune.core import secrecy
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.system.memory_group import MemoryGroup
 from autotune.trials import failures, family, runner
 from autotune.trials.memory_watch import LOOK_S, MemoryWatch
@@ -205,14 +205,14 @@ class Child:
         self._has_evaluated |= is_evaluation
 
     def _end_excess(self) -> None:
-        """Ends what holds more memory than it may, all its processes together, where the kernel does not."""
-        if self.verdict is None and self._memory.look() and (held := self._memory.excess_bytes(self.pid)):
-            limit_bytes = self._order.memory_limit_bytes or 0
-            reason = (
-                f"its processes held {units.format_bytes(held)} together, beyond the limit of "
-                f"{units.format_bytes(limit_bytes)}"
-            )
-            self.verdict = failures.failed(Failure.OOM, reason, Shortage.MACHINE)
+        """Ends what has more memory than it may, or has lost a process for want of it and goes on."""
+        if self.verdict is not None or not self._memory.look():
+            return
+        if held_bytes := self._memory.excess_bytes(self.pid):
+            self.verdict = failures.beyond_its_limit(held_bytes, self._order.memory_limit_bytes or 0)
+        elif self._memory.has_missed_a_kill():
+            self.verdict = failures.killed_inside("it went on without it")
+        if self.verdict is not None:
             self.kill()
 
     def _explain_death(self) -> Outcome:

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 from collections.abc import Iterator, Set
 
+from autotune.core import units
 from autotune.core.errors import printable
 from autotune.core.trial import Failure, Outcome, Shortage, Status
 
@@ -55,7 +56,6 @@ _MEMORY_GONE_SHARE = 0.95
 _CAP_GONE_SHARE = 0.85
 _SERVER_DIED = 255  # multiprocessing's exit code for a process whose fork server is no more
 _LONGEST = 300
-_KILLED_INSIDE = "the kernel has killed a process that it had started, because memory was short"
 
 
 def failed(kind: Failure, reason: str, shortage: Shortage | None = None) -> Outcome:
@@ -66,6 +66,19 @@ def failed(kind: Failure, reason: str, shortage: Shortage | None = None) -> Outc
 def lost(reason: str) -> Outcome:
     """The outcome of an attempt that somebody has killed: the trial goes on, and is given up in the end."""
     return Outcome(Status.INTERRUPTED, Failure.LOST, _one_line(reason))
+
+
+def killed_inside(what: str) -> Outcome:
+    """The outcome of a trial of whose processes the kernel has killed one; `what` came of that."""
+    return failed(
+        Failure.OOM, f"the kernel has killed one of its processes for memory: {what}", Shortage.MACHINE
+    )
+
+
+def beyond_its_limit(held_bytes: int, limit_bytes: int) -> Outcome:
+    """The outcome of a trial whose processes together hold more than it may."""
+    held, limit = units.format_bytes(held_bytes), units.format_bytes(limit_bytes)
+    return failed(Failure.OOM, f"its processes held {held} together; its limit is {limit}", Shortage.MACHINE)
 
 
 def _one_line(text: str) -> str:
@@ -186,7 +199,7 @@ def of_verdict(
         is_memory = kernel_killed or memory_share >= _MEMORY_GONE_SHARE
         return outcome if is_memory else lost(outcome.reason)
     if outcome.failure is Failure.ERROR and kernel_killed and counted_alone:
-        return failed(Failure.OOM, f"{_KILLED_INSIDE}: {outcome.reason}", Shortage.MACHINE)
+        return killed_inside(outcome.reason)
     return outcome
 
 
@@ -222,7 +235,7 @@ def of_exit(
         reason = f"{what} with {cap_share:.0%} of its memory limit in use"
         return failed(Failure.OOM, reason, Shortage.MACHINE)
     if kernel_killed and counted_alone:
-        return failed(Failure.OOM, f"{_KILLED_INSIDE}: {what}", Shortage.MACHINE)
+        return killed_inside(what)
     if code in {-signal.SIGKILL, _SERVER_DIED}:
         return lost(what)
     said = _out_of_memory_text(last_words, capped)

@@ -10,6 +10,7 @@ from autotune.system.memory_group import MemoryGroup
 from autotune.trials import family
 
 LOOK_S = 0.5
+_NOTICE_S = 5.0  # for a trial to notice that one of its processes has been killed, and to say what that was
 
 
 class MemoryWatch:
@@ -26,6 +27,7 @@ class MemoryWatch:
         self._shared_group = cgroup.own_group()
         self._kills = self._counted_kills()
         self._seen_s = 0.0
+        self._killed_s: float | None = None
         self.memory_share = 0.0  # of the machine's, or the container's, that was in use at the last look
 
     @property
@@ -52,7 +54,13 @@ class MemoryWatch:
         if now_s - self._seen_s < LOOK_S:
             return False
         self.memory_share, self._seen_s = _memory_share(), now_s
+        if self._killed_s is None and self.is_alone and self.kernel_killed():
+            self._killed_s = now_s
         return True
+
+    def has_missed_a_kill(self) -> bool:
+        """Whether the kernel has killed one of the trial's processes, and it goes on as if nothing were."""
+        return self._killed_s is not None and time.monotonic() - self._killed_s > _NOTICE_S
 
     def excess_bytes(self, pid: int) -> int:
         """What the family of `pid` holds, where that is more than it may and the kernel lets it; else 0."""

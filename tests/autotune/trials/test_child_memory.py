@@ -71,10 +71,12 @@ def test_a_family_that_holds_more_than_its_limit_together_is_out_of_memory(start
     child = start("has_heavy_children", {"children": 5}, memory_limit_bytes=LIMIT)
     events = listen(child)
     assert ran_out(child.verdict), child.verdict
-    assert 3 <= len(events) <= 5
+    assert len(events) >= 3
     if kept == "by looking":
-        assert "its processes held 3" in child.verdict.reason
-        assert "beyond the limit of 300 MiB" in child.verdict.reason
+        assert "its processes held " in child.verdict.reason
+        assert "its limit is 300 MiB" in child.verdict.reason
+    else:
+        assert "killed one of its processes for memory: it went on" in child.verdict.reason
 
 
 def test_a_family_within_its_limit_is_left_alone(start, kept):
@@ -102,7 +104,7 @@ def test_a_program_that_the_kernel_kills_for_memory_is_the_trials_own(start, own
     child = start("runs_a_heavy_program", memory_limit_bytes=LIMIT)
     listen(child)
     assert ran_out(child.verdict), child.verdict
-    assert "the kernel has killed a process" in child.verdict.reason
+    assert "the kernel has killed one of its processes" in child.verdict.reason
 
 
 STRANGER = """

@@ -120,6 +120,6 @@ def test_a_kill_among_its_own_processes_explains_any_error() -> None:
     assert failures.of_verdict(error, **seen).failure is Failure.ERROR
     found = failures.of_verdict(error, **seen, counted_alone=True)
     assert (found.failure, found.shortage) == (Failure.OOM, Shortage.MACHINE)
-    assert found.reason.endswith("because memory was short: ValueError: the program has failed")
+    assert found.reason.endswith("for memory: ValueError: the program has failed")
     assert failures.of_exit(1, "", kernel_killed=True).failure is Failure.ERROR
     assert failures.of_exit(1, "", kernel_killed=True, counted_alone=True).failure is Failure.OOM
