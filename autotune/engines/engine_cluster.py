@@ -10,13 +10,15 @@ from contextlib import contextmanager
 
 import ray
 from ray._private import ray_constants
+from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 from ray._raylet import (  # type: ignore[attr-defined]
     AuthenticationMode,
     AuthenticationTokenLoader,
     Config,
+    GcsClient,
     get_authentication_mode,
 )
-from ray.exceptions import AuthenticationError
+from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from autotune.core.errors import InputError, SearchAborted
@@ -82,15 +84,11 @@ def hardware(address: str) -> Hardware:
 def connected(address: str) -> Iterator[None]:
     """The cluster at `address`, with the user's own token. Raises InputError where it lets nobody in."""
     _be_quiet()
-    _require_reachable(address)
     _reread_authentication()
+    maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+    _require_reachable(address)
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL)
-    except AuthenticationError:
-        raise InputError(
-            f"--address {address}: the cluster asks for its token: give it in {TOKEN}, or its file in "
-            f"{TOKEN}_PATH"
-        ) from None
     except (ConnectionError, ValueError, SystemExit) as error:
         said = " ".join(str(error).split())
         raise InputError(f"--address {address}: no Ray cluster answers there: {said}") from None
@@ -184,7 +182,7 @@ def _alone() -> Iterator[None]:
 
 
 def _require_reachable(address: str) -> None:
-    """Raises InputError where nobody listens; Ray itself would try for more than a minute."""
+    """Raises InputError where nobody listens, or does not let us in; Ray would try that for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         return  # "auto", or what Ray refuses at once
@@ -192,3 +190,10 @@ def _require_reachable(address: str) -> None:
         socket.create_connection((host, int(port)), _CONNECT_S).close()
     except (OSError, OverflowError, UnicodeError) as error:
         raise InputError(f"--address {address}: nobody listens there: {error}") from None
+    try:
+        GcsClient(address=address).internal_kv_exists(b"any", None, timeout=_CONNECT_S)
+    except AuthenticationError:
+        asked = f"give it in {TOKEN}, or its file in {TOKEN}_PATH"
+        raise InputError(f"--address {address}: the cluster asks for its own token: {asked}") from None
+    except RayError:
+        return  # what else is wrong is said when Ray connects
