@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from autotune.engines import engine_cluster
 from autotune.engines.engine_cluster import TOKEN
 
 HERE = Path(__file__).parent
@@ -17,12 +18,11 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become a
 # What a search has of Ray's and multiprocessing's, without the search.
 DRIVER = """
 import json, os, sys
-from multiprocessing import forkserver
+from multiprocessing import forkserver, util
 import ray
 from autotune.engines import engine_cluster
 from autotune.system import scratch
 from autotune.system.telemetry import hardware
-before = dict(os.environ)
 with scratch.private() as place, engine_cluster.own(hardware(), place.guardian):
     forkserver.ensure_running()
     address = ray.get_runtime_context().gcs_address
@@ -31,6 +31,7 @@ with scratch.private() as place, engine_cluster.own(hardware(), place.guardian):
     print(json.dumps({"address": address, "directory": str(place.guardian.directory), "task": kept,
                       "server": forkserver._forkserver._forkserver_address, "changed": changed}), flush=True)
     sys.stdin.readline()
+    util._run_finalizers()  # its directory is still there to be removed
 """
 
 
@@ -115,3 +116,29 @@ def test_a_search_works_with_a_token_that_it_keeps_to_itself(told):
     assert told["task"] == "a task runs"
     assert len(told["token"]) == 64
     assert told["changed"] == [], "what it starts besides has no use for it"
+
+
+@pytest.mark.parametrize("token", [None, "0" * 64])
+def test_a_cluster_that_asks_for_a_token_that_is_not_given_is_one_line(told, tmp_path, token):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH")}
+    environment |= {"HOME": str(tmp_path)} | ({} if token is None else {TOKEN: token})
+    done = subprocess.run(
+        [sys.executable, "-m", "autotune", "search", "--address", told["address"]],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert f"--address {told['address']}: the cluster asks for its own token" in done.stderr
+
+
+@pytest.mark.parametrize(("mode", "lines"), [("TOKEN", 0), ("DISABLED", 1)])
+def test_a_cluster_that_asks_for_no_token_is_told_of(monkeypatch, mode, lines):
+    found = getattr(engine_cluster.AuthenticationMode, mode)
+    monkeypatch.setattr(engine_cluster, "get_authentication_mode", lambda: found)
+    said = engine_cluster.warning("10.0.0.1:6379")
+    assert len(said) == lines
+    assert all("10.0.0.1:6379 asks for no token" in line for line in said)
