@@ -30,6 +30,7 @@ from autotune.space import space as spaces
 from autotune.storage import study as record
 from autotune.storage.store import Options, Session
 from autotune.storage.study import Plan
+from autotune.system import scratch
 from autotune.system.telemetry import hardware
 from autotune.trackers.tensorboard import Board
 from autotune.trackers.tracking import Tracker
@@ -116,8 +117,8 @@ def run(trials: int, every: int, wandb: str) -> None:
     """Prints the lines of one search."""
     space = spaces.complete(spaces.parse(_SPACE, "here"), "here")
     print(_HEADING, flush=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        session = Session.create(Path(scratch, "s"), space, Options(wandb=wandb), {})
+    with tempfile.TemporaryDirectory() as directory, scratch.private() as place:
+        session = Session.create(Path(directory, "s"), space, Options(wandb=wandb), {})
         study = record.open_study(session.study_file, space)
         plan, machine = Plan(trials, None), hardware()
         record.set_plan(study, plan)
@@ -128,7 +129,7 @@ def run(trials: int, every: int, wandb: str) -> None:
             tracking = nullcontext() if wandb == "off" else Tracker(session.root, session.name, wandb)
             with tracking as tracker:
                 board = Board(session.tensorboard_dir, space)
-                engine.run(search, setup, [board, *([tracker] if tracker else [])])
+                engine.run(search, setup, place.guardian, [board, *([tracker] if tracker else [])])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -30,6 +30,7 @@ from autotune.storage import study as record
 from autotune.storage.records import read_records
 from autotune.storage.store import Options, Session
 from autotune.storage.trial_dir import TrialDir
+from autotune.system import scratch
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware, hardware
 from autotune.trials.setup import Setup
@@ -49,12 +50,13 @@ def gaps(trials: int) -> tuple[list[float], float]:
     """Seconds from one trial's last record to the next one's first line; and the tuner's share of time."""
     space = spaces.complete(spaces.parse(_SPACE, "here"), "here")
     machine = hardware()
-    with tempfile.TemporaryDirectory() as scratch:
-        session = Session.create(Path(scratch, "s"), space, Options(wandb="off"), {})
+    with tempfile.TemporaryDirectory() as directory, scratch.private() as place:
+        session = Session.create(Path(directory, "s"), space, Options(wandb="off"), {})
         study = record.open_study(session.study_file, space)
         record.set_plan(study, record.Plan(trials, None))
         search = Search(space, study, Silent())
-        engine.run(search, Setup(session, space, workloads.load(space.workload), machine))
+        setup = Setup(session, space, workloads.load(space.workload), machine)
+        engine.run(search, setup, place.guardian)
         spans = [_span(session.trial_dir(trial.number)) for trial in search.trials()]
     between = [after[0] - before[1] for before, after in itertools.pairwise(spans)]
     return between, sum(between) / (spans[-1][1] - spans[0][0])

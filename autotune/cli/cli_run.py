@@ -27,6 +27,7 @@ from autotune.storage import threshold_file
 from autotune.storage.lock import Held
 from autotune.storage.store import Session, going_on, is_session
 from autotune.storage.study import Plan
+from autotune.system.scratch import Scratch
 from autotune.system.telemetry import Hardware
 from autotune.trackers.tensorboard import Board
 from autotune.trials import failures
@@ -48,6 +49,7 @@ def run(
     hardware: Hardware,
     *,
     held: Held,
+    scratch: Scratch,
     notes: list[str],
     more: int = 0,
     time_s: float | None = None,
@@ -69,7 +71,7 @@ def run(
             running = _search(setup, study, shows, held)
             trackers: list[Board | Tracker] = [Board(session.tensorboard_dir, space)]
             trackers += [tracker] if tracker else []
-            _execute(running, setup, trackers, held, shown=shown, shows=shows, as_json=as_json)
+            _execute(running, setup, scratch, trackers, held, shown=shown, shows=shows, as_json=as_json)
         session.remove_work(running.trials())
         if not running.is_interrupted and not running.fault:
             record.set_plan(study, replace(record.plan(study) or plan, ended=True))
@@ -164,6 +166,7 @@ def _earlier(setup: Setup) -> list[Trial]:
 def _execute(
     running: Search,
     setup: Setup,
+    scratch: Scratch,
     trackers: Sequence["Board | Tracker"],
     held: Held,
     *,
@@ -178,10 +181,11 @@ def _execute(
         if running.is_interrupted:
             revival.give_up(f"interrupted; {revival.how_to_go_on(shown)}", EXIT_INTERRUPTED)
         given = ["--json"] if as_json else []
+        scratch.leave()
         revival.begin_anew(shown, given, running.remaining, reason, shows.note, held=held)
 
     try:
-        engine.run(running, setup, trackers, after_a_loss)
+        engine.run(running, setup, scratch.guardian, trackers, after_a_loss)
     except SearchAborted as error:
         raise SearchAborted(f"{error}; {revival.how_to_go_on(shown)}") from error
 

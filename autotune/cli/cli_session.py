@@ -16,6 +16,7 @@ from autotune.export import export as exporting
 from autotune.judging import confirm
 from autotune.space.space import Space
 from autotune.storage.store import Session
+from autotune.system import scratch
 from autotune.workloads import Workload
 
 SessionArgument = Annotated[
@@ -35,6 +36,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> int:
     """Show what a session has found so far, running or not. Example: autotune status runs/iu"""
+    scratch.end_orphans()
     known, _, workload = opened(session)
     shown = snapshot.take(known, session)
     if as_json:
@@ -85,5 +87,6 @@ def doctor() -> int:
     """Say what this machine can run, and what to do about the rest. Example: autotune doctor"""
     from autotune.cli import doctor as doctors  # noqa: PLC0415 - it asks the machine, which `status` does not
 
+    scratch.end_orphans()
     Console().print(doctors.table(doctors.examine()))
     return 0

@@ -14,7 +14,7 @@ from autotune.core.errors import InputError
 from autotune.space import builtin
 from autotune.storage import provenance, whole
 from autotune.storage.store import WANDB_MODES, Options, Session
-from autotune.system import telemetry
+from autotune.system import scratch, telemetry
 from autotune.system.telemetry import Hardware
 
 
@@ -38,13 +38,10 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
         known = Session.open(Path(options.warm_start))
         prepare.warm_start(known, space, workload, found.description, workload.revision())
     facts = provenance.collect(root.name, space, workload, found, options.seed)
+    notes += _warnings(running.address)
     opened = Session.create(root, space, options, facts)
-    from autotune.cli import cli_run  # noqa: PLC0415 - Ray and Optuna take seconds: what is wrong is said before
-
     with opened.lock() as held:
-        return cli_run.run(
-            opened, root, space, workload, found, held=held, notes=notes, as_json=output.as_json
-        )
+        return _run(opened, root, space, workload, found, held=held, notes=notes, as_json=output.as_json)
 
 
 def _options(tuned: Tuned, output: Output, running: Running, found: Hardware, gpus: float) -> Options:
@@ -88,20 +85,35 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
         now = provenance.collect(session.name, space, workload, found, options.seed)
         notes += provenance.require_same(session, then, now, workload.places)
         whole.require_whole(opened)
-        from autotune.cli import cli_run  # noqa: PLC0415 - as above
-
-        return cli_run.run(
+        return _run(
             opened,
             session,
             space,
             workload,
             found,
             held=held,
-            notes=notes,
+            notes=notes + _warnings(options.address),
             more=more,
             time_s=time_s,
             as_json=as_json,
         )
+
+
+def _run(*session: Any, **said: Any) -> int:
+    """Runs a session in a private directory of its own; the exit code."""
+    with scratch.private() as place:  # before W&B is imported, which makes directories there
+        from autotune.cli import cli_run  # noqa: PLC0415 - Ray and Optuna take seconds: what is wrong is said before
+
+        return cli_run.run(*session, scratch=place, **said)
+
+
+def _warnings(address: str | None) -> list[str]:
+    """What is to be said of the cluster at `address`, where one was named."""
+    if address is None:
+        return []
+    from autotune.engines import engine_cluster  # noqa: PLC0415 - it is there already
+
+    return engine_cluster.warning(address)
 
 
 def hardware(address: str | None, gpus_per_trial: float | None) -> tuple[Hardware, float]:

@@ -25,8 +25,9 @@ from autotune.core import secrecy, units
 from autotune.core.errors import printable
 from autotune.core.settings import COMPILE, PRECISION, PRECISIONS, WORKERS
 from autotune.space.machine import Machine, why_not
-from autotune.system import nvml
+from autotune.system import cgroup, nvml
 from autotune.system.telemetry import Hardware, hardware
+from autotune.trials.memory_watch import LOOK_S
 
 _PYTHON = (3, 11)
 _SHM = Path("/dev/shm")  # noqa: S108 - measured, not written to
@@ -77,6 +78,7 @@ def examine() -> list[Capability]:
             compiling(machine, has_triton=find_spec("triton") is not None),
             Capability("CPUs", True, f"{found.cpus} usable of {psutil.cpu_count()}"),
             Capability("memory", True, f"{units.format_bytes(found.host_memory_bytes)} for this process"),
+            memory_limit(cgroup.group_for_trials()),
             space_left("shared memory", _SHM, _SHM_BYTES, _MORE_SHM),
             space_left("disk", Path.cwd(), _DISK_BYTES, _MORE_DISK),
             java.result(),
@@ -189,6 +191,17 @@ def compiling(machine: Machine, *, has_triton: bool) -> Capability:
     if machine.compute_capability is not None and not has_triton:
         return Capability("torch.compile", False, "needs triton on a GPU", pip_install("triton"))
     return Capability("torch.compile", True, "trials can compile the model")
+
+
+def memory_limit(group: Path | None) -> Capability:
+    """How `--memory-limit` is kept here: by the kernel, in groups below `group`, or by looking."""
+    if group is not None:
+        version = "v2" if cgroup.is_v2(group) else "v1"
+        return Capability("memory limit", True, f"kept by the kernel: a control group ({version}) per trial")
+    detail = f"kept by looking every {LOOK_S:g} s: no control group can be made for a trial"
+    return Capability(
+        "memory limit", False, detail, "where systemd runs: systemd-run --user --scope autotune search ..."
+    )
 
 
 def _cpu_features() -> frozenset[str]:

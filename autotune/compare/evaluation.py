@@ -1,13 +1,14 @@
 """The command that scores a trained model: run to its end, and what it said."""
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from autotune.core import units
+from autotune.core import secrecy, units
 from autotune.core.errors import EvaluationError
 from autotune.trials.runner import GUARD
 
@@ -40,32 +41,29 @@ def run(command: Sequence[str], log: Path) -> Evaluated:
 
     It ends with this process, however that ends, and so does all that it has started. Raises EvaluationError.
     """
-    with log.open("ab") as errors:
-        begun = errors.tell()
-        guard = subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0)  # noqa: S603 - a constant
-        try:
-            done = subprocess.run(  # noqa: S603 - the workload's own command
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                process_group=guard.pid,
-                check=False,
-            )
-        finally:
-            guard.communicate()
+    guard = subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0)  # noqa: S603 - a constant
+    try:
+        done = subprocess.run(  # noqa: S603 - the workload's own command
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            process_group=guard.pid,
+            check=False,
+        )
+    finally:
+        guard.communicate()
+    said = secrecy.hidden(done.stderr.decode(errors="replace"), os.environ)
+    with log.open("a", encoding="utf-8") as file:
+        file.write(said)
     if done.returncode:
-        raise EvaluationError(f"exit code {done.returncode}: {_last_line(log, begun)}")
+        raise EvaluationError(f"exit code {done.returncode}: {_last_line(said)}")
     try:
         return Evaluated.from_dict(json.loads(done.stdout))
     except (ValueError, AttributeError):
         raise EvaluationError("it printed no JSON object") from None
 
 
-def _last_line(log: Path, begun: int) -> str:
+def _last_line(said: str) -> str:
     """What the command said last, where it said anything."""
-    with log.open("rb") as stream:
-        stream.seek(begun)
-        lines = stream.read().decode(errors="replace").split("\n")
-    said = [line.strip() for line in lines if line.strip()]
-    return said[-1][-_LONGEST:] if said else "it said nothing"
+    lines = [line.strip() for line in said.split("\n") if line.strip()]
+    return lines[-1][-_LONGEST:] if lines else "it said nothing"

@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from autotune.core.errors import InputError, printable
@@ -14,6 +15,9 @@ _TOKEN = re.compile(r"[\w.+/=-]{16,}")
 _KEY = r"(?:\w+-)?[0-9a-fA-F]{40}|wandb_v\d+_\w{20,}"  # W&B's, old and new
 _WHOLE_KEY = re.compile(_KEY)
 _KEY_IN_TEXT = re.compile(rf"(?<![\w/])(?:{_KEY})(?![\w/])")  # a digest in a path is none
+# What stands before the host in a URL: a password after a name, or a token alone.
+_IN_URL = re.compile(r"""(?<=://)(?P<name>[^\s/@:"]{0,256}:)?(?P<secret>[^\s/"]{1,1024})(?=@)""")
+_SHORTEST_IN_URL = 16  # of what has no name before it: ssh://git@host has none to hide
 _SHORTEST = 8  # of a value that is looked for in texts: a shorter one is found in innocent words
 _HIDDEN = "(hidden)"
 
@@ -47,7 +51,7 @@ def _is_key(path: str, value: Any) -> bool:
     if value is None or isinstance(value, bool):
         return False
     text = str(value) if isinstance(value, str | bytes) else ""
-    if _WHOLE_KEY.fullmatch(text):
+    if _WHOLE_KEY.fullmatch(text) or any(_in_urls(text)):
         return True
     if any(_TOKEN_NAME.search(name) for name in names) and _TOKEN.fullmatch(text):
         return True
@@ -55,24 +59,57 @@ def _is_key(path: str, value: Any) -> bool:
 
 
 def hidden(text: str, environment: Mapping[str, str]) -> str:
-    """`text` without W&B's keys, and without what in the `environment` is a key or a password by its name."""
+    """`text` without W&B's keys, the passwords in its URLs, and what in the `environment` is one."""
+    return hider(environment)(text)
+
+
+def hider(environment: Mapping[str, str]) -> Callable[[str], str]:
+    """What does the same to many texts.
+
+    Of the `environment` count the values of variables that are called like a key or a password, each of
+    their lines by itself, and passwords in URLs.
+    """
+    known = {part for part in _secrets(environment) if len(part) >= _SHORTEST}
+    longest_first = sorted(known, key=len, reverse=True)
+    return partial(_without, re.compile("|".join(map(re.escape, longest_first)) or "(?!)"))
+
+
+def _without(known: re.Pattern[str], text: str) -> str:
+    return _KEY_IN_TEXT.sub(_HIDDEN, _IN_URL.sub(_url_hidden, known.sub(_HIDDEN, text)))
+
+
+def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in environment.items():
-        is_secret = _SECRET_NAME.search(name) or _TOKEN_NAME.search(name)
-        if is_secret and len(value) >= _SHORTEST:
-            text = text.replace(value, _HIDDEN)
-    return _KEY_IN_TEXT.sub(_HIDDEN, text)
+        if _SECRET_NAME.search(name) or _TOKEN_NAME.search(name):
+            yield from (value, *value.splitlines())
+        yield from _in_urls(value)
+
+
+def _in_urls(text: str) -> Iterator[str]:
+    return (found["secret"] for found in _IN_URL.finditer(text) if _is_secret(found))
+
+
+def _is_secret(found: re.Match[str]) -> bool:
+    return found["name"] is not None or len(found["secret"]) >= _SHORTEST_IN_URL
+
+
+def _url_hidden(found: re.Match[str]) -> str:
+    return f"{found['name'] or ''}{_HIDDEN}" if _is_secret(found) else found[0]
 
 
 def cleaned(value: Any) -> Any:
     """`value`, but that no text in it has a key, or the user's name in a path."""
+    home, hide = os.environ.get("HOME", ""), hider(os.environ)
+    return each_text(value, lambda text: hide(text).replace(home, "~") if len(home) > 1 else hide(text))
+
+
+def each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """`value` with every text in it as `change` makes it; the names in it stay."""
     if isinstance(value, Mapping):
-        return {key: cleaned(item) for key, item in value.items()}
+        return {key: each_text(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [cleaned(item) for item in value]
-    if not isinstance(value, str):
-        return value
-    home, shown = os.environ.get("HOME", ""), hidden(value, os.environ)
-    return shown.replace(home, "~") if len(home) > 1 else shown
+        return [each_text(item, change) for item in value]
+    return change(value) if isinstance(value, str) else value
 
 
 def wandb_is_online(asked: str, environment: Mapping[str, str]) -> bool:

@@ -29,6 +29,7 @@ from autotune.engines import engine_cluster
 from autotune.engines.supervisor import REPORT_S, Supervisor
 from autotune.judging import confirm
 from autotune.search.search import Search
+from autotune.system.guardian import Guardian
 from autotune.trials.order import Order, RaceOrder
 from autotune.trials.reported import Report
 from autotune.trials.setup import Setup
@@ -200,16 +201,23 @@ class _Over(tune.Stopper):
 def run(
     search: Search,
     setup: Setup,
+    guardian: Guardian,
     callbacks: Sequence[tune.Callback] = (),
     lost: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Runs `search` until it is over or interrupted (Ctrl-C, SIGTERM).
+    """Runs `search` until it is over or interrupted (Ctrl-C, SIGTERM), on a Ray below the `guardian`.
 
     Raises SearchAborted when Ray Tune aborts again and again without a trial ending in between. When Ray
     itself dies, `lost` is told, perhaps in another thread, and nothing else is to be expected of this one.
     """
     # In this order: Ray takes SIGTERM for itself.
-    with engine_cluster.connected(setup.options.address, setup.hardware, lost), _signals(search):
+    address = setup.options.address
+    cluster = (
+        engine_cluster.own(setup.hardware, guardian, lost)
+        if address is None
+        else engine_cluster.connected(address)
+    )
+    with cluster, _signals(search):
         try:
             _run(search, setup, callbacks)
         finally:

@@ -2,25 +2,35 @@
 
 import logging
 import os
+import secrets
 import socket
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 import ray
 from ray._private import ray_constants
+from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 from ray._private.worker import global_worker
+from ray._raylet import (  # type: ignore[attr-defined]
+    AuthenticationMode,
+    AuthenticationTokenLoader,
+    Config,
+    GcsClient,
+    get_authentication_mode,
+)
+from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from autotune.core.errors import InputError, SearchAborted
-from autotune.system import guardian, telemetry
+from autotune.system import telemetry
+from autotune.system.guardian import Guardian, StartError
 from autotune.system.telemetry import Hardware
 
 _CONNECT_S = 5.0
 _LOOPBACK = "127.0.0.1"
-_LONGEST_DIRECTORY = 40  # bytes: of the 107 of a socket's name Ray takes 64
+TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of the variable
+_MODE = "RAY_AUTH_MODE"
 # Or else two searches on one machine would want the same ones.
 _ANY_PORT = ("port", "min-worker-port", "max-worker-port", "dashboard-agent-listen-port")
 # `ray start`, but that it listens on loopback, as Ray does where it takes itself to be alone, and that it
@@ -40,7 +50,6 @@ _OBJECT_STORE_BYTES = 128 * 2**20  # nothing but small reports passes through it
 # Ray's own voice, network and habits: silent, loopback only, no killing of trials on its own judgement.
 _ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",
-    "RAY_AUTH_MODE": "disabled",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
     "RAY_memory_monitor_refresh_ms": "0",
@@ -74,20 +83,11 @@ def hardware(address: str) -> Hardware:
 
 
 @contextmanager
-def connected(
-    address: str | None, hardware: Hardware | None = None, lost: Callable[[str], None] = lambda _: None
-) -> Iterator[None]:
-    """The cluster at `address`; None: a Ray of our own on this machine, with its `hardware`.
-
-    Our own listens on loopback only and leaves nothing behind; when it dies, or does not start, `lost` is
-    told so, perhaps in another thread.
-    """
-    os.environ.update(_ENVIRONMENT)
-    logging.getLogger("ray").setLevel(logging.CRITICAL)
-    if address is None:
-        with _own_ray(hardware or telemetry.hardware(), lost):
-            yield
-        return
+def connected(address: str) -> Iterator[None]:
+    """The cluster at `address`, with the user's own token. Raises InputError where it lets nobody in."""
+    _be_quiet()
+    _reread_authentication()
+    maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
     _require_reachable(address)
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL)
@@ -101,18 +101,30 @@ def connected(
         ray.shutdown()
 
 
-def _directory() -> Path:
-    """A new directory for Ray, in which it makes sockets, whose names may not be long."""
-    usual = Path(tempfile.mkdtemp(prefix="autotune-"))
-    if len(os.fsencode(usual)) <= _LONGEST_DIRECTORY:
-        return usual
-    usual.rmdir()
-    return Path(tempfile.mkdtemp(prefix="autotune-", dir="/tmp"))
+def warning(address: str) -> list[str]:
+    """A line, where this process has reached the cluster at `address` without a token."""
+    if get_authentication_mode() == AuthenticationMode.TOKEN:
+        return []
+    open_to_all = "whoever reaches it can run code as its user"
+    return [f"the Ray cluster at {address} asks for no token: {open_to_all}; start it with {_MODE}=token"]
+
+
+def _be_quiet() -> None:
+    os.environ.update(_ENVIRONMENT)
+    logging.getLogger("ray").setLevel(logging.CRITICAL)
 
 
 @contextmanager
-def _own_ray(hardware: Hardware, lost: Callable[[str], None]) -> Iterator[None]:
-    directory = _directory()
+def own(
+    hardware: Hardware, guardian: Guardian, lost: Callable[[str], None] = lambda _: None
+) -> Iterator[None]:
+    """A Ray of our own on this machine, with its `hardware`, below the `guardian`.
+
+    It listens on loopback only, obeys nobody else, and leaves nothing behind; when it dies, or does not
+    start, `lost` is told so, perhaps in another thread.
+    """
+    _be_quiet()
+    directory = guardian.directory / "ray"  # which Ray opens to everybody; the one above it stays closed
     start = [
         *(sys.executable, "-c", _RAY, "start", "--head", f"--temp-dir={directory}"),
         *(f"--num-cpus={hardware.cpus}", f"--num-gpus={len(hardware.gpus)}"),
@@ -121,9 +133,10 @@ def _own_ray(hardware: Hardware, lost: Callable[[str], None]) -> Iterator[None]:
         *(f"--{port}=0" for port in _ANY_PORT),
     ]
     try:
-        with guardian.guarded(start, directory, lambda: lost("Ray died")):
+        token = {_MODE: "token", TOKEN: secrets.token_hex(32)}
+        with guardian.running(start, os.environ | token, lambda: lost("Ray died")):
             address = (directory / "ray_current_cluster").read_text(encoding="ascii").strip()
-            with _alone():
+            with _alone(), _known_to_ray(token):
                 ray.init(
                     address, log_to_driver=False, logging_level=logging.CRITICAL, _node_ip_address=_LOOPBACK
                 )
@@ -132,7 +145,7 @@ def _own_ray(hardware: Hardware, lost: Callable[[str], None]) -> Iterator[None]:
                 yield
             finally:
                 ray.shutdown()
-    except guardian.StartError as error:
+    except StartError as error:
         lost(f"Ray does not start: {error}")
         raise SearchAborted(f"Ray does not start: {error}") from None
 
@@ -147,6 +160,30 @@ def _hush() -> None:
 
 
 @contextmanager
+def _known_to_ray(token: Mapping[str, str]) -> Iterator[None]:
+    """Has `token` in the environment, from where Ray takes it, and keeps it, when it connects.
+
+    Not for longer: what this process starts besides has no use for it.
+    """
+    names = (*token, f"{TOKEN}_PATH")
+    before = {name: os.environ.pop(name) for name in names if name in os.environ}
+    os.environ.update(token)
+    _reread_authentication()
+    try:
+        yield
+    finally:
+        for name in token:
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def _reread_authentication() -> None:
+    """Makes Ray look at the environment again, which it did when it was imported."""
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
+
+
+@contextmanager
 def _alone() -> Iterator[None]:
     """Lets Ray take 127.0.0.1 for what it is, and not for an address of this machine that others reach."""
     before = ray_constants.ENABLE_RAY_CLUSTER
@@ -158,7 +195,7 @@ def _alone() -> Iterator[None]:
 
 
 def _require_reachable(address: str) -> None:
-    """Raises InputError where nobody listens; Ray itself would try for more than a minute."""
+    """Raises InputError where nobody listens, or does not let us in; Ray would try that for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         return  # "auto", or what Ray refuses at once
@@ -166,3 +203,10 @@ def _require_reachable(address: str) -> None:
         socket.create_connection((host, int(port)), _CONNECT_S).close()
     except (OSError, OverflowError, UnicodeError) as error:
         raise InputError(f"--address {address}: nobody listens there: {error}") from None
+    try:
+        GcsClient(address=address).internal_kv_exists(b"any", None, timeout=_CONNECT_S)
+    except AuthenticationError:
+        asked = f"give it in {TOKEN}, or its file in {TOKEN}_PATH"
+        raise InputError(f"--address {address}: the cluster asks for its own token: {asked}") from None
+    except RayError:
+        return  # what else is wrong is said when Ray connects

@@ -1,5 +1,6 @@
 """What the control groups around this process allow it: a container's share of the machine (v1 and v2)."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,51 @@ def memory(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> Memory | None:
     """The tightest memory limit and its use, None where there is no limit."""
     limits = [m for group in _groups("memory", root, membership) if (m := _memory(group))]
     return min(limits, key=lambda m: m.limit_bytes, default=None)
+
+
+def own_group(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> Path | None:
+    """The group that counts this process's memory, None where that cannot be seen."""
+    return next(_groups("memory", root, membership), None)
+
+
+def group_for_trials(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> Path | None:
+    """The group in which this process can make others for memory, None where there is none.
+
+    Its own; in v2 that cannot have processes and groups in it, so that it is the nearest one above, but none
+    beyond a limit that a trial would get around.
+    """
+    for group in _groups("memory", root, membership):
+        if _can_hold_groups(group):
+            return group
+        if not is_v2(group) or _limits(group):
+            return None
+    return None
+
+
+def is_v2(group: Path) -> bool:
+    return (group / "cgroup.controllers").exists()
+
+
+def _can_hold_groups(group: Path) -> bool:
+    is_ours = os.access(group, os.W_OK) and os.access(group / "cgroup.procs", os.W_OK)
+    return is_ours and (not is_v2(group) or "memory" in _read(group / "cgroup.subtree_control").split())
+
+
+def _limits(group: Path) -> bool:
+    """Whether a group of v2 sets a limit of its own."""
+    limits = (_read(group / name) for name in ("memory.max", "memory.high", "cpu.max"))
+    return any(limit and limit.split()[0] != "max" for limit in limits)
+
+
+def kills(group: Path, *, below: bool = True) -> int:
+    """How many of its processes the kernel has killed for memory since it was made.
+
+    In v2 those of groups `below` it count, too, unless that is not asked for; in v1 they never do.
+    """
+    events = "memory.events" if below else "memory.events.local"
+    text = _read(group / (events if is_v2(group) else "memory.oom_control"))
+    fields = (line.split() for line in text.splitlines())
+    return next((int(count) for name, count in fields if name == "oom_kill"), 0)
 
 
 def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:

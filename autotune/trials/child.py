@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -21,10 +21,13 @@ from typing import Any
 
 import psutil
 
+from autotune.core import secrecy
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.system import cgroup
+from autotune.system.memory_group import MemoryGroup
 from autotune.trials import failures, family, runner
+from autotune.trials.memory_watch import LOOK_S, MemoryWatch
 from autotune.trials.order import Order
+from autotune.trials.output import Output
 
 _STARTS = 5
 _RESTART_S = 0.2  # a dying server is deaf before it can be seen to be dead
@@ -35,15 +38,8 @@ _STALL_STEPS = 10
 _STALL_GAPS = 3
 _STEPS_REMEMBERED = 100
 _STACK_S, _STACK_WAIT_S = 0.1, 1.0
-_LOOK_AT_MEMORY_S = 1.0
 _LAST_WORDS_BYTES = 65536
 _PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold
-
-_OOM_KILLS = (
-    Path("/proc/vmstat"),
-    Path("/sys/fs/cgroup/memory.events"),
-    Path("/sys/fs/cgroup/memory/memory.oom_control"),
-)
 
 
 @dataclass(frozen=True)
@@ -64,10 +60,12 @@ class ForkServer:
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload([runner.__name__, *preload])
 
-    def start(self, order: Order) -> tuple[BaseProcess, Connection]:
-        """A process that runs what is ordered, and the pipe in which it reports."""
+    def start(self, order: Order, group: MemoryGroup | None) -> tuple[BaseProcess, Connection, Connection]:
+        """A process that runs what is ordered in `group`, the pipe in which it reports, and its output."""
         receiver, sender = self.context.Pipe(duplex=False)
-        process = self.context.Process(target=runner.run, args=(order, sender), name="trial")
+        output, printed = self.context.Pipe(duplex=False)
+        arguments = (order, sender, printed, group)
+        process = self.context.Process(target=runner.run, args=arguments, name="trial")
         for left in reversed(range(_STARTS)):
             try:
                 with _main_hidden(), _server_killed_after(_PRELOAD_S):
@@ -83,7 +81,8 @@ class ForkServer:
                     self.context.set_forkserver_preload([runner.__name__])
                 time.sleep(_RESTART_S)
         sender.close()
-        return process, receiver
+        printed.close()
+        return process, receiver, output
 
 
 @contextmanager
@@ -126,13 +125,13 @@ class Child:
     def __init__(self, order: Order, server: ForkServer) -> None:
         self.verdict: Outcome | None = None
         self._order = order
+        self._hide = secrecy.hider(os.environ)  # nothing that it says gets further with a key in it
         self._log_start = _size(order.place.log)
-        self._kernel_kills = _kernel_kills()
-        self._memory_share, self._memory_seen_s = 0.0, 0.0
-        self._cap_share = 0.0
-        self._process, pipe = server.start(order)
-        self._inbox = _Inbox(pipe)
-        self._end = Finalize(self, family.end, (self._process,), exitpriority=0)
+        self._memory, self._cap_share = MemoryWatch(order.memory_limit_bytes), 0.0
+        self._process, pipe, output = server.start(order, self._memory.group)
+        self._memory.begin(self.pid)
+        self._end = Finalize(self, family.end, (self._process, self._memory.group), exitpriority=0)
+        self._inbox, self._output = _Inbox(pipe), Output(output, order.place.log, self._hide)
         self._events: list[Event] = []
         self._still_s = 0.0
         self._samples, self._is_evaluated = -1, False
@@ -151,36 +150,42 @@ class Child:
 
         After `stop`, those that came in the meantime.
         """
-        if self.verdict is None and not self._events:
-            self._listen(timeout_s)
+        deadline, left_s = time.monotonic() + timeout_s, timeout_s
+        while self.verdict is None and not self._events:
+            self._listen(min(left_s, LOOK_S))
+            if (left_s := deadline - time.monotonic()) <= 0:
+                break
         events, self._events = self._events, []
         return events
 
     def _listen(self, timeout_s: float) -> None:
-        heard, begun_s = [] if self._inbox.ended else [self._inbox.pipe], time.monotonic()
-        wait([*heard, self._process.sentinel], timeout_s)
+        begun_s, heard = time.monotonic(), [one for one in (self._inbox, self._output) if not one.ended]
+        wait([*(one.pipe for one in heard), self._process.sentinel], timeout_s)
         # Only time that was listened to counts: this process may have been suspended, and all others with it.
         if not self._is_paused:
             self._still_s += min(time.monotonic() - begun_s, timeout_s)
         has_died = not self._process.is_alive()  # asked first: what it had to say is then all in the pipe
+        self._output.take()
         self._take(self._inbox.read())
         if has_died and self.verdict is None:
             self.verdict = self._explain_death()
         elif not has_died:
-            self._look_at_memory()
+            self._end_excess()
             self._end_standstill()
 
     def _take(self, messages: Sequence[dict[str, Any]]) -> None:
         for message in messages:
             if "outcome" in message:
+                told = Outcome.from_dict(message["outcome"])
                 self.verdict = failures.of_verdict(
-                    Outcome.from_dict(message["outcome"]),
+                    replace(told, reason=self._hide(told.reason)),
                     asked_to_stop=self._stopping,
-                    kernel_killed=_kernel_kills() > self._kernel_kills,
-                    memory_share=self._memory_share,
+                    kernel_killed=self._memory.kernel_killed(),
+                    counted_alone=self._memory.is_alone,
+                    memory_share=self._memory.memory_share,
                 )
                 continue
-            event = Event(message["at_s"], message["record"])
+            event = Event(message["at_s"], secrecy.each_text(message["record"], self._hide))
             if self._yielded_s is not None:
                 self._gaps_s.append(event.at_s - self._yielded_s)
                 self._longest_gap_s = max(self._longest_gap_s, self._gaps_s[-1])
@@ -199,22 +204,29 @@ class Child:
         self._samples = record["samples"]
         self._has_evaluated |= is_evaluation
 
-    def _look_at_memory(self) -> None:
-        """Notes how full the machine is: when something has been killed for it, it is no longer."""
-        now_s = time.monotonic()
-        if now_s - self._memory_seen_s >= _LOOK_AT_MEMORY_S:
-            self._memory_share, self._memory_seen_s = _memory_share(), now_s
+    def _end_excess(self) -> None:
+        """Ends what has more memory than it may, or has lost a process for want of it and goes on."""
+        if self.verdict is not None or not self._memory.look():
+            return
+        if held_bytes := self._memory.excess_bytes(self.pid):
+            self.verdict = failures.beyond_its_limit(held_bytes, self._order.memory_limit_bytes or 0)
+        elif self._memory.has_missed_a_kill():
+            self.verdict = failures.killed_inside("it went on without it")
+        if self.verdict is not None:
+            self.kill()
 
     def _explain_death(self) -> Outcome:
         code = self._process.exitcode or 0
         if self._stopping and code == -signal.SIGTERM:
             return Outcome(Status.STOPPED, reason="was asked to stop before it had begun")
+        self._output.finish()
         return failures.of_exit(
             code,
             self._last_words(),
             capped=self._order.memory_limit_bytes is not None,
-            kernel_killed=_kernel_kills() > self._kernel_kills,
-            memory_share=self._memory_share,
+            kernel_killed=self._memory.kernel_killed(),
+            counted_alone=self._memory.is_alone,
+            memory_share=self._memory.memory_share,
             cap_share=self._cap_share,
         )
 
@@ -294,6 +306,7 @@ class Child:
         self.verdict = self.verdict or Outcome(Status.STOPPED, reason="killed")
         self._end()
         self._inbox.pipe.close()
+        self._output.close()
 
 
 class _Inbox:
@@ -318,28 +331,6 @@ class _Inbox:
             self._begun.clear()
         self._begun.append(rest)
         return [json.loads(line) for line in ends]
-
-
-def _memory_share() -> float:
-    """The share of the machine's memory that is in use, or of the container's if that is larger."""
-    machine = psutil.virtual_memory()
-    share = 1 - machine.available / machine.total
-    group = cgroup.memory()
-    return max(share, group.used_bytes / group.limit_bytes) if group else share
-
-
-def _kernel_kills() -> int:
-    """How many processes the kernel has killed for memory, on this machine or in this container."""
-    return sum(_oom_kills(file) for file in _OOM_KILLS)
-
-
-def _oom_kills(file: Path) -> int:
-    with suppress(OSError):
-        for line in file.read_text(encoding="ascii", errors="replace").splitlines():
-            name, _, count = line.partition(" ")
-            if name == "oom_kill":
-                return int(count)
-    return 0
 
 
 def _size(file: Path) -> int:

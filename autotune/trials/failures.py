@@ -6,6 +6,7 @@ import signal
 import sqlite3
 from collections.abc import Iterator, Set
 
+from autotune.core import units
 from autotune.core.errors import printable
 from autotune.core.trial import Failure, Outcome, Shortage, Status
 
@@ -64,6 +65,19 @@ def failed(kind: Failure, reason: str, shortage: Shortage | None = None) -> Outc
 def lost(reason: str) -> Outcome:
     """The outcome of an attempt that somebody has killed: the trial goes on, and is given up in the end."""
     return Outcome(Status.INTERRUPTED, Failure.LOST, _one_line(reason))
+
+
+def killed_inside(what: str) -> Outcome:
+    """The outcome of a trial of whose processes the kernel has killed one; `what` came of that."""
+    return failed(
+        Failure.OOM, f"the kernel has killed one of its processes for memory: {what}", Shortage.MACHINE
+    )
+
+
+def beyond_its_limit(held_bytes: int, limit_bytes: int) -> Outcome:
+    """The outcome of a trial whose processes together hold more than it may."""
+    held, limit = units.format_bytes(held_bytes), units.format_bytes(limit_bytes)
+    return failed(Failure.OOM, f"its processes held {held} together; its limit is {limit}", Shortage.MACHINE)
 
 
 def _one_line(text: str) -> str:
@@ -174,16 +188,26 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def of_verdict(outcome: Outcome, *, asked_to_stop: bool, kernel_killed: bool, memory_share: float) -> Outcome:
+def of_verdict(
+    outcome: Outcome,
+    *,
+    asked_to_stop: bool,
+    kernel_killed: bool,
+    memory_share: float,
+    counted_alone: bool = False,
+) -> Outcome:
     """What a workload says of its own end, unless it was ended from outside and cannot know by whom.
 
-    A loader's worker that is killed was killed for memory where there is evidence of that, see `of_exit`.
+    A loader's worker that is killed was killed for memory where there is evidence of that, see `of_exit`; so
+    was another process of the trial's whose end it tells as an error.
     """
     if outcome.status is Status.STOPPED and not asked_to_stop:
         return lost("it received a SIGTERM")
     if outcome.shortage is Shortage.KILLED_WORKER:
         is_memory = kernel_killed or memory_share >= _MEMORY_GONE_SHARE
         return outcome if is_memory else lost(outcome.reason)
+    if outcome.failure is Failure.ERROR and kernel_killed and counted_alone:
+        return killed_inside(outcome.reason)
     return outcome
 
 
@@ -192,6 +216,7 @@ def of_exit(
     last_words: str,
     *,
     kernel_killed: bool,
+    counted_alone: bool = False,
     memory_share: float = 0.0,
     cap_share: float = 0.0,
     capped: bool = True,
@@ -199,9 +224,10 @@ def of_exit(
     """Why a process failed that ended with `code` (negative: by that signal) without a verdict of its own.
 
     `last_words` is the end of its log: C++ code that cannot allocate in a thread can only abort.
-    `kernel_killed` says that the kernel killed a process for memory in the meantime, `memory_share` what
-    share of the machine's memory was in use shortly before, `capped` that the process's memory was, and
-    `cap_share` how much of that it had in use: code that does not look at what it was given then crashes.
+    `kernel_killed` says that the kernel killed a process for memory in the meantime, one of the trial's where
+    they are `counted_alone`, and else one that was near it. `memory_share` is what share of the machine's
+    memory was in use shortly before, `capped` says that the process's memory was, and `cap_share` how much of
+    that it had in use: code that does not look at what it was given then crashes.
     A SIGKILL without any sign of want of memory came from outside, and is no fault of the trial's.
     """
     if kernel_killed and code in {-signal.SIGKILL, _SERVER_DIED}:
@@ -216,6 +242,8 @@ def of_exit(
     if code == -signal.SIGSEGV and cap_share >= _CAP_GONE_SHARE:
         reason = f"{what} with {cap_share:.0%} of its memory limit in use"
         return failed(Failure.OOM, reason, Shortage.MACHINE)
+    if kernel_killed and counted_alone:
+        return killed_inside(what)
     if code in {-signal.SIGKILL, _SERVER_DIED}:
         return lost(what)
     said = _out_of_memory_text(last_words, capped)

@@ -5,9 +5,12 @@ import signal
 from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 import psutil
 
+from autotune.system import guardian
+from autotune.system.memory_group import MemoryGroup
 from autotune.trials import runner
 
 _REAP_S = 10.0  # a process that a driver or a file system holds cannot be killed, nor waited for
@@ -56,11 +59,44 @@ def waits_for_disk(pid: int) -> bool:
     return False
 
 
-def end(process: BaseProcess) -> None:
-    """Kills a process, which has no group of its own in its first moments, and then what it started."""
+def held_bytes(pid: int, enough_bytes: int) -> int:
+    """The memory that the family of `pid` holds: its own and shared, but no pages of mapped files.
+
+    What several of them share counts once; up to `enough_bytes` it may count for each, which is asked sooner.
+    """
+    pids = [one.pid for one in members(pid)]
+    held = sum(_bytes(one, "status", "RssAnon", "RssShmem") for one in pids)
+    if held <= enough_bytes:
+        return held
+    return sum(_bytes(one, "smaps_rollup", "Pss_Anon", "Pss_Shmem") for one in pids)
+
+
+def anonymous_bytes(pid: int) -> int:
+    """What a process holds of its own, and who is forked from it shares; 0 where it is gone."""
+    return _bytes(pid, "status", "RssAnon")
+
+
+def _bytes(pid: int, file: str, *names: str) -> int:
+    """The sum of figures in a file of /proc/`pid`."""
+    with suppress(OSError):
+        lines = Path(f"/proc/{pid}/{file}").read_text(errors="replace").splitlines()
+        return 1024 * sum(int(line.split()[1]) for line in lines if line.partition(":")[0] in names)
+    return 0
+
+
+def end(process: BaseProcess, group: MemoryGroup | None) -> None:
+    """Kills a process, which has no group of its own in its first moments, and then what it started.
+
+    Those that have left its process group are still in its control group, where it has one.
+    """
+    inside = [one.pid for one in members(process.pid or 0)] + (group.pids() if group else [])
+    shared = guardian.shared_memory(inside)
     if process.is_alive():
         process.kill()
         process.join(_REAP_S)
     if process.pid:  # 0 would mean the group of this very process
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+    if group is not None:
+        group.end()
+    guardian.remove_shared_memory(shared)

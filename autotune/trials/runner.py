@@ -15,14 +15,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from autotune.core import secrecy, units
+from autotune.core import units
 from autotune.core.settings import Setting
 from autotune.core.trial import Failure, Outcome, Status
+from autotune.system.memory_group import MemoryGroup
 from autotune.trials import failures
 from autotune.trials.order import Order
 
@@ -42,24 +42,26 @@ class _DivergedError(FloatingPointError):
     """The workload goes on yielding losses that are no numbers."""
 
 
-def run(order: Order, pipe: Connection) -> None:
+def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup | None) -> None:
     """Runs what is ordered in this process, sends its records and in the end its verdict: {"outcome": ...}.
 
-    A message is a line of JSON.
+    A message is a line of JSON. What is printed goes into `output`; the process is in the control `group`.
     """
+    if group is not None:
+        with suppress(OSError):  # it may have been removed: whoever has started this is gone
+            group.join()
     stopping = _stop_on_sigterm()
     with os.fdopen(pipe.fileno(), "wb", closefd=False) as messages:
         try:
-            guard = _become_independent(order.place.log)
+            guard = _become_independent(output)
             fit = _entry_point(order.entry_point)
             memory = _Memory(order)
             outcome = _drive(fit, order, messages, memory, stopping)
         except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
             _lift_memory_limit()
             with suppress(OSError):  # a disk that is full takes no log either; the verdict goes elsewhere
-                print(secrecy.hidden(traceback.format_exc(), os.environ), file=sys.stderr, end="")
+                traceback.print_exc()
             outcome = failures.of_exception(error, capped=order.memory_limit_bytes is not None)
-            outcome = replace(outcome, reason=secrecy.hidden(outcome.reason, os.environ))
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
                 stream.flush()
@@ -72,7 +74,7 @@ def _send(messages: BinaryIO, message: Mapping[str, Any]) -> None:
     messages.flush()
 
 
-def _become_independent(log: Path) -> object:
+def _become_independent(output: Connection) -> object:
     """A session of its own, so that it can be killed with all that it starts; it dies with its parents.
 
     Returns the guard of its process group.
@@ -81,7 +83,7 @@ def _become_independent(log: Path) -> object:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == 1:
         os._exit(1)  # the parent was gone before it could be asked for
-    _write_to(log)
+    _print_into(output)
     # A forkserver's children start theirs in the same way; a workload's are to start as they do without us.
     multiprocessing.set_start_method(None, force=True)
     supervisor = multiprocessing.parent_process()
@@ -89,13 +91,11 @@ def _become_independent(log: Path) -> object:
     return supervisor and subprocess.Popen(guard, stdin=supervisor.sentinel)  # noqa: S603 - a constant
 
 
-def _write_to(log: Path) -> None:
-    """Makes `log` the process's output, its last words after a crash and its stacks included."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(file, sys.stdout.fileno())
-    os.dup2(file, sys.stderr.fileno())
-    os.close(file)
+def _print_into(output: Connection) -> None:
+    """Makes `output` the process's output, its last words after a crash and its stacks included."""
+    os.dup2(output.fileno(), sys.stdout.fileno())
+    os.dup2(output.fileno(), sys.stderr.fileno())
+    output.close()
     faulthandler.enable()
     faulthandler.register(STACK_SIGNAL)
 

@@ -217,11 +217,73 @@ def remembers(config, workdir):
     sys.path.clear()
 
 
-def fills_its_group(config, workdir):
-    """Joins a control group with a memory limit and then exceeds it."""
-    Path(config["group"], "cgroup.procs").write_text(str(os.getpid()))
+def shares_memory(config, workdir):
+    """Holds memory that a process shares, which no limit of a process by itself counts."""
+    import mmap
+
     yield {"samples": 1}
-    HELD.extend(bytearray(b"x" * 2**22) for _ in range(1000))
+    for _ in range(config["blocks"]):
+        HELD.append(mmap.mmap(-1, 2**24))
+        HELD[-1].write(b"x" * 2**24)
+        time.sleep(config["pause_s"])
+    yield {"samples": 2}
+
+
+HOLDS = "import time; held = b'x' * int(100e6); print('holds', flush=True); time.sleep(600)"
+GROWS = "held = [b'x' * 2**22 for _ in range(1000)]"
+
+
+def has_heavy_children(config, workdir):
+    """Each of them is within the limit; all together are not."""
+    yield {"samples": 1}
+    for _ in range(config["children"]):
+        HELD.append(subprocess.Popen([sys.executable, "-c", HOLDS], stdout=subprocess.PIPE))
+        HELD[-1].stdout.readline()
+        yield {"samples": 1}
+    time.sleep(600)
+
+
+def runs_a_heavy_program(config, workdir):
+    """It has no limit of its own, and its end is told as any error is."""
+    yield {"samples": 1}
+    resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    subprocess.run([sys.executable, "-c", GROWS], check=True)
+
+
+def shares_by_name(config, workdir):
+    """Holds shared memory that has a name, as a process that is killed leaves it behind."""
+    from multiprocessing.shared_memory import SharedMemory
+
+    HELD.append(SharedMemory(create=True, size=2**20))
+    HELD[-1].buf[:1] = b"x"
+    yield {"samples": 1, "file": f"/dev/shm/{HELD[-1].name}"}
+    time.sleep(600)
+
+
+def tells_a_secret(config, workdir):
+    """Says it in every way that there is, and then dies of it."""
+    import logging
+    import threading
+
+    secret = config["secret"]
+    yield {"samples": 1, "note": secret, "notes": [{"url": f"x://me:{secret}@host"}]}
+
+    def says(who):
+        raise ValueError(f"{who}: {secret}")
+
+    print(f"print: {secret}", flush=True)
+    logging.getLogger("some").warning("logging: %s", secret)
+    subprocess.run(["sh", "-c", f"echo subprocess: {secret}; echo url: x://me:short@host >&2"], check=True)
+    worker = multiprocessing.Process(target=says, args=("worker",))
+    worker.start()
+    worker.join()
+    thread = threading.Thread(target=says, args=("thread",))
+    thread.start()
+    thread.join()
+    if config["dies"]:
+        os.write(2, f"terminate called: what(): {secret}".encode())
+        os.abort()
+    says("main")
 
 
 def maps(config, workdir):

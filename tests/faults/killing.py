@@ -1,12 +1,16 @@
 """Searches by the real command line, and their processes: which there are, which of them live."""
 
 import os
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 
 from autotune.storage import study as record
+from autotune.system import cgroup
 from tests.forked import Forked
 
 HERE = Path(__file__).parent
@@ -22,12 +26,32 @@ budget: {trials: 5, samples_per_trial: 400, repeats: 0}
 SEARCH = ("search", "--space", "space.yaml", "--session", "s", "--wandb", "off")
 
 
-def begin(directory: Path, *arguments: object) -> Forked:
+def begin(directory: Path, *arguments: object, **environment: str) -> Forked:
     """Starts the command line as a shell would: as the leader of a process group of its own."""
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "WANDB_MODE": "offline"}
+    known = {**os.environ, "PYTHONPATH": path, "WANDB_MODE": "offline", **environment}
     (directory / "output").touch()
-    return Forked(arguments, directory, environment, output=directory / "output", leads=True)
+    return Forked(arguments, directory, known, output=directory / "output", leads=True)
+
+
+@contextmanager
+def temporary() -> Iterator[Path]:
+    """A short directory for temporary ones, in which nothing is left in the end.
+
+    Nor are control groups or shared memory with a name, that were not there before.
+    """
+    before = _elsewhere()
+    with tempfile.TemporaryDirectory(prefix="k-") as directory:
+        yield Path(directory)
+        assert list(Path(directory).rglob("*")) == []
+    wait_for(lambda: not _elsewhere() - before, 10, "the end of shared memory and control groups")
+
+
+def _elsewhere() -> set[Path]:
+    place = cgroup.group_for_trials()
+    groups = set(place.glob("autotune-*")) if place else set()
+    left = {group for group in groups if not Path("/proc", group.name.split("-")[1]).exists()}
+    return left | set(Path("/dev/shm").glob("psm_*"))
 
 
 def output(directory: Path) -> str:

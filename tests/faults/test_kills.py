@@ -14,11 +14,11 @@ from tests.endings import ENDED
 from . import killing
 
 VICTIMS = (
-    *("driver", "process group", "guardian", "raylet", "GCS server"),
+    *("driver", "process group", "driver and guardian", "guardian", "raylet", "GCS server"),
     *("supervisor", "fork server", "child", "loader worker"),
 )
 OF_A_TRIAL = ("supervisor", "fork server", "child", "loader worker")
-WITH_THE_DRIVER = ("driver", "process group")
+WITH_THE_DRIVER = ("driver", "process group", "driver and guardian")
 OF_RAY = ("guardian", "raylet", "GCS server")
 GIVEN_UP = ", 3 times in a row; nothing is lost; continue with: python -m autotune resume s"
 TRIALS = 6
@@ -28,14 +28,17 @@ LONGEST_S = 3.0
 class Killed:
     """A search that is killed again and again, and what it has to show after every time."""
 
-    def __init__(self, directory: Path, rng: random.Random) -> None:
+    def __init__(self, directory: Path, rng: random.Random, temporary: Path) -> None:
         directory.mkdir()
+        self._environment = {"TMPDIR": str(temporary)}
         (directory / "space.yaml").write_text(killing.SPACE)
         self.directory, self._rng = directory, rng
         self._ended: dict[int, tuple] = {}
         self._spared = True
         self._rays = 0  # killed since a trial last ended
-        self.process = killing.begin(directory, *killing.SEARCH, "--trials", TRIALS)
+        self.process = killing.begin(
+            directory, *killing.SEARCH[:-1], "offline", "--trials", TRIALS, **self._environment
+        )
         killing.wait_for((directory / "s" / "session.json").exists)
 
     def kill_one(self) -> str | None:
@@ -58,9 +61,11 @@ class Killed:
                 continue
         if victim in WITH_THE_DRIVER:
             self.process.wait()
+            if victim == "driver and guardian":  # nobody is left to end the others but who comes next
+                killing.begin(self.directory, "status", "s", **self._environment).wait()
             killing.wait_for(lambda: not killing.alive(family), 60, "the end of everything")
             self.check()
-            self.process = killing.begin(self.directory, "resume", "s")
+            self.process = killing.begin(self.directory, "resume", "s", **self._environment)
         else:
             self.check()
         self._rays += victim in OF_RAY
@@ -77,9 +82,12 @@ class Killed:
         return self.process.poll() is None
 
     def _pids(self, victim: str) -> list[int]:
+        found = killing.kinds(killing.family(self.process))
+        if victim == "driver and guardian":
+            return [self.process.pid, *(p.pid for p in found.get("guardian", []))]
         if victim in WITH_THE_DRIVER:
             return [self.process.pid]
-        return [p.pid for p in killing.kinds(killing.family(self.process)).get(victim, [])]
+        return [p.pid for p in found.get(victim, [])]
 
     def _evaluations(self) -> int:
         files = (self.directory / "s").glob("trials/*/records.jsonl")
@@ -99,7 +107,7 @@ class Killed:
         self.process.wait(240)
         if killing.output(self.directory).rstrip().endswith(GIVEN_UP):
             assert self._rays >= 3
-            self.process = killing.begin(self.directory, "resume", "s")
+            self.process = killing.begin(self.directory, "resume", "s", **self._environment)
             self.process.wait(240)
         assert self.process.returncode in ENDED, killing.output(self.directory)
         assert "Traceback" not in killing.output(self.directory)
@@ -135,11 +143,12 @@ def check_attempts(records: list[dict]) -> None:
 def test_killed_anywhere_nothing_is_lost_and_nothing_is_twice(tmp_path, soak, seed):
     rng, kills, done = random.Random(seed), 100 if soak else 5, []
     while len(done) < kills:
-        search = Killed(tmp_path / f"after-{len(done)}", rng)
-        try:
-            while len(done) < kills and (victim := search.kill_one()) is not None:
-                print(f"seed {seed}, {search.directory.name}: {victim}")  # shown where the test fails
-                done.append(victim)
-            search.finish()
-        finally:
-            killing.end(search.process)
+        with killing.temporary() as temporary:
+            search = Killed(tmp_path / f"after-{len(done)}", rng, temporary)
+            try:
+                while len(done) < kills and (victim := search.kill_one()) is not None:
+                    print(f"seed {seed}, {search.directory.name}: {victim}")  # shown where the test fails
+                    done.append(victim)
+                search.finish()
+            finally:
+                killing.end(search.process)

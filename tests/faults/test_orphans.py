@@ -99,6 +99,22 @@ def test_a_driver_that_is_killed_while_ray_starts_leaves_nothing_either(tmp_path
     await_the_end(family, scratch)
 
 
+def test_what_a_driver_and_its_guardian_leave_who_die_together_is_ended_by_the_next_command(tmp_path, search):
+    process = search()
+    await_a_trial(tmp_path)
+    family = killing.family(process)
+    (guardian,) = killing.kinds(family)["guardian"]
+    scratch = scratch_of(family)
+    guardian.suspend()  # or else it may be faster
+    process.kill()
+    guardian.kill()
+    process.wait()
+    assert {"raylet", "GCS server"} <= set(killing.kinds(killing.alive(family)))
+    assert killing.begin(tmp_path, "status", "s").wait(60) == 0, killing.output(tmp_path)
+    assert not killing.alive(family)
+    assert not scratch.exists()
+
+
 def test_two_searches_beside_each_other_do_not_meet_and_leave_nothing(tmp_path, search):
     """The driver of one is killed, the other one comes to its end."""
     (tmp_path / "other").mkdir()

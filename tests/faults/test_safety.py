@@ -28,6 +28,7 @@ from autotune.core.trial import Failure, Measurement, Outcome, Status, Trial
 from autotune.display import draw
 from autotune.display.console import Events, Lines
 from autotune.display.snapshot import Snapshot
+from autotune.engines.engine_cluster import TOKEN
 from autotune.export import export
 from autotune.space import space as spaces
 from autotune.storage.study_file import Plan
@@ -423,8 +424,19 @@ def keys_in(file, keys):
     return [(name, file) for name, key in keys.items() if key.encode() in content]
 
 
+def token_of(pid):
+    """What Ray's processes below `pid` have in their environment, to obey nobody else."""
+    try:
+        below = psutil.Process(pid).children(recursive=True)
+        servers = [p.environ() for p in below if "gcs_server" in " ".join(p.cmdline())]
+    except psutil.Error:
+        return {}
+    return {TOKEN: servers[0][TOKEN]} if servers and TOKEN in servers[0] else {}
+
+
 def test_a_search_writes_no_key_down_and_listens_on_loopback_alone(tmp_path, monkeypatch):
     (tmp_path / "space.yaml").write_text(LEAKY)
+    password = secrets.token_hex(10)
     keys = {"WANDB_API_KEY": secrets.token_hex(20), "AWS_SECRET_ACCESS_KEY": secrets.token_hex(15)}
     search = ("search", "--space", "space.yaml", "--session", "s", "--wandb", "offline")
     with tempfile.TemporaryDirectory(prefix="ray-") as ray:  # pytest's own is too deep for Ray's sockets
@@ -432,8 +444,10 @@ def test_a_search_writes_no_key_down_and_listens_on_loopback_alone(tmp_path, mon
             **os.environ,
             **keys,
             "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+            "DATABASE_URL": f"postgres://me:{password}@db.example/x",
             "TMPDIR": ray,
         }
+        keys["DATABASE_URL"] = password
         with (tmp_path / "output").open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "autotune", *search],
@@ -446,6 +460,7 @@ def test_a_search_writes_no_key_down_and_listens_on_loopback_alone(tmp_path, mon
             try:
                 while process.poll() is None:  # Ray's directory goes with it
                     listening |= sockets(process.pid)
+                    keys |= token_of(process.pid)
                     for file in files_in(ray):
                         seen.add(file.name)
                         leaks += keys_in(file, keys)
@@ -459,6 +474,7 @@ def test_a_search_writes_no_key_down_and_listens_on_loopback_alone(tmp_path, mon
     monkeypatch.syspath_prepend(HERE)
     assert cli.main(["export", str(tmp_path / "s"), "-o", str(tmp_path / "best.yaml")]) == 0
 
+    assert len(keys.get(TOKEN, "")) == 64
     left = files_in(tmp_path)
     assert {"study.db", "session.json", "log", "best.yaml", "output"} <= {file.name for file in left}
     assert any(file.suffix == ".wandb" for file in left)

@@ -186,3 +186,12 @@ def test_it_is_one_table_that_wraps_within_its_columns() -> None:
     assert rest[0].startswith("no   NVIDIA driver  words")
     assert all(line.startswith(" " * 20) and len(line.rstrip()) <= 80 for line in rest[1:])
     assert any(line.strip().startswith("to do: words") for line in rest)
+
+
+def test_it_says_how_a_limit_of_memory_is_kept(tmp_path: Path) -> None:
+    assert "v1" in doctor.memory_limit(tmp_path).detail
+    (tmp_path / "cgroup.controllers").touch()
+    assert doctor.memory_limit(tmp_path).detail == "kept by the kernel: a control group (v2) per trial"
+    without = doctor.memory_limit(None)
+    assert not without.ok
+    assert without.detail.startswith("kept by looking every 0.5 s")

@@ -72,3 +72,54 @@ def test_it_reads_this_machine() -> None:
     quota, memory = cgroup.cpu_quota(), cgroup.memory()
     assert quota is None or quota > 0
     assert memory is None or 0 < memory.used_bytes <= memory.limit_bytes
+
+
+SCOPE = {
+    "user/cgroup.controllers": "cpu memory",
+    "user/cgroup.procs": "",
+    "user/cgroup.subtree_control": "memory pids",
+    "user/scope/cgroup.controllers": "cpu memory",
+    "user/scope/cgroup.procs": "7",
+    "user/scope/cgroup.subtree_control": "",
+    "user/scope/memory.max": "max",
+}
+
+
+def test_v1_makes_groups_for_trials_in_its_own(tree) -> None:
+    root, membership = tree("4:memory:/job", {"memory/job/cgroup.procs": "7"})
+    assert cgroup.group_for_trials(root, membership) == root / "memory/job"
+    (root / "memory/job/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+    assert cgroup.kills(root / "memory/job") == 3
+
+
+def test_v2_makes_groups_for_trials_beside_its_own(tree) -> None:
+    root, membership = tree("0::/user/scope", SCOPE)
+    assert cgroup.group_for_trials(root, membership) == root / "user"
+    assert cgroup.own_group(root, membership) == root / "user/scope"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("user/scope/memory.max", "1000"),
+        ("user/scope/cpu.max", "50000 100000"),
+        ("user/cgroup.subtree_control", "pids"),
+    ],
+)
+def test_a_trial_does_not_get_around_a_limit(tree, name: str, text: str) -> None:
+    """Nor is a group of use that has no memory to give."""
+    assert cgroup.group_for_trials(*tree("0::/user/scope", SCOPE | {name: text})) is None
+
+
+def test_v2_counts_kills_with_and_without_what_is_below(tree) -> None:
+    root, _ = tree(
+        "0::/x",
+        {
+            "x/cgroup.controllers": "memory",
+            "x/memory.events": "oom 5\noom_kill 4",
+            "x/memory.events.local": "oom_kill 1",
+        },
+    )
+    assert cgroup.kills(root / "x") == 4
+    assert cgroup.kills(root / "x", below=False) == 1
+    assert cgroup.kills(root / "none") == 0

@@ -113,15 +113,17 @@ def test_without_ray_the_search_is_this_process() -> None:
 
 SAYS_ITS_TOP = "from autotune.system import others; print(others.top().pid, flush=True)"
 DRIVER = f"""
-import pathlib, subprocess, sys, time
-from autotune.system import guardian
+import os, pathlib, subprocess, sys, time
+from autotune.system.guardian import Guardian
 directory = pathlib.Path(sys.argv[1])
 below = (
     "import subprocess, sys;"
     "subprocess.run([sys.executable, '-c', {SAYS_ITS_TOP!r}], stdout=open(sys.argv[1], 'w'))"
 )
-with guardian.guarded([sys.executable, "-c", below, str(directory / "top")], directory, lambda: None):
+guardian = Guardian(directory)
+with guardian.running([sys.executable, "-c", below, str(directory / "top")], os.environ, lambda: None):
     print((directory / "top").read_text(), flush=True)
+guardian.close()
 """
 
 

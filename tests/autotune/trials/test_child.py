@@ -197,30 +197,6 @@ def test_the_words_of_an_earlier_attempt_do_not_count(run, tmp_path):
     assert "bad_alloc" in (tmp_path / "log").read_text(), "a log is appended to"
 
 
-@pytest.fixture
-def small_group():
-    """A control group that may hold 64 MiB, as a container's own might."""
-    outer = next(cgroup._groups("memory", cgroup._ROOT, cgroup._MEMBERSHIP), cgroup._ROOT)
-    group = outer / f"autotune-test-{os.getpid()}"
-    try:
-        group.mkdir()
-        limits = (group / "memory.max", group / "memory.limit_in_bytes")
-        next(filter(Path.exists, limits), limits[0]).write_text(str(64 * 2**20))
-    except OSError as error:
-        if group.is_dir():
-            group.rmdir()
-        pytest.skip(f"no control group can be made here: {error}")
-    yield group
-    wait_for(lambda: not (group / "cgroup.procs").read_text())
-    group.rmdir()
-
-
-def test_a_kill_by_the_kernel_is_out_of_memory(run, small_group):
-    outcome, events = run("fills_its_group", {"group": str(small_group)})
-    assert (outcome.failure, len(events)) == (Failure.OOM, 1)
-    assert outcome.reason == "killed by the kernel, which was out of memory"
-
-
 def test_a_kill_while_the_machine_is_full_is_out_of_memory(start, monkeypatch):
     full = cgroup.Memory(limit_bytes=100, used_bytes=97)
     monkeypatch.setattr(cgroup, "memory", lambda: full)

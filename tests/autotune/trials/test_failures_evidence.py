@@ -112,3 +112,14 @@ def test_a_loaders_worker_that_somebody_has_killed_is_lost() -> None:
     by_whom = {"asked_to_stop": False, "kernel_killed": False, "memory_share": 0.5}
     assert failures.of_verdict(outcome, **by_whom).failure is Failure.LOST
     assert failures.of_verdict(outcome, **(by_whom | {"kernel_killed": True})) == outcome
+
+
+def test_a_kill_among_its_own_processes_explains_any_error() -> None:
+    error = failures.of_exception(ValueError("the program has failed"))
+    seen = {"asked_to_stop": False, "kernel_killed": True, "memory_share": 0.5}
+    assert failures.of_verdict(error, **seen).failure is Failure.ERROR
+    found = failures.of_verdict(error, **seen, counted_alone=True)
+    assert (found.failure, found.shortage) == (Failure.OOM, Shortage.MACHINE)
+    assert found.reason.endswith("for memory: ValueError: the program has failed")
+    assert failures.of_exit(1, "", kernel_killed=True).failure is Failure.ERROR
+    assert failures.of_exit(1, "", kernel_killed=True, counted_alone=True).failure is Failure.OOM

@@ -1,0 +1,90 @@
+"""What a trial's memory shows from outside: what its family holds, whom the kernel kills, how full all is."""
+
+import time
+from contextlib import suppress
+
+import psutil
+
+from autotune.system import cgroup
+from autotune.system.memory_group import MemoryGroup
+from autotune.trials import family
+
+LOOK_S = 0.5
+_NOTICE_S = 5.0  # for a trial to notice that one of its processes has been killed, and to say what that was
+
+
+class MemoryWatch:
+    """Keeps a trial's family within `limit_bytes` of memory, and knows what speaks for a want of memory.
+
+    The limit, None for no limit, is on top of what the trial is born with. Where it can have a control group
+    of its own the kernel enforces the limit; else `excess_bytes` says when it is to be ended.
+    """
+
+    def __init__(self, limit_bytes: int | None) -> None:
+        self.group = MemoryGroup.made()
+        self._limit_bytes = limit_bytes
+        self._is_capped = limit_bytes is None
+        self._shared_group = cgroup.own_group()
+        self._kills = self._counted_kills()
+        self._seen_s = 0.0
+        self._killed_s: float | None = None
+        self.memory_share = 0.0  # of the machine's, or the container's, that was in use at the last look
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the kernel's kills are counted for this trial alone, and not for all of a search."""
+        return self.group is not None
+
+    def begin(self, pid: int) -> None:
+        """Sets the limit of the trial `pid`, which has just been forked."""
+        if self._limit_bytes is None:
+            return
+        with suppress(psutil.Error):
+            self._limit_bytes += family.anonymous_bytes(psutil.Process(pid).ppid())
+        if self.group is not None:
+            with suppress(OSError):
+                self.group.cap(self._limit_bytes)
+                self._is_capped = True
+
+    def look(self) -> bool:
+        """Notes how full the machine is, unless that was done just now: when somebody has died of it, it no
+        longer is. Whether it was done.
+        """
+        now_s = time.monotonic()
+        if now_s - self._seen_s < LOOK_S:
+            return False
+        self.memory_share, self._seen_s = _memory_share(), now_s
+        if self._killed_s is None and self.is_alone and self.kernel_killed():
+            self._killed_s = now_s
+        return True
+
+    def has_missed_a_kill(self) -> bool:
+        """Whether the kernel has killed one of the trial's processes, and it goes on as if nothing were."""
+        return self._killed_s is not None and time.monotonic() - self._killed_s > _NOTICE_S
+
+    def excess_bytes(self, pid: int) -> int:
+        """What the family of `pid` holds, where that is more than it may and the kernel lets it; else 0."""
+        if self._is_capped or self._limit_bytes is None:
+            return 0
+        held_bytes = family.held_bytes(pid, self._limit_bytes)
+        return held_bytes if held_bytes > self._limit_bytes else 0
+
+    def kernel_killed(self) -> bool:
+        """Whether the kernel has killed for memory in the trial's own control group since the trial began.
+
+        Where it has none: in the one in which all trials of a search are.
+        """
+        return self._counted_kills() > self._kills
+
+    def _counted_kills(self) -> int:
+        if self.group is not None:
+            return self.group.kills()
+        return 0 if self._shared_group is None else cgroup.kills(self._shared_group, below=False)
+
+
+def _memory_share() -> float:
+    """The share of the machine's memory that is in use, or of the container's if that is larger."""
+    machine = psutil.virtual_memory()
+    share = 1 - machine.available / machine.total
+    group = cgroup.memory()
+    return max(share, group.used_bytes / group.limit_bytes) if group else share

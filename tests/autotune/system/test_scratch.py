@@ -1,0 +1,183 @@
+"""A private directory, its guardian, and what is left when both are killed."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+import psutil
+import pytest
+
+from autotune.system import scratch
+from autotune.system.guardian import StartError
+
+# A driver: it says what it has, and goes when it is told to. What it runs leaves its process group, takes no
+# SIGTERM, and has shared memory with a name.
+DRIVER = """
+import json, os, sys, tempfile, time
+from pathlib import Path
+from autotune.system import scratch
+daemon = '''
+import os, signal, sys, tempfile, time
+from multiprocessing import resource_tracker
+from multiprocessing.shared_memory import SharedMemory
+os.setsid()
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+held = SharedMemory(create=True, size=100)
+kept = tempfile.mkstemp()
+open(sys.argv[1] + ".tmp", "w").write(held.name)
+os.rename(sys.argv[1] + ".tmp", sys.argv[1])
+time.sleep(600)
+'''
+with scratch.private() as place:
+    told = place.guardian.directory / "told"
+    start = ["/bin/sh", "-c", '"$0" -c "$1" "$2" & ', sys.executable, daemon, str(told)]
+    with place.guardian.running(start, os.environ, lambda: None):
+        while not told.exists():
+            time.sleep(0.01)
+        shared = "/dev/shm/" + told.read_text()
+        print(json.dumps([str(place.guardian.directory), tempfile.mkdtemp(), shared]), flush=True)
+        sys.stdin.readline()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A short directory for temporary ones: in pytest's own no socket could have its name."""
+    with tempfile.TemporaryDirectory(prefix="t-") as directory:
+        monkeypatch.setenv("TMPDIR", directory)
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        yield
+        assert list(Path(directory).iterdir()) == [], "nothing is left"
+
+
+class Driver:
+    """A driver that runs, and what it has said of itself."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        said = json.loads(cast("IO[str]", self.process.stdout).readline())
+        self.directory, self.temporary, self.shared = map(Path, said)
+        self.family = psutil.Process(self.process.pid).children(recursive=True)
+
+    @property
+    def guardian(self) -> psutil.Process:
+        return next(p for p in self.family if "guardian.py" in " ".join(p.cmdline()))
+
+    def alive(self) -> list[psutil.Process]:
+        return [p for p in self.family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+    def is_gone(self) -> bool:
+        return not (self.alive() or self.directory.exists() or self.shared.exists())
+
+    def close(self) -> None:
+        for process in self.alive():
+            process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    found = Driver()
+    yield found
+    found.close()
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def test_it_is_the_temporary_directory_of_all_and_nobody_else_may_look_into_it(driver: Driver) -> None:
+    assert stat.S_IMODE(driver.directory.stat().st_mode) == 0o700
+    assert driver.temporary.parent == driver.directory
+    assert len([f for f in driver.directory.iterdir() if f.is_file() and f.name.startswith("tmp")]) == 1
+    driver.process.communicate("end\n")
+    assert driver.process.returncode == 0
+    assert driver.is_gone()
+
+
+@pytest.mark.parametrize("victim", ["the driver", "the guardian"])
+def test_it_goes_with_its_driver_and_with_its_guardian(driver: Driver, victim: str) -> None:
+    assert driver.shared.exists()
+    if victim == "the driver":
+        driver.process.kill()
+    else:
+        driver.guardian.kill()
+    wait_for(driver.is_gone)
+
+
+def test_what_both_have_left_who_were_killed_together_is_ended_by_whoever_comes_next(driver: Driver) -> None:
+    guardian = driver.guardian
+    guardian.suspend()  # or else it might be the faster one
+    driver.process.kill()
+    driver.process.wait()
+    guardian.kill()
+    wait_for(lambda: guardian not in driver.alive())
+    assert driver.alive()
+    assert driver.shared.exists()
+    scratch.end_orphans()
+    assert driver.is_gone()
+
+
+def test_what_is_in_use_or_anothers_is_let_alone(driver: Driver, tmp_path: Path) -> None:
+    anothers, linked = (Path(tempfile.gettempdir(), f"autotune_{name}") for name in ("anothers", "linked"))
+    anothers.mkdir()
+    linked.symlink_to(tmp_path)
+    (tmp_path / "kept").touch()
+    if os.getuid() == 0:
+        os.chown(anothers, 65534, 65534)
+    scratch.end_orphans()
+    assert driver.alive()
+    assert driver.directory.exists()
+    assert anothers.exists() == (os.getuid() == 0)
+    assert (tmp_path / "kept").exists()
+    linked.unlink()
+    if anothers.exists():
+        anothers.rmdir()
+    driver.process.communicate("end\n")
+
+
+def test_the_temporary_directory_is_the_one_of_before_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = tempfile.gettempdir()
+    with scratch.private() as place:
+        assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(place.guardian.directory)
+    assert tempfile.gettempdir() == os.environ["TMPDIR"] == before
+    monkeypatch.delenv("TMPDIR")
+    with scratch.private():
+        pass
+    assert "TMPDIR" not in os.environ
+
+
+def test_a_name_too_long_for_sockets_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tmp_path / ("x" * 40)
+    long.mkdir()
+    monkeypatch.setenv("TMPDIR", str(long))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with scratch.private() as place:
+        assert place.guardian.directory.parent == Path("/tmp")
+        assert stat.S_IMODE(place.guardian.directory.stat().st_mode) == 0o700
+    assert not place.guardian.directory.exists()
+
+
+def test_what_does_not_start_says_why_and_the_next_one_runs() -> None:
+    with scratch.private() as place:
+        fails = ["/bin/sh", "-c", "echo first; echo 'it is broken'; exit 3"]
+        with (
+            pytest.raises(StartError, match="it is broken"),
+            place.guardian.running(fails, os.environ, lambda: None),
+        ):
+            raise AssertionError("it must not get here")
+        ran = place.guardian.directory / "ran"
+        with place.guardian.running(["/bin/sh", "-c", f"touch {ran}"], os.environ, lambda: None):
+            assert ran.exists()

@@ -1,0 +1,160 @@
+"""A limit of memory for a whole family, and whose fault it is when the kernel kills for memory."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from autotune.core.trial import Failure, Outcome, Status
+from autotune.system import cgroup
+from autotune.system.memory_group import MemoryGroup
+from autotune.trials.child import Child, ForkServer
+from autotune.trials.order import Order
+
+HERE = Path(__file__).parents[1]
+LIMIT = 300 * 2**20
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _importable():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(HERE)
+        yield
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts a workload of `workloads_for_tests`; what is left of it is killed with the test."""
+    started, server = [], ForkServer([])
+
+    def begin(workload, config=None, **limits):
+        order = Order(
+            0, f"workloads_for_tests:{workload}", config or {}, str(tmp_path), "bleu_4", samples=9, **limits
+        )
+        started.append(Child(order, server))
+        return started[-1]
+
+    yield begin
+    for child in started:
+        child.kill()
+
+
+def listen(child):
+    """What it has yielded when it has ended."""
+    events = []
+    while child.verdict is None:
+        events += child.poll(1.0)
+    events += child.poll(0.0)
+    child.kill()
+    return events
+
+
+@pytest.fixture(params=["by the kernel", "by looking"])
+def kept(request, monkeypatch):
+    """How the limit is kept."""
+    if request.param == "by looking":
+        monkeypatch.setattr(MemoryGroup, "made", lambda: None)
+    elif cgroup.group_for_trials() is None:
+        pytest.skip("no control group can be made here")
+    return request.param
+
+
+def ran_out(outcome):
+    return (outcome.status, outcome.failure) == (Status.FAILED, Failure.OOM)
+
+
+def test_a_family_that_holds_more_than_its_limit_together_is_out_of_memory(start, kept):
+    child = start("has_heavy_children", {"children": 5}, memory_limit_bytes=LIMIT)
+    events = listen(child)
+    assert ran_out(child.verdict), child.verdict
+    assert len(events) >= 3
+    if kept == "by looking":
+        assert "its processes held " in child.verdict.reason
+        assert "its limit is 300 MiB" in child.verdict.reason
+    else:
+        assert "killed one of its processes for memory: it went on" in child.verdict.reason
+
+
+def test_a_family_within_its_limit_is_left_alone(start, kept):
+    child = start("has_heavy_children", {"children": 2}, memory_limit_bytes=LIMIT)
+    for _ in range(8):
+        child.poll(0.5)
+    assert child.verdict is None
+
+
+def test_memory_that_is_shared_counts(start, kept):
+    config = {"blocks": 40, "pause_s": 0.05}
+    child = start("shares_memory", config, memory_limit_bytes=LIMIT)
+    assert len(listen(child)) == 1
+    assert ran_out(child.verdict), child.verdict
+
+
+@pytest.fixture
+def own_group():
+    """The control group of the trial that is started next."""
+    if cgroup.group_for_trials() is None:
+        pytest.skip("no control group can be made here")
+
+
+def test_a_program_that_the_kernel_kills_for_memory_is_the_trials_own(start, own_group):
+    child = start("runs_a_heavy_program", memory_limit_bytes=LIMIT)
+    listen(child)
+    assert ran_out(child.verdict), child.verdict
+    assert "the kernel has killed one of its processes" in child.verdict.reason
+
+
+STRANGER = """
+import sys
+open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+held = [b"x" * 2**22 for _ in range(1000)]
+"""
+
+
+def stranger_runs_out_of_memory(group: Path) -> None:
+    """Has the kernel kill a process that is no trial's, in a control group of its own."""
+    group.mkdir()
+    try:
+        MemoryGroup(group).cap(64 * 2**20)
+        done = subprocess.run([sys.executable, "-c", STRANGER, str(group)], check=False)
+        assert done.returncode == -signal.SIGKILL
+        assert cgroup.kills(group) == 1
+    finally:
+        MemoryGroup(group).end()
+
+
+@pytest.mark.parametrize("kept", ["by the kernel", "by looking"], indirect=True)
+def test_a_strangers_kill_for_memory_is_not_the_trials(start, kept, own_group):
+    child = start("has_heavy_children", {"children": 0}, memory_limit_bytes=LIMIT)
+    while not child.poll(1.0):
+        assert child.verdict is None
+    place = cgroup.group_for_trials()
+    stranger_runs_out_of_memory(place / f"stranger-{os.getpid()}")
+    os.kill(child.pid, signal.SIGKILL)
+    listen(child)
+    assert (child.verdict.status, child.verdict.failure) == (Status.INTERRUPTED, Failure.LOST)
+
+
+def test_shared_memory_with_a_name_goes_with_the_trial(start):
+    child = start("shares_by_name")
+    while not (events := child.poll(1.0)):
+        assert child.verdict is None
+    file = Path(events[0].record["file"])
+    assert file.exists()
+    child.kill()
+    assert not file.exists()
+
+
+def test_the_control_group_goes_with_the_trial(start, own_group):
+    child = start("has_heavy_children", {"children": 1})
+    while len(child.poll(1.0)) < 1:
+        assert child.verdict is None
+    group = child._memory.group
+    assert child.pid in group.pids()
+    begun = time.monotonic()
+    child.kill()
+    assert not group.directory.exists(), time.monotonic() - begun
+    assert child.verdict == Outcome(Status.STOPPED, reason="killed")

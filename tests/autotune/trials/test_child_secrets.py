@@ -1,0 +1,40 @@
+"""Whoever of a trial says a key: it is in no file."""
+
+from pathlib import Path
+
+import pytest
+
+from autotune.core.trial import Failure
+from autotune.trials.child import Child, ForkServer
+from autotune.trials.order import Order
+
+SECRET = "made-up-" + "0123456789" * 2
+WAYS = ("print", "logging", "subprocess", "worker", "thread")
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1])
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+
+
+@pytest.mark.parametrize(
+    ("dies", "last"), [(False, "ValueError: main: (hidden)"), (True, "what(): (hidden)")]
+)
+def test_no_key_that_a_trial_says_is_in_its_log_or_its_verdict(tmp_path, dies, last):
+    config = {"secret": SECRET, "dies": dies}
+    order = Order(0, "workloads_for_tests:tells_a_secret", config, str(tmp_path), "bleu_4", samples=9)
+    child = Child(order, ForkServer([]))
+    events = []
+    while child.verdict is None:
+        events += child.poll(1.0)
+    child.kill()
+    log = (tmp_path / "log").read_text()
+    assert SECRET not in log
+    assert [way for way in WAYS if f"{way}: (hidden)" not in log] == []
+    assert last in log
+    assert "x://me:(hidden)@host" in log
+    assert child.verdict.failure is Failure.ERROR
+    assert SECRET not in child.verdict.reason
+    assert [event.record.get("note") for event in events] == ["(hidden)"]
+    assert events[0].record["notes"] == [{"url": "x://me:(hidden)@host"}]

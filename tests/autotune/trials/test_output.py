@@ -1,0 +1,65 @@
+"""What is printed gets into the log whole, but for what is secret."""
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from autotune.trials.output import Output
+
+SECRET = "made-up-key-0123456789"
+
+
+@pytest.fixture
+def printed(tmp_path: Path):
+    """Where to print, and what of it is in the log; `close` it in the end."""
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    output = Output(reader, tmp_path / "log", lambda text: text.replace(SECRET, "(hidden)"))
+    yield writer, output, tmp_path / "log"
+    output.close()
+    writer.close()
+
+
+def say(writer, text: bytes) -> None:
+    with open(writer.fileno(), "wb", buffering=0, closefd=False) as stream:
+        stream.write(text)
+
+
+def test_a_secret_that_comes_in_parts_is_hidden(printed) -> None:
+    writer, output, log = printed
+    for part in (b"one\ntoken ", SECRET[:9].encode(), SECRET[9:].encode(), b" two\nthree"):
+        say(writer, part)
+        output.take()
+    assert log.read_text() == "one\ntoken (hidden) two\n"
+    output.finish()
+    assert log.read_text() == "one\ntoken (hidden) two\nthree"
+
+
+def test_what_is_no_text_stays_as_it_is(printed) -> None:
+    writer, output, log = printed
+    say(writer, b"\xff\xfe 50%\r" + b"x" * 2**17 + b"\n")
+    output.finish()
+    assert log.read_bytes() == b"\xff\xfe 50%\r" + b"x" * 2**17 + b"\n"
+
+
+def test_a_line_without_an_end_is_written_before_that_comes(printed) -> None:
+    writer, output, log = printed
+    say(writer, b"word " * 2**14 + SECRET[:9].encode())
+    output.take()
+    assert log.read_bytes() == b"word " * 2**14
+    say(writer, SECRET[9:].encode())
+    output.finish()
+    assert log.read_text().endswith("word (hidden)")
+
+
+def test_it_adds_to_the_log_and_is_told_when_nobody_can_print_any_more(printed) -> None:
+    writer, output, log = printed
+    log.write_text("before\n")
+    say(writer, b"after")
+    assert not output.ended
+    writer.close()
+    output.take()
+    assert output.ended
+    output.close()
+    assert log.read_text() == "before\nafter"
+    output.close()

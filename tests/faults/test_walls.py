@@ -1,0 +1,144 @@
+"""Another user of the machine gets nothing out of a search, and nothing into it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from autotune.engines import engine_cluster
+from autotune.engines.engine_cluster import TOKEN
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+
+# What a search has of Ray's and multiprocessing's, without the search.
+DRIVER = """
+import json, os, sys
+from multiprocessing import forkserver, util
+import ray
+from autotune.engines import engine_cluster
+from autotune.system import scratch
+from autotune.system.telemetry import hardware
+with scratch.private() as place, engine_cluster.own(hardware(), place.guardian):
+    forkserver.ensure_running()
+    address = ray.get_runtime_context().gcs_address
+    kept = ray.get(ray.remote(lambda: "a task runs").remote())
+    changed = [name for name in os.environ if name.startswith("RAY_AUTH")]
+    print(json.dumps({"address": address, "directory": str(place.guardian.directory), "task": kept,
+                      "server": forkserver._forkserver._forkserver_address, "changed": changed}), flush=True)
+    sys.stdin.readline()
+    util._run_finalizers()  # its directory is still there to be removed
+"""
+
+
+@pytest.fixture(scope="module")
+def told():
+    """A Ray of ours that runs, and what the intruder is told of it: more than anybody could find out."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH")}
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as driver:
+        try:
+            said = json.loads(driver.stdout.readline())
+            yield said | facts(psutil.Process(driver.pid), Path(said["directory"]))
+        finally:
+            driver.communicate("end\n")
+    assert driver.returncode == 0
+    assert not Path(said["directory"]).exists()
+
+
+def facts(driver, directory):
+    family = driver.children(recursive=True)
+    tokens = {p.environ().get(TOKEN) for p in family if "gcs_server" in " ".join(p.cmdline())}
+    listening = {
+        c.laddr.port for p in family for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN
+    }
+    paths = list(directory.rglob("*"))
+    return {
+        "token": tokens.pop(),
+        "ports": sorted(listening),
+        "pids": [p.pid for p in family],
+        "sockets": [str(path) for path in paths if path.is_socket()],
+        "files": [str(path) for path in paths if path.is_file()][:20],
+    }
+
+
+@pytest.fixture(scope="module")
+def found(told):
+    """What the intruder has come to."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / "intruder.py")],
+        input=json.dumps(told),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=240,
+    )
+    return json.loads(done.stdout)
+
+
+def test_another_user_without_the_token_gets_nothing_into_rays_store(found):
+    assert found["uid"] == 65534
+    assert found["with the token"] == "got in: 1", "what is tried would work, but for the token"
+    for token in ("without one", "with another"):
+        assert not found[token].startswith("got in")
+        assert "uthenticat" in found[token]
+
+
+def test_another_user_cannot_hand_in_a_job(found):
+    assert found["ports"], "nothing listens"
+    statuses = {
+        text.removeprefix("got in: ") for text in found["ports"].values() if text.startswith("got in")
+    }
+    assert statuses <= {"401", "403", "404"}, found["ports"]
+    assert not Path("/tmp/planted").exists()
+
+
+def test_another_user_reaches_neither_sockets_nor_files_nor_the_token(told, found):
+    assert told["server"] in found["sockets"], "the fork server's"
+    assert any("plasma" in path for path in found["sockets"])
+    assert len(found["files"]) > 5
+    for what in ("sockets", "files", "environments"):
+        assert {text.partition(":")[0] for text in found[what].values()} == {"PermissionError"}
+    assert found["the directory"].startswith("PermissionError")
+    assert found["a file in it"].startswith("PermissionError")
+
+
+def test_a_search_works_with_a_token_that_it_keeps_to_itself(told):
+    assert told["task"] == "a task runs"
+    assert len(told["token"]) == 64
+    assert told["changed"] == [], "what it starts besides has no use for it"
+
+
+@pytest.mark.parametrize("token", [None, "0" * 64])
+def test_a_cluster_that_asks_for_a_token_that_is_not_given_is_one_line(told, tmp_path, token):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH")}
+    environment |= {"HOME": str(tmp_path)} | ({} if token is None else {TOKEN: token})
+    done = subprocess.run(
+        [sys.executable, "-m", "autotune", "search", "--address", told["address"]],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert f"--address {told['address']}: the cluster asks for its own token" in done.stderr
+
+
+@pytest.mark.parametrize(("mode", "lines"), [("TOKEN", 0), ("DISABLED", 1)])
+def test_a_cluster_that_asks_for_no_token_is_told_of(monkeypatch, mode, lines):
+    found = getattr(engine_cluster.AuthenticationMode, mode)
+    monkeypatch.setattr(engine_cluster, "get_authentication_mode", lambda: found)
+    said = engine_cluster.warning("10.0.0.1:6379")
+    assert len(said) == lines
+    assert all("10.0.0.1:6379 asks for no token" in line for line in said)
