@@ -44,7 +44,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     drift: Annotated[
         str | None,
         typer.Option(
-            help="instead, train the baseline for this long to record how the machine's speed varies, such as 10m"
+            help="instead, train the baseline for this long, to record how the speed varies, such as 10m"
         ),
     ] = None,
 ) -> int:
