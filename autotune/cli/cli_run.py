@@ -64,7 +64,9 @@ def run(
         session.remove_work(record.trials(study))
         begun = _begun(shown, hardware, space, plan)
         with screen(Console(), begun, as_json=as_json) as shows:
-            shows.note(f"session {shown}: {plan.trials} trials on {hardware.description}")
+            shows.note(
+                f"session {shown}: {plan.trials} trial{'s' * (plan.trials != 1)} on {hardware.description}"
+            )
             for line in notes:
                 shows.note(line)
             setup = Setup(session, space, workload, hardware)
@@ -73,8 +75,8 @@ def run(
             trackers += [tracker] if tracker else []
             _execute(running, setup, scratch, trackers, held, shown=shown, shows=shows, as_json=as_json)
         session.remove_work(running.trials())
-        if not running.is_interrupted and not running.fault:
-            record.set_plan(study, replace(record.plan(study) or plan, ended=True))
+        has_ended = not running.is_interrupted and not running.fault
+        record.set_plan(study, replace(running.plan, ended=has_ended))
         code = _conclude(running, shown, workload, shows)
         if tracker:
             tracker.summarise(running.history, session.report_file)

@@ -51,7 +51,8 @@ def status(
 
 def _counts(shown: Snapshot, session: Session) -> str:
     """How the trials ended, how many were never started, and the room that all of it takes."""
-    passed = f"; {shown.passed_over} suggestions were not started" if shown.passed_over else ""
+    count = shown.passed_over
+    passed = f"; {count} suggestion{'s' * (count > 1)} not started" if count else ""
     state = RUNNING if shown.state == RUNNING else INTERRUPTED
     on_disk = units.format_bytes(session.size_bytes())
     return f"{view.counts(shown.everything, state)}{passed}; {on_disk} on disk"

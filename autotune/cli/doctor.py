@@ -177,7 +177,7 @@ def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capab
     for precision in PRECISIONS:
         reason = why_not(PRECISION, precision, machine)
         detail, _, missing = (reason or "trials can train in it").partition(": pip install ")
-        remedy = pip_install(missing) if missing else "nothing: a search leaves it out"
+        remedy = pip_install(missing) if missing else "nothing; a search leaves it out"
         if precision == "bf16" and machine.compute_capability is None and not reason:
             fast = sorted(cpu_features & {"amx_bf16", "avx512_bf16", "bf16"})
             detail = f"by {', '.join(fast)}" if fast else "slow: this CPU has neither AMX nor AVX512-BF16"

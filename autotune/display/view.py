@@ -124,7 +124,7 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
     }
     others = besides(trials)
     return (
-        f"{len(searched)} trials: "
+        f"{len(searched)} trial{'s' * (len(searched) != 1)}: "
         + (", ".join(f"{n} {what}" for what, n in parts.items() if n) or "none ended")
         + (f"; {others}" if others else "")
     )

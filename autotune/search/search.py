@@ -138,6 +138,11 @@ class Search:
         """What is known beside the space that was asked for."""
         return History(self.history.trials, self._asked)
 
+    @property
+    def plan(self) -> Plan:
+        """What the search may spend, and what it has spent by now."""
+        return self._allowance.plan()
+
     def trials(self) -> list[Trial]:
         """Every trial so far, running ones, repeats and ablation steps included."""
         return list(self.history.trials)

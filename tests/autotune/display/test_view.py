@@ -37,7 +37,7 @@ def test_trials_are_counted_by_how_they_ended(make_trial):
     )
     assert view.counts([*trials, make_trial(6, 1, ablation_of=3)]).endswith("; 1 repeat, 1 ablation step")
     steps = [make_trial(number, 1, ablation_of=3) for number in (6, 7)]
-    assert view.counts([trials[0], *steps]) == "1 trials: 1 completed; 2 ablation steps"
+    assert view.counts([trials[0], *steps]) == "1 trial: 1 completed; 2 ablation steps"
 
 
 def test_the_summary_states_the_factor_both_qualities_and_what_to_run(make_trial, space, workload, tmp_path):

@@ -185,6 +185,8 @@ def test_an_interrupted_search_keeps_its_checkpoint_and_says_how_to_go_on(tmp_pa
     assert "Continue with: python -m autotune resume s" in output
     kept = json.loads((tmp_path / "s" / "trials" / "0000" / "work" / "state.json").read_text())
     assert kept > 0
+    spent_s = record.plan(Session.open(tmp_path / "s").study()).spent_s
+    assert spent_s > 0, "the clock goes on from there"
 
     done = autotune("resume", "s")
     assert done.returncode in ENDED, done.stderr

@@ -44,7 +44,7 @@ def test_a_column_has_values_of_one_kind(space, make_trial, values, shown):
 
 def test_without_a_baseline_there_are_no_figures_but_how_trials_ended(space, make_trial):
     assert overview.figures(History([make_trial(0, failure="error")], space)) == {
-        "outcomes": "1 trials: 1 failed otherwise"
+        "outcomes": "1 trial: 1 failed otherwise"
     }
 
 
