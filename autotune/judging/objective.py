@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from autotune.core.settings import COMMON, Config, Knowledge, Setting, effective_batch
 from autotune.core.trial import Measurement, Trial
 from autotune.judging import curves
-from autotune.judging.speeds import Speeds
 from autotune.space.sections import Objective, comparison
 from autotune.space.space import Space
 
@@ -37,13 +36,9 @@ def samples_to(trial: Trial, target: float) -> float | None:
     return curves.reached(trial.measurement.curve, target)
 
 
-def seconds_to(trial: Trial, target: float, speeds: Speeds | None = None) -> float | None:
-    """Seconds of training, evaluation excluded, until `trial` was at the quality `target`; None if never.
-
-    At the throughput that is known of its settings, where `speeds` are given, else at its own.
-    """
-    samples = samples_to(trial, target)
-    throughput = speeds.of(trial) if speeds else trial.measurement.throughput
+def seconds_to(trial: Trial, target: float) -> float | None:
+    """Seconds of training, evaluation excluded, until `trial` was at the quality `target`; None if never."""
+    samples, throughput = samples_to(trial, target), trial.measurement.throughput
     return samples / throughput.samples_per_s if samples and throughput else None
 
 
@@ -77,6 +72,15 @@ def final_quality(trial: Trial, space: Space) -> float | None:
     return trial.quality if is_whole or not space.objective.asks_for_speed_alone else None
 
 
+def ends_once_timed(trial: Trial, goal: Objective) -> bool:
+    """Whether `trial` may end as soon as its speed is known, because nothing else of it counts.
+
+    The baseline's quality counts where what trains the same is held against it in the end.
+    """
+    counts = trial.number == 0 and goal.select == "same-training"
+    return trial.searched and goal.asks_for_speed_alone and not counts
+
+
 def trains_alike(config: Config, other: Config, known: Knowledge = COMMON) -> bool:
     """Whether two configurations are the same training: all is equal that a training's result depends on.
 
@@ -92,24 +96,3 @@ def _is_equal(value: Setting, other: Setting) -> bool:
     if isinstance(value, float) and isinstance(other, float):
         return math.isclose(value, other, rel_tol=_ROUNDING)
     return repr(value) == repr(other)
-
-
-def factor(trial: Trial, baseline: Trial, target: float | None = None) -> float | None:
-    """How many times the baseline's throughput `trial` reached; with a `target`, how much sooner."""
-    if target is not None:
-        ours, theirs = seconds_to(trial, target), seconds_to(baseline, target)
-        return theirs / ours if ours and theirs else None
-    if not trial.samples_per_s or not baseline.samples_per_s:
-        return None
-    return trial.samples_per_s / baseline.samples_per_s
-
-
-def factor_interval(trial: Trial, baseline: Trial) -> tuple[float, float] | None:
-    """Between which factors the truth lies if both intervals hold; None where one is not known."""
-    ours, theirs = trial.measurement.throughput, baseline.measurement.throughput
-    if not ours or not theirs or ours.half_width_per_s is None or theirs.half_width_per_s is None:
-        return None
-    slowest, fastest = (theirs.samples_per_s + sign * theirs.half_width_per_s for sign in (-1, 1))
-    low = max(0.0, ours.samples_per_s - ours.half_width_per_s) / fastest
-    high = (ours.samples_per_s + ours.half_width_per_s) / slowest if slowest > 0 else math.inf
-    return low, high
