@@ -80,8 +80,8 @@ def lines(report: Report) -> list[Line]:
     gain = report.answer.speed
     kinds = [kind for kind in _kinds(report) if not (races_to_target and kind.name == _WHOLE)]
     found = [_line(kind, baseline, best, gain) for kind in kinds]
-    found[1:1] = _samples(report)
-    return [line for line in found if {line.baseline, line.best} != {Cell()}]
+    known = [line for line in found if {line.baseline, line.best} != {Cell()}]
+    return [*known[:1], *_samples(report), *known[1:]]
 
 
 def _samples(report: Report) -> list[Line]:
