@@ -96,24 +96,3 @@ def _is_equal(value: Setting, other: Setting) -> bool:
     if isinstance(value, float) and isinstance(other, float):
         return math.isclose(value, other, rel_tol=_ROUNDING)
     return repr(value) == repr(other)
-
-
-def factor(trial: Trial, baseline: Trial, target: float | None = None) -> float | None:
-    """How many times the baseline's throughput `trial` reached; with a `target`, how much sooner."""
-    if target is not None:
-        ours, theirs = seconds_to(trial, target), seconds_to(baseline, target)
-        return theirs / ours if ours and theirs else None
-    if not trial.samples_per_s or not baseline.samples_per_s:
-        return None
-    return trial.samples_per_s / baseline.samples_per_s
-
-
-def factor_interval(trial: Trial, baseline: Trial) -> tuple[float, float] | None:
-    """Between which factors the truth lies if both intervals hold; None where one is not known."""
-    ours, theirs = trial.measurement.throughput, baseline.measurement.throughput
-    if not ours or not theirs or ours.half_width_per_s is None or theirs.half_width_per_s is None:
-        return None
-    slowest, fastest = (theirs.samples_per_s + sign * theirs.half_width_per_s for sign in (-1, 1))
-    low = max(0.0, ours.samples_per_s - ours.half_width_per_s) / fastest
-    high = (ours.samples_per_s + ours.half_width_per_s) / slowest if slowest > 0 else math.inf
-    return low, high

@@ -80,18 +80,17 @@ def lines(report: Report) -> list[Line]:
     gain = report.answer.speed
     kinds = [kind for kind in _kinds(report) if not (races_to_target and kind.name == _WHOLE)]
     found = [_line(kind, baseline, best, gain) for kind in kinds]
-    found[1:1] = _samples(report)
-    return [line for line in found if {line.baseline, line.best} != {Cell()}]
+    known = [line for line in found if {line.baseline, line.best} != {Cell()}]
+    return [*known[:1], *_samples(report), *known[1:]]
 
 
 def _samples(report: Report) -> list[Line]:
     """What of the gain is no throughput: the samples to a target. The two factors make it."""
-    answer, sides = report.answer, (report.answer.baseline, report.answer.best)
+    answer = report.answer
     if report.target is None or answer.factor is None or answer.speed is None:
         return []
-    theirs, ours = (Cell(words.count(side.samples_to_target if side else None)) for side in sides)
-    factor = Cell(words.factor(answer.factor.value / answer.speed.value), "in time")
-    return [Line("Samples", f"to {words.limit(report)}", theirs, ours, factor)]
+    factor = Cell(words.factor(answer.factor.value / answer.speed.value), "of the gain")
+    return [Line("Samples", f"to {words.limit(report)}", Cell(), Cell(), factor)]
 
 
 def unknown(report: Report) -> list[str]:

@@ -23,9 +23,8 @@ class Side:
     `quality` has its interval over the `seeds` that it was run with; `throughput` is that of its `runs`, or
     the baseline's times what a race has shown. `joules_per_sample` are all that the GPU used while it ran,
     its start and evaluations included. `full_training_s` is the whole training at that throughput,
-    evaluations left out; None where the workload does not say how long that is. `samples_to_target` are the
-    mean of the runs that were there. `memory_is_rising` says that the peak still grew when one of the runs
-    ended: a longer training takes more.
+    evaluations left out; None where the workload does not say how long that is. `memory_is_rising` says
+    that the peak still grew when one of the runs ended: a longer training takes more.
     """
 
     trial: int
@@ -35,7 +34,6 @@ class Side:
     runs: int
     quality: Figure | None
     seeds: int
-    samples_to_target: float | None
     scores: Mapping[str, float]
     peak_memory_bytes: int | None
     memory_is_rising: bool

@@ -100,7 +100,6 @@ def _side(trial: Trial, history: History, training_samples: int | None) -> Side:
         runs=sum(m.throughput is not None for m in measurements),
         quality=(found := history.quality(trial)),
         seeds=len({confirm.seed_of(t) for t in seen}),
-        samples_to_target=gains.samples_to_target(trial, history),
         scores=_scored(_means([_scores(t.measurement) for t in seen]), found, history.space),
         peak_memory_bytes=memory.peak_memory_bytes,
         memory_is_rising=memory.memory_is_rising,

@@ -1,6 +1,5 @@
 """What single trials are held against."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -8,18 +7,6 @@ import pytest
 from autotune.judging import objective
 from autotune.judging.history import History
 from autotune.space.sections import Objective
-
-
-def test_the_factor_is_the_ratio_of_throughputs(make_trial):
-    assert objective.factor(make_trial(1, 30, 0.2), make_trial(0, 10, 0.2)) == 3
-    assert objective.factor(make_trial(1, None, 0.2), make_trial(0, 10, 0.2)) is None
-
-
-def test_the_factor_lies_between_the_ends_of_the_intervals(make_trial):
-    fast, slow = make_trial(1, 43, 0.2, half_width=1), make_trial(0, 9, 0.2, half_width=5)
-    assert objective.factor_interval(fast, slow) == (42 / 14, 44 / 4)
-    assert objective.factor_interval(fast, make_trial(0, 5, 0.2, half_width=5)) == (4.2, math.inf)
-    assert objective.factor_interval(fast, make_trial(0, 9, 0.2)) is None
 
 
 def test_the_seconds_to_a_target_are_the_samples_to_it_over_the_throughput(make_trial):

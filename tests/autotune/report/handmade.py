@@ -49,7 +49,6 @@ def side(number: int, config: Config, quality: float, steps: dict[str, float], *
         runs=SEEDS,
         quality=Figure(quality, quality - 0.0034, quality + 0.0034),
         seeds=SEEDS,
-        samples_to_target=None,
         scores={"bleu_1": 0.462, "bleu_4": quality, "rouge_l": 0.371},
         peak_memory_bytes=int(peak_bytes(config)),
         memory_is_rising=False,
