@@ -73,7 +73,7 @@ def trials_of(directory: Path) -> list:
         return []
 
 
-def wait_for(condition, seconds=60.0, what="it"):
+def wait_for(condition, seconds=180.0, what="it"):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come to pass in {seconds:g} s"
