@@ -31,7 +31,8 @@ from autotune.storage.records import read_records
 from autotune.storage.store import Options, Session
 from autotune.storage.trial_dir import TrialDir
 from autotune.system import scratch
-from autotune.system.telemetry import Gpu, Hardware, hardware
+from autotune.system.nvml import Gpu
+from autotune.system.telemetry import Hardware, hardware
 from autotune.trials.setup import Setup
 
 _SPACE = """
