@@ -130,7 +130,7 @@ def end_descendants(timeout_s: float) -> None:
     """
     deadline, shared = time.monotonic() + timeout_s, set[str]()
     while time.monotonic() < deadline:
-        below = _descendants()
+        below = descendants([os.getpid()]) - {os.getpid()}
         shared |= shared_memory(below)
         for pid in below:
             with suppress(ProcessLookupError):
@@ -169,13 +169,12 @@ def _adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _descendants() -> list[int]:
-    """The processes below this one; those that have ended and are not waited for included."""
-    parents = _parents()
-    found = {os.getpid()}
+def descendants(ancestors: Collection[int]) -> set[int]:
+    """The processes `ancestors` and all below them; those that have ended and are not waited for included."""
+    parents, found = _parents(), set(ancestors)
     while below := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= below
-    return sorted(found - {os.getpid()})
+    return found
 
 
 def _parents() -> dict[int, int]:

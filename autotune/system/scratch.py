@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from autotune.system import cgroup
-from autotune.system.guardian import Guardian, remove_groups, remove_shared_memory, shared_memory
+from autotune.system.guardian import Guardian, descendants, remove_groups, remove_shared_memory, shared_memory
 
 _PREFIX = "autotune_"  # releases before this had directories autotune-*, which nothing shows to be in use
 _LONGEST = 36  # bytes: of the 107 of a socket's name Ray takes 64, and a directory of its own
@@ -104,9 +104,9 @@ def _end_orphan(directory: Path) -> None:
 
 
 def _end_processes(directory: Path) -> None:
-    """Kills every process that has `directory` for its temporary one, until there is none."""
+    """Kills every process of `directory`, and what they have started, until there is none."""
     deadline, shared = time.monotonic() + _END_S, set[str]()
-    while (pids := _processes(directory)) and time.monotonic() < deadline:
+    while (pids := descendants(_processes(directory))) and time.monotonic() < deadline:
         shared |= shared_memory(pids)
         for pid in pids:
             with suppress(ProcessLookupError):
@@ -115,11 +115,19 @@ def _end_processes(directory: Path) -> None:
     remove_shared_memory(shared)
 
 
-def _processes(directory: Path) -> list[int]:
-    entry, found = f"{_VARIABLE}={directory}".encode(), []
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal() and int(process.name) != os.getpid():
-            with suppress(OSError):  # it is another user's, or has ended
-                if entry in (process / "environ").read_bytes().split(b"\0"):
-                    found.append(int(process.name))
-    return found
+def _processes(directory: Path) -> set[int]:
+    """The processes that have `directory` for their temporary one, or write what they print into it.
+
+    Some of Ray's overwrite their environment with a title.
+    """
+    numbers = {int(process.name) for process in Path("/proc").iterdir() if process.name.isdecimal()}
+    return {pid for pid in numbers - {os.getpid()} if _is_of(Path("/proc", str(pid)), directory)}
+
+
+def _is_of(process: Path, directory: Path) -> bool:
+    with suppress(OSError):  # it is another user's, or has ended
+        if f"{_VARIABLE}={directory}".encode() in (process / "environ").read_bytes().split(b"\0"):
+            return True
+        printed = [(process / "fd" / number).readlink() for number in ("1", "2")]
+        return any(file.is_relative_to(directory) for file in printed)
+    return False

@@ -73,7 +73,7 @@ class Killed:
 
     def _await(self, condition) -> bool:
         """Waits for `condition`; False where the search ends before."""
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 300
         while not condition():
             if self.process.poll() is not None:
                 return False

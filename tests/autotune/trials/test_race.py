@@ -1,9 +1,11 @@
 """Races of real children: turns, rounds, what ends them, and what becomes of one that is broken off."""
 
 import json
+import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,15 +92,13 @@ def wait_for(condition):
         time.sleep(0.02)
 
 
-def processes(tmp_path):
-    """The members' processes that are alive, their guards included: each has its member's log for output."""
+def processes():
+    """The members' processes that are alive, their guards included: each has a session of its own."""
     found = []
     for one in psutil.Process().children(recursive=True):
-        try:
-            logs = {file.path for file in one.open_files()}
-        except psutil.Error:
-            continue
-        found += [one for log in logs if log.startswith(str(tmp_path))]
+        with suppress(ProcessLookupError):
+            if os.getsid(one.pid) != os.getsid(0):
+                found.append(one)
     return found
 
 
@@ -135,7 +135,7 @@ def test_who_is_twice_as_fast_is_found_to_be(order, server, tmp_path, rounds, to
     assert figures.revision == "as it was"
     assert figures.device
     assert not list(tmp_path.glob("*/work"))
-    wait_for(lambda: not processes(tmp_path))
+    wait_for(lambda: not processes())
 
 
 def test_a_race_ends_by_the_rules(order, server, tmp_path):
@@ -156,11 +156,11 @@ def test_only_whose_turn_it_is_runs(order, server, tmp_path):
     running = Race(order({"step_s": 0.01}, {"step_s": 0.01}, {"step_s": 0.01}), server)
     while not running.step(0.2).samples:
         pass
-    states = [one.status() for one in processes(tmp_path) if one.name() != "sh"]
+    states = [one.status() for one in processes() if one.name() != "sh"]
     assert len(states) == 3
     assert states.count(psutil.STATUS_STOPPED) >= 2
     running.stop()
-    wait_for(lambda: not processes(tmp_path))
+    wait_for(lambda: not processes())
 
 
 def test_a_race_that_is_broken_off_keeps_its_rounds_and_no_half_ones(order, server, tmp_path, rounds):
@@ -191,7 +191,7 @@ def test_a_member_that_fails_ends_the_race_and_is_named(order, server, tmp_path,
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.OOM)
     assert outcome.reason.startswith("trial 7: MemoryError: no room")
     assert identity.read_verdict(TrialDir(tmp_path))[0] == outcome
-    wait_for(lambda: not processes(tmp_path))
+    wait_for(lambda: not processes())
     assert not list(tmp_path.glob("*/work"))
 
 
@@ -199,7 +199,7 @@ def test_a_member_that_somebody_kills_interrupts_the_race(order, server, tmp_pat
     running = Race(order({"step_s": 0.01}, {"step_s": 0.01}), server)
     while not running.step(0.2).samples:
         pass
-    for one in processes(tmp_path):
+    for one in processes():
         one.kill()
     outcome = finish(running).outcome
     assert (outcome.status, outcome.failure) == (Status.INTERRUPTED, Failure.LOST)
