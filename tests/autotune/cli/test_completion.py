@@ -52,7 +52,7 @@ def bash(place, text, **environment):
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("autotune re", ["resume", "report", "record", "replay"]),
+        ("autotune re", ["resume", "report", "recover", "record", "replay"]),
         ("autotune search --sp", ["--space"]),
         ("autotune search --space ", ["cpu", "gpu", "laptop-8gb", "custom.yaml"]),
         ("autotune search --select ", ["time-to-quality", "same-training", "fastest", "pareto"]),
