@@ -18,11 +18,12 @@ from autotune.display.advice import Try
 from autotune.display.console import Screen, screen
 from autotune.display.snapshot import RUNNING, Snapshot
 from autotune.engines import engine, revival
-from autotune.judging import confirm, pilot, stopping
+from autotune.judging import confirm, pilot
 from autotune.judging.history import History
 from autotune.search.search import Search, Terms, World
 from autotune.space.space import Space
 from autotune.storage import study as record
+from autotune.storage import threshold_file
 from autotune.storage.lock import Held
 from autotune.storage.store import Session, going_on, is_session
 from autotune.storage.study import Plan
@@ -142,7 +143,7 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Sea
         ),
         World(
             verdict_of=session.verdict_of,
-            publish=lambda threshold: stopping.write(session.threshold_file, threshold),
+            publish=lambda threshold: threshold_file.write(session.threshold_file, threshold),
             clear=session.clear,
             settle=partial(record.settle, session.study_file),
             is_in_place=lambda: held.is_in_place,

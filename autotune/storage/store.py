@@ -84,7 +84,7 @@ class Session:
     @property
     def threshold_file(self) -> Path:
         """What running trials have to be able to reach."""
-        return self.root / "bar.json"
+        return self.root / "threshold.json"
 
     @property
     def stop_file(self) -> Path:
