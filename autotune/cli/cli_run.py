@@ -1,7 +1,7 @@
 """A session run to its end: what runs it, who is shown it, and what came out. It takes Ray and Optuna."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -100,11 +100,12 @@ def _in_place(held: Held, shown: Path) -> Iterator[None]:
     """Raises InputError where the session was deleted or replaced meanwhile, whatever that has led to."""
     try:
         yield
-    except Exception as error:
+    except Exception:
         if held.is_in_place:
             raise
-        raise InputError(_GONE.format(shown)) from error
     if not held.is_in_place:
+        with suppress(OSError):  # of Ray Tune, which makes the directory of its own again
+            held.root.rmdir()
         raise InputError(_GONE.format(shown))
 
 

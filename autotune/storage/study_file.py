@@ -122,6 +122,8 @@ def load_study(file: Path) -> StudyFile:
             rows = connection.execute(_TRIALS, (NAME,)).fetchall()
             if not rows and not _is_there(connection):
                 raise KeyError(f"there is no study in {file} yet")
+    except UnicodeDecodeError as error:
+        raise DamagedError(f"not text: {error.reason}") from None
     except sqlite3.Error as error:
         if _is_half_made(error):
             raise KeyError(f"there is no study in {file} yet") from None

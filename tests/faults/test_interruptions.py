@@ -1,5 +1,6 @@
-"""A search that is interrupted loses no step that was done, evaluated or not."""
+"""A search that is interrupted loses no step that was done; one whose session is deleted leaves nothing."""
 
+import shutil
 import signal
 
 import pytest
@@ -33,4 +34,17 @@ def test_a_step_that_takes_longer_than_ray_tune_waits_is_not_lost(place):
     assert trained[-1] >= 8, "the step that it was in was finished"
     assert (place.session / "trials" / "0000" / "work" / "samples").read_text() == str(trained[-1])
     assert not (place.session / "stop").exists()
+    wait_for(lambda: not place.left())
+
+
+def test_a_search_whose_session_is_deleted_says_so_and_leaves_nothing(place):
+    process = place.search(SLOW.replace("8.0", "0.04"), "--wandb", "off")
+    wait_for(lambda: len(place.records(0)) > 5)
+    shutil.rmtree(place.session, ignore_errors=True)
+    shutil.rmtree(place.session, ignore_errors=True)  # what was written in the meantime
+    _, errors = end(process)
+    assert process.returncode == 2
+    assert errors.startswith("autotune: session s: its directory was deleted, moved or replaced")
+    assert errors.count("\n") == 1
+    assert sorted(p.name for p in place.directory.iterdir()) == ["space.yaml"]
     wait_for(lambda: not place.left())
