@@ -7,8 +7,6 @@ import os
 import re
 import secrets
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -34,6 +32,7 @@ from autotune.storage.study_file import Plan
 from autotune.workloads import Workload
 from r2gen import __main__ as trainer
 from r2gen import synthetic
+from tests.forked import Forked
 
 HERE = Path(__file__).parent
 CODE = [file for package in (autotune, r2gen) for file in sorted(Path(package.__file__).parent.rglob("*.py"))]
@@ -434,25 +433,19 @@ def test_a_search_writes_no_key_down_and_listens_on_loopback_alone(tmp_path, mon
             "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
             "TMPDIR": ray,
         }
-        with (tmp_path / "output").open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "autotune", *search],
-                cwd=tmp_path,
-                env=environment,
-                stdout=output,
-                stderr=output,
-            )
-            listening, seen, leaks = set(), set(), []
-            try:
-                while process.poll() is None:  # Ray's directory goes with it
-                    listening |= sockets(process.pid)
-                    for file in files_in(ray):
-                        seen.add(file.name)
-                        leaks += keys_in(file, keys)
-                    time.sleep(0.2)
-            finally:
-                process.kill()
-                process.wait()
+        (tmp_path / "output").touch()
+        process = Forked(search, tmp_path, environment, output=tmp_path / "output")
+        listening, seen, leaks = set(), set(), []
+        try:
+            while process.poll() is None:  # Ray's directory goes with it
+                listening |= sockets(process.pid)
+                for file in files_in(ray):
+                    seen.add(file.name)
+                    leaks += keys_in(file, keys)
+                time.sleep(0.5)
+        finally:
+            process.kill()
+            process.wait()
     said = (tmp_path / "output").read_text()
     assert process.returncode == 1, said
     assert "RuntimeError: 401: ['(hidden)', '(hidden)'] are not valid" in said

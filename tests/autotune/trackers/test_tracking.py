@@ -15,8 +15,6 @@ import pytest
 
 from tests.forked import Forked
 
-pytest.importorskip("ray.air.integrations.wandb")
-
 KEY = "made-up-key-" + "0123456789" * 3
 USER = "somebody-in-particular"
 
