@@ -126,7 +126,7 @@ def test_a_search_that_was_killed_and_resumed_has_one_run_for_a_trial_and_it_can
             env=os.environ | where,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
     assert done.returncode == 0, done.stderr

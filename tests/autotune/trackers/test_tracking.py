@@ -238,7 +238,7 @@ tracker.log_trial_start(trial(7))
 tracker.log_trial_result(1, trial(7), report(7, {samples}).to_dict())
 """
     process = driver.start(log.format(samples=8) + "time.sleep(60)")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not [run for run in read_runs(driver.session) if run.history]:
         assert time.monotonic() < deadline, "nothing was written before the kill"
         time.sleep(0.1)
