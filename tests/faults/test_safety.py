@@ -377,10 +377,10 @@ def test_aliases_that_stand_for_billions_are_looked_at_once():
     secrecy.refuse(values, "test")
     with pytest.raises(InputError, match="no such key"):
         spaces.from_values({**yaml.safe_load(SPACE), **values}, "test")
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(InputError, match="baseline"):
         spaces.from_values({**yaml.safe_load(SPACE), "baseline": {"a": values["k"]}}, "test")
-    assert time.monotonic() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 LEAKY = """
