@@ -188,7 +188,8 @@ class Draw(NamedTuple):
 
 def draw(trainings: Sequence[Training], rng: random.Random) -> Draw:
     """One seed of each configuration for its trial, the mean of the others for the truth."""
-    trials, truths = [], []
+    trials: list[Sequence[Seen]] = []
+    truths: list[Sequence[Seen]] = []
     for training in trainings:
         place = rng.randrange(len(training.runs))
         others = [run for i, run in enumerate(training.runs) if i != place]
@@ -271,7 +272,7 @@ def rows(trainings: Sequence[Training], samples: float, keep: float, draws: int)
         picks = (pick(rule, trainings, one.trials, share * samples, keep) for one in drawn)
         held = [hold(chosen, truth) for chosen, truth in zip(picks, truths, strict=True)]
         found.append(line(f"{rule} {share:.0%}", held))
-    best = [min(range(len(t)), key=lambda i, t=t: t[i].to_quality_s) for t in truths]
+    best = [seconds.index(min(seconds)) for seconds in ([end.to_quality_s for end in t] for t in truths)]
     return [*found, line("best", [hold(i, t) for i, t in zip(best, truths, strict=True)])]
 
 

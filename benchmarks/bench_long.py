@@ -22,13 +22,14 @@ from rich.console import Console
 
 from autotune import workloads
 from autotune.core.trial import Trial
-from autotune.display.console import Screen
+from autotune.display.console import Picture
+from autotune.display.snapshot import RUNNING, Snapshot
 from autotune.engines import engine
 from autotune.search.search import Search
 from autotune.space import space as spaces
-from autotune.space.space import Space
 from autotune.storage import study as record
 from autotune.storage.store import Options, Session
+from autotune.storage.study import Plan
 from autotune.system.telemetry import hardware
 from autotune.trackers.tensorboard import Board
 from autotune.trackers.tracking import Tracker
@@ -65,12 +66,12 @@ class TimedSearch(Search):
             self.suggesting_s += time.perf_counter() - begun
 
 
-class Watch(Screen):
+class Watch(Picture):
     """The live table, drawn for nobody, and a line for every so many trials that have ended."""
 
-    def __init__(self, space: Space, planned: int, every: int, session: Path) -> None:
+    def __init__(self, begun: Snapshot, every: int, session: Path) -> None:
         nobody = Console(file=io.StringIO(), force_terminal=True, width=120)
-        super().__init__(nobody, space, planned, None)
+        super().__init__(nobody, begun)
         self._nobody, self._every, self._session = nobody, every, session
         self._count, self._before_s, self._suggesting_s = 0, time.monotonic(), 0.0
         self.search: TimedSearch | None = None
@@ -118,10 +119,12 @@ def run(trials: int, every: int, wandb: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         session = Session.create(Path(scratch, "s"), space, Options(wandb=wandb), {})
         study = record.open_study(session.study_file, space)
-        record.set_plan(study, record.Plan(trials, None))
-        with Watch(space, trials, every, session.root) as watch:
+        plan, machine = Plan(trials, None), hardware()
+        record.set_plan(study, plan)
+        begun = Snapshot(session.name, machine.description, RUNNING, space, plan, (), (), 0, None, None)
+        with Watch(begun, every, session.root) as watch:
             watch.search = search = TimedSearch(space, study, watch)
-            setup = Setup(session, space, workloads.load(space.workload), hardware())
+            setup = Setup(session, space, workloads.load(space.workload), machine)
             tracking = nullcontext() if wandb == "off" else Tracker(session.root, session.name, wandb)
             with tracking as tracker:
                 board = Board(session.tensorboard_dir, space)

@@ -30,7 +30,8 @@ from autotune.storage import study as record
 from autotune.storage.records import read_records
 from autotune.storage.store import Options, Session
 from autotune.storage.trial_dir import TrialDir
-from autotune.system.telemetry import Gpu, Hardware, hardware
+from autotune.system.nvml import Gpu
+from autotune.system.telemetry import Hardware, hardware
 from autotune.trials.setup import Setup
 
 _SPACE = """

@@ -5,9 +5,9 @@
 Columns, medians over the seeds, in simulated device time: until the recommendation is, and stays, within
 5% of the best that keeps the quality, which a race does not tell apart; until such a winner is confirmed, in
 the way that is this project's for all of them; trials until the first; the whole search. Then out-of-memory
-failures (mean), time in trials of settings that could not win, and wrong winners: not within 5%, or without
-the quality. A/A: searches in which every configuration runs as the baseline, and how many of them claim a
-gain.
+failures (mean), time in trials of settings that could not win, wrong winners: not within 5%, or without the
+quality; and what the winners lack of the best (mean). A/A: searches in which every configuration runs as
+the baseline, and how many of them claim a gain.
 """
 
 import argparse

@@ -132,7 +132,7 @@ def flops(config: Config, data: Data) -> int:
     with FlopCounterMode(display=False) as counter:
         summed, count = loss_sum(model(images, targets, Packing.of(lengths, images.device)), targets)
         torch.autograd.backward(summed / count)
-    return counter.get_total_flops()
+    return int(counter.get_total_flops())
 
 
 def utilisation(tflops_per_s: float, name: str) -> str:
@@ -242,8 +242,8 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
     base = {"data": "none", **(SMALL if options.model == "small" else {})}
-    columns = ("batch", "ours", "plain samples/s", "ours samples/s", "ratio", "plain GiB", "ours GiB")
-    columns += ("TFLOP/s (MFU)", "shares of our time")
+    speeds, memory = ("plain samples/s", "ours samples/s", "ratio"), ("plain GiB", "ours GiB")
+    columns = ("batch", "ours", *speeds, *memory, "TFLOP/s (MFU)", "shares of our time")
     print("|".join(("", *(f" {name} " for name in columns), "")))
     print("| --- " * len(columns) + "|")
     for size in options.batches:

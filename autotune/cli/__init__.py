@@ -1,4 +1,4 @@
-"""The command line: what was given becomes values, and the rooms are put to work.
+"""The command line. `cli` lists the commands; `cli_run` joins search, engine and trackers.
 
 Imports every room.
 Nobody imports it but `__main__`.

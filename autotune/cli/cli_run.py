@@ -17,11 +17,12 @@ from autotune.display.advice import Try
 from autotune.display.console import Screen, screen
 from autotune.display.snapshot import RUNNING, Snapshot
 from autotune.engines import engine, revival
-from autotune.judging import confirm, pilot, stopping
+from autotune.judging import confirm, pilot
 from autotune.judging.history import History
 from autotune.search.search import Search, Terms, World
 from autotune.space.space import Space
 from autotune.storage import study as record
+from autotune.storage import threshold_file
 from autotune.storage.store import Session, going_on, is_session
 from autotune.storage.study import Plan
 from autotune.system.telemetry import Hardware
@@ -112,7 +113,7 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen) -> Search:
         ),
         World(
             verdict_of=lambda number: read_verdict(session.trial_dir(number)),
-            publish=lambda threshold: stopping.write(session.threshold_file, threshold),
+            publish=lambda threshold: threshold_file.write(session.threshold_file, threshold),
         ),
     )
     shows.known(running.trials())

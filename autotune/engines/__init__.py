@@ -1,4 +1,4 @@
-"""Places to run trials: Ray Tune, its supervisors, its cluster, a search whose Ray has died.
+"""Ray Tune, which runs the trials, and no other engine: supervisors, cluster, a Ray that has died.
 
 Imports `search` and the rooms below.
 Decides nothing: the search does.

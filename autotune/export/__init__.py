@@ -1,5 +1,5 @@
 """The winner as a file that a trainer reads.
 
 Imports `display` and the rooms below.
-Writes no other format than the workload's own or YAML.
+A trainer's own format is its workload's to write; this room has the YAML of all others.
 """

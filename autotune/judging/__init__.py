@@ -1,4 +1,4 @@
-"""Trials in, decisions out: history, ranking, stopping, races, claims, ablation. Pure.
+"""Trials in, decisions out: ranking, stopping, races, kept quality (`quality`), claims. Pure.
 
 Imports `space`, `memory` and `core`.
 Reads no file, starts nothing, asks no clock.

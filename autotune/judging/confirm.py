@@ -4,7 +4,6 @@ Speed is cheap to measure: the finalists race against the baseline, side by side
 won the race is trained again, with seeds of its own, until the answer is clear or the budget spent.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -93,7 +92,7 @@ def _may_be_as_good(trial: Trial, champion: Trial, history: History) -> bool:
     target, speeds = history.space.objective.target, history.speeds
     moved = 1 + curves.SURE * max(speeds.drift, _LEAST_DRIFT)
     if target is not None:
-        ours, best = (objective.seconds_to(t, target, speeds) for t in (trial, champion))
+        ours, best = map(history.seconds_to_target, (trial, champion))
         return ours is not None and best is not None and ours <= best * moved
     throughput = speeds.of(trial)
     if throughput is None:
@@ -105,27 +104,24 @@ def _may_be_as_good(trial: Trial, champion: Trial, history: History) -> bool:
 def _leader(standing: Sequence[Trial], history: History) -> Trial:
     """Whose quality is looked at next: who won the race, or by its speed there is first at the target."""
     raced = [t for t in standing if race_of(t.number, history) is not None]
-    if history.space.objective.target is not None:
-        return min(raced, key=lambda t: _time_to_target(t, history))
-    return max(raced, key=lambda t: _place(claim(t, history), history))
+    return max(raced, key=lambda t: _place(t, history))
 
 
-def _time_to_target(trial: Trial, history: History) -> float:
-    """In the time that the baseline takes for a sample, at the speed that a race has shown."""
-    race, target = race_of(trial.number, history), history.space.objective.target or 0.0
-    speed = racing.ratio(race.measurement.slices, trial.number, 0) if race else None
-    samples = objective.samples_to(trial, target)
-    return samples / speed.factor if samples and speed else math.inf
-
-
-def _place(found: Claim, history: History) -> tuple[bool, float]:
+def _place(trial: Trial, history: History) -> tuple[bool, float]:
     """How good what was raced is: who was left at the end of its race comes first.
 
-    However fast another one seemed while it ran: it was beaten where both ran.
+    However fast another one seemed while it ran: it was beaten where both ran. Where the time to a quality
+    counts, who was beaten may need fewer samples: the speed there is divided by what all runs have needed.
     """
-    race = race_of(found.number, history)
-    last = max((one.round for one in race.measurement.slices), default=0) if race else 0
-    return found.rounds >= last, found.factor
+    race = race_of(trial.number, history)
+    slices = race.measurement.slices if race else ()
+    speed = racing.ratio(slices, trial.number, 0)
+    if speed is None:
+        return False, 0.0
+    if history.space.objective.target is not None:
+        samples = history.samples_to_target(trial)
+        return True, speed.factor / samples if samples else 0.0
+    return speed.rounds >= max(one.round for one in slices), speed.factor
 
 
 def finalists(history: History) -> list[Trial]:
@@ -193,9 +189,8 @@ def _may_have_been_better(trial: Trial, history: History) -> bool:
 
 def confirmed(history: History) -> tuple[Trial, Claim] | None:
     """The finalist that holds, the best where several do, and its claim; None where none does, or not yet."""
-    claims = [claim(history.of(number), history) for number in _begun(history.trials)]
-    best = max((c for c in claims if c.holds), key=lambda c: _place(c, history), default=None)
-    return (history.of(best.number), best) if best else None
+    found = [(t, claim(t, history)) for t in map(history.of, sorted(_begun(history.trials)))]
+    return max((one for one in found if one[1].holds), key=lambda one: _place(one[0], history), default=None)
 
 
 def refuted(history: History) -> list[tuple[Trial, str]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Self
 
+from autotune.core.settings import Key, settings_key
 from autotune.core.trial import Evaluation, Trial
 from autotune.judging import curves, objective
 from autotune.judging.speeds import Speeds
@@ -21,8 +22,8 @@ class History:
     It never changes: when a trial has begun or ended, a new one is made of all of them (`after`). What it is
     asked for is computed once, when it is first asked for.
 
-    A trial that repeats another is a measurement of that one, and never wins itself; nor does a step of the
-    way, or a race.
+    A trial that repeats another is a measurement of that one, and never wins itself; nor does an
+    ablation step, or a race.
     """
 
     def __init__(self, trials: Iterable[Trial], space: Space) -> None:
@@ -42,7 +43,7 @@ class History:
 
     @cached_property
     def searched(self) -> tuple[Trial, ...]:
-        """The configurations that were tried: no repeats, no races, no steps of the way."""
+        """The configurations that were tried: no repeats, no races, no ablation steps."""
         return tuple(t for t in self.trials if t.searched)
 
     @cached_property
@@ -121,6 +122,36 @@ class History:
         throughput = self.speeds.of(trial)
         return throughput.samples_per_s - (throughput.half_width_per_s or 0.0) if throughput else 0.0
 
+    def samples_to_target(self, trial: Trial) -> float | None:
+        """Training samples until `trial` was at the target, the mean of all runs that compute the same.
+
+        None where it was not there itself, or there is no target.
+        """
+        target = self.space.objective.target
+        if target is None or objective.samples_to(trial, target) is None:
+            return None
+        return objective.mean(self._samples_to_target[self._computes(trial)])
+
+    def seconds_to_target(self, trial: Trial) -> float | None:
+        """The time that those take at the throughput that is known of its settings, evaluation excluded."""
+        samples, throughput = self.samples_to_target(trial), self.speeds.of(trial)
+        return samples / throughput.samples_per_s if samples and throughput else None
+
+    @cached_property
+    def _samples_to_target(self) -> dict[tuple[Key, str], list[float]]:
+        """Of each run; one that was not there by its end counts with all it had, and would need more."""
+        found: dict[tuple[Key, str], list[float]] = defaultdict(list)
+        target = self.space.objective.target
+        for trial in self.trials:
+            if target is not None and trial.completed and trial.measurement.curve:
+                samples = objective.samples_to(trial, target) or trial.measurement.curve[-1].samples
+                found[self._computes(trial)].append(samples)
+        return found
+
+    def _computes(self, trial: Trial) -> tuple[Key, str]:
+        """What trials have in common that compute the same: settings, but for those of speed, and code."""
+        return settings_key(trial.config, self.space.known.same_quality), trial.measurement.origin[1]
+
     def why_not(self, trial: Trial) -> str | None:
         """Why a completed trial cannot be recommended, None if it can. The baseline can, measured in full."""
         if self.baseline is None:
@@ -171,9 +202,8 @@ class History:
         return tuple(sorted(eligible, key=self._rank, reverse=True))
 
     def _rank(self, trial: Trial) -> tuple[float, float]:
-        target = self.space.objective.target
-        if target is not None:
-            seconds = objective.seconds_to(trial, target, self.speeds)
+        if self.space.objective.target is not None:
+            seconds = self.seconds_to_target(trial)
             return (1 / seconds if seconds else 0.0, self.surely_per_s(trial))
         return (self.surely_per_s(trial), trial.quality or 0.0)
 

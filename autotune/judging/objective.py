@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from autotune.core.settings import COMMON, Config, Knowledge, Setting, effective_batch
 from autotune.core.trial import Measurement, Trial
 from autotune.judging import curves
-from autotune.judging.speeds import Speeds
 from autotune.space.sections import Objective, comparison
 from autotune.space.space import Space
 
@@ -37,13 +36,9 @@ def samples_to(trial: Trial, target: float) -> float | None:
     return curves.reached(trial.measurement.curve, target)
 
 
-def seconds_to(trial: Trial, target: float, speeds: Speeds | None = None) -> float | None:
-    """Seconds of training, evaluation excluded, until `trial` was at the quality `target`; None if never.
-
-    At the throughput that is known of its settings, where `speeds` are given, else at its own.
-    """
-    samples = samples_to(trial, target)
-    throughput = speeds.of(trial) if speeds else trial.measurement.throughput
+def seconds_to(trial: Trial, target: float) -> float | None:
+    """Seconds of training, evaluation excluded, until `trial` was at the quality `target`; None if never."""
+    samples, throughput = samples_to(trial, target), trial.measurement.throughput
     return samples / throughput.samples_per_s if samples and throughput else None
 
 
@@ -75,6 +70,15 @@ def final_quality(trial: Trial, space: Space) -> float | None:
     """What a trial has ended with; None where it ended early, because its speed was all that counted."""
     is_whole = trial.measurement.quality_samples >= space.budget.samples_per_trial
     return trial.quality if is_whole or not space.objective.asks_for_speed_alone else None
+
+
+def ends_once_timed(trial: Trial, goal: Objective) -> bool:
+    """Whether `trial` may end as soon as its speed is known, because nothing else of it counts.
+
+    The baseline's quality counts where what trains the same is held against it in the end.
+    """
+    counts = trial.number == 0 and goal.select == "same-training"
+    return trial.searched and goal.asks_for_speed_alone and not counts
 
 
 def trains_alike(config: Config, other: Config, known: Knowledge = COMMON) -> bool:

@@ -1,14 +1,11 @@
 """May this trial still win? Pure functions of what it has shown, and of what is known of the others."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Self
 
-from autotune.core import files
 from autotune.core.trial import Evaluation, Measurement, Throughput, Trial
-from autotune.judging import curves, objective
+from autotune.judging import curves
 from autotune.judging.history import History
 
 _FEWEST_STEPS = 8  # before that an interval is a guess, and it is asked again every second
@@ -69,7 +66,7 @@ def threshold(history: History) -> Threshold:
     """What a trial has to be able to reach, after all that is known."""
     goal, drift, noise = history.space.objective, history.speeds.drift, history.noise
     if goal.target is not None:
-        times = (objective.seconds_to(t, goal.target, history.speeds) for t in history.ranked)
+        times = map(history.seconds_to_target, history.ranked)
         return Threshold(drift=drift, seconds=min((s for s in times if s), default=None))
     samples = history.space.budget.samples_per_trial
     if goal.select == "pareto":
@@ -139,16 +136,3 @@ def _too_late(shown: Measurement, threshold: Threshold) -> str | None:
     if trained_s <= threshold.seconds * (1 + curves.SURE * threshold.drift):
         return None
     return f"has trained for {trained_s:.0f} s; the target was reached in {threshold.seconds:.0f} s"
-
-
-def write(file: Path, threshold: Threshold) -> None:
-    """Puts `threshold` where running trials read it, whole or not at all."""
-    files.write_whole(file, json.dumps(asdict(threshold)))
-
-
-def read(file: Path) -> Threshold | None:
-    """The threshold in `file`, None where there is none yet."""
-    try:
-        return Threshold.from_dict(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

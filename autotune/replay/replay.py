@@ -15,7 +15,7 @@ import optuna
 
 from autotune.core.settings import Config
 from autotune.core.trial import Measurement, Outcome, Slice, Status, Trial
-from autotune.judging import confirm, curves, racing, stopping
+from autotune.judging import confirm, curves, objective, racing, stopping
 from autotune.replay.table import Point, Run, Table
 from autotune.search.search import Search, Silent, Terms, World
 from autotune.trials.progress import Progress
@@ -247,7 +247,7 @@ def ours(
             members=members,
             at_s=clock.seconds,
             target=target,
-            until_timed=is_searched and search.space.objective.asks_for_speed_alone,
+            until_timed=objective.ends_once_timed(trial, search.space.objective),
         )
         clock.seconds += simulated.seconds
         search.end(trial.number, simulated.outcome, simulated.measurement)

@@ -90,9 +90,9 @@ class Truth:
         configs = [self._table.space.baseline_config, *(self._table.space.every() or [])]
         return {settings_key(c, ()): self.merit(c) for c in configs}
 
-    def is_right(self, config: Config, share: float) -> bool:
-        """Whether `config` may win, and reaches `share` of the best merit."""
-        return self._known[settings_key(config, ())] >= share * self.best
+    def share(self, config: Config) -> float:
+        """What `config` reaches of the best merit; 0 of who cannot win."""
+        return self._known[settings_key(config, ())] / self.best
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,8 @@ class Score:
     `search_s` had passed when the recommendation was, and stayed, within 5% of the best; None where it never
     was. `confirmed_s` adds the confirming, without which the right one may not have been found; None where
     the winner is not within 5%, which is wrong. `lost_s` went into trials of settings that could not win:
-    those that are not within 5% either, or lack the quality.
+    those that are not within 5% either, or lack the quality. `regret` is the share of the best speed, or time
+    to the quality, that the winner lacks.
     """
 
     search_s: float | None
@@ -112,6 +113,7 @@ class Score:
     out_of_memory: int
     lost_s: float
     claims_gain: bool
+    regret: float
 
     @property
     def is_wrong(self) -> bool:
@@ -122,24 +124,25 @@ def score(result: Result, truth: Truth) -> Score:
     """What `result` cost, and whether it is right."""
     right_from = None
     for moment in result.moments:
-        is_right = moment.best is not None and truth.is_right(moment.best, _RIGHT)
+        is_right = moment.best is not None and truth.share(moment.best) >= _RIGHT
         right_from = (right_from or moment) if is_right else None
     confirming_s = result.seconds - result.moments[-1].seconds
-    is_right = truth.is_right(result.winner, _RIGHT)
+    reached = truth.share(result.winner)
     lost = (t.seconds for t in result.trials if _cannot_win(t, truth))
     return Score(
         search_s=right_from.seconds if right_from else None,
-        confirmed_s=(right_from or result.moments[-1]).seconds + confirming_s if is_right else None,
+        confirmed_s=(right_from or result.moments[-1]).seconds + confirming_s if reached >= _RIGHT else None,
         trials=right_from.trials if right_from else None,
         whole_s=result.seconds,
         out_of_memory=sum(t.out_of_memory for t in result.trials),
         lost_s=math.fsum(lost),
         claims_gain=result.claims_gain,
+        regret=1 - reached,
     )
 
 
 def _cannot_win(trial: Trial, truth: Truth) -> bool:
-    return trial.searched and trial.number > 0 and not truth.is_right(trial.config, _RIGHT)
+    return trial.searched and trial.number > 0 and truth.share(trial.config) < _RIGHT
 
 
 def scores(file: Path, strategy: str, seeds: int, trials: int) -> list[Score]:
@@ -164,7 +167,9 @@ def _claims_falsely(file: Path, trials: int, seed: int) -> bool:
     return replay.ours(table, seed, trials, everything_is=table.space.baseline_config).claims_gain
 
 
-HEADING = f"{'':8} {'search':>8} {'+confirm':>8} {'trials':>6} {'whole':>8} {'oom':>5} {'lost':>8} wrong"
+HEADING = (
+    f"{'':8} {'search':>8} {'+confirm':>8} {'trials':>6} {'whole':>8} {'oom':>5} {'lost':>8} wrong regret"
+)
 
 
 def line(strategy: str, found: Sequence[Score]) -> str:
@@ -173,7 +178,7 @@ def line(strategy: str, found: Sequence[Score]) -> str:
         f"{strategy:8} {_seconds([s.search_s for s in found])} {_seconds([s.confirmed_s for s in found])} "
         f"{_median([s.trials for s in found]):6.0f} {_seconds([s.whole_s for s in found])} "
         f"{statistics.fmean(s.out_of_memory for s in found):5.1f} {_seconds([s.lost_s for s in found])} "
-        f"{sum(s.is_wrong for s in found):5}"
+        f"{sum(s.is_wrong for s in found):5} {statistics.fmean(s.regret for s in found):6.1%}"
     )
 
 

@@ -48,7 +48,7 @@ def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:
 
     Raises InputError when the baseline itself cannot run here.
     """
-    refused = {n: why_impossible(n, v, machine) for n, v in space.baseline.items()}
+    refused = {n: why_impossible(n, v, machine, space.known) for n, v in space.baseline.items()}
     if mistakes := [f"baseline {n} {space.baseline[n]!r} {why}" for n, why in refused.items() if why]:
         raise InputError(f"this machine cannot run the baseline: {'; '.join(mistakes)}")
     knobs, dropped = {}, []

@@ -68,7 +68,7 @@ class Session:
     @property
     def threshold_file(self) -> Path:
         """What running trials have to be able to reach."""
-        return self.root / "bar.json"
+        return self.root / "threshold.json"
 
     @property
     def ray_dir(self) -> Path:

@@ -1,4 +1,4 @@
-"""One trial, from order to measurement: its process, its clock, its records; a race of several.
+"""One trial, from order to measurement: what it may take (`setup`), its process, its clock; a race.
 
 Imports `storage` and the rooms below.
 Knows of no search and of no Ray.

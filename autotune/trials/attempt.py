@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from autotune.core import files
 from autotune.core.trial import Failure, Measurement, Outcome, Status
 from autotune.judging import curves, stopping
+from autotune.storage import threshold_file
 from autotune.storage.records import open_lines, read_records, seconds_of
 from autotune.storage.trial_dir import TrialDir
 from autotune.system import others, telemetry
@@ -59,7 +60,7 @@ class Attempt:
         self._earlier_s = seconds_of(known)
         self._records = open_lines(self._place.records_file)
         if self._is_enough():
-            self._outcome = self._progress.judge(Outcome(Status.COMPLETED))
+            self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
             return
         self._progress.restart()
         self._write([{"attempt": time.time(), "clock_s": time.monotonic()}])
@@ -97,7 +98,7 @@ class Attempt:
             records += self._take(child.poll(left_s))
             if self._is_enough():
                 child.stop(_GRACE_S)
-                self._outcome = self._progress.judge(Outcome(Status.COMPLETED))
+                self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
             elif child.verdict is not None:
                 self._outcome = self._ended_early(child.verdict)
             elif self._progress.is_overdue(self._order.samples):
@@ -108,9 +109,9 @@ class Attempt:
         """What a `verdict` is worth that came before the trial had all its samples: its figures compare with
         nobody's.
         """
-        judged = self._progress.judge(verdict)
-        if judged.status is not Status.COMPLETED:
-            return judged
+        concluded = self._progress.concluded(verdict)
+        if concluded.status is not Status.COMPLETED:
+            return concluded
         reason = (
             f"the workload ended by itself, evaluated after {self._progress.evaluated_samples} of "
             f"{self._order.samples} samples; let it train longer, or lower samples_per_trial"
@@ -126,7 +127,8 @@ class Attempt:
 
     def _end_if_beaten(self, shown: Measurement) -> None:
         """Stops what the threshold says need not go on."""
-        threshold = stopping.read(Path(self._order.threshold_file)) if self._order.threshold_file else None
+        file = self._order.threshold_file
+        threshold = threshold_file.read(Path(file)) if file else None
         reason = stopping.why_stop(shown, threshold) if threshold else None
         if reason is not None and self._child is not None:
             self._child.stop(_BEATEN_GRACE_S)

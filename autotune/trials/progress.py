@@ -153,7 +153,7 @@ class Progress:
         is_even = last and len({len(items) for items in last}) == 1
         return tuple(statistics.fmean(values) for values in zip(*last, strict=True)) if is_even else ()
 
-    def judge(self, verdict: Outcome) -> Outcome:
+    def concluded(self, verdict: Outcome) -> Outcome:
         """`verdict`, but that a trial cannot be complete whose quality or speed is missing, or no number."""
         if verdict.status is not Status.COMPLETED:
             return verdict

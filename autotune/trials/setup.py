@@ -6,7 +6,7 @@ from functools import cached_property
 
 from autotune.core.settings import Config
 from autotune.core.trial import Trial
-from autotune.judging import confirm, racing
+from autotune.judging import confirm, objective, racing
 from autotune.space.space import Space
 from autotune.storage.store import Options, Session
 from autotune.storage.trial_dir import TrialDir
@@ -115,7 +115,7 @@ class Setup:
             device_memory_bytes=int(device_bytes * (fraction or 1)) if device_bytes else None,
             target=goal.target if races_to_target else None,
             until_learnt=_FEWEST_EVALUATIONS if learns_on else 0,
-            until_timed=trial.searched and trial.number > 0 and goal.asks_for_speed_alone,
+            until_timed=objective.ends_once_timed(trial, goal),
             threshold_file=str(self.session.threshold_file) if can_be_beaten else None,
             keep_work=self.options.keep_checkpoints,
         )

@@ -126,8 +126,12 @@ def test_a_trial_that_barely_keeps_the_quality_is_nobodys_rival(make_trial, spac
 def test_for_time_to_quality_the_bar_is_the_best_time(make_trial, space):
     goal = Objective(select="time-to-quality", target=0.2)
     there = space.model_copy(update={"objective": goal})
-    trials = [make_trial(0, 10, curve=[0.1, 0.1, 0.2, 0.2]), make_trial(1, 10, curve=[0.2, 0.2])]
-    threshold = stopping.threshold(History([*trials, make_trial(2, 99, curve=[0.1])], there))
+    trials = [
+        make_trial(0, 10, curve=[0.1, 0.1, 0.2, 0.2]),
+        make_trial(1, 10, curve=[0.2, 0.2], precision="bf16"),
+        make_trial(2, 99, curve=[0.1], precision="tf32"),
+    ]
+    threshold = stopping.threshold(History(trials, there))
     assert (threshold.seconds, threshold.rivals) == (20.0, ())
     assert stopping.threshold(History([trials[0]], there)).seconds == 40.0
     assert stopping.threshold(History([make_trial(0, 10, curve=[0.1])], there)).seconds is None, (
@@ -160,18 +164,3 @@ def test_for_the_front_every_trial_on_it_is_a_rival_with_its_curve(make_trial, s
     threshold = stopping.threshold(History(trials, whole))
     assert rivals(threshold) == [(1, 19), (0, 9)]
     assert [rival.curve for rival in threshold.rivals] == [curve_of([0.1]), curve_of([0.2])]
-
-
-def test_a_bar_is_read_as_it_was_written(tmp_path):
-    rivals = (Rival(3, 100.0, False, BASELINE, ("a device", "")), Rival(4, 1.0, True))
-    threshold = Threshold(rivals, 400, BASELINE, 0.95, 0.02, 0.01, None)
-    stopping.write(tmp_path / "bar.json", threshold)
-    assert stopping.read(tmp_path / "bar.json") == threshold
-    assert [f.name for f in tmp_path.iterdir()] == ["bar.json"]
-
-
-@pytest.mark.parametrize("text", [None, "", "{", "[]", "{}"])
-def test_a_bar_that_is_not_there_stops_nobody(tmp_path, text):
-    if text is not None:
-        (tmp_path / "bar.json").write_text(text)
-    assert stopping.read(tmp_path / "bar.json") is None

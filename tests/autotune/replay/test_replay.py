@@ -25,7 +25,7 @@ def test_equal_seeds_give_equal_searches(recorded):
 def test_a_replayed_search_finds_the_best_and_confirms_it(recorded, seed):
     result = replay.ours(recorded, seed, 12)
     assert result.claims_gain
-    assert Truth(recorded).is_right(result.winner, 0.95)
+    assert Truth(recorded).share(result.winner) >= 0.95
     searched = [t for t in result.trials if t.searched]
     assert len(searched) <= 12
     assert searched[0].config == recorded.space.baseline_config
@@ -166,9 +166,9 @@ def test_the_truth_is_the_mean_of_what_was_recorded(recorded):
     assert truth.speed(config) == pytest.approx(4 / 0.44, rel=0.02)
     assert truth.speed({**config, "micro_batch_size": 32}) == 0.0
     assert truth.best == truth.speed(fast)
-    assert truth.is_right(fast, 0.98)
-    assert not truth.is_right(spoiled, 0.1)
-    assert not truth.is_right(config, 0.95)
+    assert truth.share(fast) == 1.0
+    assert truth.share(spoiled) == 0.0
+    assert truth.share(config) < 0.95
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -194,7 +194,8 @@ def test_a_score_says_when_the_search_was_right_for_good_and_what_was_lost(recor
     assert not found.is_wrong
     assert found.out_of_memory == sum(t.out_of_memory for t in result.trials)
     assert 0 < found.lost_s < found.whole_s
-    assert scoring.line("ours", [found, found]).endswith("    0")
+    assert 0 <= found.regret < 0.05
+    assert scoring.line("ours", [found, found]).endswith(f"    0 {found.regret:6.1%}")
 
 
 def test_a_negative_quality_is_kept_within_the_same_share_of_its_size(recorded):

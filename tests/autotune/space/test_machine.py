@@ -2,7 +2,9 @@
 
 import pytest
 
+from autotune import workloads
 from autotune.core.errors import InputError
+from autotune.core.settings import COMMON, Known, Needs
 from autotune.space import machine as machines
 from autotune.space.machine import Machine
 
@@ -33,4 +35,12 @@ def test_a_precision_needs_its_compute_capability(capability, precision, part):
 def test_a_baseline_that_cannot_run_here_is_refused(space):
     moved = space.model_copy(update={"baseline": {**space.baseline, "precision": "fp16"}})
     with pytest.raises(InputError, match="precision 'fp16' needs a CUDA device"):
+        machines.fit_to(moved, Machine(cpus=8))
+
+
+def test_a_baseline_is_held_to_what_the_workload_says_of_its_own_settings(space, monkeypatch):
+    own = Known("attention", needs={"fused": Needs(cuda=True)})
+    monkeypatch.setattr(workloads, "known_settings", lambda name: COMMON.with_own([own]))
+    moved = space.model_copy(update={"baseline": {**space.baseline, "attention": "fused"}})
+    with pytest.raises(InputError, match="attention 'fused' needs a CUDA device"):
         machines.fit_to(moved, Machine(cpus=8))

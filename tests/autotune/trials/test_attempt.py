@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from autotune.core.trial import Failure, Status
-from autotune.judging import stopping
 from autotune.judging.stopping import Rival, Threshold
+from autotune.storage import threshold_file
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials import attempt
@@ -142,8 +142,8 @@ def test_a_workload_that_ends_without_quality_is_a_failure(order, server):
 
 
 def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, server, tmp_path):
-    stopping.write(tmp_path / "bar.json", Threshold(rivals=(Rival(1, 1e6, shared=False),)))
-    beaten = order(samples=10**6, directory=tmp_path / "3", threshold_file=str(tmp_path / "bar.json"))
+    threshold_file.write(tmp_path / "threshold.json", Threshold(rivals=(Rival(1, 1e6, shared=False),)))
+    beaten = order(samples=10**6, directory=tmp_path / "3", threshold_file=str(tmp_path / "threshold.json"))
     report = finish(Attempt(beaten, server))
     outcome, figures = attempt.read_verdict(TrialDir(tmp_path / "3"))
     assert report.outcome == outcome
@@ -154,10 +154,10 @@ def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, serv
 
 
 def test_a_bar_that_is_raised_while_a_trial_runs_stops_it(order, server, tmp_path):
-    running = Attempt(order(samples=10**6, threshold_file=str(tmp_path / "bar.json")), server)
+    running = Attempt(order(samples=10**6, threshold_file=str(tmp_path / "threshold.json")), server)
     while running.step(0.1).samples < 40:
         pass
-    stopping.write(tmp_path / "bar.json", Threshold(rivals=(Rival(1, 1e6, shared=False),)))
+    threshold_file.write(tmp_path / "threshold.json", Threshold(rivals=(Rival(1, 1e6, shared=False),)))
     assert finish(running).outcome.status == Status.STOPPED
 
 

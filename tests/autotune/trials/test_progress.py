@@ -150,22 +150,22 @@ def test_the_phases_are_shares_of_a_step(progress):
 def test_a_quality_that_is_no_number_is_a_failure(progress, quality):
     train(progress, 20)
     evaluate(progress, 2.0, 80, quality)
-    verdict = progress.judge(COMPLETED)
+    verdict = progress.concluded(COMPLETED)
     assert (verdict.status, verdict.failure) == (Status.FAILED, Failure.ERROR)
     assert verdict.reason == f"bleu_4 is not a number after 80 samples: got {quality!r}"
 
 
 def test_without_an_evaluation_nothing_is_complete(progress):
     train(progress, 20)
-    assert "without a record that has bleu_4" in progress.judge(COMPLETED).reason
+    assert "without a record that has bleu_4" in progress.concluded(COMPLETED).reason
 
 
 def test_a_verdict_stands_where_there_is_a_quality_or_it_failed_anyway(progress):
     oom = Outcome(Status.FAILED, Failure.OOM, "x")
-    assert progress.judge(oom) == oom
+    assert progress.concluded(oom) == oom
     train(progress, 20)
     evaluate(progress, 2.0, 80, 0.1)
-    assert progress.judge(COMPLETED) == COMPLETED
+    assert progress.concluded(COMPLETED) == COMPLETED
 
 
 def test_the_phases_of_a_trial_follow_from_what_it_has_shown(progress):

@@ -218,5 +218,9 @@ def test_a_trial_ends_when_its_speed_is_known_where_nothing_else_decides(ordered
     assert ordered(number=1, objective=alone)[0].until_timed
     assert not ordered(number=0, objective=alone)[0].until_timed, "the baseline's quality is to be kept"
     assert not ordered(number=1, objective=alone, repeat=CONFIRMING)[0].until_timed, "so it is checked"
+    nothing = {"select": "fastest", "keep": 0.0}
+    assert all(ordered(number=n, objective=nothing)[0].until_timed for n in (0, 1)), (
+        "there is nothing to keep"
+    )
     assert not ordered(number=1, objective={"select": "fastest", "keep": 0.9})[0].until_timed
     assert not ordered(number=1, objective=alone | {"constraints": {"rouge_l": ">= 0.1"}})[0].until_timed

@@ -1,0 +1,21 @@
+"""What a running trial has to reach, in a file that the search writes and its trials read."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from autotune.core import files
+from autotune.judging.stopping import Threshold
+
+
+def write(file: Path, threshold: Threshold) -> None:
+    """Puts `threshold` where running trials read it, whole or not at all."""
+    files.write_whole(file, json.dumps(asdict(threshold)))
+
+
+def read(file: Path) -> Threshold | None:
+    """The threshold in `file`, None where there is none yet."""
+    try:
+        return Threshold.from_dict(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,24 @@
+"""The file in which a running trial finds what it has to reach."""
+
+import pytest
+
+from autotune.judging.stopping import Rival, Threshold
+from autotune.storage import threshold_file
+from tests.autotune.conftest import curve_of
+
+BASELINE = curve_of([0.1, 0.2])
+
+
+def test_a_threshold_is_read_as_it_was_written(tmp_path):
+    rivals = (Rival(3, 100.0, False, BASELINE, ("a device", "")), Rival(4, 1.0, True))
+    threshold = Threshold(rivals, 400, BASELINE, 0.95, 0.02, 0.01, None)
+    threshold_file.write(tmp_path / "threshold.json", threshold)
+    assert threshold_file.read(tmp_path / "threshold.json") == threshold
+    assert [f.name for f in tmp_path.iterdir()] == ["threshold.json"]
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", "{}"])
+def test_a_threshold_that_is_not_there_stops_nobody(tmp_path, text):
+    if text is not None:
+        (tmp_path / "threshold.json").write_text(text)
+    assert threshold_file.read(tmp_path / "threshold.json") is None
