@@ -74,7 +74,7 @@ def attempt_at(tmp_path, server):
             directory=str(tmp_path),
             quality="bleu_4",
             samples=80,
-            stall_timeout_s=2.0 if FAULTS.get(kind, (ERROR,))[0] is TIMEOUT else 30.0,
+            stall_timeout_s=6.0 if FAULTS.get(kind, (ERROR,))[0] is TIMEOUT else 30.0,
         )
         running, deadline = Attempt(order, server), time.monotonic() + 240
         while time.monotonic() < deadline:
