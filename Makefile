@@ -18,12 +18,12 @@ search: .venv/installed
 doctor: .venv/installed
 	.venv/bin/python -m autotune doctor
 
-# Half of a test's time is waiting for processes: four at a time keep two cores busy. In the order of the files, so
-# that the longest do not come last.
+# Half of a test's time is waiting for processes: four at a time keep two cores busy. In the order that
+# `tests/conftest.py` gives the files: the longest do not come last.
 test: .venv/installed-test
 	.venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# The fault tests for as long as it takes: forty times the kills, 48 times the mutated inputs.
+# The fault tests for as long as it takes: forty times the kills, 96 times the mutated inputs, what is marked `soak`.
 soak: .venv/installed-test
 	.venv/bin/python -m pytest -n 2 --dist loadfile --soak --timeout 0 tests/faults tests/r2gen/test_model.py $(ARGS)
 

@@ -48,7 +48,7 @@ def place(tmp_path):
 @pytest.mark.timeout(1800)
 def test_neither_memory_nor_files_nor_threads_nor_time_grow_with_the_trials(place, soak):
     """Time is the driver's own: how long a trial takes depends on what else the machine has to do."""
-    trials, warm_up = (500, 50) if soak else (45, 15)
+    trials, warm_up = (500, 50) if soak else (36, 8)
     process = place.search(SPACE, "--trials", trials, "--wandb", "offline")
     driver, early, late, ended = psutil.Process(process.pid), {}, {}, 0
     while process.poll() is None:

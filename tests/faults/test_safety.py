@@ -7,8 +7,6 @@ import os
 import re
 import secrets
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -36,6 +34,7 @@ from autotune.storage.study_file import Plan
 from autotune.workloads import Workload
 from r2gen import __main__ as trainer
 from r2gen import synthetic
+from tests.forked import Forked
 
 HERE = Path(__file__).parent
 CODE = [file for package in (autotune, r2gen) for file in sorted(Path(package.__file__).parent.rglob("*.py"))]
@@ -380,10 +379,10 @@ def test_aliases_that_stand_for_billions_are_looked_at_once():
     secrecy.refuse(values, "test")
     with pytest.raises(InputError, match="no such key"):
         spaces.from_values({**yaml.safe_load(SPACE), **values}, "test")
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(InputError, match="baseline"):
         spaces.from_values({**yaml.safe_load(SPACE), "baseline": {"a": values["k"]}}, "test")
-    assert time.monotonic() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 LEAKY = """
@@ -448,27 +447,21 @@ def test_a_search_writes_no_key_down_and_listens_on_loopback_alone(tmp_path, mon
             "TMPDIR": ray,
         }
         keys["DATABASE_URL"] = password
-        with (tmp_path / "output").open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "autotune", *search],
-                cwd=tmp_path,
-                env=environment,
-                stdout=output,
-                stderr=output,
-            )
-            listening, seen, leaks = set(), set(), []
-            try:
-                while process.poll() is None:  # Ray's directory goes with it
-                    listening |= sockets(process.pid)
-                    with suppress(psutil.Error):
-                        keys |= token_of(process.pid)
-                    for file in files_in(ray):
-                        seen.add(file.name)
-                        leaks += keys_in(file, keys)
-                    time.sleep(0.2)
-            finally:
-                process.kill()
-                process.wait()
+        (tmp_path / "output").touch()
+        process = Forked(search, tmp_path, environment, output=tmp_path / "output")
+        listening, seen, leaks = set(), set(), []
+        try:
+            while process.poll() is None:  # Ray's directory goes with it
+                listening |= sockets(process.pid)
+                with suppress(psutil.Error):
+                    keys |= token_of(process.pid)
+                for file in files_in(ray):
+                    seen.add(file.name)
+                    leaks += keys_in(file, keys)
+                time.sleep(0.5)
+        finally:
+            process.kill()
+            process.wait()
     said = (tmp_path / "output").read_text()
     assert process.returncode == 1, said
     assert "RuntimeError: 401: ['(hidden)', '(hidden)'] are not valid" in said

@@ -240,7 +240,7 @@ def test_a_maker_that_is_killed_leaves_nothing_that_counts(
         target=_load, args=(paths, str(tmp_path / "cache"), 30)
     )
     maker.start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not list(home.glob("*.making-*")):
         assert time.monotonic() < deadline
         time.sleep(0.01)

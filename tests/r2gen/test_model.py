@@ -230,11 +230,10 @@ def test_autocast_trains_close_to_full_precision(still, dtype):
     assert all(parameter.grad.isfinite().all() for parameter in decoder.parameters())
 
 
+@pytest.mark.soak
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # the compiler's own look
-def test_compiled_the_model_is_the_same_for_every_length(still, soak):
+def test_compiled_the_model_is_the_same_for_every_length(still):
     """The second length makes the compiled model dynamic; further ones must not compile it again."""
-    if not soak:
-        pytest.skip("compiles for half a minute: make soak")
     model = build(**still)
     torch._dynamo.reset()
     compiled = torch.compile(model, backend="eager")

@@ -30,7 +30,7 @@ knobs: {micro_batch_size: {choice: [4, 64]}, learning_rate: {scale: sqrt}}
 objective: {select: pareto}
 budget: {trials: 3, samples_per_trial: 400, repeats: 0}
 """
-_PATIENCE_S = 60.0
+_PATIENCE_S = 240.0
 
 
 @contextmanager

@@ -15,8 +15,6 @@ import pytest
 
 from tests.forked import Forked
 
-pytest.importorskip("ray.air.integrations.wandb")
-
 KEY = "made-up-key-" + "0123456789" * 3
 USER = "somebody-in-particular"
 
@@ -240,7 +238,7 @@ tracker.log_trial_start(trial(7))
 tracker.log_trial_result(1, trial(7), report(7, {samples}).to_dict())
 """
     process = driver.start(log.format(samples=8) + "time.sleep(60)")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not [run for run in read_runs(driver.session) if run.history]:
         assert time.monotonic() < deadline, "nothing was written before the kill"
         time.sleep(0.1)
@@ -341,7 +339,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
 
 AWAY = """
 from autotune.judging.history import History
-tracking._INIT_TIMEOUT_S = 2.0
+tracking._INIT_TIMEOUT_S = 5.0
 tracker = tracking.Tracker(directory, "chest")
 started = time.monotonic()
 for number in (0, 1):
@@ -350,7 +348,7 @@ for number in (0, 1):
     tracker.log_trial_result(1, trial(number), told.to_dict())
     tracker.log_trial_end(trial(number))
 tracker.summarise(History([], space), directory / "report.html")
-assert time.monotonic() - started < 1.0, "the search waited for W&B"
+assert time.monotonic() - started < 5.0, "the search waited for W&B"
 with tracker:
     pass
 """

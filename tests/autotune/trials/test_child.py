@@ -74,7 +74,7 @@ def listen(child):
 
 
 def wait_for(condition):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
         time.sleep(0.02)
@@ -216,7 +216,7 @@ def test_a_hang_is_ended_and_its_stack_is_in_the_log(run, tmp_path):
 
 
 def test_without_a_given_limit_its_own_steps_say_what_is_too_long(run, monkeypatch):
-    monkeypatch.setattr(children, "_SHORTEST_STALL_S", 0.2)
+    monkeypatch.setattr(children, "_SHORTEST_STALL_S", 1.0)
     outcome, events = run("hangs_here", {"steps": 5, "evaluates": True})
     assert (outcome.failure, len(events)) == (Failure.TIMEOUT, 5)
 
