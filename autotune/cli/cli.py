@@ -32,7 +32,7 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
 def resume(
     session: SessionArgument,
     trials: Annotated[int, typer.Option(min=0, help="additional trials to run")] = 0,
-    time: Annotated[str | None, typer.Option(help="a new time limit, from now")] = None,
+    time: Annotated[str | None, typer.Option(help="new time limit, counted from now")] = None,
     as_json: Json = False,
 ) -> int:
     """Continue a search after a kill, a reboot or Ctrl-C. Example: autotune resume runs/iu --trials 20"""

@@ -83,14 +83,14 @@ class Goal:
     promise: Annotated[
         str | None,
         _goal(
-            help="same-quality (sooner) or same-training (only faster): what a winner means",
+            help="what a winner promises: same-quality (sooner) or same-training (only faster)",
             autocompletion=completion.one_of(tuple(PROMISES)),
         ),
     ] = None
     select: Annotated[
         str | None,
         _goal(
-            help="the rule itself: time-to-quality, same-training, fastest or pareto",
+            help="the rule that picks the winner: time-to-quality, same-training, fastest or pareto",
             autocompletion=completion.one_of(get_args(Select)),
         ),
     ] = None
@@ -109,7 +109,7 @@ class Running:
     gpus_per_trial: Annotated[float | None, _trials(min=0, help="GPUs per trial, such as 0.25, 0.5 or 1")] = (
         None
     )
-    cpus_per_trial: Annotated[int | None, _trials(min=1, help="CPUs per trial, where it has no GPU")] = None
+    cpus_per_trial: Annotated[int | None, _trials(min=1, help="CPUs per trial that uses no GPU")] = None
     memory_limit: Annotated[str | None, _trials(help="host memory limit per trial, such as 3GiB")] = None
     stall_timeout: Annotated[
         str | None, _trials(help="end a trial that has been silent for this long, such as 10m")

@@ -33,11 +33,9 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     ] = None,
     baseline: Annotated[Path | None, typer.Option(help="YAML file with the settings you run today")] = None,
     model: Annotated[str | None, typer.Option(help="size of the R2Gen model: full or small")] = None,
-    seeds: Annotated[
-        int, typer.Option(min=1, help="runs, by seed, of each configuration that may differ in quality")
-    ] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="seeds per configuration that may differ in quality")] = 3,
     timings: Annotated[
-        int, typer.Option(min=1, help="timed runs of each configuration that may differ in speed")
+        int, typer.Option(min=1, help="timed runs per configuration that may differ in speed")
     ] = 2,
     memory_limit: Annotated[str | None, typer.Option(help="host memory limit per run, such as 3GiB")] = None,
     only: Annotated[
@@ -46,7 +44,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     drift: Annotated[
         str | None,
         typer.Option(
-            help="record how the machine's speed varies instead, over this time of training, such as 10m"
+            help="instead, train the baseline for this long, to record how the speed varies, such as 10m"
         ),
     ] = None,
 ) -> int:
