@@ -1,6 +1,8 @@
 """A search's bookkeeping, with a real study and without Ray: the test runs the trials itself."""
 
+import shutil
 from dataclasses import replace
+from functools import partial
 
 import optuna
 import pytest
@@ -514,6 +516,34 @@ def test_a_verdict_that_nobody_heard_of_counts(begin, session):
     again, _ = begin()
     assert again.trials()[0].outcome == COMPLETED
     assert again.next().number != 0
+
+
+def test_a_copy_of_the_studys_file_alone_has_a_trial_as_soon_as_it_has_ended(session, tmp_path):
+    study = record.open_study(session.study_file, session.space(), session.key)
+    settle = partial(record.settle, session.study_file)
+    search = Search(session.space(), study, Heard(), world=World(settle=settle))
+    end(search, search.next(), by_batch)
+    shutil.copy(session.study_file, tmp_path / "copy.db")
+    assert record.trials(record.load_study(tmp_path / "copy.db"))[0].outcome == COMPLETED
+
+
+def test_what_lies_in_a_trials_way_is_set_aside_before_it_starts_and_that_is_said(session):
+    place = session.trial_dir(0)
+    place.root.mkdir(parents=True)
+    write_verdict(place, COMPLETED, figures())
+    study, heard = record.open_study(session.study_file, session.space(), session.key), Heard()
+    world = World(verdict_of=session.verdict_of, clear=session.clear)
+    Search(session.space(), study, heard, world=world).next()
+    assert not place.root.exists()
+    (said,) = heard.notes
+    assert "set aside as 0000.aside-1" in said
+
+
+def test_a_search_whose_session_is_gone_is_over(session):
+    study = record.open_study(session.study_file, session.space(), session.key)
+    search = Search(session.space(), study, Heard(), world=World(is_in_place=lambda: False))
+    assert search.is_over()
+    assert search.next() is None
 
 
 def test_a_trial_whose_supervisor_died_runs_again_but_not_for_ever(begin):
