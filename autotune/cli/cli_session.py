@@ -54,7 +54,7 @@ def _counts(shown: Snapshot, session: Session) -> str:
     count = shown.passed_over
     passed = f"; {count} suggestion{'s' * (count > 1)} not started" if count else ""
     state = RUNNING if shown.state == RUNNING else INTERRUPTED
-    on_disk = units.format_bytes(session.size_bytes())
+    on_disk = units.format_bytes(files.room_bytes(session.root))
     return f"{view.counts(shown.everything, state)}{passed}; {on_disk} on disk"
 
 

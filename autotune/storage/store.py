@@ -1,7 +1,6 @@
 """The session directory: every path in it, and what it was started with."""
 
 import json
-import os
 import secrets
 import shutil
 from collections.abc import Iterable, Mapping
@@ -313,10 +312,6 @@ class Session:
         """Holds the session for this process alone; raises SessionBusyError naming who has it."""
         return lock.held(self.root, self.lock_file, f"session {self.root}")
 
-    def size_bytes(self) -> int:
-        """The room that the session takes on its disk, as far as its files stay while they are counted."""
-        return sum(_room_bytes(Path(place, name)) for place, _, names in os.walk(self.root) for name in names)
-
     def remove_work(self, trials: Iterable[Trial]) -> None:
         """Removes the checkpoints of trials that have ended: a kill may have been quicker than they were."""
         keep = self.options().keep_checkpoints
@@ -347,10 +342,3 @@ def anew(session: Path) -> str:
     """The command that searches a session's space in a new one."""
     space, new = quoted(Session(session).space_file), quoted(f"{session}-2")
     return f"python -m autotune search --space {space} --session {new}"
-
-
-def _room_bytes(file: Path) -> int:
-    try:
-        return file.lstat().st_blocks * 512
-    except OSError:  # it was there a moment ago
-        return 0
