@@ -139,5 +139,5 @@ def test_the_drift_is_what_the_baseline_shows_of_the_machine(small, workload, tm
 
 def test_a_baseline_that_does_not_train_shows_no_drift(workload, tmp_path):
     space = spaces.complete(spaces.parse(SPACE.replace("_size: 4", "_size: 64"), "test"), "test")
-    with pytest.raises(InputError, match=r"did not train for a second: .*does not fit"):
+    with pytest.raises(InputError, match=r"did not train for even a second: .*does not fit"):
         recording.record_drift(tmp_path / "toy.jsonl", training(space, workload), 3.0)
