@@ -91,7 +91,7 @@ def _become_independent(log: Path) -> object:
 
 def _write_to(log: Path) -> None:
     """Makes `log` the process's output, its last words after a crash and its stacks included."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log.parent.mkdir(exist_ok=True)
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(file, sys.stdout.fileno())
     os.dup2(file, sys.stderr.fileno())
@@ -124,7 +124,7 @@ def _drive(
 ) -> Outcome:
     """Takes the workload's records one by one until it ends, or is to stop."""
     workdir = order.place.work
-    workdir.mkdir(parents=True, exist_ok=True)
+    workdir.mkdir(exist_ok=True)
     records = fit(dict(order.settings), workdir)
     check = _Check()
     for yielded in records:
