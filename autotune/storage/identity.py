@@ -84,7 +84,7 @@ def write_card(place: TrialDir, card: Card) -> None:
 
 def stamp(place: TrialDir, of: str) -> None:
     """Says in the workload's own directory whose checkpoint is there, or will be."""
-    place.work.mkdir(parents=True, exist_ok=True)
+    place.work.mkdir(exist_ok=True)
     if _stamped(place) != of:
         files.write_whole(place.stamp_file, of)
 

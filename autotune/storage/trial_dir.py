@@ -43,6 +43,11 @@ class TrialDir:
     def verdict_file(self) -> Path:
         return self.root / "verdict.json"
 
+    def make(self) -> None:
+        """Makes the directory and that of all trials. Of a session that was deleted none is made again."""
+        self.root.parent.mkdir(exist_ok=True)
+        self.root.mkdir(exist_ok=True)
+
     def member(self, number: int) -> "TrialDir":
         """Of a race: the directory of the settings of trial `number` in it."""
         return TrialDir(self.root / f"member-{number}")

@@ -51,7 +51,7 @@ class Attempt:
         self._outcome = outcome
 
     def _start(self, server: ForkServer) -> None:
-        self._place.root.mkdir(parents=True, exist_ok=True)
+        self._place.make()
         known = list(read_records(self._place))
         for record in known:
             self._progress.count(record)

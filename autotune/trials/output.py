@@ -27,7 +27,7 @@ class Output:
         self.ended = False
         self._hide = hide
         self._rest = b""
-        log.parent.mkdir(parents=True, exist_ok=True)
+        log.parent.mkdir(exist_ok=True)  # no session anew that was deleted
         self._log = log.open("ab", buffering=0)
         self._close = weakref.finalize(self, self._log.close)
 

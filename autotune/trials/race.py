@@ -198,7 +198,7 @@ class Race:
 
     def _run(self) -> Waiting:
         """Runs round after round."""
-        self._place.root.mkdir(parents=True, exist_ok=True)
+        self._place.make()
         if self._order.card is not None:
             identity.write_card(self._place, self._order.card)
         is_new = not self._place.slices_file.exists()

@@ -124,7 +124,7 @@ def _drive(
 ) -> Outcome:
     """Takes the workload's records one by one until it ends, or is to stop."""
     workdir = order.place.work
-    workdir.mkdir(parents=True, exist_ok=True)
+    workdir.mkdir(exist_ok=True)
     records = fit(dict(order.settings), workdir)
     check = _Check()
     for yielded in records:
