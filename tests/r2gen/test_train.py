@@ -1,6 +1,6 @@
 """A run can be stopped anywhere and goes on as if it had not been; a run that cannot go on says why."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -104,16 +104,35 @@ def test_training_lowers_the_loss(tiny: dict[str, Any], tmp_path: Path) -> None:
     assert steps[-1]["train_loss"] < 0.8 * steps[0]["train_loss"]
 
 
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Any]], tuple[Path, Records]]:
+    """Where a run was done that was never stopped, and its records; once for equal settings."""
+    done: dict[str, tuple[Path, Records]] = {}
+
+    def run(config: dict[str, Any]) -> tuple[Path, Records]:
+        key = repr(config)
+        if key not in done:
+            place = tmp_path_factory.mktemp("straight")
+            done[key] = place, _untimed(fit(config, place))
+        return done[key]
+
+    return run
+
+
 @pytest.mark.parametrize(
     ("stops", "workers"),
     [((1,), 0), ((2, 5), 0), ((2, 5), 2), ((3,), 0), ((4,), 0), ((1, 1, 1, 1, 1, 1, 1), 0)],
 )
 def test_a_stopped_run_goes_on_bit_by_bit_as_if_it_had_not_been(
-    tiny: dict[str, Any], tmp_path: Path, stops: tuple[int, ...], workers: int
+    tiny: dict[str, Any],
+    straight: Callable[[dict[str, Any]], tuple[Path, Records]],
+    tmp_path: Path,
+    stops: tuple[int, ...],
+    workers: int,
 ) -> None:
     """Stopped within an epoch, at its end before the evaluation, after it, and after every record."""
     config = {**tiny, "accumulation_steps": 2, "micro_batch_size": 3, "num_workers": workers, "epochs": 3}
-    straight = _untimed(fit(config, tmp_path / "straight"))
+    place, expected = straight(config)
 
     in_parts: Records = []
     for count in stops:
@@ -122,9 +141,9 @@ def test_a_stopped_run_goes_on_bit_by_bit_as_if_it_had_not_been(
         records.close()
     in_parts += _untimed(_new(fit(config, tmp_path / "parts"), in_parts))
 
-    assert in_parts == straight
+    assert in_parts == expected
     for name in ("last.pt", "best.pt"):
-        states = [checkpoint.load(tmp_path / which / name) for which in ("straight", "parts")]
+        states = [checkpoint.load(where / name) for where in (place, tmp_path / "parts")]
         assert _same_state(*states)
 
 
