@@ -23,7 +23,7 @@ doctor: .venv/installed
 test: .venv/installed-test
 	.venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# The fault tests for as long as it takes: forty times the kills, 48 times the mutated inputs.
+# The fault tests for as long as it takes: forty times the kills, 48 times the mutated inputs and sessions.
 soak: .venv/installed-test
 	.venv/bin/python -m pytest -n 2 --dist loadfile --soak --timeout 0 tests/faults tests/r2gen/test_model.py $(ARGS)
 
