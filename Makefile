@@ -23,7 +23,7 @@ doctor: .venv/installed
 test: .venv/installed-test
 	.venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# The fault tests for as long as it takes: forty times the kills, 96 times the mutated inputs, what is marked `soak`.
+# The fault tests for as long as it takes: forty times the kills, 96 times the mutated inputs, 20,000 mutated sessions.
 soak: .venv/installed-test
 	.venv/bin/python -m pytest -n 2 --dist loadfile --soak --timeout 0 tests/faults tests/r2gen/test_model.py $(ARGS)
 

@@ -4,6 +4,7 @@ Nothing is written, and a running search is not disturbed.
 """
 
 import json
+import math
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -256,7 +257,7 @@ def trial(known: Attributes, session: str = "") -> Trial | None:
         return None
     try:
         found = _TRIAL.validate_python(_values(known))
-        is_whole = _is_whole(values, Card.of(session, found).digest)
+        is_whole = math.isfinite(found.seconds) and _is_whole(values, Card.of(session, found).digest)
     except _UNREADABLE:
         raise DamagedError(f"trial {known.number} is not readable") from None
     if not is_whole:

@@ -1,7 +1,7 @@
 """Sessions whose files say what they never said: an exit code, one line, no traceback.
 
 Attributes of the study, JSON, YAML and records are changed value by value; files are cut, emptied, zeroed,
-spoilt, swapped and removed. There are 420 cases, and with --soak 20,160 other ones.
+spoilt, swapped and removed. There are 100 cases, and with --soak 20,000 other ones.
 """
 
 import copy
