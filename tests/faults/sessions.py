@@ -84,7 +84,7 @@ def trials_of(place: Path) -> list[Trial]:
         return []
 
 
-def wait_for(condition, seconds: float = 60) -> None:
+def wait_for(condition, seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
