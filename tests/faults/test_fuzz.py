@@ -34,7 +34,13 @@ from r2gen import synthetic
 pytestmark = pytest.mark.timeout(6 * 3600)
 
 CASES = {"spaces": 150, "baselines": 125, "annotations": 100, "command lines": 150, "sessions": 60}
-SOAK_CASES = {"spaces": 15000, "baselines": 12000, "annotations": 9600, "command lines": 14000, "sessions": 20000}
+SOAK_CASES = {
+    "spaces": 15000,
+    "baselines": 12000,
+    "annotations": 9600,
+    "command lines": 14000,
+    "sessions": 20000,
+}
 LONGEST_LINE = 2100
 HOSTILE = "\x1b[2J\r\n\x07 [red]\u202e [/x] \udcff"
 HARDWARE = Hardware(cpus=4, host_memory_bytes=2**33, gpus=(), driver=None)
