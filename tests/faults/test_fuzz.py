@@ -13,7 +13,7 @@ import random
 import shutil
 import string
 import sys
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import hypothesis
@@ -26,7 +26,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 from autotune import __main__ as tuner
 from autotune.cli import cli_run, cli_start, prepare
 from autotune.replay import recording, scoring
-from autotune.system import telemetry
+from autotune.system import scratch, telemetry
 from autotune.system.telemetry import Hardware
 from r2gen import __main__ as trainer
 from r2gen import synthetic
@@ -92,6 +92,8 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(place)
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setattr(cli_run, "run", lambda *_, **__: 0)
+    monkeypatch.setattr(scratch, "private", nullcontext)
+    monkeypatch.setattr(scratch, "end_orphans", lambda: None)
     monkeypatch.setattr(
         cli_start, "hardware", lambda _, gpus: (HARDWARE, prepare.gpus_per_trial(gpus, HARDWARE))
     )

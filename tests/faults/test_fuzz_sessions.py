@@ -111,6 +111,8 @@ def spoil_row(session, rng, junk):
 
 def spoil_json(session, rng, junk):
     file = rng.choice([session / "session.json", *sorted(session.rglob("trials/*/*.json"))])
+    if file.is_dir():  # a disk has made it one
+        return
     text = file.read_text(errors="replace") if file.is_file() else "{}"
     file.write_bytes(encoded(rng.choice([changed_json(rng, text, junk), spoilt(rng, text), "[" * 100_000])))
 
@@ -127,6 +129,8 @@ def spoil_record(session, rng, junk):
 
 def spoil_space(session, rng, junk):
     file = session / "space.yaml"
+    if file.is_dir():  # a disk has made it one
+        return
     text = file.read_text(errors="replace") if file.is_file() else "{}"
     with suppress(yaml.YAMLError, ValueError, RecursionError):
         values = changed(rng, yaml.safe_load(text), junk)
@@ -137,6 +141,8 @@ def spoil_file(session, rng, junk):
     """What a disk does to a file."""
     files = [p for p in sorted(session.rglob("*")) if p.is_file()]
     file = rng.choice([*files, *[session / "study.db", session / "session.json"] * 5])
+    if file.is_dir():  # it has been made one
+        return
     data = file.read_bytes() if file.is_file() else b""
     match rng.choice(["cut", "zeroed", "empty", "gone", "bytes", "not UTF-8", "a directory", "another's"]):
         case "cut":

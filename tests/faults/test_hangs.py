@@ -122,7 +122,8 @@ def test_a_search_that_is_interrupted_twice_does_not_wait_for_a_close_that_hangs
     wait_for((place.session / "stop").exists)
     process.send_signal(signal.SIGINT)
     _, errors = end(process)
-    assert (process.returncode, errors) == (130, "autotune: interrupted\n")
+    assert process.returncode == 130
+    assert errors in {"", "autotune: interrupted\n"}, "the first one may have ended it in that very moment"
     wait_for(lambda: not place.left())
 
 

@@ -7,12 +7,13 @@ import sys
 DRIVER = """
 import threading, time
 from autotune.engines import engine_cluster
+from autotune.system import scratch
 from autotune.system.telemetry import hardware
 
 def listens():
     return any(thread.name == "ray_listen_error_messages" for thread in threading.enumerate())
 
-with engine_cluster.connected(None, hardware()):
+with scratch.private() as place, engine_cluster.own(hardware(), place.guardian, print):
     deadline = time.monotonic() + 30
     while listens() and time.monotonic() < deadline:
         time.sleep(0.05)
