@@ -136,7 +136,7 @@ class Budget(BaseModel):
         3, ge=1, le=MOST_COUNTED, description="most trials to confirm against the baseline"
     )
     repeats: int = Field(
-        3,
+        6,
         ge=0,
         le=MOST_COUNTED,
         description="most seeds of the winner and of the baseline, 3 or more; 0: nothing is confirmed",

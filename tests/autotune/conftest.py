@@ -32,7 +32,7 @@ knobs:
   learning_rate:      {scale: sqrt, multiplier: {loguniform: [0.5, 2.0]}}
 limits: {effective_batch_size: [8, 128], memory_fraction: 0.85}
 objective: {speed: throughput, quality: bleu_4, keep: 0.95, select: fastest}
-budget: {trials: 40, samples_per_trial: 20000, time: 2h}
+budget: {trials: 40, samples_per_trial: 20000, repeats: 3, time: 2h}
 """
 
 
