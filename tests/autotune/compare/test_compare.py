@@ -25,6 +25,7 @@ from autotune.storage.store import Options, Session
 from autotune.system.telemetry import hardware
 from autotune.trials.setup import Training
 from autotune.workloads import Workload
+from tests.faults import killing
 
 HERE = Path(__file__).parents[1]
 SPACE = """
@@ -313,7 +314,7 @@ def test_a_kill_loses_only_what_was_under_way(tmp_path, space, capsys):
     process.kill()
     assert "baseline: training completed" in process.communicate()[0]
     assert children
-    wait_for(lambda: not any(child.is_running() for child in children))
+    wait_for(lambda: not killing.alive(children))
     before = records.read_text()
 
     code, said, _ = compare(capsys, session.root, "--precisions", "bf16")
@@ -372,4 +373,4 @@ def test_a_scorer_and_what_it_starts_end_with_whoever_waits_for_it(tmp_path):
     started = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
     process.send_signal(signal.SIGKILL)
     process.wait()
-    wait_for(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in started))
+    wait_for(lambda: not killing.alive(started))

@@ -93,11 +93,14 @@ def wait_for(condition):
 
 
 def processes():
-    """The members' processes that are alive, their guards included: each has a session of its own."""
+    """The members' processes that are alive, their guards included: each has a session of its own.
+
+    Ray makes a process that starts it adopt orphans, and nobody waits for those here when they have ended.
+    """
     found = []
     for one in psutil.Process().children(recursive=True):
-        with suppress(ProcessLookupError):
-            if os.getsid(one.pid) != os.getsid(0):
+        with suppress(ProcessLookupError, psutil.Error):
+            if os.getsid(one.pid) != os.getsid(0) and one.status() != psutil.STATUS_ZOMBIE:
                 found.append(one)
     return found
 
