@@ -76,7 +76,9 @@ def test_a_family_that_holds_more_than_its_limit_together_is_out_of_memory(start
         assert "its processes held " in child.verdict.reason
         assert "its limit is 300 MiB" in child.verdict.reason
     else:
-        assert "killed one of its processes for memory: it went on" in child.verdict.reason
+        # The kernel kills any of them; and who looks may be the first to see that they are too many.
+        said = ("killed one of its processes for memory", "killed by the kernel", "its limit is 300 MiB")
+        assert any(part in child.verdict.reason for part in said), child.verdict
 
 
 def test_a_family_within_its_limit_is_left_alone(start, kept):
