@@ -13,7 +13,7 @@ from typing import Any
 
 import optuna
 
-from autotune.core.settings import Config
+from autotune.core.settings import Config, Key, settings_key
 from autotune.core.trial import Measurement, Outcome, Slice, Status, Trial
 from autotune.judging import confirm, curves, objective, racing, stopping
 from autotune.replay.table import Point, Run, Table
@@ -59,6 +59,7 @@ class Machine:
         """With `everything_is`, every configuration runs as that one does: an A/A search."""
         self._table, self._rng = table, random.Random(seed)
         self._everything_is = everything_is
+        self._left: dict[Key, list[Run]] = {}
         self._offset_s = self._rng.random() * table.drift.length_s if table.drift else 0.0
 
     def run(
@@ -85,7 +86,7 @@ class Machine:
             return Simulated(run.outcome, shown, self._takes(run.start_s + sum(run.step_s), at_s))
         if not known:
             raise KeyError(f"no quality of {dict(config)}")
-        curve = self._rng.choice(known)
+        curve = self._next_seed(config, known)
         progress, asked_s, seconds = Progress(space.objective.quality, space.settings(config)), 0.0, 0.0
         for record in self._records(run, curve, at_s):
             progress.count(record)
@@ -129,6 +130,16 @@ class Machine:
             more, work_s = next(steps)
             samples, seconds, done = samples + more, seconds + self._takes(work_s, at_s + seconds), done + 1
         return Slice(number, count, samples, seconds, done)
+
+    def _next_seed(self, config: Config, known: Sequence[Run]) -> Run:
+        """Another one of the recorded seeds of `config` every time, as long as there is one.
+
+        No two trials of a search have the same seed: equal runs would look as if there were no noise.
+        """
+        key = settings_key(config, self._table.space.known.same_quality)
+        if not self._left.get(key):
+            self._left[key] = self._rng.sample(known, len(known))
+        return self._left[key].pop()
 
     def _config(self, trial: Trial) -> Config:
         return self._everything_is or trial.config
