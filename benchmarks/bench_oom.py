@@ -2,9 +2,10 @@
 
     python benchmarks/bench_oom.py [TOY.py] [--trials 60] [--seeds 20]
 
-TOY.py, by default borders.py beside this file, has `SPACE`, a dict of choices (lists) and log-uniform ranges (pairs), and `evaluate(config, rng)`,
-which gives (throughput, quality), or None where memory runs out. Counts are of that many trials, by seed.
-No peaks are known there; `held_out_errors` says how far the model's predictions of peaks are off.
+TOY.py, by default borders.py beside this file, has `SPACE`, a dict of choices (lists) and log-uniform ranges
+(pairs), and `evaluate(config, rng)`, which gives (throughput, quality), or None where memory runs out. Counts
+are of that many trials, by seed. No peaks are known there; `held_out_errors` says how far the model's
+predictions of peaks are off.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """A toy for bench_oom: training on an 8 GiB GPU, whose memory ends at another micro-batch in every group.
 
-What a sample takes is 66 MiB in fp32, half of that in bf16, and a quarter of either with checkpointing: the border
-lies at 98, 196, 393 and 786 samples. Throughput saturates with the batch; quality falls off with it, and with
-the distance from a learning rate of 1e-3.
+What a sample takes is 66 MiB in fp32, half of that in bf16, and a quarter of either with checkpointing: the
+borders lie at 98, 196, 393 and 786 samples. Throughput saturates with the batch; quality falls off with it,
+and with the distance from a learning rate of 1e-3.
 """
 
 import math
