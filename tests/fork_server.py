@@ -7,10 +7,23 @@ import json
 import os
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
+from autotune.report import page
+from autotune.space import space as spaces
+from autotune.storage import study
+
+SPACE = "{workload: 'a:fit', baseline: {micro_batch_size: 4}, knobs: {micro_batch_size: {choice: [4, 8]}}}"
+
 # What a search imports, some of it late.
-LATE = ("autotune.cli.cli", "autotune.cli.cli_run", "ray.air.integrations.wandb", "alembic.command")
+LATE = (
+    *("autotune.cli.cli", "autotune.cli.cli_run", "autotune.cli.cli_start", "autotune.trackers.tracking"),
+    *("alembic.command", "ray.train.trainer", "ray.train._internal.backend_executor"),
+    *("ray.air.integrations.wandb", "ray.dag", "ray.experimental.gradio_utils", "ray.tune.logger.aim"),
+    *("wandb.apis.public", "wandb.sdk.launch", "ray.air.integrations.mlflow", "ray.air.integrations.comet"),
+    *("pydantic.v1", "plotly"),
+)
 
 
 def next_one() -> dict[str, Any] | None:
@@ -44,8 +57,19 @@ def run(asked: dict[str, Any]) -> None:
     exec(asked["script"], {"__name__": "__main__"})
 
 
+def warm() -> None:
+    """Does what takes longer the first time: makes a study, and reads the templates of a page."""
+    space = spaces.complete(spaces.parse(SPACE, "warm"), "warm")
+    with tempfile.TemporaryDirectory() as directory:
+        study.close(study.open_study(Path(directory, "study.db"), space))
+    environment = page._environment()
+    for name in environment.list_templates(extensions=["j2"]):
+        environment.get_template(name)
+
+
 for module in LATE:
     importlib.import_module(module)
+warm()
 media = importlib.import_module("wandb.sdk.data_types._private").MEDIA_TMP
 media._finalizer.detach()  # a directory for all: the first of them to end would remove it
 atexit.unregister(media.cleanup)
