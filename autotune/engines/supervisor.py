@@ -27,6 +27,7 @@ class Supervisor(tune.Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         if not config["gpu"]:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray hides GPUs only from who has asked for some
+        os.environ["PL_DISABLE_FORK"] = "1"  # as Tune has it: Lightning must not fork what Ray has threads in
         os.environ.pop(TOKEN, None)  # Ray has read it, and no trial is to print it
         self._server = ForkServer(config["preload"])
         self._attempt: Attempt | Race | None = None
