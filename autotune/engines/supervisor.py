@@ -8,6 +8,7 @@ from ray import tune
 
 from autotune.core.trial import Status
 from autotune.engines.engine_cluster import TOKEN
+from autotune.system import devices
 from autotune.trials import order
 from autotune.trials.attempt import Attempt
 from autotune.trials.child import ForkServer
@@ -26,7 +27,8 @@ class Supervisor(tune.Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         if not config["gpu"]:
-            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray hides GPUs only from who has asked for some
+            os.environ[devices.VISIBLE] = ""  # Ray hides GPUs only from who has asked for some
+        devices.number_alike(os.environ)
         os.environ.pop(TOKEN, None)  # Ray has read it, and no trial is to print it
         self._server = ForkServer(config["preload"])
         self._attempt: Attempt | Race | None = None

@@ -37,7 +37,8 @@ def test_every_space_that_ships_is_complete_for_its_machine(name, hardware, tmp_
     data = synthetic.make(tmp_path, {"train": 1, "val": 1, "test": 1}, seed=0, size=32)
     file = space_file(name)
     space = prepare.read_space(file, {})
-    whole, _ = prepare.complete(space, {"data": str(data)}, workloads.load("r2gen"), hardware, str(file))
+    here = prepare.machine(hardware)
+    whole, _ = prepare.complete(space, {"data": str(data)}, workloads.load("r2gen"), here, str(file))
     assert whole.baseline["weight_decay"] == 5e-5, "the trainer's defaults are filled in"
     assert whole.knobs
     assert {f.stem for f in spaces_dir().glob("*.yaml")} == {"cpu", "gpu", "laptop-8gb"}
@@ -78,7 +79,8 @@ def complete(tmp_path):
     def call(knobs):
         (tmp_path / "space.yaml").write_text(R2GEN % knobs)
         space = prepare.read_space(tmp_path / "space.yaml", {})
-        return prepare.complete(space, {"data": str(data)}, workloads.load("r2gen"), CPU, "space.yaml")[0]
+        here = prepare.machine(CPU)
+        return prepare.complete(space, {"data": str(data)}, workloads.load("r2gen"), here, "space.yaml")[0]
 
     return call
 
@@ -257,5 +259,5 @@ def test_an_open_ended_trial_has_the_whole_training_or_some_times_its_samples_at
     for until_learnt, expected in ((True, (most, evaluations)), (False, (1000, 4))):
         changes = {"samples_per_trial": 1000, "evaluations_per_trial": 4, "until_learnt": until_learnt}
         asked = space.model_copy(update={"budget": space.budget.model_copy(update=changes)})
-        whole, _ = prepare.complete(asked, {}, workload, CPU, "test")
+        whole, _ = prepare.complete(asked, {}, workload, prepare.machine(CPU), "test")
         assert (whole.budget.samples_per_trial, whole.budget.evaluations_per_trial) == expected
