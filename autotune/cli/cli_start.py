@@ -14,6 +14,7 @@ from autotune.space import builtin
 from autotune.storage import provenance, whole
 from autotune.storage.store import WANDB_MODES, Options, Session
 from autotune.system import scratch
+from autotune.system.telemetry import Hardware
 
 
 def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Running) -> int:
@@ -24,7 +25,7 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
     options = _options(tuned, output, running, here)
     overrides = _overrides(length, goal)
     prepare.require_options(overrides, {"select": "--promise"} if goal.promise else {})
-    file = builtin.space_file(tuned.space) if tuned.space else builtin.space_for(found)
+    file = _space_file(tuned, found)
     asked = prepare.read_space(file, overrides)
     workload = workloads.load(asked.workload)
     workload.require_gpus(options.gpus_per_trial)
@@ -37,10 +38,30 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
         known = Session.open(Path(options.warm_start))
         prepare.warm_start(known, space, workload, found.description, workload.revision())
     facts = provenance.collect(root.name, space, workload, found, options.seed)
-    notes += [*here.notes, *_warnings(running.address)]
+    notes += [*here.notes, *_warnings(running.address), *_demonstration(tuned, found)]
     opened = Session.create(root, space, options, facts)
     with opened.lock() as held:
         return _run(opened, root, space, workload, found, held=held, notes=notes, as_json=output.as_json)
+
+
+def _space_file(tuned: Tuned, found: Hardware) -> Path:
+    if tuned.space:
+        return builtin.space_file(tuned.space)
+    return builtin.space_for(found, drawn=_is_demonstration(tuned))
+
+
+def _is_demonstration(tuned: Tuned) -> bool:
+    """Whether nothing was said of what is tuned, so that the data are drawn."""
+    return tuned.space is tuned.data is tuned.baseline is None and tuned.model != "full"
+
+
+def _demonstration(tuned: Tuned, found: Hardware) -> list[str]:
+    """How to go on to the published model, where a GPU would have been for it."""
+    if not found.gpus or not _is_demonstration(tuned):
+        return []
+    return [
+        "a small model on drawn X-rays; for the published one: --data DIR, or --model full on the drawn ones"
+    ]
 
 
 def _options(tuned: Tuned, output: Output, running: Running, here: Usable) -> Options:
