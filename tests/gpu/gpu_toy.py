@@ -9,7 +9,7 @@ _TOLD = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS")
 
 
 def fit(config, workdir):
-    """Faster with larger batches; its line in `placed.jsonl` of the search's directory is written at its end."""
+    """Faster with larger batches; at its end it adds a line to the file that PLACED names."""
     told = {name: os.environ.get(name) for name in _TOLD}
     begun_s, samples = time.time(), 0
     try:

@@ -2,6 +2,7 @@
 
 import os
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -48,7 +49,18 @@ def test_a_supervisor_counts_gpus_as_nvml_does_in_a_cluster_too(monkeypatch, ord
     monkeypatch.setenv("CUDA_DEVICE_ORDER", order or "")
     if order is None:
         monkeypatch.delenv("CUDA_DEVICE_ORDER")
-    monkeypatch.setattr(Supervisor, "_begin", lambda *_: None)
-    monkeypatch.setattr(supervisor, "ForkServer", lambda _: None)
-    object.__new__(Supervisor).setup({"gpu": 1.0, "preload": ()})
+    object.__new__(Supervisor).setup({"gpu": 1.0, "preload": (), "order": {}})
     assert os.environ["CUDA_DEVICE_ORDER"] == expected
+
+
+def test_a_supervisor_that_loses_its_trial_to_another_one_has_not_begun_it(monkeypatch):
+    begun, running = [], Mock()
+    running.step.return_value.outcome = None
+    monkeypatch.setattr(supervisor, "_begun", lambda order, _: begun.append(order) or running)
+    made = object.__new__(Supervisor)
+    made.setup({"gpu": 1.0, "preload": (), "order": {"number": 1}})
+    made.reset_config({"order": {"number": 2}})
+    assert begun == []
+    for _ in range(2):
+        made.step()
+    assert begun == [{"number": 2}]
