@@ -151,6 +151,12 @@ def test_a_knob_that_moves_the_references_needs_whole_ones(complete, knob):
     workloads.load("r2gen").require_comparable([knob], "full_bleu_4")
 
 
+@pytest.mark.parametrize(("quality", "says"), [("bleu4", "did you mean bleu_4"), ("accuracy", "'accuracy'$")])
+def test_a_quality_that_nothing_measures_is_refused_before_the_search(quality, says):
+    with pytest.raises(InputError, match=f"^objective.quality: bleu_1 to bleu_4, .*: got .*{says}"):
+        workloads.load("r2gen").require_comparable([], quality)
+
+
 def test_r2gen_trains_on_one_gpu():
     workloads.load("r2gen").require_gpus(0.5)
     with pytest.raises(InputError, match="one GPU, or a part of one: got 2"):
