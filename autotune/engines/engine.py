@@ -22,7 +22,6 @@ from ray import tune
 from ray.tune.execution import class_cache
 from ray.tune.search import Searcher
 
-from autotune.core import settings
 from autotune.core.errors import SearchAborted
 from autotune.core.trial import Trial
 from autotune.engines import engine_cluster
@@ -95,14 +94,12 @@ class _Bridge:
         gpu = self._setup.options.gpus_per_trial
         if confirm.is_alone(trial):
             gpu = float(math.ceil(gpu))  # a part of a GPU could get a neighbour
-        runs = order.members if isinstance(order, RaceOrder) else (order,)
-        workers = max(settings.workers(run.settings) for run in runs)
         return {
             "number": trial.number,
             "config": order.settings,
             "order": order.to_dict(),
             "preload": self._setup.workload.preload,
-            "cpu": min(1 + workers, self.cpus) if gpu else self.cpus,
+            "cpu": self.cpus,  # whatever it has to load with: else no supervisor could take another trial
             "gpu": gpu,
         }
 

@@ -44,6 +44,7 @@ _ENVIRONMENT = {
     "RAY_DEDUP_LOGS": "0",
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_prestart_worker_first_driver": "0",  # supervisors have workers of their own: these would stay idle
+    "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "0",  # or else every trial is on the first GPU
     "RAY_worker_niceness": "0",  # or else trials give way to whatever else runs, and measure that
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
@@ -69,6 +70,7 @@ def hardware(address: str) -> Hardware:
         host_memory_bytes=min(node.host_memory_bytes for node in found),
         gpus=tuple(gpu for node in found for gpu in node.gpus),
         driver=next((node.driver for node in found if node.driver), None),
+        refused=tuple(device for node in found for device in node.refused),
     )
 
 
