@@ -54,6 +54,7 @@ _ENVIRONMENT = {
     "RAY_DEDUP_LOGS": "0",
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_prestart_worker_first_driver": "0",  # supervisors have workers of their own: these would stay idle
+    "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "0",  # or else every trial is on the first GPU
     "RAY_worker_niceness": "0",  # or else trials give way to whatever else runs, and measure that
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",

@@ -10,7 +10,7 @@ from autotune.core.trial import Status
 from autotune.engines.engine_cluster import TOKEN
 from autotune.trials import order
 from autotune.trials.attempt import Attempt
-from autotune.trials.child import ForkServer
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import RaceOrder
 from autotune.trials.race import Race
 

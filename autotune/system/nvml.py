@@ -32,12 +32,16 @@ _QUERIES: dict[str, Callable[[Any], float]] = {
 
 @dataclass(frozen=True)
 class Gpu:
-    """A CUDA device. `memory_bytes` is all of it, what the driver keeps for itself included."""
+    """A CUDA device. `memory_bytes` is all of it, what the driver keeps for itself included.
+
+    Of that `used_bytes` were in use when the device was asked.
+    """
 
     name: str
     memory_bytes: int
     compute_capability: tuple[int, int]
     uuid: str
+    used_bytes: int = 0
 
 
 @contextmanager
@@ -180,12 +184,14 @@ _COMBINED: dict[str, Callable[[Sequence[float]], float]] = {
 def _describe(handle: Any) -> Gpu:
     major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
     try:
-        memory_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
-    except pynvml.NVMLError_NotSupported:
-        memory_bytes = psutil.virtual_memory().total  # an integrated GPU: its memory is the host's
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        memory_bytes, used_bytes = int(memory.total), int(memory.used)
+    except pynvml.NVMLError_NotSupported:  # an integrated GPU: its memory is the host's
+        memory_bytes, used_bytes = psutil.virtual_memory().total, 0
     return Gpu(
         name=str(pynvml.nvmlDeviceGetName(handle)),
         memory_bytes=memory_bytes,
         compute_capability=(int(major), int(minor)),
         uuid=str(pynvml.nvmlDeviceGetUUID(handle)),
+        used_bytes=used_bytes,
     )

@@ -26,7 +26,8 @@ from autotune.system import telemetry
 from autotune.system.telemetry import Telemetry
 from autotune.trials import failures
 from autotune.trials.attempt import interrupted_by_the_disk
-from autotune.trials.child import Child, ForkServer
+from autotune.trials.child import Child
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order, RaceOrder, is_to_stop
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
