@@ -38,7 +38,10 @@ def steps_to_start(settings: Config) -> int:
 
 @dataclass(frozen=True)
 class Stamp:
-    """A record as a clock sees it: when it came, after how many samples in all, and whether of a step."""
+    """A record as a clock sees it: when it came, after how many samples in all, and whether of a step.
+
+    One before which something was compiled is of none; what had not ended when it came has no stamp.
+    """
 
     at_s: float
     samples: int
@@ -48,7 +51,7 @@ class Stamp:
 def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready: int) -> list[Step]:
     """The steps that lay as a whole within that time, but for the first ones, whose batches were `ready`.
 
-    Of these never more than half of all are left out. What began with an evaluation is no step.
+    Of these never more than half of all are left out. What began with something else is no step.
     """
     within = [stamp for stamp in stamps if begun_s <= stamp.at_s <= ended_s]
     steps = [

@@ -54,6 +54,8 @@ class MemoryModel:
         limits = [t.measurement.memory_limit_bytes for t in trials if t.measurement.memory_limit_bytes]
         self._limit_bytes = limit_bytes or min(limits, default=None)
         self._allowed_bytes = self._limit_bytes and fraction * self._limit_bytes
+        is_capped = any(t.measurement.peak_reserved_bytes for t in trials)  # as every trial is on a GPU
+        self._fails_at_bytes = self._allowed_bytes if is_capped else self._limit_bytes
         self._failed: dict[frozenset[Label], list[_Failed]] = {}
         failed = [f for t in trials if (f := _failed(t, known)) and self._is_as_tight(f.trial)]
         for found in failed:
@@ -115,10 +117,10 @@ class MemoryModel:
         quick while it is cheap. A larger step is worth it where the peaks rule a failure out.
         """
         near = need.micro_batch_size <= self._step(need, sizes)
-        if self._peaks and self._limit_bytes and self._allowed_bytes:
+        if self._peaks and self._fails_at_bytes and self._allowed_bytes:
             found = self._peaks.predict(need)
             return found.expected_bytes <= self._allowed_bytes and (
-                near or found.high_bytes <= self._limit_bytes
+                near or found.high_bytes <= self._fails_at_bytes
             )
         return near and self._border is not None and self._border.chance(need) >= _LEAST_CHANCE
 

@@ -115,6 +115,8 @@ class Child:
                 )
                 continue
             event = Event(message["at_s"], secrecy.each_text(message["record"], self._hide))
+            if self._samples < 0:  # the first one
+                self._gpus.note(self.pid)
             if self._yielded_s is not None:
                 self._gaps_s.append(event.at_s - self._yielded_s)
                 self._longest_gap_s = max(self._longest_gap_s, self._gaps_s[-1])

@@ -16,12 +16,15 @@ class GpuWatch:
     def __init__(self, gpus: float) -> None:
         self._gpus = gpus
         self._before_bytes = gpu_holders.used_bytes() if gpus else 0
-        self._family: frozenset[int] = frozenset()
+        self._family: set[int] = set()
+        self._is_known = False  # whether NVML calls the trial's processes as they are called here
 
     def note(self, pid: int) -> None:
-        """Takes note of who belongs to the trial `pid`, which is about to end."""
+        """Takes note of who belongs to the trial `pid`: while it runs, and when it is about to end."""
         if self._gpus:
-            self._family |= {*(one.pid for one in family.members(pid)), *family.group_of(pid)}
+            self._family.update(one.pid for one in family.members(pid))
+            self._family.update(family.group_of(pid))
+            self._is_known |= self._is_holding()
 
     def wait(self) -> None:
         """Returns when the driver has taken back what the trial had, or after ten seconds."""
@@ -30,7 +33,10 @@ class GpuWatch:
             time.sleep(_LOOK_S)
 
     def _is_held(self) -> bool:
-        """By whom it is held, or by how much where the trial has its GPUs to itself: ids may not compare."""
-        if not self._family.isdisjoint(gpu_holders.held_bytes()):
-            return True
-        return self._gpus >= 1 and gpu_holders.used_bytes() > self._before_bytes + _SLACK_BYTES
+        """By who holds memory; where ids do not compare by how much is held, unless others may hold it."""
+        if self._is_known or self._gpus < 1:
+            return self._is_holding()
+        return gpu_holders.used_bytes() > self._before_bytes + _SLACK_BYTES
+
+    def _is_holding(self) -> bool:
+        return not self._family.isdisjoint(gpu_holders.held_bytes())

@@ -185,15 +185,17 @@ class Setup:
         return None not in peaks and sum(peak or 0 for peak in peaks) <= _ROOM_SHARE * room_bytes
 
     def _capped_together(self, orders: Sequence[Order], members: Sequence[Trial]) -> list[Order]:
-        """The orders of members that are on one GPU at once: none takes what another one is known to hold."""
+        """The orders of members that share a GPU at once: none takes what another one is known to hold."""
         if not self.hardware.gpus:
             return list(orders)
         held, room_bytes = [_held_bytes(trial) or 0 for trial in members], self._race_room_bytes(members)
-        caps = [int(room_bytes * mine / sum(held)) for mine in held]
-        return [
-            replace(order, memory_cap_bytes=min(cap, order.memory_cap_bytes or cap))
-            for order, cap in zip(orders, caps, strict=True)
-        ]
+        capped = []
+        for order, mine in zip(orders, held, strict=True):
+            cap_bytes = int(room_bytes * mine / sum(held))
+            gpus = order.gpus if order.gpus > 1 else order.gpus / len(orders)
+            cap_bytes = min(cap_bytes, order.memory_cap_bytes or cap_bytes)
+            capped.append(replace(order, gpus=gpus, memory_cap_bytes=cap_bytes))
+        return capped
 
     def _race_room_bytes(self, members: Sequence[Trial]) -> int:
         """The memory that the members of a race share: the GPU's without their contexts, or the host's.

@@ -1,7 +1,12 @@
 """A Ray of our own, started for real: it says nothing by itself."""
 
+import os
 import subprocess
 import sys
+
+from ray._private.accelerators.nvidia_gpu import NvidiaGPUAcceleratorManager
+
+from autotune.engines import engine_cluster
 
 # The thread in which Ray prints a paragraph about every worker that dies: with it, there would be one here.
 DRIVER = """
@@ -26,3 +31,10 @@ def test_nobody_listens_for_what_ray_has_to_say_of_dead_workers():
         [sys.executable, "-c", DRIVER], capture_output=True, text=True, check=False, timeout=120
     )
     assert (done.stdout, done.stderr, done.returncode) == ("is silent\n", "", 0)
+
+
+def test_every_trial_sees_its_own_gpu_whatever_the_user_has_told_ray(monkeypatch):
+    monkeypatch.setattr(os, "environ", {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"})
+    engine_cluster._be_quiet()
+    NvidiaGPUAcceleratorManager.set_current_process_visible_accelerator_ids(["1"])
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"

@@ -137,6 +137,20 @@ def test_an_out_of_memory_under_a_smaller_cap_says_nothing(make_trial):
     assert MemoryModel([failed], fraction=0.85, limit_bytes=8 * GIB).why_unfit(failed.config), "it had all"
 
 
+def test_where_trials_are_capped_a_large_step_has_to_fit_into_the_cap(ran):
+    trials = [ran(0, micro_batch_size=4), ran(1, micro_batch_size=8)]
+    on_a_gpu = [replace(t, measurement=replace(t.measurement, peak_reserved_bytes=1)) for t in trials]
+
+    wanted = config(accumulation_steps=1, micro_batch_size=64)
+    found = MemoryModel(trials).predict(wanted)
+    fraction = (found.expected_bytes + found.high_bytes) / 2 / (24 * GIB)
+    on_the_host, capped = (
+        MemoryModel(known, fraction=fraction, limit_bytes=24 * GIB).largest_worth_trying(wanted, SIZES)
+        for known in (trials, on_a_gpu)
+    )
+    assert capped < on_the_host == 64
+
+
 def test_a_race_that_runs_out_of_memory_says_nothing_about_the_first_of_its_members(make_trial):
     race = replace(make_trial(9, failure="oom", limit=8 * GIB), race=(0, 3))
     assert MemoryModel([race], limit_bytes=8 * GIB).why_unfit(race.config) is None

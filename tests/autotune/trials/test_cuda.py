@@ -4,6 +4,7 @@ import pytest
 
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.measure import Meter
+from autotune.workloads import load
 from tests.gpu import on_fake_gpu
 from tests.gpu.on_fake_gpu import GIB, Case
 
@@ -44,8 +45,12 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What has become of each case, forked from a server whose workload has asked whether CUDA is there."""
-    runs = on_fake_gpu.run(tmp_path_factory.mktemp("gpu"), ["torch", "asks_for_cuda"], CASES.values())
+    """What has become of each case, forked from a server in which a workload has asked whether CUDA is there.
+
+    The built-in one is there, too.
+    """
+    preload = [*load("r2gen").preload, "asks_for_cuda"]
+    runs = on_fake_gpu.run(tmp_path_factory.mktemp("gpu"), preload, CASES.values())
     return dict(zip(CASES, runs, strict=True))
 
 

@@ -37,6 +37,15 @@ def test_it_waits_for_the_last_process_of_the_trial(gpu):
     assert gpu["held"] == [{mine: 9}], "it looked no more once a stranger alone was left"
 
 
+def test_what_others_took_meanwhile_is_not_waited_for(gpu):
+    mine = os.getpid()
+    gpu["held"], gpu["used"] = [{mine: 5}, {}], [100 * MIB, 900 * MIB]
+    watch = GpuWatch(1.0)
+    watch.note(mine)
+    watch.wait()
+    assert gpu["used"] == [900 * MIB], "its own memory is back"
+
+
 def test_where_ids_do_not_compare_what_is_in_use_tells_unless_the_gpu_is_shared(gpu):
     gpu["used"] = [100 * MIB, 900 * MIB, 500 * MIB, 120 * MIB, 900 * MIB]
     watch = GpuWatch(1.0)

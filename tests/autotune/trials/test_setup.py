@@ -191,7 +191,7 @@ def test_a_race_has_the_settings_of_its_members_and_no_evaluation(raced, space):
     assert second.directory == str(session.trial_dir(9).member(4).root)
     assert first.settings == order.settings == {**space.baseline, **space.baseline_config}
     assert second.settings == {**space.baseline, **others}, "with its own seed"
-    assert (first.gpus, first.device_memory_bytes) == (1.0, 8 * GIB)
+    assert (first.gpus, first.device_memory_bytes) == (0.5, 8 * GIB), "they are on the GPU at once"
     assert (second.threshold_file, second.target, second.stall_timeout_s) == (None, None, 9.0)
     assert ordering.from_dict(json.loads(json.dumps(order.to_dict()))) == order
 
