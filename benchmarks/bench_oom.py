@@ -23,7 +23,7 @@ from optuna.trial import TrialState
 
 from autotune.core.trial import Failure, Measurement, Outcome, Refused, Status, Throughput, Trial
 from autotune.memory import memory_needs
-from autotune.memory.feasibility import MemoryModel, peak_bytes
+from autotune.memory.feasibility import MemoryModel
 from autotune.search.search import Search, Silent, Terms
 from autotune.space import space as spaces
 from autotune.space.space import Space
@@ -133,7 +133,7 @@ def held_out_errors(trials: Sequence[Trial]) -> list[float]:
     sizes: dict[Any, set[float]] = {}
     known: list[Trial] = []
     for trial in trials:
-        peak, need = peak_bytes(trial.measurement), memory_needs.of(trial.config)
+        peak, need = trial.measurement.peak_memory_bytes, memory_needs.of(trial.config)
         seen = sizes.setdefault(need.labels, set())
         if trial.completed and peak:
             if len(seen) == 2 and need.micro_batch_size not in seen:

@@ -52,7 +52,8 @@ def _space_file(tuned: Tuned, found: Hardware) -> Path:
 
 def _is_demonstration(tuned: Tuned) -> bool:
     """Whether nothing was said of what is tuned, so that the data are drawn."""
-    return tuned.space is tuned.data is tuned.baseline is None and tuned.model != "full"
+    given = (tuned.space, tuned.data, tuned.baseline)
+    return all(one is None for one in given) and tuned.model != "full"
 
 
 def _demonstration(tuned: Tuned, found: Hardware) -> list[str]:

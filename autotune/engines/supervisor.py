@@ -11,7 +11,7 @@ from autotune.engines.engine_cluster import TOKEN
 from autotune.system import devices
 from autotune.trials import order
 from autotune.trials.attempt import Attempt
-from autotune.trials.child import ForkServer
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import RaceOrder
 from autotune.trials.race import Race
 

@@ -1,7 +1,12 @@
 """A Ray of our own, started for real: it says nothing by itself, and starts no more than it has to."""
 
+import os
 import subprocess
 import sys
+
+from ray._private.accelerators.nvidia_gpu import NvidiaGPUAcceleratorManager
+
+from autotune.engines import engine_cluster
 
 # The thread in which Ray prints a paragraph about every worker that dies: with it, there would be one here.
 DRIVER = """
@@ -31,3 +36,10 @@ def test_it_tells_nobody_of_dead_workers_and_has_no_process_that_is_not_needed()
     )
     assert (done.stderr, done.returncode) == ("", 0)
     assert done.stdout.splitlines() == ["is silent", "5 1 1 1 2"]
+
+
+def test_every_trial_sees_its_own_gpu_whatever_the_user_has_told_ray(monkeypatch):
+    monkeypatch.setattr(os, "environ", {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"})
+    engine_cluster._be_quiet()
+    NvidiaGPUAcceleratorManager.set_current_process_visible_accelerator_ids(["1"])
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
