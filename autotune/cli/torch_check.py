@@ -26,6 +26,7 @@ def facts() -> dict[str, Any]:
     return {
         "version": torch.__version__,
         "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
         "kernels": torch.cuda.get_arch_list(),
         "fault": next(filter(None, faults), None),
         "devices": devices,

@@ -1,0 +1,224 @@
+"""Where a check's trainings run: as the tuner's own trials, by themselves or side by side, and in time."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from autotune import workloads
+from autotune.cli import prepare
+from autotune.cli.gpu_check import elsewhere, small_trainings
+from autotune.core.settings import Setting
+from autotune.core.trial import Measurement, Outcome, Status
+from autotune.space import builtin
+from autotune.space.machine import Machine
+from autotune.space.space import Space
+from autotune.storage.records import read_records
+from autotune.storage.store import Options
+from autotune.storage.trial_dir import TrialDir
+from autotune.system import devices, gpu_holders
+from autotune.system.telemetry import Hardware
+from autotune.trials.attempt import Attempt
+from autotune.trials.fork_server import ForkServer
+from autotune.trials.order import Order
+from autotune.trials.setup import Training
+from autotune.workloads import Workload
+
+SMALL = small_trainings.__name__
+_POLL_S = 0.2
+_BACK_S, _LOOK_S = 20.0, 0.02
+_SLACK_BYTES = 64 * 2**20  # a desktop's use moves by so much at any time
+_STALL_S = 300.0  # a compilation may take minutes without a record
+_GONE = Outcome(Status.INTERRUPTED, reason="it ended without a word")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A trial that has run: its records, with the moments they came at, and what the tuner makes of them.
+
+    `outcome` is None where its time was over before.
+    """
+
+    outcome: Outcome | None
+    measurement: Measurement = field(default_factory=Measurement)
+    records: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def completed(self) -> bool:
+        return self.outcome is not None and self.outcome.status is Status.COMPLETED
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in a line."""
+        if self.outcome is None:
+            return "its time was over before it had ended"
+        return ": ".join(filter(None, (str(self.outcome), self.outcome.reason)))
+
+    @property
+    def process_bytes(self) -> int | None:
+        """All that it took of its GPU, None where NVML does not tell."""
+        context_bytes, reserved_bytes = self.measurement.context_bytes, self.measurement.peak_reserved_bytes
+        return context_bytes + reserved_bytes if context_bytes and reserved_bytes else None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A machine to be checked until `deadline_s` of the monotonic clock.
+
+    `settings` are all those of the built-in trainer, which every training starts from; `server` forks the
+    trials, and what they write is in `directory`.
+    """
+
+    hardware: Hardware
+    machine: Machine
+    settings: Mapping[str, Setting]
+    directory: Path
+    deadline_s: float
+    server: ForkServer
+
+    @classmethod
+    def of(
+        cls, hardware: Hardware, machine: Machine, settings: Mapping[str, Setting], deadline_s: float
+    ) -> "Bench":
+        """The bench of this machine in a new directory, for a workload of such `settings`."""
+        workload = workloads.load(workloads.BUILTIN)
+        whole = workload.complete(workload.fill(settings))
+        directory = Path(tempfile.mkdtemp(prefix="check-"))
+        return cls(hardware, machine, whole, directory, deadline_s, ForkServer([*workload.preload, SMALL]))
+
+    @property
+    def left_s(self) -> float:
+        return self.deadline_s - time.monotonic()
+
+    @property
+    def device(self) -> str:
+        return "cuda" if self.hardware.gpus else "cpu"
+
+    @property
+    def training_studies(self) -> int:
+        """Studies of an epoch."""
+        samples = workloads.load(workloads.BUILTIN).training_samples({**self.settings, "epochs": 1})
+        return samples or 1
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """What a trial may take that has a GPU to itself; None without one."""
+        return self._training(Workload(""), 1, 1).gpu_limit_bytes(1.0)
+
+    def trained(
+        self,
+        samples: int,
+        changed: Mapping[str, Setting],
+        *,
+        evaluations: int = 1,
+        gpus: float = 1.0,
+        watched: bool = False,
+    ) -> Order:
+        """The order to train the built-in model so long, with some settings changed."""
+        workload = workloads.load(workloads.BUILTIN)
+        if watched:
+            workload = replace(workload, entry_point=f"{SMALL}:watched")
+        return self._order(workload, samples, evaluations, gpus, changed)
+
+    def small(self, name: str, samples: int, step_bytes: int = 0) -> Order:
+        """The order to run one of the `small_trainings`."""
+        workload = Workload(f"{SMALL}:{name}")
+        return self._order(workload, samples, 1, 1.0, {"device": self.device, "step_bytes": step_bytes})
+
+    def _order(
+        self,
+        workload: Workload,
+        samples: int,
+        evaluations: int,
+        gpus: float,
+        changed: Mapping[str, Setting],
+    ) -> Order:
+        training = self._training(workload, samples, evaluations)
+        place = TrialDir(Path(tempfile.mkdtemp(dir=self.directory)))
+        order = training.order(changed, place)
+        order = training.on_gpu(order, changed, gpus) if gpus < 1 else order
+        return replace(order, stall_timeout_s=_STALL_S)
+
+    def _training(self, workload: Workload, samples: int, evaluations: int) -> Training:
+        budget = {"samples_per_trial": samples, "evaluations_per_trial": evaluations}
+        space: Space = prepare.read_space(builtin.space_file("gpu"), {"budget": budget})
+        space = space.model_copy(update={"baseline": {**space.baseline, **self.settings}})
+        gpus = float(bool(self.hardware.gpus))
+        return Training(space, workload, self.hardware, Options(gpus_per_trial=gpus))
+
+    def run(self, order: Order) -> Ran:
+        """Runs a trial to its end, or to the bench's."""
+        return self.run_together([order])[0]
+
+    def run_together(self, orders: Sequence[Order]) -> list[Ran]:
+        """Runs trials at the same time."""
+        attempts = [Attempt(order, self.server) for order in orders]
+        outcomes: dict[int, Outcome] = {}
+        try:
+            while len(outcomes) < len(attempts) and self.left_s > 0:
+                for number, attempt in enumerate(attempts):
+                    if number not in outcomes and (outcome := attempt.step(_POLL_S).outcome):
+                        outcomes[number] = outcome
+        finally:
+            for attempt in attempts:
+                attempt.stop()
+        return [
+            Ran(outcomes.get(n), attempt.measurement(), _records(order))
+            for n, (order, attempt) in enumerate(zip(orders, attempts, strict=True))
+        ]
+
+    def run_until(self, order: Order, meet: Callable[[Mapping[str, Any]], bool]) -> Ran:
+        """Runs a trial, and has every record `meet` what may end it, until one of them says that it has."""
+        attempt, is_met = Attempt(order, self.server), False
+        outcome: Outcome | None = None
+        try:
+            while outcome is None and self.left_s > 0:
+                report = attempt.step(_POLL_S)
+                outcome = report.outcome
+                is_met = is_met or any(meet(record) for record in report.records)
+        finally:
+            attempt.stop()
+        return Ran(outcome, attempt.measurement(), _records(order))
+
+    def run_elsewhere(self, order: Order, environment: Mapping[str, str]) -> Ran:
+        """Runs a trial forked from a server of its own, where `environment` is added to this one's."""
+        with suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(  # noqa: S603 - a constant, and this very Python
+                [sys.executable, "-m", elsewhere.__name__, json.dumps(order.to_dict())],
+                env={**os.environ, **environment},
+                capture_output=True,
+                text=True,
+                timeout=max(1.0, self.left_s),
+                check=False,
+            )
+            said = done.stdout.splitlines()
+            outcome = Outcome.from_dict(json.loads(said[-1])) if said and not done.returncode else _GONE
+            return Ran(outcome, records=_records(order))
+        return Ran(None)
+
+
+def _records(order: Order) -> list[dict[str, Any]]:
+    return [record for record in read_records(order.place) if "samples" in record]
+
+
+def seconds_until_back(used_bytes: int, since_s: float) -> float | None:
+    """How long after `since_s` of the monotonic clock no more than `used_bytes` are in use of the GPUs.
+
+    None where they still are after twenty seconds.
+    """
+    deadline_s = time.monotonic() + _BACK_S
+    while gpu_holders.used_bytes() > used_bytes + _SLACK_BYTES:
+        if time.monotonic() > deadline_s:
+            return None
+        time.sleep(_LOOK_S)
+    return time.monotonic() - since_s
+
+
+WITHOUT_GPU = {devices.VISIBLE: "-1"}

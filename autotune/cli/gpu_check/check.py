@@ -1,0 +1,123 @@
+"""The points of a check: run one after the other, told as they are found, written down to be passed on."""
+
+import json
+import platform
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from rich.text import Text
+
+from autotune.cli import gpus
+from autotune.cli.gpu_check import of_machine, of_memory, of_model, of_speed
+from autotune.cli.gpu_check.bench import Bench
+from autotune.cli.gpu_check.verdicts import Found
+from autotune.cli.gpus import Torch
+from autotune.core import secrecy
+from autotune.core.errors import printable
+from autotune.system import devices
+from autotune.system.telemetry import Hardware
+
+MOST_S = 600.0
+_PACKAGES = ("autotune-r2gen", "torch", "triton", "torchao", "nvidia-ml-py", "ray")
+_SHORTEST_HOST = 3  # letters: a shorter name is found in innocent words
+_NAME_WIDTH, _WORD_WIDTH = 42, 10
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is checked: `ask` yields what it finds, and need not catch what goes wrong."""
+
+    name: str
+    ask: Callable[[Bench], Iterable[Found]]
+
+
+OF_MACHINE = (Point("devices", of_machine.devices_agree),)
+# What takes longest comes last: it takes the time that is left.
+OF_GPU = (
+    Point("forked trials", of_machine.forked_trials_open_cuda),
+    Point("lost GPU", of_machine.lost_gpu_is_no_cpu),
+    Point("out of memory", of_memory.out_of_memory),
+    Point("killed trial", of_memory.killed_trial),
+    Point("two at once", of_memory.two_at_once),
+    Point("speed", of_speed.stamped_speed),
+    Point("evaluation", of_speed.second_evaluation),
+    Point("compilations", of_speed.compilations),
+    Point("model", of_model.every_combination),
+)
+
+
+def run(bench: Bench, points: Sequence[Point]) -> Iterator[Found]:
+    """What comes of each point, as it comes. One that breaks does not hold; the next is asked."""
+    for point in points:
+        if bench.left_s <= 0:
+            yield Found(point.name, None, "the time is over")
+            continue
+        try:
+            yield from point.ask(bench)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            said = " ".join(printable(error).split())
+            yield Found(point.name, False, f"the check broke off: {type(error).__name__}: {said}")
+
+
+def line(found: Found) -> Text:
+    """A point as `doctor` prints a capability."""
+    word, style = {True: ("yes", "green"), False: ("no", "red"), None: ("not asked", "yellow")}[found.ok]
+    text = Text(f"{word:<{_WORD_WIDTH}}", style=style)
+    return text.append(f" {found.name:<{_NAME_WIDTH}} {printable(found.detail)}", style="default")
+
+
+def holds(found: Iterable[Found]) -> bool:
+    """Whether all that was asked holds, and anything was."""
+    answers = [one.ok for one in found if one.ok is not None]
+    return bool(answers) and all(answers)
+
+
+def to_json(hardware: Hardware, found: Sequence[Found], seconds: float) -> str:
+    """All of it in one object, to be pasted into an issue: no key, home directory or host name is in it."""
+    whole = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "seconds": round(seconds),
+        "holds": holds(found),
+        "machine": _machine(hardware),
+        "versions": versions(),
+        "points": [asdict(one) for one in found],
+    }
+    return json.dumps(_without_host(secrecy.cleaned(whole)), indent=1)
+
+
+def _machine(hardware: Hardware) -> Mapping[str, Any]:
+    """Its GPUs without their UUIDs, which tell one machine from all others."""
+    kept = ("label", "name", "memory_bytes", "used_bytes", "compute_capability", "exclusive")
+    return {
+        "gpus": [{name: getattr(gpu, name) for name in kept} for gpu in hardware.gpus],
+        "is_divided": any(gpu.uuid.startswith("MIG-") for gpu in hardware.gpus),
+        "driver": hardware.driver,
+        "cpus": hardware.cpus,
+        "host_memory_bytes": hardware.host_memory_bytes,
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+    }
+
+
+def versions() -> dict[str, str | int | None]:
+    """Of this project and of what it computes with, None for what is not here."""
+    told = gpus.ask({devices.VISIBLE: "-1"})
+    build = {"cuda": told.cuda, "cudnn": told.cudnn} if isinstance(told, Torch) else {}
+    return {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}, **build}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _without_host(value: Any) -> Any:
+    host = socket.gethostname()
+    if len(host) < _SHORTEST_HOST:
+        return value
+    return secrecy.each_text(value, lambda text: text.replace(host, "(host)"))

@@ -1,0 +1,51 @@
+"""`doctor --gpu`: runs the points on this machine, says what they find, and writes it down."""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from autotune.cli import gpus
+from autotune.cli.gpu_check import check
+from autotune.cli.gpu_check.bench import Bench
+from autotune.core import files
+from autotune.core.errors import InputError
+from autotune.core.settings import Setting
+from autotune.system import devices, nvml, scratch
+
+FILE = Path("gpu-check.json")
+EXIT_FAILED = 1
+
+
+def main(settings: Mapping[str, Setting], file: Path = FILE, most_s: float = check.MOST_S) -> int:
+    """Checks the GPUs with a model of such `settings`; the exit code, 1 where something does not hold.
+
+    Trainings run on the first GPU. Raises InputError where there is none that can be used.
+    """
+    begun_s = time.monotonic()
+    usable = gpus.usable(None)
+    if not usable.gpus_per_trial:
+        raise InputError(f"--gpu: needs a GPU: {nvml.missing() or 'none is visible'}")
+    console, found = Console(soft_wrap=True), []
+    for note in usable.notes:
+        console.print(note, markup=False)
+    with scratch.private():
+        bench = Bench.of(usable.hardware, usable.machine, settings, begun_s + most_s)
+        for points in (check.OF_MACHINE, check.OF_GPU):
+            for one in check.run(bench, points):
+                console.print(check.line(one))
+                found.append(one)
+            bench = _on_first(bench)
+    files.write(file, check.to_json(usable.hardware, found, time.monotonic() - begun_s))
+    console.print(f"{file}: the same with all figures; docs/gpu.md says what to do with it", markup=False)
+    return 0 if check.holds(found) else EXIT_FAILED
+
+
+def _on_first(bench: Bench) -> Bench:
+    """The same with one GPU alone, which from here on is all that this process sees."""
+    first = bench.hardware.gpus[:1]
+    devices.show(os.environ, first)
+    return replace(bench, hardware=replace(bench.hardware, gpus=first))

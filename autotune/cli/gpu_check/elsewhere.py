@@ -1,0 +1,28 @@
+"""A trial in a process whose environment is another one: `python -m` this module, with an order in JSON.
+
+It says how the trial has ended, in JSON.
+"""
+
+import json
+import sys
+
+from autotune.trials.attempt import Attempt
+from autotune.trials.fork_server import ForkServer
+from autotune.trials.order import Order
+
+_POLL_S = 1.0
+
+
+def main(told: str) -> None:
+    order = Order.from_dict(json.loads(told))
+    attempt = Attempt(order, ForkServer([order.entry_point.partition(":")[0]]))
+    try:
+        while (outcome := attempt.step(_POLL_S).outcome) is None:
+            pass
+    finally:
+        attempt.stop()
+    print(json.dumps(outcome.to_dict()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

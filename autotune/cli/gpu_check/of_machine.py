@@ -1,0 +1,61 @@
+"""Whether the GPUs are what they are taken for: by NVML, by torch, by what is forked, when they are lost."""
+
+import os
+from collections.abc import Iterator
+
+from autotune.cli import gpus
+from autotune.cli.gpu_check import verdicts
+from autotune.cli.gpu_check.bench import WITHOUT_GPU, Bench
+from autotune.cli.gpu_check.verdicts import Found
+from autotune.cli.gpus import Look, Torch
+from autotune.core.settings import PRECISION, PRECISIONS
+from autotune.core.trial import Status
+from autotune.space.machine import why_impossible
+from autotune.system import devices
+
+_TRIALS = 3
+_MOST_TOLD = 3
+
+
+def devices_agree(bench: Bench) -> Iterator[Found]:
+    """NVML against torch, and the operations of every precision."""
+    devices.number_alike(os.environ)
+    yield from of_look(gpus.look_at(bench.hardware), bench)
+
+
+def of_look(look: Look, bench: Bench) -> Iterator[Found]:
+    """The same of what torch has said."""
+    known = bench.hardware.gpus
+    if not isinstance(look.torch, Torch):
+        yield Found("NVML and torch agree", False, look.torch.what)
+        return
+    wrong = verdicts.agreement(known, look.torch)
+    told = "; ".join(wrong) or f"{len(known)} GPUs, their order, memory and compute capability"
+    yield Found("NVML and torch agree", not wrong, told)
+    machine = gpus.machine(bench.hardware, look)
+    for precision in PRECISIONS:
+        failing = machine.fails.get(precision)
+        reason = None if failing else why_impossible(PRECISION, precision, machine)
+        said = failing or reason or "a convolution and a matrix product are right"
+        if precision == "fp8" and not (failing or reason):
+            said = "a scaled matrix product is right"
+        yield Found(f"{precision} computes", None if reason else not failing, said)
+
+
+def forked_trials_open_cuda(bench: Bench) -> Iterator[Found]:
+    """Trials one after the other from one server."""
+    ran = [bench.run(bench.small("opens", 5)) for _ in range(_TRIALS)]
+    servers = {record["server"] for one in ran for record in one.records if "server" in record}
+    bad = [one.ending for one in ran if not one.completed or any(r.get("bad_fork") for r in one.records)]
+    is_one = len(servers) == 1 and not bench.server.note
+    told = f"{len(ran)} trials of {len(servers)} fork server" + "s" * (len(servers) != 1)
+    detail = "; ".join([told, *dict.fromkeys(bad[:_MOST_TOLD]), *filter(None, [bench.server.note])])
+    yield Found("forked trials open CUDA", is_one and not bad, detail)
+
+
+def lost_gpu_is_no_cpu(bench: Bench) -> Iterator[Found]:
+    """A trial that expects a GPU and finds none."""
+    ran = bench.run_elsewhere(bench.small("opens", 5), WITHOUT_GPU)
+    is_interrupted = ran.outcome is not None and ran.outcome.status is Status.INTERRUPTED
+    told = f"{ran.ending}; {len(ran.records)} steps were measured"
+    yield Found("a lost GPU is not replaced by the CPU", is_interrupted and not ran.records, told)

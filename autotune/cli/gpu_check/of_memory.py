@@ -1,0 +1,95 @@
+"""Whether a GPU's memory is limited, given back and shared as trials rely on."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from autotune.cli.gpu_check.bench import Bench, Ran, seconds_until_back
+from autotune.cli.gpu_check.verdicts import Found
+from autotune.core import units
+from autotune.core.settings import MICRO_BATCH, Setting
+from autotune.core.trial import Failure
+from autotune.system import gpu_holders
+
+_STEPS_TO_FILL = 64  # of a GPU
+_ENDLESS = 10**6
+_STEPS_BEFORE_KILL = 5
+_HELD_BYTES = 2**29
+_MICRO_BATCH = 4
+_STEPS = 10
+_SETTINGS: dict[str, Setting] = {MICRO_BATCH: _MICRO_BATCH, "eval_studies": _MICRO_BATCH}
+_OVER_CAP = 1.02  # blocks are of two mebibytes
+
+
+def out_of_memory(bench: Bench) -> Iterator[Found]:
+    """A trial that takes all memory, with a cap and without."""
+    limit_bytes = bench.limit_bytes
+    if limit_bytes is None:
+        yield Found("out of memory", None, "there is no GPU")
+        return
+    for name, cap_bytes in (("out of memory", None), ("out of memory under a cap", limit_bytes // 2)):
+        order = bench.small("grows", _ENDLESS, step_bytes=limit_bytes // _STEPS_TO_FILL)
+        before_bytes = gpu_holders.used_bytes()
+        ran = bench.run(replace(order, memory_cap_bytes=cap_bytes))
+        yield _of_shortage(name, ran, cap_bytes, before_bytes)
+
+
+def _of_shortage(name: str, ran: Ran, cap_bytes: int | None, before_bytes: int) -> Found:
+    held_bytes = max((record["held_bytes"] for record in ran.records), default=0)
+    is_oom = ran.outcome is not None and ran.outcome.failure is Failure.OOM
+    is_kept = cap_bytes is None or held_bytes <= _OVER_CAP * cap_bytes
+    told = f"{ran.ending}, with {units.format_bytes(held_bytes)}"
+    return _with_return(Found(name, is_oom and is_kept, told, {"held_bytes": held_bytes}), ran, before_bytes)
+
+
+def _with_return(found: Found, ran: Ran, before_bytes: int) -> Found:
+    """What was found, and whether the memory is back that was taken since `before_bytes` were in use."""
+    last_s = ran.records[-1]["at_s"] if ran.records else time.monotonic()
+    back_s = seconds_until_back(before_bytes, last_s)
+    told = "not given back" if back_s is None else f"given back {back_s:.1f} s after its last step"
+    figures = {**found.figures, "back_s": back_s}
+    is_back = found.ok and bool(ran.records) and back_s is not None
+    return Found(found.name, is_back, f"{found.detail}; {told}", figures)
+
+
+def killed_trial(bench: Bench) -> Iterator[Found]:
+    """A trial with loader workers that is killed in a step."""
+    before_bytes = gpu_holders.used_bytes()
+    order = bench.small("holds", _ENDLESS, step_bytes=min(_HELD_BYTES, (bench.limit_bytes or 0) // 4))
+
+    def meet(record: object) -> bool:
+        """Kills it once."""
+        if not isinstance(record, dict) or record["samples"] < _STEPS_BEFORE_KILL:
+            return False
+        os.kill(record["pid"], signal.SIGKILL)
+        return True
+
+    ran = bench.run_until(order, meet)
+    is_lost = ran.outcome is not None and ran.outcome.failure is Failure.LOST
+    yield _with_return(Found("a killed trial gives its GPU back", is_lost, ran.ending), ran, before_bytes)
+
+
+def two_at_once(bench: Bench) -> Iterator[Found]:
+    """Two trials with half a GPU each, and what a process takes besides its tensors."""
+    name = "two trials share a GPU"
+    if any(gpu.exclusive for gpu in bench.hardware.gpus):
+        yield Found(name, None, "it is in exclusive compute mode")
+        return
+    orders = [bench.trained(_MICRO_BATCH * _STEPS, _SETTINGS, gpus=0.5) for _ in range(2)]
+    ran = bench.run_together(orders)
+    peaks = [one.measurement.peak_memory_bytes or 0 for one in ran]
+    told = " and ".join(map(units.format_bytes, peaks))
+    failed = [one.ending for one in ran if not one.completed]
+    yield Found(name, not failed, "; ".join(dict.fromkeys(failed)) or f"peaks {told}", {"peak_bytes": peaks})
+    yield _of_context(ran)
+
+
+def _of_context(ran: list[Ran]) -> Found:
+    """It is told where the driver's ids of processes are those of this system: not in every container."""
+    name, contexts = "what a process takes besides", [one.measurement.context_bytes for one in ran]
+    if not all(contexts):
+        return Found(name, None, "NVML does not tell it of these processes")
+    largest = max(one or 0 for one in contexts)
+    return Found(name, True, units.format_bytes(largest), {"context_bytes": contexts})

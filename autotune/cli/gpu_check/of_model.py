@@ -1,0 +1,74 @@
+"""Whether the model trains in every precision, compiled or not, with activation checkpointing or without."""
+
+import itertools
+import time
+from collections.abc import Iterator
+
+from autotune.cli.gpu_check import verdicts
+from autotune.cli.gpu_check.bench import Bench, Ran
+from autotune.cli.gpu_check.verdicts import Found
+from autotune.core import units
+from autotune.core.settings import CHECKPOINTING, COMPILE, MICRO_BATCH, PRECISION, PRECISIONS, Setting
+from autotune.space.machine import why_not
+
+_MICRO_BATCH, _STEPS, _EVALUATED = 8, 30, 16
+_OVER = "the time is over"
+
+
+def combinations() -> list[dict[str, Setting]]:
+    """What is trained, in turn: fp32 by itself, which all is held against; what takes longest comes last."""
+    modes = itertools.product(("off", "default"), (False, True), PRECISIONS)
+    return [{PRECISION: name, COMPILE: mode, CHECKPOINTING: recomputes} for mode, recomputes, name in modes]
+
+
+def every_combination(bench: Bench) -> Iterator[Found]:
+    """Some steps and an evaluation of each, as a trial; none is begun that would not be over in time."""
+    reference: float | None = None
+    longest_s = {"off": 0.0, "default": 0.0}
+    for changed in combinations():
+        name, mode = _name(changed), str(changed[COMPILE])
+        whys = (why_not(setting, value, bench.machine) for setting, value in changed.items())
+        if reason := next(filter(None, whys), None):
+            yield Found(name, None, reason)
+            continue
+        if bench.left_s <= longest_s[mode]:
+            yield Found(name, None, _OVER)
+            continue
+        begun_s = time.monotonic()
+        ran = bench.run(
+            bench.trained(
+                _MICRO_BATCH * _STEPS, {MICRO_BATCH: _MICRO_BATCH, "eval_studies": _EVALUATED, **changed}
+            )
+        )
+        longest_s[mode] = max(longest_s[mode], time.monotonic() - begun_s)
+        loss = verdicts.last_loss(ran.records)
+        reference = loss if reference is None and ran.completed else reference
+        yield _found(name, ran, loss, reference, str(changed[PRECISION]))
+
+
+def _name(changed: dict[str, Setting]) -> str:
+    parts = [str(changed[PRECISION])]
+    parts += ["compiled"] if changed[COMPILE] != "off" else []
+    return ", ".join([*parts, *(["checkpointing"] if changed[CHECKPOINTING] else [])])
+
+
+def _found(name: str, ran: Ran, loss: float | None, reference: float | None, precision: str) -> Found:
+    if ran.outcome is None:
+        return Found(name, None, _OVER)
+    if not ran.completed or loss is None:
+        return Found(name, False, ran.ending)
+    shown, per_s = ran.measurement, ran.measurement.throughput
+    figures = {
+        "loss": loss,
+        "val_loss": shown.scores.get("val_loss"),
+        "samples_per_s": per_s and per_s.samples_per_s,
+        "peak_allocated_bytes": shown.peak_memory_bytes,
+        "peak_reserved_bytes": shown.peak_reserved_bytes,
+        "process_bytes": ran.process_bytes,
+    }
+    if reference is None:
+        return Found(name, None, f"loss {loss:.3f}, with none of fp32 to hold it against", figures)
+    peaks = [shown.peak_memory_bytes, shown.peak_reserved_bytes, ran.process_bytes]
+    sizes = [units.format_bytes(one) if one else "-" for one in peaks]
+    told = f"loss {loss:.3f} ({loss / reference - 1:+.1%}), allocated, reserved, of the process: "
+    return Found(name, verdicts.is_near(loss, reference, precision), told + ", ".join(sizes), figures)

@@ -1,0 +1,71 @@
+"""Whether the speed that is measured is the training's, and no step is held up by what could be spared."""
+
+from collections.abc import Iterator
+
+from autotune.cli.gpu_check import verdicts
+from autotune.cli.gpu_check.bench import Bench
+from autotune.cli.gpu_check.small_trainings import QUALITY
+from autotune.cli.gpu_check.verdicts import Found
+from autotune.core.settings import COMPILE, MICRO_BATCH, PRECISION, Setting
+from autotune.space.machine import why_not
+
+_MICRO_BATCH = 8
+_EPOCHS = 4
+_UNEVEN_BATCH = 12  # which no power of two is a multiple of: the last batch of an epoch is smaller
+_MOST_WAITS = 10.0  # a step: for its loss, its norm, its reports' lengths, the scale of fp16
+_EVALUATED: dict[str, Setting] = {"eval_studies": 32}
+
+
+def stamped_speed(bench: Bench) -> Iterator[Found]:
+    """A trial's throughput against whole epochs, and how often a step waits for the GPU."""
+    name = "the speed is that of whole epochs"
+    samples = _EPOCHS * bench.training_studies + _MICRO_BATCH
+    order = bench.trained(samples, {MICRO_BATCH: _MICRO_BATCH, **_EVALUATED}, watched=True)
+    ran = bench.run(order)
+    stamped, whole = ran.measurement.throughput, verdicts.epochs_rate(ran.records)
+    if stamped is None or whole is None:
+        yield Found(name, None if ran.outcome is None else False, ran.ending)
+        return
+    ratio = stamped.samples_per_s / whole
+    told = f"{stamped.samples_per_s:.1f} samples/s stamped, {whole:.1f} in whole epochs: {ratio:.3f}"
+    is_right = verdicts.is_stamped_well(stamped.samples_per_s, whole)
+    yield Found(name, is_right, told, {"stamped_per_s": stamped.samples_per_s, "epochs_per_s": whole})
+    yield _of_waits(verdicts.waits(ran.records))
+
+
+def _of_waits(waits: float | None) -> Found:
+    name = "a step seldom waits for the GPU"
+    if waits is None:
+        return Found(name, None, "there is no GPU to wait for")
+    return Found(name, waits <= _MOST_WAITS, f"{waits:.1f} times a step", {"waits_per_step": waits})
+
+
+def compilations(bench: Bench) -> Iterator[Found]:
+    """What is compiled when, over epochs whose last batch is smaller."""
+    name = "nothing is compiled after the first steps"
+    if reason := why_not(COMPILE, "default", bench.machine):
+        yield Found(name, None, reason)
+        return
+    samples = 2 * bench.training_studies + _UNEVEN_BATCH
+    ran = bench.run(bench.trained(samples, {MICRO_BATCH: _UNEVEN_BATCH, COMPILE: "default", **_EVALUATED}))
+    late = verdicts.late_compilations(ran.records)
+    told = f"again at steps {', '.join(map(str, late))}" if late else "only there"
+    ok = None if ran.outcome is None else ran.completed and not late
+    yield Found(name, ok, told if ran.completed else ran.ending, {"late_steps": late})
+
+
+def second_evaluation(bench: Bench) -> Iterator[Found]:
+    """The first evaluation's time against the second's, in the number format that cuDNN's attention takes."""
+    name = "an evaluation makes no plan for each word"
+    precision = "fp32" if why_not(PRECISION, "bf16", bench.machine) else "bf16"
+    every = _MICRO_BATCH * 2
+    order = bench.trained(
+        2 * every, {PRECISION: precision, MICRO_BATCH: _MICRO_BATCH, **_EVALUATED}, evaluations=2
+    )
+    ran = bench.run(order)
+    seconds = verdicts.evaluations_s(ran.records, QUALITY)
+    if len(seconds) < 2:
+        yield Found(name, None if ran.outcome is None else False, ran.ending)
+        return
+    told = f"{seconds[0]:.1f} s, and the second one {seconds[1]:.1f} s, in {precision}"
+    yield Found(name, verdicts.is_without_plans(seconds), told, {"evaluations_s": seconds})
