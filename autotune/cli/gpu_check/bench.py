@@ -85,12 +85,16 @@ class Bench:
 
     @classmethod
     def of(
-        cls, hardware: Hardware, machine: Machine, settings: Mapping[str, Setting], deadline_s: float
+        cls,
+        hardware: Hardware,
+        machine: Machine,
+        settings: Mapping[str, Setting],
+        directory: Path,
+        deadline_s: float,
     ) -> "Bench":
-        """The bench of this machine in a new directory, for a workload of such `settings`."""
+        """The bench of this machine, for a model of such `settings`."""
         workload = workloads.load(workloads.BUILTIN)
         whole = workload.complete(workload.fill(settings))
-        directory = Path(tempfile.mkdtemp(prefix="check-"))
         return cls(hardware, machine, whole, directory, deadline_s, ForkServer([*workload.preload, SMALL]))
 
     @property

@@ -11,14 +11,11 @@ from typing import Any
 
 from rich.text import Text
 
-from autotune.cli import gpus
 from autotune.cli.gpu_check import of_machine, of_memory, of_model, of_speed
 from autotune.cli.gpu_check.bench import Bench
 from autotune.cli.gpu_check.verdicts import Found
-from autotune.cli.gpus import Torch
 from autotune.core import secrecy
 from autotune.core.errors import printable
-from autotune.system import devices
 from autotune.system.telemetry import Hardware
 
 MOST_S = 600.0
@@ -102,11 +99,9 @@ def _machine(hardware: Hardware) -> Mapping[str, Any]:
     }
 
 
-def versions() -> dict[str, str | int | None]:
+def versions() -> dict[str, str | None]:
     """Of this project and of what it computes with, None for what is not here."""
-    told = gpus.ask({devices.VISIBLE: "-1"})
-    build = {"cuda": told.cuda, "cudnn": told.cudnn} if isinstance(told, Torch) else {}
-    return {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}, **build}
+    return {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}}
 
 
 def _version(package: str) -> str | None:

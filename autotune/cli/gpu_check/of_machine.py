@@ -31,7 +31,8 @@ def of_look(look: Look, bench: Bench) -> Iterator[Found]:
         return
     wrong = verdicts.agreement(known, look.torch)
     told = "; ".join(wrong) or f"{len(known)} GPUs, their order, memory and compute capability"
-    yield Found("NVML and torch agree", not wrong, told)
+    build = {name: getattr(look.torch, name) for name in ("version", "cuda", "cudnn", "kernels")}
+    yield Found("NVML and torch agree", not wrong, told, build)
     machine = gpus.machine(bench.hardware, look)
     for precision in PRECISIONS:
         failing = machine.fails.get(precision)

@@ -51,7 +51,10 @@ def _differences(gpu: Gpu, seen: Mapping[str, Any], told: Torch) -> list[str]:
         sizes = [units.format_bytes(one) for one in (gpu.memory_bytes, seen["memory_bytes"])]
         differences.append(f"NVML says {sizes[0]}, torch {sizes[1]}")
     if gpu.compute_capability != tuple(seen["compute_capability"]):
-        differences.append(f"NVML says capability {gpu.compute_capability}, torch another one")
+        capabilities = [
+            ".".join(map(str, one)) for one in (gpu.compute_capability, seen["compute_capability"])
+        ]
+        differences.append(f"NVML says capability {capabilities[0]}, torch {capabilities[1]}")
     if not gpus.has_kernels(told.kernels, gpu.compute_capability):
         differences.append(f"torch has kernels only for {', '.join(told.kernels)}")
     return differences

@@ -1,0 +1,118 @@
+from dataclasses import replace
+
+import pytest
+
+from autotune.cli.gpu_check import verdicts
+from autotune.cli.gpus import Torch
+from autotune.system.nvml import Gpu
+
+GIB = 2**30
+GPUS = (
+    Gpu("NVIDIA A", 8 * GIB, (8, 9), "GPU-a", label="GPU 0"),
+    Gpu("NVIDIA B", 24 * GIB, (9, 0), "GPU-b", label="GPU 1"),
+)
+
+
+def seen(uuid, gib, capability):
+    return {"uuid": uuid, "memory_bytes": int(gib * GIB), "compute_capability": list(capability)}
+
+
+TOLD = Torch("2", "13.0", ("sm_80", "sm_90"), devices=[seen("a", 7.8, (8, 9)), seen("b", 23.6, (9, 0))])
+
+
+def test_nvml_and_torch_agree():
+    assert verdicts.agreement(GPUS, TOLD) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "wrong"),
+    [
+        (
+            replace(TOLD, devices=TOLD.devices[::-1]),
+            "NVML has 2 GPUs and torch 2, or they are in another order",
+        ),
+        (
+            replace(TOLD, devices=TOLD.devices[:1]),
+            "NVML has 2 GPUs and torch 1, or they are in another order",
+        ),
+        (
+            replace(TOLD, devices=[seen("a", 7, (8, 9)), TOLD.devices[1]]),
+            "GPU 0: NVML says 8.0 GiB, torch 7.0 GiB",
+        ),
+        (
+            replace(TOLD, devices=[seen("a", 8.1, (8, 9)), TOLD.devices[1]]),
+            "GPU 0: NVML says 8.0 GiB, torch 8.1 GiB",
+        ),
+        (
+            replace(TOLD, devices=[seen("a", 7.8, (8, 6)), TOLD.devices[1]]),
+            "GPU 0: NVML says capability 8.9, torch 8.6",
+        ),
+        (replace(TOLD, kernels=("sm_80",)), "GPU 1: torch has kernels only for sm_80"),
+    ],
+)
+def test_or_it_says_in_what_they_differ(told, wrong):
+    assert verdicts.agreement(GPUS, told) == [wrong]
+
+
+@pytest.mark.parametrize(
+    ("loss", "precision", "near"),
+    [
+        (2.09, "bf16", True),
+        (1.91, "bf16", True),
+        (2.11, "bf16", False),
+        (2.11, "fp8", True),
+        (2.3, "fp8", False),
+        (float("nan"), "fp16", False),
+    ],
+)
+def test_a_precision_trains_as_fp32_does_where_its_loss_is_within_the_tolerance(loss, precision, near):
+    assert verdicts.is_near(loss, 2.0, precision) is near
+
+
+def test_the_loss_is_the_mean_of_the_last_steps():
+    steps = [{"train_loss": 9.0}] * 5 + [{"train_loss": 2.0}, {"train_loss": 1.0}, {"bleu_4": 0.1}] * 8
+    assert verdicts.last_loss(steps) == pytest.approx((7 * 2.0 + 8 * 1.0) / 15)
+    assert verdicts.last_loss([{"bleu_4": 0.1}]) is None
+
+
+def test_the_rate_of_whole_epochs_is_taken_from_the_second_one_on():
+    epochs = [{"epoch_begun_s": at_s, "samples": n} for at_s, n in ((0, 8), (50, 108), (60, 208), (70, 308))]
+    between = [{"samples": 150}]
+    assert verdicts.epochs_rate([*epochs[:2], *between, *epochs[2:]]) == 10.0
+    assert verdicts.epochs_rate(epochs[:2]) is None
+
+
+@pytest.mark.parametrize(("stamped", "right"), [(102.9, True), (97.1, True), (103.1, False), (96.9, False)])
+def test_a_speed_is_stamped_well_within_three_percent_of_whole_epochs(stamped, right):
+    assert verdicts.is_stamped_well(stamped, 100.0) is right
+
+
+def test_what_is_compiled_after_the_third_step_is_late():
+    def step(n):
+        return {"samples": n, "train_loss": 1.0, **({"is_compiling": True} if n in {1, 2, 3, 6} else {})}
+
+    assert verdicts.late_compilations([step(n) for n in range(1, 6)]) == []
+    steps = [*map(step, range(1, 5)), {"samples": 4, "bleu_4": 0.1, "is_compiling": True}, step(5), step(6)]
+    assert verdicts.late_compilations(steps) == [6], "an evaluation is no step"
+
+
+def test_an_evaluation_takes_what_lies_between_it_and_the_step_before():
+    records = [
+        {"at_s": 1.0},
+        {"at_s": 4.0, "bleu_4": 0.1},
+        {"at_s": 5.0},
+        {"at_s": 6.0, "bleu_4": 0.1},
+    ]
+    assert verdicts.evaluations_s(records, "bleu_4") == [3.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "without"), [([3.0, 1.0], True), ([30.0, 1.0], False), ([1.0, 1.5], True)]
+)
+def test_a_plan_for_each_word_makes_the_first_evaluation_many_times_as_long(seconds, without):
+    assert verdicts.is_without_plans(seconds) is without
+
+
+def test_waits_are_the_mean_of_the_steps_that_were_watched():
+    assert verdicts.waits([{"waits": 4}, {}, {"waits": 5}]) == 4.5
+    assert verdicts.waits([{}]) is None
