@@ -113,7 +113,7 @@ def batches(config: Config, size: int, count: int) -> Data:
 def serve(pipe: Connection, config: Config, size: int, count: int, *, ours: bool) -> None:
     """A side: takes step `i` when told so and says its seconds; when told None, its memory and its shares."""
     data = batches(config, size, count)
-    with precision.matmul_precision(config):
+    with precision.backends(config):
         step = our_step(config) if ours else plain_step(config)
         while (index := pipe.recv()) is not None:
             watch = Stopwatch(precision.device())

@@ -56,7 +56,7 @@ def write_reports(
         for batch in loader(kept or images, sampler, config, persistent=False):
             if not usable(batch, config):
                 continue
-            with torch.inference_mode(), precision.autocast(config), _own_random_numbers(config):
+            with precision.inference(config), precision.autocast(config), _own_random_numbers(config):
                 shown = normalise(batch.images.to(precision.device(), non_blocking=True))
                 encoded = model.encode(shown, extractor)
                 losses = _losses(model, encoded, batch.targets)

@@ -117,7 +117,7 @@ def test_a_cpu_build_beside_a_gpu_is_a_fault() -> None:
 
 def test_precisions_follow_the_gpu() -> None:
     found = by_name(list(doctor.precisions(Machine(8, (8, 0), has_torchao=True), frozenset())))
-    assert [name for name, (ok, _) in found.items() if ok] == ["fp32", "tf32", "bf16", "fp16"]
+    assert [name for name, (ok, _) in found.items() if ok] == ["fp32", "torch-default", "tf32", "bf16", "fp16"]
     assert "8.9" in found["fp8"][1]
     found = by_name(list(doctor.precisions(Machine(8, (9, 0), has_torchao=True), frozenset())))
     assert all(ok for ok, _ in found.values())
