@@ -91,7 +91,7 @@ def _generate(model: R2Gen, encoded: Tensor, config: Config) -> Tensor:
 
 def _losses(model: R2Gen, encoded: Tensor, targets: Tensor) -> list[tuple[float, int]]:
     """Of each of `targets` [B, T] the loss, summed, and the number of tokens that it sums."""
-    tokens, targets = lengths(targets), targets.to(encoded.device)
+    tokens, targets = lengths(targets), targets.to(encoded.device, non_blocking=True)
     log_probs = model.encoder_decoder.teach(encoded, targets, Packing.of(tokens, encoded.device))
     nats = torch.stack([loss_sum(log_probs[i : i + 1], targets[i : i + 1])[0] for i in range(len(targets))])
     return list(zip(nats.tolist(), tokens, strict=True))
