@@ -5,20 +5,16 @@ What cannot be seen so: the values themselves, and whether a kernel exists for a
 
 import json
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from r2gen.config import Precision
 from tests.gpu import guard
 
-# Which of them take a way of their own; the others differ by switches that move no tensor.
-ALWAYS = (
-    "torch-default",
-    "fp16 with checkpointing",
-    "bf16 with a frozen extractor",
-    "fp8 with two views and words drawn",
-)
-SOAK = ("fp32", "tf32", "bf16", "fp16", "fp8")
+# A case takes some seconds: always those that take most ways between them, the others where there is time.
+ALWAYS = ("fp16 with checkpointing", "fp8 with words drawn")
+SOAK = (*get_args(Precision), "bf16 with a frozen extractor", "bf16 with two views")
 
 Found = dict[str, dict[str, Any]]
 
