@@ -32,5 +32,5 @@ def _each(ask: Callable[[Any], list[Any]]) -> list[Any]:
         try:
             handles = nvml.handles(os.environ.get("CUDA_VISIBLE_DEVICES")) if found else []
             return [one for handle in handles for one in ask(handle)]
-        except pynvml.NVMLError:
+        except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError):  # the latter of a driver that is too old
             return []
