@@ -49,7 +49,7 @@ def python(wheel, tmp_path_factory):
 
 def test_the_wheel_has_the_search_spaces_and_no_tests(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    for name in ("cpu", "gpu", "laptop-8gb"):
+    for name in ("cpu", "gpu", "gpu-small", "laptop-8gb"):
         assert f"autotune/search_spaces/{name}.yaml" in names
     assert "autotune/search_spaces/schema.json" in names
     assert {name.split("/")[0] for name in names} <= {"autotune", "r2gen"} | {

@@ -3,7 +3,6 @@
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -11,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from autotune import workloads
-from autotune.cli import prepare
+from autotune.cli import gpus, prepare
+from autotune.cli.gpus import Usable
 from autotune.compare import compare as comparing
 from autotune.compare import results
 from autotune.compare.compare import Comparison, Contender, Terms
@@ -27,7 +27,8 @@ from autotune.space.machine import Machine, why_not
 from autotune.space.space import Space
 from autotune.storage import provenance, study_file
 from autotune.storage.store import Session
-from autotune.system.telemetry import Hardware, hardware
+from autotune.system import devices
+from autotune.system.telemetry import Hardware
 from autotune.trials.setup import Training
 from autotune.workloads import Workload
 
@@ -45,14 +46,15 @@ def compare(session: Path, precisions: str | None, samples_per_model: int | None
     given = opened.space()
     workload = workloads.load(given.workload)
     with opened.lock():
-        here = _use(hardware(), opened.options().gpus_per_trial)
-        wanted, notes = _precisions(precisions, given, prepare.machine(here))
+        usable = gpus.usable(opened.options().gpus_per_trial)
+        here = _use(usable)
+        wanted, notes = _precisions(precisions, given, usable.machine)
         history = pilot.settled(History(study_file.trials(opened.study()), given))
         space, asked = history.space, comparing.contenders(history, wanted)
         terms, more = _terms(
             opened, given, workload, here, samples_per_model or space.budget.samples_per_trial
         )
-        for note in [*notes, *_equal(wanted, asked), *more]:
+        for note in [*usable.notes, *notes, *_equal(wanted, asked), *more]:
             _say(note)
         for contender in asked:
             workload.complete(space.settings(contender.config))
@@ -91,14 +93,10 @@ def _equal(wanted: list[str], asked: list[Contender]) -> list[str]:
     return [f"{PRECISION} {name}: is the baseline itself" for name in wanted if name not in labels]
 
 
-def _use(found: Hardware, gpus: float) -> Hardware:
-    """What trials of `gpus` GPUs each may use of this machine: from here on it is all that this process sees.
-
-    Raises InputError where there are fewer.
-    """
-    count = math.ceil(prepare.gpus_per_trial(gpus, found))
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in found.gpus[:count])
-    return found if count else replace(found, gpus=())
+def _use(usable: Usable) -> Hardware:
+    """What a model may use: as many GPUs as a trial has. From here on they are all that this process sees."""
+    devices.show(os.environ, usable.hardware.gpus[: math.ceil(usable.gpus_per_trial)])
+    return usable.hardware
 
 
 def _precisions(text: str | None, space: Space, here: Machine) -> tuple[list[str], list[str]]:

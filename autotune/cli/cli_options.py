@@ -33,7 +33,10 @@ class Tuned:
     data: Annotated[Path | None, _what(help="data set in R2Gen's layout; default: drawn X-rays")] = None
     space: Annotated[
         str | None,
-        _what(help="search space: a YAML file, cpu, gpu or laptop-8gb", autocompletion=completion.spaces),
+        _what(
+            help="search space: a YAML file, cpu, gpu, gpu-small or laptop-8gb",
+            autocompletion=completion.spaces,
+        ),
     ] = None
     baseline: Annotated[Path | None, _what(help="YAML file with the settings you run today")] = None
     model: Annotated[

@@ -1,54 +1,75 @@
 """How a search begins: what was given becomes a session, or a session is opened again."""
 
 import os
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from autotune import workloads
-from autotune.cli import prepare
+from autotune.cli import gpus, prepare
 from autotune.cli.cli_options import Goal, Length, Output, Running, Tuned
+from autotune.cli.gpus import Usable
 from autotune.core import secrecy
-from autotune.core.errors import InputError
 from autotune.space import builtin
 from autotune.storage import provenance, whole
 from autotune.storage.store import WANDB_MODES, Options, Session
-from autotune.system import scratch, telemetry
+from autotune.system import scratch
 from autotune.system.telemetry import Hardware
 
 
 def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Running) -> int:
     """Makes a new session and runs it; nothing is made where something given is wrong."""
     check_wandb(output.wandb)
-    found, gpus = hardware(running.address, running.gpus_per_trial)
-    options = _options(tuned, output, running, found, gpus)
+    here = hardware(running.address, running.gpus_per_trial)
+    found = here.hardware
+    options = _options(tuned, output, running, here)
     overrides = _overrides(length, goal)
     prepare.require_options(overrides, {"select": "--promise"} if goal.promise else {})
-    file = builtin.space_file(tuned.space) if tuned.space else builtin.space_for(found)
+    file = _space_file(tuned, found)
     asked = prepare.read_space(file, overrides)
     workload = workloads.load(asked.workload)
     workload.require_gpus(options.gpus_per_trial)
     settings = prepare.settings(
         workload, tuned.model, tuned.baseline, tuned.data, skip_bad_samples=tuned.skip_bad_samples
     )
-    space, notes = prepare.complete(asked, settings, workload, found, str(file))
+    space, notes = prepare.complete(asked, settings, workload, here.machine, str(file))
     root = output.session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     if options.warm_start:
         known = Session.open(Path(options.warm_start))
         prepare.warm_start(known, space, workload, found.description, workload.revision())
     facts = provenance.collect(root.name, space, workload, found, options.seed)
-    notes += _warnings(running.address)
+    notes += [*here.notes, *_warnings(running.address), *_demonstration(tuned, found)]
     opened = Session.create(root, space, options, facts)
     with opened.lock() as held:
         return _run(opened, root, space, workload, found, held=held, notes=notes, as_json=output.as_json)
 
 
-def _options(tuned: Tuned, output: Output, running: Running, found: Hardware, gpus: float) -> Options:
+def _space_file(tuned: Tuned, found: Hardware) -> Path:
+    if tuned.space:
+        return builtin.space_file(tuned.space)
+    return builtin.space_for(found, drawn=_is_demonstration(tuned))
+
+
+def _is_demonstration(tuned: Tuned) -> bool:
+    """Whether nothing was said of what is tuned, so that the data are drawn."""
+    given = (tuned.space, tuned.data, tuned.baseline)
+    return all(one is None for one in given) and tuned.model != "full"
+
+
+def _demonstration(tuned: Tuned, found: Hardware) -> list[str]:
+    """How to go on to the published model, where a GPU would have been for it."""
+    if not found.gpus or not _is_demonstration(tuned):
+        return []
+    return [
+        "a small model on drawn X-rays; for the published one: --data DIR, or --model full on the drawn ones"
+    ]
+
+
+def _options(tuned: Tuned, output: Output, running: Running, here: Usable) -> Options:
     """What is kept with the session of how its trials run."""
     return Options(
-        gpus_per_trial=gpus,
-        cpus_per_trial=prepare.cpus_per_trial(running.cpus_per_trial, found),
+        gpus_per_trial=here.gpus_per_trial,
+        cpus_per_trial=prepare.cpus_per_trial(running.cpus_per_trial, here.hardware),
         memory_limit_bytes=prepare.size_bytes("--memory-limit", running.memory_limit),
         stall_timeout_s=prepare.duration_s("--stall-timeout", running.stall_timeout),
         wandb=output.wandb,
@@ -81,7 +102,8 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
     with opened.lock() as held:  # who comes second is told so at once
         options, then = opened.options(), opened.provenance()
         notes = workload.check(space.baseline)
-        found, _ = hardware(options.address, options.gpus_per_trial)
+        here = hardware(options.address, options.gpus_per_trial)
+        found = here.hardware
         now = provenance.collect(session.name, space, workload, found, options.seed)
         notes += provenance.require_same(session, then, now, workload.places)
         whole.require_whole(opened)
@@ -92,7 +114,7 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
             workload,
             found,
             held=held,
-            notes=notes + _warnings(options.address),
+            notes=[*notes, *here.notes, *_warnings(options.address)],
             more=more,
             time_s=time_s,
             as_json=as_json,
@@ -116,23 +138,13 @@ def _warnings(address: str | None) -> list[str]:
     return engine_cluster.warning(address)
 
 
-def hardware(address: str | None, gpus_per_trial: float | None) -> tuple[Hardware, float]:
+def hardware(address: str | None, gpus_per_trial: float | None) -> Usable:
     """What trials may use, here or in the cluster at `address`, and the GPUs of each."""
     if address is None:
-        found = telemetry.hardware()
-    else:
-        from autotune.engines import engine_cluster  # noqa: PLC0415 - Ray takes a second
+        return gpus.usable(gpus_per_trial)
+    from autotune.engines import engine_cluster  # noqa: PLC0415 - Ray takes a second
 
-        found = engine_cluster.hardware(address)
-    gpus = prepare.gpus_per_trial(gpus_per_trial, found)
-    if not gpus:
-        return replace(found, gpus=()), gpus
-    if address is None:
-        from autotune.cli.doctor import torch  # noqa: PLC0415 - it starts a process that imports torch
-
-        if not (seen := torch(found)).ok:
-            raise InputError(f"torch {seen.detail}; {seen.remedy}; or search on the CPU: --gpus-per-trial 0")
-    return found, gpus
+    return gpus.of_cluster(engine_cluster.hardware(address), gpus_per_trial)
 
 
 def check_wandb(mode: str) -> None:

@@ -52,22 +52,21 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
 ) -> int:
     """Record a grid of runs, to replay searches over. Example: autotune record lab.jsonl --space grid.yaml"""
     # Imported here because what runs a trial takes a while, which `status` does not wait for.
-    from autotune.cli import prepare  # noqa: PLC0415
+    from autotune.cli import gpus, prepare  # noqa: PLC0415
     from autotune.replay import recording, table  # noqa: PLC0415
     from autotune.replay.table import Header, Table  # noqa: PLC0415
-    from autotune.system import telemetry  # noqa: PLC0415
     from autotune.trials.setup import Training  # noqa: PLC0415
 
     prepare.one_of("--only", only, recording.PARTS)
     limit, drift_s = prepare.size_bytes("--memory-limit", memory_limit), prepare.duration_s("--drift", drift)
-    hardware = telemetry.hardware()
+    here = gpus.usable(None)
     source = builtin.space_file(space)
     asked = prepare.read_space(source, {})
     workload = workloads.load(asked.workload)
     given = prepare.settings(workload, model, baseline, data)
-    chosen, notes = prepare.complete(asked, given, workload, hardware, str(source))
+    chosen, notes = prepare.complete(asked, given, workload, here.machine, str(source))
     recording.grid(chosen)  # says what is wrong with it before anything is written
-    training = Training(chosen, workload, hardware, Options(memory_limit_bytes=limit))
+    training = Training(chosen, workload, here.hardware, Options(memory_limit_bytes=limit))
     _require_file(file)
     with locked(file.with_name(file.name + ".lock"), f"table {file}"):
         if not file.exists():
@@ -76,7 +75,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
         known = Table.read(file)
         if known.header.space.knobs != chosen.knobs:
             raise InputError(f"table {file}: holds another grid; name a new file")
-        for line in notes:
+        for line in [*here.notes, *notes]:
             print(printable(line))
         if drift_s is not None:
             found = recording.record_drift(file, training, drift_s)

@@ -1,31 +1,30 @@
 """What this machine can run and what is missing, each with what to do about it."""
 
-import json
 import os
 import platform
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import psutil
 from rich.table import Table
 from rich.text import Text
 
-from autotune.cli import prepare
+from autotune.cli import gpus
+from autotune.cli.gpus import Fault, Look, Verdict
 from autotune.core import secrecy, units
 from autotune.core.errors import printable
 from autotune.core.settings import COMPILE, PRECISION, PRECISIONS, WORKERS
+from autotune.core.shell import pip_install
 from autotune.space.machine import Machine, why_not
 from autotune.system import cgroup, nvml
+from autotune.system import devices as system_devices
 from autotune.system.telemetry import Hardware, hardware
 from autotune.trials.memory_watch import LOOK_S
 
@@ -41,15 +40,12 @@ _MORE_DISK = "checkpoints may not fit: free some space, or use another disk"
 _DASHBOARD = "shows a study: optuna-dashboard sqlite:///SESSION/study.db"
 _TENSORBOARD = "shows the curves: tensorboard --logdir SESSION/tensorboard"
 
-# In a process of its own: importing torch takes a second, can crash, and takes GPU memory.
-_ASK_TORCH = """
-import json, torch
-print(json.dumps({
-    "version": torch.__version__,
-    "cuda": torch.version.cuda,
-    "devices": torch.cuda.device_count() if torch.cuda.is_available() else 0,
-}))
-"""
+# By what is lacking; anything else a search leaves out.
+_TO_COMPILE = {
+    "C++ compiler": "install one, such as g++, and search again",
+    "C compiler": "install one, such as gcc, and search again",
+    "Python.h": "install them, such as python3-dev or python3-devel, and search again",
+}
 
 
 @dataclass(frozen=True)
@@ -65,17 +61,18 @@ class Capability:
 def examine() -> list[Capability]:
     """All that matters for a search on this machine, in this environment and this directory."""
     found = hardware()
-    machine = prepare.machine(found)
     with ThreadPoolExecutor() as pool:  # two processes, of which the one takes seconds
-        asked, java = pool.submit(torch, found), pool.submit(_java)
+        asked, java = pool.submit(gpus.look_at, found), pool.submit(_java)
+        look = asked.result()
+        machine = gpus.machine(replace(found, gpus=look.gpus or found.gpus), look)
         return [
             _python(),
-            asked.result(),
+            torch(look),
             *(package(name) for name in ("ray", "optuna", "wandb")),
             _driver(found),
-            *_gpus(found),
+            *devices(look, found, os.environ),
             *precisions(machine, _cpu_features()),
-            compiling(machine, has_triton=find_spec("triton") is not None),
+            compiling(machine),
             Capability("CPUs", True, f"{found.cpus} usable of {psutil.cpu_count()}"),
             Capability("memory", True, f"{units.format_bytes(found.host_memory_bytes)} for this process"),
             memory_limit(cgroup.group_for_trials()),
@@ -103,11 +100,6 @@ def package(name: str, use: str = "") -> Capability:
     return Capability(name, True, f"{found}{use and f', {use}'}")
 
 
-def pip_install(what: str) -> str:
-    """The command that installs `what` for this Python, whichever one the shell would take."""
-    return f"{shlex.quote(sys.executable)} -m pip install {what}"
-
-
 def _run(*command: str) -> tuple[int, str, str] | None:
     """Exit status, output and errors of a command; None where it cannot be started, or does not end."""
     try:
@@ -119,37 +111,15 @@ def _run(*command: str) -> tuple[int, str, str] | None:
     return done.returncode, done.stdout, done.stderr
 
 
-def torch(found: Hardware) -> Capability:
-    """Whether torch is here, and can use every GPU that the driver shows."""
-    answer = _run(sys.executable, "-c", _ASK_TORCH)
-    if answer is None:
-        remedy = "see what keeps the disk busy, or install it on a faster one"
-        return Capability("torch", False, f"`import torch` has not ended within {_TIMEOUT_S:.0f} s", remedy)
-    status, output, errors = answer
-    if status:
-        lines = errors.strip().splitlines() or [f"exit status {status}"]
-        remedy = pip_install("--force-reinstall torch")
-        return Capability("torch", False, f"`import torch` fails: {lines[-1]}", remedy)
-    return torch_sees(json.loads(output.splitlines()[-1]), found)
+def torch(look: Look) -> Capability:
+    """Whether torch is here, and can use a GPU that the driver shows."""
+    if look.fault or isinstance(look.torch, Fault):
+        return _lacking("torch", look.fault)
+    return Capability("torch", True, look.torch.build)
 
 
-def torch_sees(facts: Mapping[str, Any], found: Hardware) -> Capability:
-    """Whether torch can use the GPUs that the driver shows."""
-    build = f"CUDA {facts['cuda']}" if facts["cuda"] else "CPU build"
-    detail = f"{facts['version']}, {build}"
-    if found.gpus and not facts["cuda"]:
-        return Capability(
-            "torch",
-            False,
-            f"{detail}: cannot use the GPU",
-            "install torch's CUDA build: https://pytorch.org/get-started/locally has the command",
-        )
-    if len(found.gpus) != facts["devices"]:
-        remedy = f"nvidia-smi must show CUDA {facts['cuda']} or newer: update the driver, or downgrade torch"
-        return Capability(
-            "torch", False, f"{detail}: sees {facts['devices']} of {len(found.gpus)} GPUs", remedy
-        )
-    return Capability("torch", True, detail)
+def _lacking(name: str, fault: Fault | None) -> Capability:
+    return Capability(name, False, fault.what if fault else "", fault.remedy if fault else "")
 
 
 def _driver(found: Hardware) -> Capability:
@@ -161,15 +131,27 @@ def _driver(found: Hardware) -> Capability:
     return Capability("NVIDIA driver", False, str(nvml.missing()), remedy)
 
 
-def _gpus(found: Hardware) -> Iterator[Capability]:
-    for index, gpu in enumerate(found.gpus):
-        capability = ".".join(map(str, gpu.compute_capability))
-        size = units.format_bytes(gpu.memory_bytes)
-        yield Capability(f"GPU {index}", True, f"{gpu.name}, {size}, compute capability {capability}")
-    if found.driver and not found.gpus:
-        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+def devices(look: Look, found: Hardware, environment: Mapping[str, str]) -> Iterator[Capability]:
+    """What every GPU is, and whether a search can use it."""
+    for one in look.verdicts:
+        fault = None if look.fault and one.gpu else one.fault  # what is wrong with all of them was said
+        detail = "; ".join([*_described(one), *([fault.what] if fault else [])])
+        yield Capability(one.label, fault is None, detail, fault.remedy if fault else "")
+    if order := system_devices.other_order(found.gpus, environment):
+        yield Capability("GPU order", False, order, f"unset {system_devices.ORDER}")
+    if found.driver and not look.verdicts:
+        hidden = environment.get(system_devices.VISIBLE)
         detail = f"none visible: CUDA_VISIBLE_DEVICES is {hidden!r}"
         yield Capability("GPU", False, detail, "unset CUDA_VISIBLE_DEVICES")
+
+
+def _described(one: Verdict) -> Iterator[str]:
+    if one.gpu:
+        capability = ".".join(map(str, one.gpu.compute_capability))
+        size = units.format_bytes(one.gpu.memory_bytes)
+        yield f"{one.gpu.name}, {size}, compute capability {capability}"
+        if one.gpu.exclusive:
+            yield "in exclusive compute mode: no two trials can share it"
 
 
 def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capability]:
@@ -184,13 +166,15 @@ def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capab
         yield Capability(precision, reason is None, detail, remedy)
 
 
-def compiling(machine: Machine, *, has_triton: bool) -> Capability:
+def compiling(machine: Machine) -> Capability:
     """Whether a trial can use torch.compile."""
-    if reason := why_not(COMPILE, "default", machine):
-        return Capability("torch.compile", False, reason, "install one, such as g++, and search again")
-    if machine.compute_capability is not None and not has_triton:
-        return Capability("torch.compile", False, "needs triton on a GPU", pip_install("triton"))
-    return Capability("torch.compile", True, "trials can compile the model")
+    reason = why_not(COMPILE, "default", machine)
+    if reason is None:
+        return Capability("torch.compile", True, "trials can compile the model")
+    detail, _, missing = reason.partition(": pip install ")
+    known = (remedy for what, remedy in _TO_COMPILE.items() if what in detail)
+    remedy = pip_install(missing) if missing else next(known, "nothing; a search leaves it out")
+    return Capability("torch.compile", False, detail, remedy)
 
 
 def memory_limit(group: Path | None) -> Capability:

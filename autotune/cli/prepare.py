@@ -1,5 +1,7 @@
 """From what the user gave to a search space that is complete, and that this machine can run."""
 
+import os
+import sysconfig
 from collections.abc import Collection, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -148,7 +150,7 @@ def _text(file: Path) -> str:
 
 
 def complete(
-    space: Space, settings: Mapping[str, Setting], workload: Workload, hardware: Hardware, source: str
+    space: Space, settings: Mapping[str, Setting], workload: Workload, machine: Machine, source: str
 ) -> tuple[Space, list[str]]:
     """`space` with the whole baseline, without what cannot run here, and what the user should know of that.
 
@@ -161,7 +163,7 @@ def complete(
     budget = _open_ended(space.budget, workload.training_samples(baseline))
     changes = {"baseline": baseline, "knobs": knobs, "budget": budget}
     whole = spaces.complete(space.model_copy(update=changes), source)
-    fitted, dropped = fit_to(whole, machine(hardware))
+    fitted, dropped = fit_to(whole, machine)
     return fitted, notes + dropped
 
 
@@ -214,7 +216,16 @@ def machine(hardware: Hardware) -> Machine:
         compute_capability=min((gpu.compute_capability for gpu in hardware.gpus), default=None),
         has_torchao=find_spec("torchao") is not None,
         has_compiler=any(which(name) for name in ("c++", "g++", "clang++")),
+        has_triton=find_spec("triton") is not None,
+        has_c_compiler=any(which(name) for name in _c_compilers(os.environ)),
+        has_headers=Path(sysconfig.get_paths()["include"], "Python.h").is_file(),
     )
+
+
+def _c_compilers(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """What Triton takes for one (triton/runtime/build.py)."""
+    named = environment.get("CC")
+    return (named,) if named else ("gcc", "clang")
 
 
 def warm_start(
@@ -250,6 +261,10 @@ def gpus_per_trial(asked: float | None, hardware: Hardware) -> float:
     if not 0 <= asked <= available or (asked > 1 and asked != int(asked)):
         allowed = f"0 to 1, or a whole number up to {available}" if available else "0: there is no GPU here"
         raise InputError(f"--gpus-per-trial: {allowed}: got {asked:g}")
+    alone = [gpu for gpu in hardware.gpus if gpu.exclusive]
+    if 0 < asked < 1 and alone:
+        rule = f"0, or a whole number: {alone[0].label} is in exclusive compute mode"
+        raise InputError(f"--gpus-per-trial: {rule}; nvidia-smi --compute-mode=0 ends that: got {asked:g}")
     return asked
 
 

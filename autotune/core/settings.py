@@ -213,7 +213,7 @@ _COMMON = (
     ),
     Known(
         WORKERS,
-        about="a trial has so many CPUs, and one; batches that were ready before are no part of the speed",
+        about="batches that were ready before are no part of the speed",
         moves_result=Result.EQUAL,
         moves_memory=Memory.LOADER,
         whole=(0, MOST_COUNTED),

@@ -2,9 +2,15 @@
 
 import os
 import shlex
+import sys
 from pathlib import Path
 
 _DOUBLE = "  "  # a message is one line of words with one space between them
+
+
+def pip_install(what: str) -> str:
+    """The command that installs `what` for this Python, whichever one the shell would take."""
+    return f"{shlex.quote(sys.executable)} -m pip install {what}"
 
 
 def quoted(path: Path | str) -> str:

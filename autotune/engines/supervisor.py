@@ -8,6 +8,7 @@ from ray import tune
 
 from autotune.core.trial import Status
 from autotune.engines.engine_cluster import TOKEN
+from autotune.system import devices
 from autotune.trials import order
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
@@ -22,23 +23,32 @@ class TrialFailed(Exception):  # noqa: N818 - what Ray shows as the trial's erro
 
 
 class Supervisor(tune.Trainable):
-    """Runs one order at a time in a child process of its own."""
+    """Runs one order at a time in a child process of its own.
+
+    An order is begun by the first step, and not before: Tune makes a supervisor for a trial that another one,
+    which has become free in the meantime, then takes from it.
+    """
 
     def setup(self, config: dict[str, Any]) -> None:
         if not config["gpu"]:
-            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray hides GPUs only from who has asked for some
+            os.environ[devices.VISIBLE] = ""  # Ray hides GPUs only from who has asked for some
+        devices.number_alike(os.environ)
+        os.environ["PL_DISABLE_FORK"] = "1"  # as Tune has it: Lightning must not fork what Ray has threads in
         os.environ.pop(TOKEN, None)  # Ray has read it, and no trial is to print it
         self._server = ForkServer(config["preload"])
         self._attempt: Attempt | Race | None = None
-        self._begin(config)
+        self._take(config)
 
-    def _begin(self, config: dict[str, Any]) -> None:
-        self._attempt = _begun(config["order"], self._server)
+    def _take(self, config: dict[str, Any]) -> None:
+        self._order: Mapping[str, Any] | None = config["order"]
         self._failure: str | None = None
 
     def step(self) -> dict[str, Any]:
         if self._failure is not None:
             raise TrialFailed(self._failure)
+        if self._order is not None:
+            begun, self._order = self._order, None
+            self._attempt = _begun(begun, self._server)
         if self._attempt is None:
             raise RuntimeError("the trial has ended already")
         report = self._attempt.step(REPORT_S)
@@ -52,7 +62,7 @@ class Supervisor(tune.Trainable):
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self._stop()
-        self._begin(new_config)
+        self._take(new_config)
         return True
 
     def cleanup(self) -> None:

@@ -23,10 +23,15 @@ def names() -> list[str]:
     return sorted(file.stem for file in spaces_dir().glob("*.yaml"))
 
 
-def space_for(hardware: "Hardware") -> Path:
-    """The search space for this machine: by its smallest GPU, or for the CPU."""
+def space_for(hardware: "Hardware", *, drawn: bool = False) -> Path:
+    """The search space for this machine: by its smallest GPU, or for the CPU.
+
+    Over `drawn` data it is that of a small model, whose search takes minutes.
+    """
     if hardware.device_bytes is None:
         return spaces_dir() / "cpu.yaml"
+    if drawn:
+        return spaces_dir() / "gpu-small.yaml"
     return spaces_dir() / ("laptop-8gb.yaml" if hardware.device_bytes < _LAPTOP_BYTES else "gpu.yaml")
 
 

@@ -1,21 +1,31 @@
 """What this machine can run of a search space."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from autotune.core.errors import InputError
-from autotune.core.settings import COMMON, Knowledge, Setting
+from autotune.core.settings import COMMON, PRECISION, Knowledge, Setting
 from autotune.space.knobs import Distribution
 from autotune.space.space import Space
+
+_TRITON_CAPABILITY = (7, 0)  # torch.utils._triton
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What decides which settings can run here: facts only, so that the rules below are pure."""
+    """What decides which settings can run here: facts only, so that the rules below are pure.
+
+    `fails` says of a precision why no GPU computes in it, though it has the compute capability.
+    """
 
     cpus: int
     compute_capability: tuple[int, int] | None = None  # None: no CUDA device
     has_torchao: bool = False
-    has_compiler: bool = True
+    has_compiler: bool = True  # of C++, with which torch.compile makes code for the CPU
+    has_triton: bool = True  # with which it makes code for a GPU; that takes a compiler of C, and Python.h
+    has_c_compiler: bool = True
+    has_headers: bool = True
+    fails: Mapping[Setting, str] = field(default_factory=dict)
 
 
 def why_not(name: str, value: Setting, machine: Machine, known: Knowledge = COMMON) -> str | None:
@@ -38,9 +48,22 @@ def why_impossible(name: str, value: Setting, machine: Machine, known: Knowledge
         return f"needs compute capability {'.'.join(map(str, needs.compute_capability))}"
     if needs.torchao and not machine.has_torchao:
         return "needs torchao: pip install torchao"
-    if needs.compiler and not machine.has_compiler:
-        return "needs a C++ compiler"
-    return None
+    if needs.compiler and (reason := _why_not_compiled(machine)):
+        return reason
+    return machine.fails.get(value) if name == PRECISION else None
+
+
+def _why_not_compiled(machine: Machine) -> str | None:
+    """What torch.compile lacks: for a CPU as Inductor needs it, for a GPU as Triton does."""
+    if machine.compute_capability is None:
+        return None if machine.has_compiler else "needs a C++ compiler"
+    if machine.compute_capability < _TRITON_CAPABILITY:
+        return f"needs compute capability {'.'.join(map(str, _TRITON_CAPABILITY))}"
+    if not machine.has_triton:
+        return "needs triton on a GPU: pip install triton"
+    if not machine.has_c_compiler:
+        return "needs a C compiler on a GPU"
+    return None if machine.has_headers else "needs Python's headers (Python.h) on a GPU"
 
 
 def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:

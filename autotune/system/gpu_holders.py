@@ -7,7 +7,7 @@ from typing import Any
 
 import pynvml
 
-from autotune.system import nvml
+from autotune.system import devices, nvml
 
 
 def used_bytes() -> int:
@@ -30,7 +30,7 @@ def _each(ask: Callable[[Any], list[Any]]) -> list[Any]:
     """What `ask` finds on all visible GPUs; nothing where one of them cannot be asked."""
     with nvml.library() as found:
         try:
-            handles = nvml.handles(os.environ.get("CUDA_VISIBLE_DEVICES")) if found else []
+            handles = devices.handles(os.environ.get(devices.VISIBLE)) if found else []
             return [one for handle in handles for one in ask(handle)]
         except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError):  # the latter of a driver that is too old
             return []

@@ -1,15 +1,18 @@
-"""What NVML says of this machine's GPUs. Without an NVIDIA driver there are none, and nothing raises."""
+"""What NVML says of a GPU while it works. Without an NVIDIA driver there is none, and nothing raises."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import psutil
 import pynvml
 
 Reading = Mapping[str, float]
+
+_NO_DRIVER = (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded)
+_NODES = ("/dev/nvidiactl", "/dev/dxg")  # the second one is Windows' own, under WSL: of any make of GPU
 
 # Slowdowns that somebody has to look into. A software power cap is none: under load it is the normal state.
 _THROTTLED = (
@@ -34,13 +37,16 @@ _QUERIES: dict[str, Callable[[Any], float]] = {
 class Gpu:
     """A CUDA device. `memory_bytes` is all of it, what the driver keeps for itself included.
 
-    Of that `used_bytes` were in use when the device was asked.
+    Of that `used_bytes` were in use when the device was asked. An `exclusive` one has room for one process at
+    a time, and `label` is what nvidia-smi calls it.
     """
 
     name: str
     memory_bytes: int
     compute_capability: tuple[int, int]
     uuid: str
+    exclusive: bool = False
+    label: str = ""
     used_bytes: int = 0
 
 
@@ -61,55 +67,34 @@ def library() -> Iterator[bool]:
 
 def missing() -> str | None:
     """Why no GPU can be asked, in the driver's words; None where one can."""
+    error = _init_error()
+    return None if error is None else str(error)
+
+
+def fault() -> str | None:
+    """What is wrong with a driver that is here, as where it was replaced while the machine ran."""
+    return None if isinstance(_init_error(), _NO_DRIVER) else missing()
+
+
+def is_hidden() -> bool:
+    """Whether NVML is lacking where there may be a GPU, as in a container without the driver's tools."""
+    return isinstance(_init_error(), _NO_DRIVER) and any(Path(node).exists() for node in _NODES)
+
+
+def _init_error() -> pynvml.NVMLError | None:
     try:
         pynvml.nvmlInit()
         pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
-        return str(error)
+        return error
     return None
 
 
 def driver() -> str | None:
     """The driver's version, None without one."""
-    with library() as found:
+    with library() as found, suppress(pynvml.NVMLError):
         return str(pynvml.nvmlSystemGetDriverVersion()) if found else None
-
-
-def gpus(visible: str | None) -> tuple[Gpu, ...]:
-    """The GPUs that CUDA shows under the given CUDA_VISIBLE_DEVICES, in that order.
-
-    A number counts in PCI bus order. So does CUDA's where all cards are alike, or CUDA_DEVICE_ORDER
-    is PCI_BUS_ID.
-    """
-    with library() as found:
-        return tuple(_describe(handle) for handle in handles(visible)) if found else ()
-
-
-def handles(visible: str | None) -> list[Any]:
-    """NVML's handles of the visible devices. Only while `library` is open."""
-    every = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-    return [
-        pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        for uuid in select([pynvml.nvmlDeviceGetUUID(handle) for handle in every], visible)
-    ]
-
-
-def select(uuids: Sequence[str], visible: str | None) -> list[str]:
-    """What CUDA_VISIBLE_DEVICES leaves of the devices: numbers, UUIDs or prefixes, up to a bad one."""
-    if visible is None:
-        return list(uuids)
-    chosen: list[str] = []
-    for entry in (part.strip() for part in visible.split(",")):
-        if entry.isdecimal():
-            matches = [uuids[int(entry)]] if int(entry) < len(uuids) else []
-        elif entry.startswith("MIG-"):
-            matches = [entry]  # a part of a device: not among `uuids`, NVML knows it
-        else:
-            matches = [uuid for uuid in uuids if entry and uuid.startswith(entry)]
-        if len(matches) != 1 or matches[0] in chosen:
-            break
-        chosen += matches
-    return chosen
+    return None
 
 
 def read(handle: Any) -> dict[str, float]:
@@ -179,19 +164,3 @@ _COMBINED: dict[str, Callable[[Sequence[float]], float]] = {
     "gpu_throttled": max,
     "others_gpu_percent": max,
 }
-
-
-def _describe(handle: Any) -> Gpu:
-    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-    try:
-        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-        memory_bytes, used_bytes = int(memory.total), int(memory.used)
-    except pynvml.NVMLError_NotSupported:  # an integrated GPU: its memory is the host's
-        memory_bytes, used_bytes = psutil.virtual_memory().total, 0
-    return Gpu(
-        name=str(pynvml.nvmlDeviceGetName(handle)),
-        memory_bytes=memory_bytes,
-        compute_capability=(int(major), int(minor)),
-        uuid=str(pynvml.nvmlDeviceGetUUID(handle)),
-        used_bytes=used_bytes,
-    )

@@ -14,7 +14,8 @@ from typing import Any, Self
 import psutil
 
 from autotune.core import units
-from autotune.system import cgroup, nvml
+from autotune.system import cgroup, devices, nvml
+from autotune.system.devices import Device
 from autotune.system.nvml import Gpu
 from autotune.system.others import Others
 
@@ -34,12 +35,16 @@ _JOIN_S = 5.0
 
 @dataclass(frozen=True)
 class Hardware:
-    """What this process may use: its share of the CPUs and of the memory, and the GPUs that it can see."""
+    """What this process may use: its share of the CPUs and of the memory, and the GPUs that it can see.
+
+    Those that NVML does not tell all of are `refused`.
+    """
 
     cpus: int
     host_memory_bytes: int
     gpus: tuple[Gpu, ...]
     driver: str | None
+    refused: tuple[Device, ...] = ()
 
     @property
     def device_bytes(self) -> int | None:
@@ -67,13 +72,15 @@ def hardware() -> Hardware:
     memory_bytes = psutil.virtual_memory().total
     if limit := cgroup.memory():
         memory_bytes = min(memory_bytes, limit.limit_bytes)
-    return Hardware(cpus, memory_bytes, nvml.gpus(_visible()), nvml.driver())
+    found = devices.visible(_visible())
+    gpus = tuple(gpu for device in found if (gpu := device.gpu))
+    refused = tuple(device for device in found if device.gpu is None)
+    return Hardware(cpus, memory_bytes, gpus, nvml.driver(), refused)
 
 
 def device() -> str:
-    """What a trial of this process runs on: its GPUs by name, or the CPU's model."""
-    gpus = nvml.gpus(_visible())
-    return ", ".join(gpu.name for gpu in gpus) if gpus else cpu_model()
+    """What a trial of this process runs on: its GPUs, by name where NVML tells it, or the CPU's model."""
+    return ", ".join(one.name or one.label for one in devices.visible(_visible())) or cpu_model()
 
 
 def cpu_model() -> str:
@@ -85,7 +92,7 @@ def cpu_model() -> str:
 
 
 def _visible() -> str | None:
-    return os.environ.get("CUDA_VISIBLE_DEVICES")
+    return os.environ.get(devices.VISIBLE)
 
 
 class Telemetry:
@@ -129,7 +136,7 @@ class Telemetry:
     def _run(self) -> None:
         try:
             with nvml.library() as found:
-                gpus = _Gpus(nvml.handles(_visible()) if found else [])
+                gpus = _Gpus(devices.handles(_visible()) if found else [])
                 self._sample_until_stopped(_Processes(self._pid), Others(self._search), gpus)
         except Exception:
             logger.exception("telemetry of process %d ended early; the trial continues", self._pid)

@@ -94,8 +94,8 @@ class Child:
         if not self._is_paused:
             self._still_s += min(time.monotonic() - begun_s, timeout_s)
         has_died = not self._process.is_alive()  # asked first: what it had to say is then all in the pipe
-        self._output.take()
         self._take(self._inbox.read())
+        self._output.take()  # after its messages: with the verdict comes all that was printed before it
         if has_died and self.verdict is None:
             self.verdict = self._explain_death()
         elif not has_died:

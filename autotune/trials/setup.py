@@ -178,8 +178,11 @@ class Setup:
     def _fit_together(self, members: Sequence[Trial]) -> bool:
         """Whether all members of a race can be held in memory at once, by the peaks that they had as trials.
 
-        What is too little to be measured as a peak was still seen from outside, with all that it shares.
+        What is too little to be measured as a peak was still seen from outside, with all that it shares. A
+        GPU in exclusive compute mode holds one at a time.
         """
+        if any(gpu.exclusive for gpu in self.hardware.gpus):
+            return False
         peaks = [_held_bytes(trial) for trial in members]
         room_bytes = self._race_room_bytes(members)
         return None not in peaks and sum(peak or 0 for peak in peaks) <= _ROOM_SHARE * room_bytes

@@ -98,7 +98,7 @@ class Workload:
         """Raises InputError where the workload cannot make use of `count` GPUs a trial."""
 
     def require_comparable(self, knobs: Collection[str], quality: str) -> None:
-        """Raises InputError where a knob would change what `quality` is measured against."""
+        """Raises InputError where nothing measures `quality`, or a knob would change its references."""
 
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from autotune.core.errors import InputError
+from autotune.core.errors import InputError, instead
 from autotune.core.settings import Known, Memory, Setting
 from autotune.core.shell import quoted
 from autotune.workloads.base import Workload
@@ -31,6 +31,8 @@ _SMALL: dict[str, Setting] = {
 # Of the optimizer alone: a step takes as long, and as much memory, whatever they are.
 _OPTIMIZER = ("grad_clip_value", "lr_gamma", "lr_step_epochs", "visual_learning_rate_ratio")
 _STUDIES = {"train": 256, "val": 64, "test": 64}
+_BLEU = tuple(f"bleu_{n}" for n in range(1, 5))
+_SCORES = (*_BLEU, "rouge_l", "cider", "meteor", *(f"full_{name}" for name in _BLEU))
 _SHAPE = (*_SMALL, "rm_num_slots", "max_seq_length")
 _MODELS: dict[str, dict[str, Setting]] = {
     "full": {name: trainer.Config.model_fields[name].default for name in _SHAPE},
@@ -123,6 +125,11 @@ class R2GenWorkload(Workload):
             raise InputError(f"--gpus-per-trial: r2gen trains on one GPU, or a part of one: got {count:g}")
 
     def require_comparable(self, knobs: Collection[str], quality: str) -> None:
+        if quality not in _SCORES:
+            raise InputError(
+                "objective.quality: bleu_1 to bleu_4, full_bleu_1 to full_bleu_4, rouge_l, cider or meteor: "
+                f"got {quality!r}{instead(quality, _SCORES)}"
+            )
         moving = sorted({"max_seq_length", "min_word_count"} & set(knobs))
         if moving and not quality.startswith("full_"):
             raise InputError(

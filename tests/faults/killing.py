@@ -4,7 +4,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -44,14 +44,25 @@ def temporary() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="k-") as directory:
         yield Path(directory)
         assert list(Path(directory).rglob("*")) == []
-    wait_for(lambda: not _elsewhere() - before, 10, "the end of shared memory and control groups")
+    left = _elsewhere() - before  # what other searches on this machine leave for a moment goes as well
+    wait_for(lambda: not left & _elsewhere(), 60, "the end of shared memory and control groups")
 
 
 def _elsewhere() -> set[Path]:
+    """Control groups whose maker has ended, and shared memory with a name that no process has mapped."""
     place = cgroup.group_for_trials()
     groups = set(place.glob("autotune-*")) if place else set()
     left = {group for group in groups if not Path("/proc", group.name.split("-")[1]).exists()}
-    return left | set(Path("/dev/shm").glob("psm_*"))
+    return left | set(Path("/dev/shm").glob("psm_*")) - _mapped()
+
+
+def _mapped() -> set[Path]:
+    """The files of shared memory that some process has mapped."""
+    found = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with suppress(OSError):  # it has ended
+            found |= {Path(line.split()[5]) for line in maps.read_text().splitlines() if "/dev/shm/" in line}
+    return found
 
 
 def output(directory: Path) -> str:

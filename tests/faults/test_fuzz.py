@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from autotune import __main__ as tuner
-from autotune.cli import cli_run, cli_start, prepare
+from autotune.cli import cli_run, cli_start, gpus
 from autotune.replay import recording, scoring
 from autotune.system import scratch, telemetry
 from autotune.system.telemetry import Hardware
@@ -94,9 +94,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setattr(cli_run, "run", lambda *_, **__: 0)
     monkeypatch.setattr(scratch, "private", nullcontext)
     monkeypatch.setattr(scratch, "end_orphans", lambda: None)
-    monkeypatch.setattr(
-        cli_start, "hardware", lambda _, gpus: (HARDWARE, prepare.gpus_per_trial(gpus, HARDWARE))
-    )
+    monkeypatch.setattr(cli_start, "hardware", lambda _, asked: gpus.of_cluster(HARDWARE, asked))
     monkeypatch.setattr(telemetry, "hardware", lambda: HARDWARE)
     monkeypatch.setattr(recording, "record", lambda *_, **__: None)
     monkeypatch.setattr(scoring, "scores", lambda *_: [])

@@ -54,6 +54,7 @@ class Killed:
         if not self._await(lambda: time.monotonic() >= moment and self._pids(victim)):
             return None
         pids, family = self._pids(victim), killing.family(self.process)
+        is_guarded = victim != "driver and guardian" and bool(self._pids("guardian"))
         for pid in pids:
             try:
                 (os.killpg if victim == "process group" else os.kill)(pid, signal.SIGKILL)
@@ -61,7 +62,7 @@ class Killed:
                 continue
         if victim in WITH_THE_DRIVER:
             self.process.wait()
-            if victim == "driver and guardian":  # nobody is left to end the others but who comes next
+            if not is_guarded:  # nobody is left to end the others but who comes next
                 killing.begin(self.directory, "status", "s", **self._environment).wait()
             killing.wait_for(lambda: not killing.alive(family), 60, "the end of everything")
             self.check()

@@ -57,7 +57,7 @@ def is_one_line(code, out, err, *parts):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["search", "--space", "nowhere.yaml"], ["nowhere.yaml", "cpu, gpu, laptop-8gb"]),
+        (["search", "--space", "nowhere.yaml"], ["nowhere.yaml", "cpu, gpu, gpu-small, laptop-8gb"]),
         (["search", "--trials", "none"], ["--trials", "none"]),
         (["search", "--trials", "0"], ["--trials", "0"]),
         (["search", "--time", "2hours"], [": --time: a duration is a positive number", "'2hours'"]),
@@ -92,7 +92,10 @@ def is_one_line(code, out, err, *parts):
         (["export", "nowhere"], ["there is no session here"]),
         (["resume"], ["Missing argument", "session"]),
         (["record", "t.jsonl"], ["Missing option", "--space"]),
-        (["record", "t.jsonl", "--space", "nowhere.yaml"], ["nowhere.yaml", "cpu, gpu, laptop-8gb"]),
+        (
+            ["record", "t.jsonl", "--space", "nowhere.yaml"],
+            ["nowhere.yaml", "cpu, gpu, gpu-small, laptop-8gb"],
+        ),
         (["record", "t.jsonl", "--space", "cpu", "--only", "some"], ["--only", "all, timed, untimed"]),
         (["record", "t.jsonl", "--space", "cpu", "--drift", "long"], [": --drift: a duration is"]),
         (["record", "t.jsonl", "--space", "cpu", "--memory-limit", "3gigs"], [": --memory-limit: a size is"]),

@@ -4,21 +4,26 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
 
-from autotune.cli import doctor
+from autotune.cli import doctor, gpus
 from autotune.cli.doctor import Capability
+from autotune.cli.gpus import Fault, Look, Torch, Verdict
 from autotune.space.machine import Machine
+from autotune.system.devices import ORDER, VISIBLE
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware, hardware
 
 ROOT = Path(__file__).parents[3]
 KEY = "made-up-key-" + "0123456789" * 3
 A100 = Gpu("NVIDIA A100-SXM4-80GB", 80 * 2**30, (8, 0), "GPU-0")
+GPU_MACHINE = Hardware(8, 2**34, (A100,), "580.1")
+ON_GPU = {"compute_capability": (9, 0)}
 EXAMINE = """
 from autotune.cli.doctor import examine
 for one in examine():
@@ -100,19 +105,42 @@ def test_torch_that_cannot_be_imported_is_reported_with_its_last_words(tmp_path:
     )
 
 
-def test_a_cpu_build_beside_a_gpu_is_a_fault() -> None:
-    with_gpu, without = Hardware(8, 2**34, (A100,), "580.1"), Hardware(8, 2**34, (), None)
-    cpu = {"version": "2.13.0+cpu", "cuda": None, "devices": 0}
-    cuda = {"version": "2.13.0", "cuda": "13.0", "devices": 1}
-    assert doctor.torch_sees(cpu, without) == Capability("torch", True, "2.13.0+cpu, CPU build")
-    assert doctor.torch_sees(cpu, with_gpu).detail.endswith("cannot use the GPU")
-    assert doctor.torch_sees(cpu, with_gpu).remedy.startswith(
-        "install torch's CUDA build: https://pytorch.org"
+def test_torch_is_told_of_once_and_every_gpu_by_itself() -> None:
+    torch = Torch("2.13.0", "13.0", devices=[{}])
+    dead = Verdict("GPU 1", fault=Fault("GPU is lost", "restart"))
+    slow = Verdict("GPU 2", replace(A100, exclusive=True), Fault("has no kernels", "install another"))
+    look = Look(torch, (Verdict("GPU 0", A100), dead, slow), pinned=True)
+    assert doctor.torch(look) == Capability("torch", True, "2.13.0, CUDA 13.0")
+    shown = "NVIDIA A100-SXM4-80GB, 80.0 GiB, compute capability 8.0"
+    assert list(doctor.devices(look, GPU_MACHINE, {})) == [
+        Capability("GPU 0", True, shown),
+        Capability("GPU 1", False, "GPU is lost", "restart"),
+        Capability(
+            "GPU 2",
+            False,
+            f"{shown}; in exclusive compute mode: no two trials can share it; has no kernels",
+            "install another",
+        ),
+    ]
+
+
+def test_what_is_wrong_with_torch_is_no_fault_of_each_gpu() -> None:
+    look = Look(Torch("2.13.0+cpu", None), (Verdict("GPU 0", A100, Fault("not seen", "update")),))
+    said = doctor.torch(look)
+    assert (said.ok, said.detail) == (False, "2.13.0+cpu, CPU build: cannot use the GPU")
+    assert said.remedy.startswith("install torch's CUDA build: https://pytorch.org")
+    assert [one.ok for one in doctor.devices(look, GPU_MACHINE, {})] == [True]
+
+
+def test_gpus_that_are_hidden_or_counted_otherwise_are_said() -> None:
+    (hidden,) = doctor.devices(Look(Torch("2.13.0", "13.0")), replace(GPU_MACHINE, gpus=()), {VISIBLE: "-1"})
+    assert (hidden.ok, hidden.detail) == (False, "none visible: CUDA_VISIBLE_DEVICES is '-1'")
+    unlike = replace(GPU_MACHINE, gpus=(A100, replace(A100, name="NVIDIA T4")))
+    order = {ORDER: "FASTEST_FIRST"}
+    (said,) = doctor.devices(
+        Look(Torch("2.13.0", "13.0"), (), pinned=True), replace(unlike, driver=None), order
     )
-    assert doctor.torch_sees(cuda, with_gpu) == Capability("torch", True, "2.13.0, CUDA 13.0")
-    blind = doctor.torch_sees({**cuda, "devices": 0}, with_gpu)
-    assert blind.detail.endswith("sees 0 of 1 GPUs")
-    assert blind.remedy.startswith("nvidia-smi must show CUDA 13.0 or newer")
+    assert (said.name, said.ok, said.remedy) == ("GPU order", False, "unset CUDA_DEVICE_ORDER")
 
 
 def test_precisions_follow_the_gpu() -> None:
@@ -148,12 +176,31 @@ def test_too_little_room_is_said_with_what_follows(tmp_path: Path) -> None:
     assert not doctor.space_left("disk", tmp_path / "none", 1, "free some").ok
 
 
-def test_compiling_takes_a_compiler_and_triton_on_a_gpu() -> None:
-    assert doctor.compiling(Machine(8), has_triton=False).ok
-    assert doctor.compiling(Machine(8, (9, 0)), has_triton=True).ok
-    assert doctor.compiling(Machine(8, (9, 0)), has_triton=False).remedy.endswith(" -m pip install triton")
-    lacking = doctor.compiling(Machine(8, has_compiler=False), has_triton=True)
-    assert (lacking.ok, lacking.detail) == (False, "needs a C++ compiler")
+@pytest.mark.parametrize(
+    ("lacking", "detail", "remedy"),
+    [
+        ({"has_compiler": False}, "needs a C++ compiler", "install one, such as g++, and search again"),
+        ({"compute_capability": (6, 1)}, "needs compute capability 7.0", "nothing; a search leaves it out"),
+        (ON_GPU | {"has_triton": False}, "needs triton on a GPU", f"{sys.executable} -m pip install triton"),
+        (
+            ON_GPU | {"has_c_compiler": False},
+            "needs a C compiler on a GPU",
+            "install one, such as gcc, and search again",
+        ),
+        (
+            ON_GPU | {"has_headers": False},
+            "needs Python's headers (Python.h) on a GPU",
+            "install them, such as python3-dev or python3-devel, and search again",
+        ),
+    ],
+)
+def test_what_compiling_lacks_is_said_with_what_to_do(lacking, detail, remedy) -> None:
+    assert doctor.compiling(Machine(8, **lacking)) == Capability("torch.compile", False, detail, remedy)
+
+
+def test_what_one_kind_of_machine_compiles_with_another_one_need_not_have() -> None:
+    assert doctor.compiling(Machine(8, has_triton=False, has_c_compiler=False, has_headers=False)).ok
+    assert doctor.compiling(Machine(8, (9, 0), has_compiler=False)).ok
 
 
 def test_a_package_that_is_missing_says_how_to_install_it() -> None:
@@ -167,7 +214,7 @@ def test_a_package_that_is_missing_says_how_to_install_it() -> None:
 def test_what_is_to_be_installed_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """This project is in no registry: what it can use besides is asked for by its own name."""
     monkeypatch.setattr(doctor, "version", Mock(side_effect=doctor.PackageNotFoundError))
-    monkeypatch.setattr(doctor, "torch", lambda _: Capability("torch", True, "not asked"))
+    monkeypatch.setattr(gpus, "ask", lambda _: Torch("not asked", None))
     advised = [one.remedy.partition(" -m pip install ")[2] for one in doctor.examine()]
     wanted = {words for words in advised if words}
     assert {"optuna-dashboard", "tensorboard", "wandb"} <= wanted

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from autotune import workloads
-from autotune.cli import prepare
+from autotune.cli import cli_start, prepare
+from autotune.cli.cli_options import Tuned
 from autotune.core.errors import InputError
 from autotune.space.builtin import space_file, space_for, spaces_dir
 from autotune.storage import study as record
@@ -29,18 +30,51 @@ def test_the_space_is_chosen_by_the_machine(hardware, name):
     assert space_for(hardware).stem == name
 
 
+@pytest.mark.parametrize(("hardware", "name"), [(CPU, "cpu"), (gpu(8), "gpu-small"), (gpu(80), "gpu-small")])
+def test_over_drawn_data_the_model_is_small(hardware, name):
+    assert space_for(hardware, drawn=True).stem == name
+    small = workloads.load("r2gen").models["small"]
+    baseline = prepare.read_space(space_file(name), {}).baseline
+    assert baseline.items() & small.items() == {(k, v) for k, v in small.items() if k in baseline}
+    assert baseline["d_model"] == 64
+
+
+@pytest.mark.parametrize(
+    ("tuned", "is_demonstration"),
+    [
+        (Tuned(), True),
+        (Tuned(model="small"), True),
+        (Tuned(model="full"), False),
+        (Tuned(data=Path("d")), False),
+        (Tuned(baseline=Path("b")), False),
+        (Tuned(space="gpu"), False),
+    ],
+)
+def test_a_demonstration_says_how_to_go_on_to_the_published_model(tuned, is_demonstration):
+    assert cli_start._space_file(tuned, gpu(80)).stem == ("gpu-small" if is_demonstration else "gpu")
+    assert bool(cli_start._demonstration(tuned, gpu(80))) is is_demonstration
+    assert cli_start._demonstration(tuned, CPU) == []
+
+
 @pytest.mark.parametrize(
     ("name", "hardware"),
-    [("cpu", CPU), ("laptop-8gb", gpu(8, (8, 6))), ("gpu", gpu(80)), ("gpu", gpu(24, (7, 5)))],
+    [
+        ("cpu", CPU),
+        ("laptop-8gb", gpu(8, (8, 6))),
+        ("gpu", gpu(80)),
+        ("gpu", gpu(24, (7, 5))),
+        ("gpu-small", gpu(8)),
+    ],
 )
 def test_every_space_that_ships_is_complete_for_its_machine(name, hardware, tmp_path):
     data = synthetic.make(tmp_path, {"train": 1, "val": 1, "test": 1}, seed=0, size=32)
     file = space_file(name)
     space = prepare.read_space(file, {})
-    whole, _ = prepare.complete(space, {"data": str(data)}, workloads.load("r2gen"), hardware, str(file))
+    here = prepare.machine(hardware)
+    whole, _ = prepare.complete(space, {"data": str(data)}, workloads.load("r2gen"), here, str(file))
     assert whole.baseline["weight_decay"] == 5e-5, "the trainer's defaults are filled in"
     assert whole.knobs
-    assert {f.stem for f in spaces_dir().glob("*.yaml")} == {"cpu", "gpu", "laptop-8gb"}
+    assert {f.stem for f in spaces_dir().glob("*.yaml")} == {"cpu", "gpu", "gpu-small", "laptop-8gb"}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +112,8 @@ def complete(tmp_path):
     def call(knobs):
         (tmp_path / "space.yaml").write_text(R2GEN % knobs)
         space = prepare.read_space(tmp_path / "space.yaml", {})
-        return prepare.complete(space, {"data": str(data)}, workloads.load("r2gen"), CPU, "space.yaml")[0]
+        here = prepare.machine(CPU)
+        return prepare.complete(space, {"data": str(data)}, workloads.load("r2gen"), here, "space.yaml")[0]
 
     return call
 
@@ -114,6 +149,12 @@ def test_a_knob_that_moves_the_references_needs_whole_ones(complete, knob):
     with pytest.raises(InputError, match=f"knob {knob}: changes the references of bleu_4.*full_bleu_4"):
         complete(f"{knob}: {{choice: [4, 60]}}")
     workloads.load("r2gen").require_comparable([knob], "full_bleu_4")
+
+
+@pytest.mark.parametrize(("quality", "says"), [("bleu4", "did you mean bleu_4"), ("accuracy", "'accuracy'$")])
+def test_a_quality_that_nothing_measures_is_refused_before_the_search(quality, says):
+    with pytest.raises(InputError, match=f"^objective.quality: bleu_1 to bleu_4, .*: got .*{says}"):
+        workloads.load("r2gen").require_comparable([], quality)
 
 
 def test_r2gen_trains_on_one_gpu():
@@ -257,5 +298,5 @@ def test_an_open_ended_trial_has_the_whole_training_or_some_times_its_samples_at
     for until_learnt, expected in ((True, (most, evaluations)), (False, (1000, 4))):
         changes = {"samples_per_trial": 1000, "evaluations_per_trial": 4, "until_learnt": until_learnt}
         asked = space.model_copy(update={"budget": space.budget.model_copy(update=changes)})
-        whole, _ = prepare.complete(asked, {}, workload, CPU, "test")
+        whole, _ = prepare.complete(asked, {}, workload, prepare.machine(CPU), "test")
         assert (whole.budget.samples_per_trial, whole.budget.evaluations_per_trial) == expected

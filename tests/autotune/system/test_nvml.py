@@ -5,29 +5,9 @@ from dataclasses import dataclass
 import pynvml
 import pytest
 
-from autotune.system import nvml
+from autotune.system import devices, nvml
 
-UUIDS = ["GPU-aa11", "GPU-ab22", "GPU-cc33"]
-needs_gpu = pytest.mark.skipif(not nvml.gpus(None), reason="needs an NVIDIA GPU")
-
-
-@pytest.mark.parametrize(
-    ("visible", "expected"),
-    [
-        (None, UUIDS),
-        ("", []),
-        ("-1", []),
-        ("1", ["GPU-ab22"]),
-        ("2,0", ["GPU-cc33", "GPU-aa11"]),
-        (" 2 , 0 ", ["GPU-cc33", "GPU-aa11"]),
-        ("0,7,1", ["GPU-aa11"]),  # CUDA stops at the first that is not there
-        ("GPU-cc", ["GPU-cc33"]),
-        ("GPU-a", []),  # it could be either of two
-        ("MIG-1234", ["MIG-1234"]),
-    ],
-)
-def test_visible_devices_are_read_as_cuda_reads_them(visible: str | None, expected: list[str]) -> None:
-    assert nvml.select(UUIDS, visible) == expected
+needs_gpu = pytest.mark.skipif(not devices.visible(None), reason="needs an NVIDIA GPU")
 
 
 def test_energy_is_the_counters_difference_where_there_is_one() -> None:
@@ -119,7 +99,7 @@ def test_of_several_devices_that_counts_which_others_use_most():
 
 @pytest.mark.skipif(nvml.missing() is None, reason="needs a machine without an NVIDIA driver")
 def test_without_a_driver_there_are_no_gpus_and_a_reason() -> None:
-    assert nvml.gpus(None) == ()
+    assert devices.visible(None) == ()
     assert nvml.driver() is None
     assert nvml.missing()
 
@@ -127,12 +107,13 @@ def test_without_a_driver_there_are_no_gpus_and_a_reason() -> None:
 @pytest.mark.gpu
 @needs_gpu
 def test_a_gpu_says_who_it_is_and_how_it_is() -> None:
-    gpu = nvml.gpus(None)[0]
+    gpu = devices.visible(None)[0].gpu
+    assert gpu
     assert gpu.uuid.startswith("GPU-")
     assert gpu.memory_bytes > 2**30
     assert gpu.compute_capability >= (5, 0)
-    assert nvml.gpus(gpu.uuid) == (gpu,)
+    assert [one.gpu for one in devices.visible(gpu.uuid)] == [gpu]
     with nvml.library():
-        reading = nvml.read(nvml.handles("0")[0])
+        reading = nvml.read(devices.handles("0")[0])
     assert 0 < reading["gpu_memory_used_bytes"] <= gpu.memory_bytes
     assert 0 <= reading["gpu_utilisation_percent"] <= 100

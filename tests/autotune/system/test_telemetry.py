@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from autotune.system import nvml, telemetry
+from autotune.system import devices, nvml, telemetry
 from autotune.system.telemetry import Hardware, Telemetry
 
 MIB = 2**20
@@ -171,7 +171,7 @@ def test_the_description_counts_equal_gpus() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not nvml.gpus(None), reason="needs an NVIDIA GPU")
+@pytest.mark.skipif(not devices.visible(None), reason="needs an NVIDIA GPU")
 def test_gpus_are_sampled() -> None:
     with Telemetry(os.getpid(), interval_s=0.05) as watch:
         until(lambda: "gpu_energy_j" in watch.latest() or "gpu_power_w" not in watch.latest())

@@ -1,0 +1,90 @@
+"""What torch can do here, as a line of JSON: its build, and whether the devices that it sees compute.
+
+It is a process of its own, `python -m autotune.cli.torch_check`: to import torch takes a second, and may
+crash; to ask a GPU takes memory of it. `autotune/cli/gpus` starts it, and judges what it says.
+"""
+
+import importlib
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+_SIZE = 16  # channels, pixels, rows and columns: what every number format can be multiplied in
+_DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def facts() -> dict[str, Any]:
+    """All that is to be known; nothing raises."""
+    devices: list[dict[str, Any]] = []
+    fault = _why_not(torch.cuda.init) if torch.version.cuda else None  # it says why there is none
+    count = 0 if fault else torch.cuda.device_count()
+    faults = [fault, *(_why_not(partial(_add, devices, index)) for index in range(count))]
+    return {
+        "version": torch.__version__,
+        "cuda": torch.version.cuda,
+        "kernels": torch.cuda.get_arch_list(),
+        "fault": next(filter(None, faults), None),
+        "devices": devices,
+        "triton": bool(devices) and _why_not(partial(importlib.import_module, "triton")) is None,
+    }
+
+
+def _add(devices: list[dict[str, Any]], index: int) -> None:
+    devices.append(_device(index))
+
+
+def _device(index: int) -> dict[str, Any]:
+    """A device as torch sees it, and of each precision that it does not compute in, why."""
+    properties = torch.cuda.get_device_properties(index)
+    return {
+        "uuid": str(properties.uuid),
+        "name": properties.name,
+        "memory_bytes": properties.total_memory,
+        "compute_capability": [properties.major, properties.minor],
+        "fails": failures(f"cuda:{index}"),
+    }
+
+
+def failures(device: str) -> dict[str, str]:
+    """Of every precision that a device does not compute in, why: it is to convolve and to multiply."""
+    tried = {name: _why_not(partial(_compute, name, device)) for name in (*_DTYPES, "fp8")}
+    return {name: why for name, why in tried.items() if why is not None}
+
+
+def _compute(precision: str, device: str) -> None:
+    """Sums of ones, which are exact in every format; raises what the device does, or that they are wrong."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    found = _scaled_product(device) if precision == "fp8" else _products(_DTYPES[precision], device)
+    if set(found) != {float(_SIZE)}:
+        raise ArithmeticError(f"its result is wrong: {set(found)} for {_SIZE}")
+
+
+def _products(dtype: torch.dtype, device: str) -> list[float]:
+    images = torch.ones(1, _SIZE, _SIZE, _SIZE, device=device, dtype=dtype)
+    filters = torch.ones(_SIZE, _SIZE, 1, 1, device=device, dtype=dtype)
+    convolved, multiplied = functional.conv2d(images, filters), images[0, 0] @ images[0, 0]
+    return [*convolved.flatten().tolist(), *multiplied.flatten().tolist()]
+
+
+def _scaled_product(device: str) -> list[float]:
+    rows = torch.ones(_SIZE, _SIZE, device=device).to(torch.float8_e4m3fn)
+    scale = torch.ones((), device=device)
+    multiplied = torch._scaled_mm(rows, rows.t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16)
+    return list(multiplied.flatten().tolist())
+
+
+def _why_not(ask: Callable[[], object]) -> str | None:
+    """The first line of what was raised; CUDA's errors go on for a paragraph."""
+    try:
+        ask()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+        return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return None
+
+
+if __name__ == "__main__":
+    print(json.dumps(facts()))

@@ -1,0 +1,268 @@
+"""Which GPUs a search would use of machines made up: what NVML and torch say of each, held together.
+
+NVML is asked as ever, over a library of ours; torch is, in a process of its own, in one test.
+"""
+
+import os
+import sys
+
+import pynvml
+import pytest
+
+from autotune.cli import gpus
+from autotune.cli.gpus import Fault, Torch
+from autotune.core.errors import InputError
+from autotune.space import machine as machines
+from autotune.system import nvml, telemetry
+from tests.gpu.fake_nvml import NO_KERNELS, FakeGpu, fake_gpus, nvml_library
+from tests.gpu.torch_on_fakes import sitecustomize
+
+__all__ = ["fake_gpus", "nvml_library"]
+
+GIB = 2**30
+FORBIDDEN, LOST = pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_GPU_IS_LOST
+A100 = FakeGpu(name="NVIDIA A100", gib=80, capability=(8, 0))
+RTX = FakeGpu(name="NVIDIA RTX 4090", gib=24)
+GTX = FakeGpu(name="NVIDIA GeForce GTX 1080", capability=(6, 1), raises=NO_KERNELS)
+
+
+@pytest.fixture
+def machine(fake_gpus, monkeypatch):
+    """A machine with these GPUs, and a torch that says at once what it would say of them."""
+
+    def make(*found, visible=None, order=None, **torch):
+        asked = []
+        fake_gpus(*found, visible=visible)
+        if order:
+            monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
+
+        def ask(environment):
+            asked.append(environment)
+            return torch_of({"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **os.environ, **environment}, **torch)
+
+        monkeypatch.setattr(gpus, "ask", ask)
+        return asked
+
+    return make
+
+
+def torch_of(environment, fails=None, **changed):
+    """What `torch_check` would say there."""
+    seen = [
+        {**gpu, "uuid": gpu["uuid"].partition("-")[2], "fails": fails or failed(gpu)}
+        for gpu in sitecustomize.shown(environment)
+    ]
+    kernels = ("sm_75", "sm_80", "sm_86", "sm_90", "compute_120")
+    return Torch(**{"version": "2.13.0", "cuda": "13.0", "kernels": kernels, "devices": seen} | changed)
+
+
+def failed(gpu):
+    return {"fp32": gpu["raises"].splitlines()[0]} if gpu["raises"] else {}
+
+
+def shown():
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+def test_without_a_gpu_nobody_asks_torch(machine):
+    asked = machine()
+    found = gpus.usable(None)
+    assert (found.gpus_per_trial, found.hardware.gpus, found.notes, asked) == (0.0, (), (), [])
+    assert shown() is None
+
+
+@pytest.mark.parametrize("there", [[RTX], [RTX, RTX], [GTX, A100], [A100, RTX]], ids=len)
+def test_gpus_that_all_compute_are_left_as_they_are_and_numbered_as_nvml_does(machine, there):
+    there = [gpu if gpu is not GTX else FakeGpu(capability=(7, 5)) for gpu in there]
+    asked = machine(*there)
+    found = gpus.usable(None)
+    assert [gpu.name for gpu in found.hardware.gpus] == [gpu.name for gpu in there]
+    assert (len(asked), found.notes, shown()) == (1, (), None)
+    assert os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert found.machine.compute_capability == min(gpu.capability for gpu in there)
+
+
+def test_a_trial_that_is_to_have_no_gpu_costs_no_look_at_them(machine):
+    asked = machine(RTX, FakeGpu(fails={"Handle": LOST}))
+    found = gpus.usable(0)
+    assert (found.hardware.gpus, found.notes, asked) == ((), (), [])
+    assert found.machine.compute_capability is None
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(LOST, "GPU is lost"), (FORBIDDEN, "Insufficient Permissions"), (999, "Unknown Error")],
+)
+def test_a_gpu_that_nvml_cannot_ask_is_left_out_for_cuda_too(machine, error, words):
+    machine(RTX, FakeGpu(fails={"Handle": error}), A100)
+    found = gpus.usable(None)
+    assert [gpu.name for gpu in found.hardware.gpus] == [RTX.name, A100.name]
+    assert shown() == f"{RTX.uuid(0)},{A100.uuid(2)}"
+    (note,) = found.notes
+    assert note.startswith(f"GPU 1 is left out: {words}; nvidia-smi ")
+
+
+def test_what_nvml_may_not_say_torch_says(machine):
+    machine(
+        FakeGpu(name="NVIDIA A", gib=24, capability=(9, 0), fails={"MemoryInfo": FORBIDDEN, "Name": LOST})
+    )
+    (gpu,) = gpus.usable(None).hardware.gpus
+    assert (gpu.name, gpu.memory_bytes, gpu.compute_capability) == ("NVIDIA A", 24 * GIB - 2**20, (9, 0))
+    assert shown() == gpu.uuid
+
+
+def test_every_slice_is_asked_about_and_handed_out_by_its_name(machine):
+    divided = FakeGpu(name="NVIDIA A100", gib=80, slices=3, fails={"MemoryInfo": FORBIDDEN})
+    asked = machine(divided)
+    found = gpus.usable(None)
+    uuids = [divided.uuid(0, i) for i in range(3)]
+    assert [one["CUDA_VISIBLE_DEVICES"] for one in asked] == uuids
+    assert shown() == ",".join(uuids)
+    assert found.hardware.device_bytes == 20 * GIB, "not the 80 of the whole"
+
+
+def test_a_gpu_that_torch_has_no_kernels_for_is_left_out(machine):
+    machine(GTX, RTX)
+    found = gpus.usable(None)
+    assert ([gpu.name for gpu in found.hardware.gpus], shown()) == ([RTX.name], RTX.uuid(1))
+    (note,) = found.notes
+    has = "only for 7.5, 8.0, 8.6, 9.0, 12.0"
+    why = "torch 2.13.0, CUDA 13.0 has no kernels for compute capability 6.1"
+    assert note.startswith(f"GPU 0 is left out: {why}, {has}; install")
+
+
+@pytest.mark.parametrize(
+    ("there", "said", "words"),
+    [
+        ([GTX], {}, "no GPU can be used: GPU 0 is left out: torch .* no kernels for compute capability 6.1"),
+        (
+            [FakeGpu(raises="CUDA error: busy")],
+            {},
+            "GPU 0 is left out: torch .* cannot compute on it: CUDA error: busy",
+        ),
+        ([FakeGpu(fails={"Handle": LOST})], {}, "no GPU can be used: GPU 0 is left out: GPU is lost"),
+        (
+            [RTX],
+            {"cuda": None, "devices": []},
+            "torch 2.13.0, CPU build: cannot use the GPU; install torch's CUDA build",
+        ),
+        (
+            [RTX],
+            {"devices": [], "fault": "too old"},
+            "torch 2.13.0, CUDA 13.0: sees 0 of 1 GPUs: too old; nvidia-smi must",
+        ),
+    ],
+)
+def test_where_no_gpu_computes_there_is_no_search_on_the_cpu_unless_it_is_asked_for(
+    machine, there, said, words
+):
+    machine(*there, **said)
+    with pytest.raises(InputError, match=f"{words}.*; or search on the CPU: --gpus-per-trial 0$"):
+        gpus.usable(None)
+    assert gpus.usable(0).gpus_per_trial == 0
+
+
+@pytest.mark.parametrize("names", ["MIG-mistyped", "3", "GPU-mistyped"])
+def test_a_device_that_is_named_and_is_not_there_is_said(machine, names):
+    machine(RTX, visible=names)
+    with pytest.raises(InputError, match=rf"{names}.* is left out: .*--gpus-per-trial 0"):
+        gpus.usable(None)
+
+
+def test_to_hide_every_gpu_is_to_search_on_the_cpu(machine):
+    asked = machine(RTX, visible="")
+    assert (gpus.usable(None).gpus_per_trial, asked) == (0.0, [])
+
+
+def test_a_driver_at_fault_is_no_machine_without_a_gpu(machine, monkeypatch):
+    machine(RTX)
+    monkeypatch.setenv("FAKE_NVML_INIT", str(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH))
+    with pytest.raises(InputError, match=r"NVIDIA driver is left out: .*mismatch.*--gpus-per-trial 0"):
+        gpus.usable(None)
+
+
+def test_a_gpu_that_torch_sees_and_nvml_does_not_is_said(machine, monkeypatch, tmp_path):
+    """As in a container that was given CUDA, and nothing to ask the driver with."""
+    machine(RTX)
+    monkeypatch.setenv("FAKE_NVML_INIT", str(pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
+    assert gpus.usable(None).hardware.gpus == (), "there is no device"
+    monkeypatch.setattr(nvml, "_NODES", (str(tmp_path),))
+    with pytest.raises(InputError, match=r"sees 1 GPUs, of which NVML says nothing.*compute,utility"):
+        gpus.usable(None)
+    machine(RTX, devices=[])
+    assert gpus.usable(None).hardware.gpus == (), "torch sees none either"
+
+
+def test_with_an_order_of_the_users_own_unlike_gpus_are_handed_out_by_name(machine):
+    machine(FakeGpu(name="NVIDIA T4", capability=(7, 5)), RTX, order="FASTEST_FIRST")
+    found = gpus.usable(None)
+    assert [gpu.name for gpu in found.hardware.gpus] == ["NVIDIA T4", RTX.name]
+    assert shown() == f"{RTX.uuid(0)},{RTX.uuid(1)}"
+    assert found.notes == ("CUDA_DEVICE_ORDER=FASTEST_FIRST: a GPU's number is nvidia-smi's all the same",)
+    machine(RTX, RTX, order="FASTEST_FIRST")
+    assert gpus.usable(None).notes == (), "it is all one"
+
+
+def test_devices_are_told_apart_by_their_uuids(machine):
+    machine(RTX, A100)
+    seen = torch_of(os.environ)
+    turned = Torch(seen.version, seen.cuda, seen.kernels, devices=seen.devices[::-1])
+    known = [*map(gpus.as_device, telemetry.hardware().gpus)]
+    assert [one["name"] for one in gpus.matched(known, turned)] == [RTX.name, A100.name]
+    assert gpus.matched(known, Torch("2.13.0", "13.0", devices=seen.devices[:1]))[1] is None
+    assert gpus.matched(known, Fault("", "")) == [None, None]
+
+
+def test_a_gpu_for_one_process_at_a_time_is_not_shared(machine):
+    machine(RTX, FakeGpu(mode=pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS))
+    with pytest.raises(
+        InputError, match=r"--gpus-per-trial: .*GPU 1 is in exclusive compute mode.*: got 0.5"
+    ):
+        gpus.usable(0.5)
+    assert gpus.usable(1).gpus_per_trial == 1
+
+
+def test_a_precision_that_a_gpu_fails_in_is_left_out_of_the_search(machine, space):
+    machine(RTX, fails={"fp16": "CUBLAS_STATUS_NOT_SUPPORTED"})
+    found = gpus.usable(None).machine
+    _, dropped = machines.fit_to(space, found)
+    assert "precision fp16: dropped, fails on GPU 0: CUBLAS_STATUS_NOT_SUPPORTED" in dropped
+    assert not any(line.startswith("precision bf16") for line in dropped)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "capability", "runs"),
+    [
+        (["sm_75", "sm_80", "sm_90"], (8, 9), True),
+        (["sm_75", "sm_90"], (8, 9), False),
+        (["sm_86"], (8, 0), False),
+        (["sm_90", "compute_90"], (12, 0), True),
+        (["compute_120"], (9, 0), False),
+        (["sm_90a"], (9, 0), True),
+        (["sm_75", "sm_120", "compute_120"], (6, 1), False),
+    ],
+)
+def test_kernels_run_on_their_generation_and_ptx_on_later_ones(kernels, capability, runs):
+    assert gpus.has_kernels(kernels, capability) is runs
+
+
+def test_torch_is_asked_about_every_device(fake_gpus):
+    """The real question, to a torch that takes these for GPUs, and has no kernels for one of them."""
+    fake_gpus(GTX, RTX)
+    told = gpus.ask({})
+    assert isinstance(told, Torch)
+    assert [(one["uuid"], one["name"]) for one in told.devices] == [
+        (GTX.uuid(0).removeprefix("GPU-"), GTX.name),
+        (RTX.uuid(1).removeprefix("GPU-"), RTX.name),
+    ]
+    assert set(told.devices[0]["fails"].values()) == {NO_KERNELS.splitlines()[0]}
+    assert told.devices[1]["fails"] == {}
+    assert (told.cuda, told.fault, told.kernels[0]) == ("13.0", None, "sm_75")
+
+
+def test_a_torch_that_cannot_be_asked_says_why(monkeypatch):
+    monkeypatch.setattr(gpus, "_CHECK", "autotune.no_such_module")
+    told = gpus.ask({})
+    assert isinstance(told, Fault)
+    assert told.what.startswith("`import torch` fails: ")
+    assert told.remedy == f"{sys.executable} -m pip install --force-reinstall torch"

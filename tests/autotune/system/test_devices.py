@@ -1,0 +1,167 @@
+"""Which devices there are, by the real pynvml over a library whose GPUs are made up."""
+
+from unittest.mock import Mock
+
+import psutil
+import pynvml
+import pytest
+
+from autotune.system import devices, nvml, telemetry
+from autotune.system.telemetry import Telemetry
+from tests.gpu.fake_nvml import FakeGpu, fake_gpus, nvml_library
+
+__all__ = ["fake_gpus", "nvml_library"]
+
+GIB = 2**30
+FORBIDDEN, LOST = pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_GPU_IS_LOST
+UNSUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
+UUIDS = ["GPU-aa11", "GPU-ab22", "GPU-cc33"]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (None, UUIDS),
+        ("", []),
+        ("-1", []),
+        ("1", ["GPU-ab22"]),
+        ("2,0", ["GPU-cc33", "GPU-aa11"]),
+        (" 2 , 0 ", ["GPU-cc33", "GPU-aa11"]),
+        ("0,7,1", ["GPU-aa11"]),  # CUDA stops at the first that is not there
+        ("GPU-cc", ["GPU-cc33"]),
+        ("GPU-a", []),  # it could be either of two
+        ("MIG-1234", ["MIG-1234"]),
+    ],
+)
+def test_visible_devices_are_read_as_cuda_reads_them(names: str | None, expected: list[str]) -> None:
+    assert devices.select(UUIDS, names) == expected
+
+
+def labels(names=None):
+    return [device.label for device in devices.visible(names)]
+
+
+def test_every_gpu_says_who_it_is(fake_gpus):
+    fake_gpus(FakeGpu(name="NVIDIA A", gib=24, capability=(9, 0)), FakeGpu(mode=3))
+    first, second = (device.gpu for device in devices.visible(None))
+    assert (first.name, first.memory_bytes, first.compute_capability) == ("NVIDIA A", 24 * GIB, (9, 0))
+    assert (first.uuid, first.exclusive, second.exclusive) == (FakeGpu().uuid(0), False, True)
+
+
+@pytest.mark.parametrize("error", [LOST, FORBIDDEN, UNSUPPORTED, pynvml.NVML_ERROR_UNKNOWN])
+@pytest.mark.parametrize("function", ["Handle", "UUID", "Name", "CudaComputeCapability"])
+def test_a_device_that_does_not_answer_costs_itself_alone(fake_gpus, function, error):
+    fake_gpus(FakeGpu(), FakeGpu(fails={function: error}), FakeGpu())
+    found = {device.label: device for device in devices.visible(None)}
+    assert found["GPU 0"].gpu
+    assert found["GPU 2"].gpu
+    assert found["GPU 1"].gpu is None
+    assert found["GPU 1"].refused == str(pynvml.NVMLError(error))
+    seen = telemetry.hardware()
+    assert ([gpu.uuid for gpu in seen.gpus], [one.label for one in seen.refused]) == (
+        [FakeGpu().uuid(0), FakeGpu().uuid(2)],
+        ["GPU 1"],
+    )
+
+
+def test_what_this_process_may_not_open_is_not_counted_as_cuda_does_not(fake_gpus):
+    forbidden = FakeGpu(fails={"Handle": FORBIDDEN})
+    fake_gpus(forbidden, FakeGpu(name="NVIDIA B"), FakeGpu(name="NVIDIA C"))
+    assert [device.name for device in devices.visible("1")] == ["NVIDIA C"]
+    assert labels("0") == ["GPU 1"]
+    assert labels() == ["GPU 1", "GPU 2", "GPU 0"]
+
+
+def test_a_gpu_that_was_lost_keeps_its_number(fake_gpus):
+    fake_gpus(FakeGpu(), FakeGpu(fails={"Handle": LOST}), FakeGpu())
+    assert labels("2") == ["GPU 2"]
+    assert [device.gpu for device in devices.visible("1")] == [None]
+
+
+def test_memory_that_is_the_hosts_is_the_hosts(fake_gpus):
+    fake_gpus(FakeGpu(fails={"MemoryInfo": UNSUPPORTED}))
+    assert telemetry.hardware().device_bytes == psutil.virtual_memory().total
+
+
+def test_memory_that_is_not_told_leaves_the_name(fake_gpus):
+    fake_gpus(FakeGpu(name="NVIDIA A", fails={"MemoryInfo": FORBIDDEN}))
+    (device,) = devices.visible(None)
+    assert (device.gpu, device.name, device.uuid) == (None, "NVIDIA A", FakeGpu().uuid(0))
+    assert telemetry.device() == "NVIDIA A"
+
+
+def test_slices_are_devices_and_their_parent_is_none(fake_gpus):
+    """As in a container that was given slices: nobody is told the parent's memory there."""
+    divided = FakeGpu(
+        name="NVIDIA A100", gib=80, slices=2, capability=(8, 0), fails={"MemoryInfo": FORBIDDEN}
+    )
+    fake_gpus(divided, FakeGpu(gib=24))
+    first, second, third = (device.gpu for device in devices.visible(None))
+    assert [first.uuid, second.uuid] == [divided.uuid(0, 0), divided.uuid(0, 1)]
+    assert first.memory_bytes < 80 / 2 * GIB
+    assert (first.name, first.compute_capability) == ("NVIDIA A100 MIG 1g", (8, 0))
+    assert third.memory_bytes == 24 * GIB
+    assert labels("0") == ["GPU 0 MIG 0", "GPU 0 MIG 1"]
+    assert labels(first.uuid) == [first.uuid]
+
+
+def test_a_slice_has_its_parents_compute_capability_where_the_driver_says_no_other(fake_gpus):
+    fails = {"MigCudaComputeCapability": pynvml.NVML_ERROR_INVALID_ARGUMENT}
+    divided = FakeGpu(slices=1, capability=(9, 0), fails=fails)
+    fake_gpus(divided)
+    for names in (None, divided.uuid(0, 0)):
+        assert [device.gpu.compute_capability for device in devices.visible(names)] == [(9, 0)]
+
+
+@pytest.mark.parametrize("function", ["slices", "MaxMigDeviceCount", "MigDeviceHandle"])
+def test_a_gpu_in_mig_mode_whose_slices_cannot_be_seen_is_none(fake_gpus, function):
+    lacking = {"slices": 0} if function == "slices" else {"slices": 2, "fails": {function: FORBIDDEN}}
+    fake_gpus(FakeGpu(**lacking))
+    (device,) = devices.visible(None)
+    assert (device.gpu, device.refused) == (None, "it is in MIG mode, without a slice")
+
+
+@pytest.mark.parametrize("names", ["MIG-mistyped", "7", "GPU-mistyped", "0,7"])
+def test_what_is_named_and_is_no_device_is_not_passed_over(fake_gpus, names):
+    fake_gpus(FakeGpu(), visible=names)
+    assert devices.visible(names)[-1].refused
+    assert telemetry.hardware().refused
+
+
+@pytest.mark.parametrize("names", ["", "-1", "NoDevFiles", "0,-1"])
+def test_to_name_no_device_is_no_mistake(fake_gpus, names):
+    fake_gpus(FakeGpu(), visible=names)
+    assert telemetry.hardware().refused == ()
+
+
+def test_a_trial_on_a_gpu_that_is_lost_is_not_one_on_the_cpu(fake_gpus):
+    fake_gpus(FakeGpu(fails={"Handle": LOST}), visible="0")
+    assert telemetry.device() == "GPU 0"
+    fake_gpus(FakeGpu(), visible="")
+    assert telemetry.device() == telemetry.cpu_model()
+
+
+def test_telemetry_outlives_a_gpu_that_is_lost(fake_gpus, caplog):
+    fake_gpus(FakeGpu(busy=30), FakeGpu(fails={"Handle": LOST}))
+    with Telemetry(psutil.Process().pid, interval_s=60) as watch:
+        pass
+    assert watch.summary()["gpu_utilisation_percent"] == 30.0
+    assert not caplog.records
+
+
+def test_devices_that_cannot_be_counted_are_said_to_be_there(fake_gpus, monkeypatch):
+    fake_gpus(FakeGpu())
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", Mock(side_effect=pynvml.NVMLError(LOST)))
+    assert [(device.label, device.refused) for device in devices.visible(None)] == [("GPUs", "GPU is lost")]
+
+
+def test_a_driver_at_fault_is_not_the_same_as_none(fake_gpus, monkeypatch):
+    fake_gpus(FakeGpu())
+    monkeypatch.setenv("FAKE_NVML_INIT", str(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH))
+    (device,) = devices.visible(None)
+    assert (device.label, nvml.driver()) == ("NVIDIA driver", None)
+    assert device.refused == nvml.missing() == nvml.fault()
+    assert devices.visible("") == (), "it is not asked for"
+    monkeypatch.setenv("FAKE_NVML_INIT", str(pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
+    assert (devices.visible(None), nvml.fault()) == ((), None)
+    assert nvml.missing()
