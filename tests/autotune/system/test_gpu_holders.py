@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from autotune.system import gpu_holders, nvml
+from autotune.system import devices, gpu_holders, nvml
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def driver(monkeypatch):
         return [SimpleNamespace(pid=7, usedGpuMemory=10 * handle), SimpleNamespace(pid=8, usedGpuMemory=None)]
 
     monkeypatch.setattr(nvml, "library", library)
-    monkeypatch.setattr(nvml, "handles", lambda visible: [1, 2])
+    monkeypatch.setattr(devices, "handles", lambda visible: [1, 2])
     monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", running)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", lambda handle: SimpleNamespace(used=100 * handle))
     return monkeypatch
