@@ -32,9 +32,12 @@ def test_what_processes_hold_is_added_up_over_the_gpus(driver):
     assert gpu_holders.used_bytes() == 300
 
 
-def test_a_gpu_that_refuses_to_answer_is_as_none(driver):
+@pytest.mark.parametrize(
+    "error", [pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST), pynvml.NVMLLibraryMismatchError()]
+)
+def test_a_gpu_that_refuses_to_answer_is_as_none(driver, error):
     def refuse(handle):
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        raise error
 
     driver.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", refuse)
     assert gpu_holders.held_bytes() == {}
