@@ -52,7 +52,7 @@ def _space_file(tuned: Tuned, found: Hardware) -> Path:
 
 def _is_demonstration(tuned: Tuned) -> bool:
     """Whether nothing was said of what is tuned, so that the data are drawn."""
-    return tuned.space is tuned.data is tuned.baseline is None and tuned.model != "full"
+    return tuned.model != "full" and not (tuned.space or tuned.data or tuned.baseline)
 
 
 def _demonstration(tuned: Tuned, found: Hardware) -> list[str]:
