@@ -1,6 +1,7 @@
 """The orders of a session's trials, and what they may take."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -180,6 +181,11 @@ def test_members_are_together_where_all_peaks_fit_beside_their_contexts(together
     assert not together(GIB, None)
     assert together(GIB, seen_bytes=GIB)
     assert not together(6 * GIB, seen_bytes=GIB)
+
+
+def test_members_are_apart_on_a_gpu_for_one_process_at_a_time(together):
+    exclusive = replace(WITH_GPU, gpus=(replace(GPU, exclusive=True),))
+    assert not together(GIB, GIB, hardware=exclusive)
 
 
 def test_without_a_gpu_the_members_of_a_race_share_the_hosts_memory(together):
