@@ -1,10 +1,11 @@
 """Trials lost to out-of-memory, by strategy, on a toy problem with a memory border.
 
-    python benchmarks/bench_oom.py TOY.py [--trials 60] [--seeds 20]
+    python benchmarks/bench_oom.py [TOY.py] [--trials 60] [--seeds 20]
 
-TOY.py has `SPACE`, a dict of choices (lists) and log-uniform ranges (pairs), and `evaluate(config, rng)`,
-which gives (throughput, quality), or None where memory runs out. Counts are of that many trials, by seed.
-No peaks are known there; `held_out_errors` says how far the model's predictions of peaks are off.
+TOY.py, by default borders.py beside this file, has `SPACE`, a dict of choices (lists) and log-uniform ranges
+(pairs), and `evaluate(config, rng)`, which gives (throughput, quality), or None where memory runs out. Counts
+are of that many trials, by seed. No peaks are known there; `held_out_errors` says how far the model's
+predictions of peaks are off.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from optuna.trial import TrialState
 
 from autotune.core.trial import Failure, Measurement, Outcome, Refused, Status, Throughput, Trial
 from autotune.memory import memory_needs
-from autotune.memory.feasibility import MemoryModel, peak_bytes
+from autotune.memory.feasibility import MemoryModel
 from autotune.search.search import Search, Silent, Terms
 from autotune.space import space as spaces
 from autotune.space.space import Space
@@ -132,7 +133,7 @@ def held_out_errors(trials: Sequence[Trial]) -> list[float]:
     sizes: dict[Any, set[float]] = {}
     known: list[Trial] = []
     for trial in trials:
-        peak, need = peak_bytes(trial.measurement), memory_needs.of(trial.config)
+        peak, need = trial.measurement.peak_memory_bytes, memory_needs.of(trial.config)
         seen = sizes.setdefault(need.labels, set())
         if trial.completed and peak:
             if len(seen) == 2 and need.micro_batch_size not in seen:
@@ -160,7 +161,7 @@ STRATEGIES: dict[str, Strategy] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("toy", type=Path)
+    parser.add_argument("toy", nargs="?", type=Path, default=Path(__file__).with_name("borders.py"))
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=20)
     args = parser.parse_args()

@@ -25,7 +25,7 @@ from autotune.core.settings import Setting
 from autotune.judging import racing
 from autotune.judging.measure import half_interval
 from autotune.trials.attempt import Attempt
-from autotune.trials.child import ForkServer
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order, RaceOrder
 from autotune.trials.race import Race
 from autotune.workloads.r2gen import R2GenWorkload

@@ -25,7 +25,7 @@ import yaml
 
 from autotune.core.trial import Throughput
 from autotune.trials.attempt import Attempt
-from autotune.trials.child import ForkServer
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.workloads.r2gen import R2GenWorkload
 from r2gen.train import fit

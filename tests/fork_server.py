@@ -1,4 +1,4 @@
-"""Imports the tuner once and forks what runs it. `forked` asks for that, in lines of JSON."""
+"""Imports the tuner or the trainer once, and forks what runs it. `forked` asks for that, in lines of JSON."""
 
 import atexit
 import gc
@@ -7,10 +7,20 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+SPACE = "{workload: 'a:fit', baseline: {micro_batch_size: 4}, knobs: {micro_batch_size: {choice: [4, 8]}}}"
+
 # What a search imports, some of it late.
-LATE = ("autotune.cli.cli", "autotune.cli.cli_run", "ray.air.integrations.wandb", "alembic.command")
+LATE = (
+    *("autotune.cli.cli", "autotune.cli.cli_run", "autotune.cli.cli_start", "autotune.trackers.tracking"),
+    *("alembic.command", "ray.train.trainer", "ray.train._internal.backend_executor"),
+    *("ray.air.integrations.wandb", "ray.dag", "ray.experimental.gradio_utils", "ray.tune.logger.aim"),
+    *("wandb.apis.public", "wandb.sdk.launch", "ray.air.integrations.mlflow", "ray.air.integrations.comet"),
+    *("pydantic.v1", "plotly"),
+)
 
 
 def next_one() -> dict[str, Any] | None:
@@ -44,13 +54,40 @@ def run(asked: dict[str, Any]) -> None:
     exec(asked["script"], {"__name__": "__main__"})
 
 
-for module in LATE:
-    importlib.import_module(module)
-media = importlib.import_module("wandb.sdk.data_types._private").MEDIA_TMP
-media._finalizer.detach()  # a directory for all: the first of them to end would remove it
-atexit.unregister(media.cleanup)
+def warm_tuner() -> Callable[[], object]:
+    """Does what takes longer the first time, too: makes a study, and reads the templates of a page.
+
+    What is left to be done when the server ends.
+    """
+    for module in LATE:
+        importlib.import_module(module)
+    from wandb.sdk.data_types._private import MEDIA_TMP
+
+    from autotune.report import page
+    from autotune.space import space as spaces
+    from autotune.storage import study
+
+    space = spaces.complete(spaces.parse(SPACE, "warm"), "warm")
+    with tempfile.TemporaryDirectory() as directory:
+        study.close(study.open_study(Path(directory, "study.db"), space))
+    environment = page._environment()
+    for name in environment.list_templates(extensions=["j2"]):
+        environment.get_template(name)
+    MEDIA_TMP._finalizer.detach()  # a directory for all: the first of them to end would remove it
+    atexit.unregister(MEDIA_TMP.cleanup)
+    return MEDIA_TMP.cleanup
+
+
+def warm_trainer() -> Callable[[], object]:
+    """With what the first step of an optimizer imports."""
+    for module in ("r2gen.__main__", "r2gen.train", "r2gen.evaluate", "r2gen.metrics", "torch._dynamo"):
+        importlib.import_module(module)
+    return lambda: None
+
+
+end = {"tuner": warm_tuner, "trainer": warm_trainer}[sys.argv[1]]()
 gc.freeze()  # what is collected at the end of every process would be much
 if (one := next_one()) is not None:
     run(one)
 else:
-    media.cleanup()
+    end()

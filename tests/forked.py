@@ -1,8 +1,8 @@
 """The command line, or a script, in a process of its own, forked from one that has imported what they need.
 
-To import Ray, Optuna and W&B takes longer than all else that a search of a toy workload does. The rest is the
-same: an environment, a working directory and children of its own, to be killed like any process. Where the
-start of Python is the point, tests use `subprocess`.
+To import Ray, Optuna and W&B takes longer than all else that a search of a toy workload does, and to import
+torch longer than a tiny training. The rest is the same: an environment, a working directory and children of
+its own, to be killed like any process. Where the start of Python is the point, tests use `subprocess`.
 """
 
 import atexit
@@ -21,13 +21,14 @@ from typing import Any
 
 _ROOT = Path(__file__).parents[1]
 COMMAND = "import sys; from autotune.__main__ import main; sys.exit(main())"
+TRAINER = "import sys; from r2gen.__main__ import main; sys.exit(main())"
 
 
 class Forked:
     """`python -c script` with `arguments` in `directory`, to be treated as a `subprocess.Popen`.
 
     What it says goes into the file `output`, or else to `communicate`. If it `leads`, it has a process group
-    of its own, as a shell would give it one.
+    of its own, as a shell would give it one. `warm` says what is imported: the tuner, or the trainer alone.
     """
 
     def __init__(
@@ -39,12 +40,15 @@ class Forked:
         script: str = COMMAND,
         output: Path | None = None,
         leads: bool = False,
+        warm: str = "tuner",
     ) -> None:
         self.args = list(map(str, arguments))
         self.returncode: int | None = None
         said = [os.memfd_create(name) for name in ("out", "err")]
         self._said = [Path(f"/proc/{os.getpid()}/fd/{file}") for file in said]
+        self._warm = warm
         self.pid = _ask(
+            warm,
             script=script,
             arguments=self.args,
             directory=str(directory),
@@ -65,7 +69,7 @@ class Forked:
         if self.returncode is None:
             if not select.select([self._end], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
-            self.returncode = _ask(ended=self.pid)
+            self.returncode = _ask(self._warm, ended=self.pid)
         return self.returncode
 
     def said(self) -> str:
@@ -92,24 +96,25 @@ def run(
     *,
     script: str = COMMAND,
     timeout: float = 240,
+    warm: str = "tuner",
 ) -> subprocess.CompletedProcess[str]:
     """Such a process to its end, as `subprocess.run` has it."""
-    process = Forked(arguments, directory, environment, script=script)
+    process = Forked(arguments, directory, environment, script=script, warm=warm)
     out, err = process.communicate(timeout)
     return subprocess.CompletedProcess(process.args, process.wait(), out, err)
 
 
 @cache
-def _server() -> subprocess.Popen[str]:
+def _server(warm: str) -> subprocess.Popen[str]:
     """Forks for this process, and ends with it."""
-    command = [sys.executable, "-m", "tests.fork_server"]
+    command = [sys.executable, "-m", "tests.fork_server", warm]
     server = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(server.communicate)
     return server
 
 
-def _ask(**what: Any) -> int:
-    server = _server()
+def _ask(warm: str, **what: Any) -> int:
+    server = _server(warm)
     assert server.stdin
     assert server.stdout
     print(json.dumps(what), file=server.stdin, flush=True)

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -42,8 +40,7 @@ class Blocker:
         if name.partition(".")[0] in {"ray", "optuna", "wandb", "autotune"}:
             raise ImportError(f"{name} is not installed here")
 sys.meta_path.insert(0, Blocker())
-sys.argv[0] = "r2gen"
-runpy.run_module("r2gen", run_name="__main__")
+runpy.run_module("r2gen", run_name="__main__", alter_sys=True)
 """
 
 WITHOUT_JAVA = os.devnull  # METEOR's start would take as long as all the rest
@@ -56,24 +53,13 @@ def searched(tmp_path_factory):
     data = synthetic.make(root / "data", {"train": 256, "val": 4, "test": 4}, seed=0, size=64)
     (root / "space.yaml").write_text(SPACE)
     search = ("search", "--space", "space.yaml", "--data", data, "--session", "s")
-    done = command(root, "-m", "autotune", *search, "--memory-limit", "400MiB")
+    done = autotune(root, *search, "--memory-limit", "400MiB")
     assert done.returncode in ENDED, done.stdout + done.stderr
     return root, done.stdout
 
 
 def autotune(root, *arguments, **environment):
     return forked.run(arguments, root, {**os.environ, "WANDB_MODE": "offline", **environment}, timeout=300)
-
-
-def command(root, *arguments, **environment):
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=root,
-        env={**os.environ, "WANDB_MODE": "offline", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_trials_that_do_not_fit_are_failures_and_the_search_goes_on(searched):
@@ -131,7 +117,8 @@ def test_the_plain_trainer_needs_no_tuner(searched):
     root, _ = searched
     autotune(root, "export", "s", "-o", "best.yaml")
     train = ("train", "--config", "best.yaml", "--workdir", "trained", "--set", "epochs=1")
-    done = command(root, "-c", BLOCKER, *train, PATH=WITHOUT_JAVA)
+    without = {**os.environ, "PATH": WITHOUT_JAVA}
+    done = forked.run(train, root, without, script=BLOCKER, warm="trainer")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (root / "trained" / "best.pt").exists() or (root / "trained" / "last.pt").exists()
 

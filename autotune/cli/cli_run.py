@@ -31,7 +31,7 @@ from autotune.system.scratch import Scratch
 from autotune.system.telemetry import Hardware
 from autotune.trackers.tensorboard import Board
 from autotune.trials import failures
-from autotune.trials.setup import Setup
+from autotune.trials.setup import Setup, context_bytes
 from autotune.workloads import Workload
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def run(
             )
             for line in notes:
                 shows.note(line)
-            setup = Setup(session, space, workload, hardware)
+            setup = Setup(session, space, workload, hardware, context_bytes(record.trials(study)))
             running = _search(setup, study, shows, held)
             trackers: list[Board | Tracker] = [Board(session.tensorboard_dir, space)]
             trackers += [tracker] if tracker else []

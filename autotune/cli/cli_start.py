@@ -52,7 +52,8 @@ def _space_file(tuned: Tuned, found: Hardware) -> Path:
 
 def _is_demonstration(tuned: Tuned) -> bool:
     """Whether nothing was said of what is tuned, so that the data are drawn."""
-    return tuned.model != "full" and not (tuned.space or tuned.data or tuned.baseline)
+    given = (tuned.space, tuned.data, tuned.baseline)
+    return all(one is None for one in given) and tuned.model != "full"
 
 
 def _demonstration(tuned: Tuned, found: Hardware) -> list[str]:

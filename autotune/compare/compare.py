@@ -25,7 +25,7 @@ from autotune.storage.store import Session
 from autotune.storage.trial_dir import ModelDir
 from autotune.system import telemetry
 from autotune.trials import alone
-from autotune.trials.child import ForkServer
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.reported import Report
 from autotune.trials.setup import Training

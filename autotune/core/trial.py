@@ -167,9 +167,12 @@ class Slice:
 class Measurement:
     """What a trial showed. Memory is in bytes; `step_shares` says what part of a step each phase took.
 
-    `peak_memory_bytes` is what the process held, `peak_allocated_bytes` what of it was in use where an
-    allocator tells them apart. `shared` says that other trials ran beside it, `device` and `revision` on what
-    and of which code it was measured: figures that differ in one of them are never compared.
+    `peak_memory_bytes` is what decides whether a trial fits: what the process held, on a GPU what its tensors
+    took. There `peak_reserved_bytes` is what its allocator held, with what it had only cached, and
+    `context_bytes` what the process took besides. It was allowed `memory_limit_bytes`, and its allocator was
+    refused more than `memory_cap_bytes`, where it was capped. `shared` says that other trials ran beside it,
+    `device` and `revision` on what and of which code it was measured: figures that differ in one of them are
+    never compared.
 
     `items` are numbers, one for each thing that was scored, whose mean is the quality at the trial's end: so
     two trials can be compared thing by thing. `memory_is_rising` says that the peak was still growing when
@@ -184,8 +187,10 @@ class Measurement:
     slices: tuple[Slice, ...] = ()
     samples: int = 0
     peak_memory_bytes: int | None = None
-    peak_allocated_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
+    context_bytes: int | None = None
     memory_limit_bytes: int | None = None
+    memory_cap_bytes: int | None = None
     memory_is_rising: bool = False
     shared: bool = False
     device: str = ""
@@ -232,7 +237,15 @@ class Measurement:
             "items": tuple(values.get("items", ())),
             "slices": tuple(Slice(**one) for one in values.get("slices", ())),
         }
-        return cls(**{**values, **read})
+        return cls(**{**with_one_peak(values), **read})
+
+
+def with_one_peak(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a measurement from when it had the allocator's two peaks the other way round."""
+    given = dict(values)
+    if allocated := given.pop("peak_allocated_bytes", None):
+        given |= {"peak_memory_bytes": allocated, "peak_reserved_bytes": values["peak_memory_bytes"]}
+    return given
 
 
 @dataclass(frozen=True)

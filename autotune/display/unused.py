@@ -9,7 +9,7 @@ from autotune.core.trial import Measurement, Trial
 from autotune.judging import confirm, objective
 from autotune.judging.history import History
 
-_NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_allocated_bytes"})
+_NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_reserved_bytes"})
 
 
 def unused(history: History) -> list[str]:

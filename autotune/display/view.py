@@ -73,14 +73,17 @@ def score(trial: Trial, history: History) -> str:
 
 
 def memory(measurement: Measurement) -> str:
-    """`2.4 GiB (31%)`: the peak, and its share of what the trial was allowed.
+    """`2.4 GiB (31%)`: the peak, and its share of what the trial was allowed; on a GPU `2.4 GiB of tensors`.
 
     `at least 2.4 GiB (31%), still rising` where a longer training takes more.
     """
     if measurement.peak_memory_bytes is None:
         return "not measured"
     share = objective.memory_share(measurement)
-    peak = units.format_bytes(measurement.peak_memory_bytes) + ("" if share is None else f" ({share:.0%})")
+    of = "" if measurement.peak_reserved_bytes is None else " of tensors"
+    peak = (
+        units.format_bytes(measurement.peak_memory_bytes) + of + ("" if share is None else f" ({share:.0%})")
+    )
     return f"at least {peak}, still rising" if measurement.memory_is_rising else peak
 
 

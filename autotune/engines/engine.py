@@ -5,7 +5,6 @@ as a whole - when Ray's memory monitor kills a supervisor, say - so it is starte
 """
 
 import math
-import os
 import re
 import shutil
 import signal
@@ -20,6 +19,7 @@ from typing import Any
 
 import ray
 from ray import tune
+from ray.tune.execution import class_cache
 from ray.tune.search import Searcher
 
 from autotune.core.errors import SearchAborted
@@ -38,7 +38,6 @@ _LOW_ON_MEMORY = re.compile(r"running low on memory|OutOfMemoryError")
 _KILLED_BY_RAY = "Ray's memory monitor killed it: the machine was running out of memory"
 _CLOSE_S = 75.0  # a trial has a minute to close
 MOST_ABORTS = 3  # without a trial ending in between
-_FORWARDED = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 
 
 class _Bridge:
@@ -264,23 +263,20 @@ def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) ->
                 verbose=0,
             ),
         )
-        with _not_forwarded():
-            tuner.fit()
+        _forward_nothing()
+        tuner.fit()
     finally:
         shutil.rmtree(storage, ignore_errors=True)
 
 
-@contextmanager
-def _not_forwarded() -> Iterator[None]:
-    """Keeps Tune from handing keys to its actors by way of Ray, which writes them into its logs.
+def _forward_nothing() -> None:
+    """Keeps Tune from handing variables to its actors by way of Ray, which logs them, keys too.
 
     On this machine the actors have them all the same: from Ray's processes, which were started with them.
+    Where none is handed over, Ray makes no environment for an actor, which takes another start of Python.
     """
-    kept = {name: os.environ.pop(name) for name in _FORWARDED if name in os.environ}
-    try:
-        yield
-    finally:
-        os.environ.update(kept)
+    class_cache.DEFAULT_ENV_VARS.clear()
+    class_cache.ENV_VARS_TO_PROPAGATE.clear()
 
 
 def _after_abort(search: Search, error: Exception) -> None:

@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import ray
 from ray._private import ray_constants
@@ -31,20 +32,9 @@ _CONNECT_S = 5.0
 _LOOPBACK = "127.0.0.1"
 TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of the variable
 _MODE = "RAY_AUTH_MODE"
-# Or else two searches on one machine would want the same ones.
-_ANY_PORT = ("port", "min-worker-port", "max-worker-port", "dashboard-agent-listen-port")
-# `ray start`, but that it listens on loopback, as Ray does where it takes itself to be alone, and that it
-# finds no gRPC for Python, with which it would open a port for clients. A GCS server that is lost stays lost.
-_RAY = """
-import os, sys
-os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-os.environ["RAY_gcs_rpc_server_reconnect_timeout_s"] = "20"
-sys.modules["grpc"] = None
-from ray._private.node import Node
-from ray.scripts.scripts import main
-Node.start_api_server = lambda *_, **__: None
-main()
-"""
+_START = str(Path(__file__).with_name("own_ray.py"))
+# It listens on loopback, as Ray does where it takes itself to be alone. A GCS server that is lost stays lost.
+_ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_gcs_rpc_server_reconnect_timeout_s": "20"}
 _OBJECT_STORE_BYTES = 128 * 2**20  # nothing but small reports passes through it
 
 # Ray's own voice, network and habits: silent, loopback only, no killing of trials on its own judgement.
@@ -127,16 +117,11 @@ def own(
     """
     _be_quiet()
     directory = guardian.directory / "ray"  # which Ray opens to everybody; the one above it stays closed
-    start = [
-        *(sys.executable, "-c", _RAY, "start", "--head", f"--temp-dir={directory}"),
-        *(f"--num-cpus={hardware.cpus}", f"--num-gpus={len(hardware.gpus)}"),
-        *(f"--object-store-memory={_OBJECT_STORE_BYTES}", f"--node-ip-address={_LOOPBACK}"),
-        *("--include-dashboard=false", "--include-log-monitor=false", "--no-monitor"),
-        *(f"--{port}=0" for port in _ANY_PORT),
-    ]
+    amounts = hardware.cpus, len(hardware.gpus), _OBJECT_STORE_BYTES
+    start = [sys.executable, "-P", _START, str(directory), *map(str, amounts)]
     try:
         token = {_MODE: "token", TOKEN: secrets.token_hex(32)}
-        with guardian.running(start, os.environ | token, lambda: lost("Ray died")):
+        with guardian.running(start, os.environ | _ALONE | token, lambda: lost("Ray died")):
             address = (directory / "ray_current_cluster").read_text(encoding="ascii").strip()
             with _alone(), _known_to_ray(token):
                 ray.init(

@@ -11,7 +11,7 @@ from autotune.engines.engine_cluster import TOKEN
 from autotune.system import devices
 from autotune.trials import order
 from autotune.trials.attempt import Attempt
-from autotune.trials.child import ForkServer
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import RaceOrder
 from autotune.trials.race import Race
 
@@ -33,6 +33,7 @@ class Supervisor(tune.Trainable):
         if not config["gpu"]:
             os.environ[devices.VISIBLE] = ""  # Ray hides GPUs only from who has asked for some
         devices.number_alike(os.environ)
+        os.environ["PL_DISABLE_FORK"] = "1"  # as Tune has it: Lightning must not fork what Ray has threads in
         os.environ.pop(TOKEN, None)  # Ray has read it, and no trial is to print it
         self._server = ForkServer(config["preload"])
         self._attempt: Attempt | Race | None = None

@@ -38,7 +38,10 @@ def steps_to_start(settings: Config) -> int:
 
 @dataclass(frozen=True)
 class Stamp:
-    """A record as a clock sees it: when it came, after how many samples in all, and whether of a step."""
+    """A record as a clock sees it: when it came, after how many samples in all, and whether of a step.
+
+    One before which something was compiled is of none; what had not ended when it came has no stamp.
+    """
 
     at_s: float
     samples: int
@@ -48,7 +51,7 @@ class Stamp:
 def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready: int) -> list[Step]:
     """The steps that lay as a whole within that time, but for the first ones, whose batches were `ready`.
 
-    Of these never more than half of all are left out. What began with an evaluation is no step.
+    Of these never more than half of all are left out. What began with something else is no step.
     """
     within = [stamp for stamp in stamps if begun_s <= stamp.at_s <= ended_s]
     steps = [
@@ -62,32 +65,44 @@ def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready
 class Meter:
     """Collects the times of a trial's records; an evaluation's own time never counts as training.
 
-    A burst of prefetched batches is dropped after the start and after every evaluation, and some steps more,
-    because a trial starts and evaluates more often than training does; but never more than half of the steps
-    between two evaluations: a short trial then still has a figure, with an interval that says how little it
-    rests on.
+    A step in which something was compiled is none of the steady state either. After that, as after the start
+    and after every evaluation, a burst of prefetched batches is dropped, and some steps more, because a trial
+    starts and evaluates more often than training does; but never more than half of the steps up to the next
+    such break: a short trial then still has a figure, with an interval that says how little it rests on.
     """
 
     def __init__(self, prefetched: int) -> None:
         self._prefetched = prefetched
         self._segments: list[tuple[int, list[Step]]] = []  # steps to drop, steps
-        self._last_s: float | None = None
+        self._last_s: float | None = None  # when the step before had ended
+        self._seen_s: float | None = None  # when the record before came
         self._last_samples = 0
         self.training_s = 0.0
         self.restart()
 
     def restart(self) -> None:
         """A new process begins, or goes on with, the trial: the time since the last record is no step's."""
-        self._last_s = None
+        self._last_s = self._seen_s = None
         self._segments.append((self._prefetched + _STEPS_TO_START, []))
 
-    def add(self, at_s: float, samples: int, *, evaluation: bool) -> None:
-        """Counts one record: `at_s` on any monotonic clock, `samples` in total so far."""
-        if evaluation:
+    def add(
+        self, at_s: float, samples: int, *, evaluation: bool, compiling: bool = False, queued: bool = False
+    ) -> None:
+        """Counts one record: `at_s` on any monotonic clock, `samples` in total so far.
+
+        Something was `compiling` before it. What is `queued` had not ended when it came: it counts with the
+        next step that had.
+        """
+        is_break = evaluation or compiling
+        if self._seen_s is not None and samples > self._last_samples and not evaluation:
+            self.training_s += at_s - self._seen_s
+        self._seen_s = at_s
+        if queued and not is_break:
+            return
+        if is_break:
             self._segments.append((self._prefetched + _STEPS_TO_GO_ON, []))
         elif self._last_s is not None and samples > self._last_samples:
             self._segments[-1][1].append(Step(at_s - self._last_s, samples - self._last_samples))
-            self.training_s += at_s - self._last_s
         self._last_s, self._last_samples = at_s, samples
 
     def recent_step_s(self) -> float | None:

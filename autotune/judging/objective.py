@@ -17,7 +17,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def memory_share(measurement: Measurement) -> float | None:
-    """Peak memory as a share of what the trial was allowed, None where either is unknown."""
+    """The peak that decides, as a share of what the trial was allowed; None where either is unknown."""
     if measurement.peak_memory_bytes is None or not measurement.memory_limit_bytes:
         return None
     return measurement.peak_memory_bytes / measurement.memory_limit_bytes

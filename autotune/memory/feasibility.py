@@ -5,13 +5,13 @@ from typing import NamedTuple, TypeVar
 
 from autotune.core import units
 from autotune.core.settings import COMMON, MICRO_BATCH, Config, Knowledge
-from autotune.core.trial import Measurement, Status, Trial
+from autotune.core.trial import Status, Trial
 from autotune.memory import memory_needs
 from autotune.memory.memory_border import Border
 from autotune.memory.memory_needs import Label, Need
 from autotune.memory.memory_peaks import Peak, Peaks, Prediction
 
-__all__ = ["MemoryModel", "Prediction", "dominating", "peak_bytes"]
+__all__ = ["MemoryModel", "Prediction", "dominating"]
 
 # Below that chance of fitting a larger size is left alone: a failure costs a trial, and the next smaller size
 # is little slower.
@@ -29,13 +29,6 @@ def dominating(config: Config, trials: Iterable[Trial], known: Knowledge = COMMO
     """
     need, found = memory_needs.of(config, known), (_failed(trial, known) for trial in trials)
     return next((f.trial for f in found if f and _no_less(config, need, f, known)), None)
-
-
-def peak_bytes(measurement: Measurement) -> int | None:
-    """The peak that decides whether a trial fits: an allocator gives what it only caches back first."""
-    if measurement.peak_allocated_bytes is not None:
-        return measurement.peak_allocated_bytes
-    return measurement.peak_memory_bytes
 
 
 class MemoryModel:
@@ -61,6 +54,8 @@ class MemoryModel:
         limits = [t.measurement.memory_limit_bytes for t in trials if t.measurement.memory_limit_bytes]
         self._limit_bytes = limit_bytes or min(limits, default=None)
         self._allowed_bytes = self._limit_bytes and fraction * self._limit_bytes
+        is_capped = any(t.measurement.peak_reserved_bytes for t in trials)  # as every trial is on a GPU
+        self._fails_at_bytes = self._allowed_bytes if is_capped else self._limit_bytes
         self._failed: dict[frozenset[Label], list[_Failed]] = {}
         failed = [f for t in trials if (f := _failed(t, known)) and self._is_as_tight(f.trial)]
         for found in failed:
@@ -69,7 +64,7 @@ class MemoryModel:
         peaks = [
             Peak(need, peak, t.measurement.memory_is_rising)
             for need, t in ran
-            if (peak := peak_bytes(t.measurement))
+            if (peak := t.measurement.peak_memory_bytes)
         ]
         self._peaks = Peaks(peaks) if peaks else None
         fitted = [need for need, t in ran if self._has_fitted(t)]
@@ -122,10 +117,10 @@ class MemoryModel:
         quick while it is cheap. A larger step is worth it where the peaks rule a failure out.
         """
         near = need.micro_batch_size <= self._step(need, sizes)
-        if self._peaks and self._limit_bytes and self._allowed_bytes:
+        if self._peaks and self._fails_at_bytes and self._allowed_bytes:
             found = self._peaks.predict(need)
             return found.expected_bytes <= self._allowed_bytes and (
-                near or found.high_bytes <= self._limit_bytes
+                near or found.high_bytes <= self._fails_at_bytes
             )
         return near and self._border is not None and self._border.chance(need) >= _LEAST_CHANCE
 
@@ -151,12 +146,15 @@ class MemoryModel:
         return next((f.trial for f in found if _no_less(config, need, f, self._known)), None)
 
     def _is_as_tight(self, trial: Trial) -> bool:
-        limit = trial.measurement.memory_limit_bytes
+        """Whether what `trial` ran out of was no less than the coming one may take; a cap is what it had."""
+        limit, cap = trial.measurement.memory_limit_bytes, trial.measurement.memory_cap_bytes
+        if cap and self._allowed_bytes:
+            return cap >= int(self._allowed_bytes)
         return not limit or not self._limit_bytes or limit >= self._limit_bytes
 
     def _has_fitted(self, trial: Trial) -> bool:
         """Whether a trial that ran would fit again, into what the coming trial may take."""
-        peak = peak_bytes(trial.measurement)
+        peak = trial.measurement.peak_memory_bytes
         if peak and self._allowed_bytes:
             return peak <= self._allowed_bytes
         limit = trial.measurement.memory_limit_bytes
@@ -172,7 +170,7 @@ class _Failed(NamedTuple):
 
 
 def _failed(trial: Trial, known: Knowledge) -> _Failed | None:
-    if not trial.out_of_memory or trial.outcome is None:
+    if not trial.out_of_memory or trial.outcome is None or trial.race:  # which is of several configurations
         return None
     return _Failed(trial, memory_needs.of(trial.config, known), trial.outcome.shortage is not None)
 

@@ -21,7 +21,7 @@ from autotune.storage.records import is_mark, read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials import alone
 from autotune.trials.attempt import Attempt
-from autotune.trials.child import ForkServer
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.setup import Training
 
@@ -148,7 +148,7 @@ def _run(planned: Planned, order: Order, server: ForkServer) -> Run:
         step_s=tuple(_short(s) for _, s in steps) if planned.timed else (),
         evaluations=tuple(evaluations if planned.timed else (p._replace(seconds=0.0) for p in evaluations)),
         peak_memory_bytes=shown.peak_memory_bytes,
-        peak_allocated_bytes=shown.peak_allocated_bytes,
+        peak_reserved_bytes=shown.peak_reserved_bytes,
         memory_limit_bytes=shown.memory_limit_bytes,
     )
 

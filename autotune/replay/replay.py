@@ -183,7 +183,7 @@ class Machine:
         return replace(
             progress.measurement(),
             peak_memory_bytes=run.peak_memory_bytes,
-            peak_allocated_bytes=run.peak_allocated_bytes,
+            peak_reserved_bytes=run.peak_reserved_bytes,
             memory_limit_bytes=run.memory_limit_bytes,
         )
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 from autotune.core.errors import InputError
 from autotune.core.settings import Config, Key, settings_key
-from autotune.core.trial import Outcome, Status
+from autotune.core.trial import Outcome, Status, with_one_peak
 from autotune.replay.drift import Drift
 from autotune.space import space as spaces
 from autotune.space.space import Space
@@ -56,7 +56,7 @@ class Run:
     step_s: tuple[float, ...] = ()
     evaluations: tuple[Point, ...] = ()
     peak_memory_bytes: int | None = None
-    peak_allocated_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
     memory_limit_bytes: int | None = None
 
     @classmethod
@@ -67,7 +67,7 @@ class Run:
             "step_s": tuple(values["step_s"]),
             "evaluations": tuple(Point(*point) for point in values["evaluations"]),
         }
-        return cls(**{**values, **read})
+        return cls(**{**with_one_peak(values), **read})
 
 
 @dataclass(frozen=True)

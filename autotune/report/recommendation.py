@@ -19,7 +19,7 @@ from autotune.workloads import Workload
 
 _FEWEST_SEEDS = 3
 _FEWEST_STUDIES = 100
-_NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_allocated_bytes"})
+_NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_reserved_bytes"})
 
 
 def answer(

@@ -99,10 +99,10 @@ class Search:
         self._asked, self.history = space, History((), space)
         self.stopping: str | None = None
         self.fault: str | None = None
-        self.is_exhausted = self.is_interrupted = self._has_said = False
+        self.is_exhausted = self.is_interrupted = False
         plan = record.plan(study) or Plan(space.budget.trials, space.budget.time)
         self._allowance = Allowance(plan, world.clock)
-        self._losses, self._reports = Losses(), dict[int, Report]()
+        self._losses, self._reports, self._said = Losses(), dict[int, Report](), set[str]()
         # The same seed would suggest the same again.
         self._seed = terms.seed + len(study.get_trials(deepcopy=False))
         self._waiting = deque(self._recover())
@@ -182,9 +182,11 @@ class Search:
             self.stop("the time is up")
         return self.stopping is not None
 
-    def say(self, text: str) -> None:
-        """Tells whoever listens."""
-        self._listener.note(text)
+    def say(self, text: str | None, *, once: str = "") -> None:
+        """Tells whoever listens, if there is something to tell; what is to be said `once` the first time."""
+        if text and once not in self._said:
+            self._said |= {once} - {""}
+            self._listener.note(text)
 
     def stop(self, reason: str, *, interrupted: bool = False) -> None:
         """Starts nothing more, for `reason`, or because it is `interrupted`. The first reason stays."""
@@ -270,6 +272,7 @@ class Search:
         if trial is None:
             return
         self._reports[trial.number] = report
+        self.say(report.note, once="note")
         self._listener.progress(trial, report)
         if outcome is None:
             return
@@ -317,9 +320,7 @@ class Search:
         if settled.space != self.space:
             self.history = settled
             self._sampler = samplers.informed(settled, self._terms.earlier, self._seed)
-        if not self._has_said and (said := pilot.said(asked)):
-            self._has_said = True
-            self._listener.note(said)
+        self.say(pilot.said(asked), once="pilot")
 
     def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
         """Something has killed a trial, or its supervisor, without a word. It runs again, or is given up."""

@@ -23,7 +23,8 @@ class Limits(BaseModel):
         0.85,
         gt=0,
         le=1,
-        description="largest share of its memory limit that a recommended configuration may use at its peak",
+        description="largest share of its memory limit that a recommended configuration may use at its peak; "
+        "on a GPU the cap of every trial but the baseline",
     )
 
     @field_validator("effective_batch_size")

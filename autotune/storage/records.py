@@ -9,6 +9,10 @@ from typing import Any, TextIO
 from autotune.core import units
 from autotune.storage.trial_dir import TrialDir
 
+# What the tuner says of a record, where it is so; what a workload says under these names is not taken.
+COMPILING = "is_compiling"  # something was compiled before it
+QUEUED = "is_queued"  # the GPU had not done yet what it was given: the step ends later than it was yielded
+
 
 def is_mark(record: Mapping[str, Any]) -> bool:
     """Whether it says that a new attempt begins: a workload's own records have samples, all of them."""

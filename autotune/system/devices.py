@@ -190,13 +190,15 @@ def _describe(found: _Found) -> Device:
     name = None
     try:
         name = str(pynvml.nvmlDeviceGetName(found.handle))
+        memory_bytes, used_bytes = _memory_bytes(found.handle)
         gpu = Gpu(
             name=name,
-            memory_bytes=_memory_bytes(found.handle),
+            memory_bytes=memory_bytes,
             compute_capability=_compute_capability(found.handle, found.parent),
             uuid=found.uuid or "",
             exclusive=_is_exclusive(found.parent or found.handle),
             label=found.label,
+            used_bytes=used_bytes,
         )
     except pynvml.NVMLError as error:
         return Device(found.label, found.uuid, name, refused=str(error))
@@ -214,11 +216,13 @@ def _compute_capability(handle: Any, parent: Any) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _memory_bytes(handle: Any) -> int:
+def _memory_bytes(handle: Any) -> tuple[int, int]:
+    """All of a device's memory, and what of it is in use."""
     try:
-        return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        return int(memory.total), int(memory.used)
     except pynvml.NVMLError_NotSupported:
-        return psutil.virtual_memory().total  # an integrated GPU: its memory is the host's
+        return psutil.virtual_memory().total, 0  # an integrated GPU: its memory is the host's
 
 
 def _is_exclusive(handle: Any) -> bool:

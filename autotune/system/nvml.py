@@ -37,7 +37,8 @@ _QUERIES: dict[str, Callable[[Any], float]] = {
 class Gpu:
     """A CUDA device. `memory_bytes` is all of it, what the driver keeps for itself included.
 
-    An `exclusive` one has room for one process at a time, and `label` is what nvidia-smi calls it.
+    Of that `used_bytes` were in use when the device was asked. An `exclusive` one has room for one process at
+    a time, and `label` is what nvidia-smi calls it.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Gpu:
     uuid: str
     exclusive: bool = False
     label: str = ""
+    used_bytes: int = 0
 
 
 @contextmanager

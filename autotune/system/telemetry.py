@@ -52,6 +52,11 @@ class Hardware:
         return min((gpu.memory_bytes for gpu in self.gpus), default=None)
 
     @property
+    def free_device_bytes(self) -> int | None:
+        """The same without what others use of it."""
+        return min((gpu.memory_bytes - gpu.used_bytes for gpu in self.gpus), default=None)
+
+    @property
     def description(self) -> str:
         counted = Counter(f"{gpu.name} ({units.format_bytes(gpu.memory_bytes)})" for gpu in self.gpus)
         names = [name if n == 1 else f"{n} x {name}" for name, n in counted.items()]

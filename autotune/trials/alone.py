@@ -5,7 +5,7 @@ from collections.abc import Callable
 from autotune.core.errors import InputError
 from autotune.core.trial import Measurement, Outcome, Status
 from autotune.trials.attempt import Attempt
-from autotune.trials.child import ForkServer
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.reported import Report
 

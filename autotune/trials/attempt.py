@@ -20,7 +20,8 @@ from autotune.storage.records import open_lines, read_records, seconds_of
 from autotune.system import others, telemetry
 from autotune.system.telemetry import Telemetry
 from autotune.trials import failures
-from autotune.trials.child import Child, Event, ForkServer
+from autotune.trials.child import Child, Event
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order, is_to_stop
 from autotune.trials.progress import Progress
 from autotune.trials.reported import Report
@@ -34,7 +35,7 @@ class Attempt:
     """A running trial. `step` until it reports an outcome; `stop` to break off and go on another day."""
 
     def __init__(self, order: Order, server: ForkServer) -> None:
-        self._order = order
+        self._order, self._server = order, server
         self._place = order.place
         self._progress = Progress(order.quality, order.settings)
         self._started, self._earlier_s = time.monotonic(), 0.0
@@ -88,6 +89,7 @@ class Attempt:
             measurement=_at_a_glance(shown),
             records=_thin(records, self._order.quality),
             telemetry=self._telemetry.latest() if self._telemetry else {},
+            note=self._server.note,
         )
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):
@@ -191,6 +193,7 @@ class Attempt:
         return replace(
             self._progress.measurement(),
             memory_limit_bytes=order.device_memory_bytes or order.memory_limit_bytes,
+            memory_cap_bytes=order.memory_cap_bytes,
             device=self._device,
             revision=order.revision,
             telemetry=self._telemetry.summary() if self._telemetry else {},

@@ -1,20 +1,15 @@
 """One trial's workload in a process of its own: started, listened to, stopped, and its end explained."""
 
 import json
-import multiprocessing
 import os
 import signal
 import statistics
-import sys
-import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
@@ -23,15 +18,13 @@ import psutil
 
 from autotune.core import secrecy
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.system.memory_group import MemoryGroup
 from autotune.trials import failures, family, runner
+from autotune.trials.fork_server import ForkServer
+from autotune.trials.gpu_watch import GpuWatch
 from autotune.trials.memory_watch import LOOK_S, MemoryWatch
 from autotune.trials.order import Order
 from autotune.trials.output import Output
 
-_STARTS = 5
-_RESTART_S = 0.2  # a dying server is deaf before it can be seen to be dead
-_PRELOAD_S = 120.0  # for its imports; one that hangs in them answers nobody
 _UNTIMED_S = 1800.0  # for what has not been seen yet: the first step may compile, an evaluation takes minutes
 _SHORTEST_STALL_S = 300.0
 _STALL_STEPS = 10
@@ -50,71 +43,6 @@ class Event:
     record: dict[str, Any]
 
 
-class ForkServer:
-    """Where children are forked from: a process that has imported `preload` and holds no CUDA context.
-
-    It is multiprocessing's own, one for each process that uses it, and ends with that process.
-    """
-
-    def __init__(self, preload: Sequence[str]) -> None:
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload([runner.__name__, *preload])
-
-    def start(self, order: Order, group: MemoryGroup | None) -> tuple[BaseProcess, Connection, Connection]:
-        """A process that runs what is ordered in `group`, the pipe in which it reports, and its output."""
-        receiver, sender = self.context.Pipe(duplex=False)
-        output, printed = self.context.Pipe(duplex=False)
-        arguments = (order, sender, printed, group)
-        process = self.context.Process(target=runner.run, args=arguments, name="trial")
-        for left in reversed(range(_STARTS)):
-            try:
-                with _main_hidden(), _server_killed_after(_PRELOAD_S):
-                    process.start()
-                break
-            except (EOFError, OSError):  # the server has died, or is about to
-                if left == 0:
-                    raise
-                if left < _STARTS - 1:
-                    # It dies of a module that raises something other than ImportError, or hangs in one.
-                    # Without preloading it, the trial imports it itself, and its log and its verdict tell
-                    # what is wrong.
-                    self.context.set_forkserver_preload([runner.__name__])
-                time.sleep(_RESTART_S)
-        sender.close()
-        printed.close()
-        return process, receiver, output
-
-
-@contextmanager
-def _main_hidden() -> Iterator[None]:
-    """Keeps multiprocessing from importing the main script again in the child: it may be Ray's worker."""
-    main = sys.modules["__main__"]
-    attributes = main.__dict__
-    hidden: dict[str, Any] = {n: attributes.pop(n) for n in ("__file__", "__spec__") if n in attributes}
-    attributes["__spec__"] = None
-    try:
-        yield
-    finally:
-        attributes |= hidden
-
-
-@contextmanager
-def _server_killed_after(seconds: float) -> Iterator[None]:
-    """Kills the fork server if the block takes longer."""
-
-    def kill() -> None:
-        if pid := getattr(forkserver._forkserver, "_forkserver_pid", None):  # nobody else knows it
-            os.kill(pid, signal.SIGKILL)
-
-    timer = threading.Timer(seconds, kill)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 class Child:
     """A workload that runs, or has run. `poll` it until it has a `verdict`, or `stop` it.
 
@@ -128,6 +56,7 @@ class Child:
         self._hide = secrecy.hider(os.environ)  # nothing that it says gets further with a key in it
         self._log_start = _size(order.place.log)
         self._memory, self._cap_share = MemoryWatch(order.memory_limit_bytes), 0.0
+        self._gpus = GpuWatch(order.gpus)
         self._process, pipe, output = server.start(order, self._memory.group)
         self._memory.begin(self.pid)
         self._end = Finalize(self, family.end, (self._process, self._memory.group), exitpriority=0)
@@ -186,12 +115,14 @@ class Child:
                 )
                 continue
             event = Event(message["at_s"], secrecy.each_text(message["record"], self._hide))
+            if self._samples < 0:  # the first one
+                self._gpus.note(self.pid)
             if self._yielded_s is not None:
                 self._gaps_s.append(event.at_s - self._yielded_s)
                 self._longest_gap_s = max(self._longest_gap_s, self._gaps_s[-1])
             self._yielded_s = event.at_s
             self._follow(event.record)
-            if self._order.memory_limit_bytes and "memory_reserved_bytes" not in event.record:  # of the host
+            if self._order.memory_limit_bytes and self._order.caps_process:
                 self._cap_share = event.record["memory_peak_bytes"] / self._order.memory_limit_bytes
             self._events.append(event)
 
@@ -223,7 +154,7 @@ class Child:
         return failures.of_exit(
             code,
             self._last_words(),
-            capped=self._order.memory_limit_bytes is not None,
+            capped=self._order.caps_process,
             kernel_killed=self._memory.kernel_killed(),
             counted_alone=self._memory.is_alone,
             memory_share=self._memory.memory_share,
@@ -304,7 +235,9 @@ class Child:
     def kill(self) -> None:
         """Ends the process and all that it started, at once."""
         self.verdict = self.verdict or Outcome(Status.STOPPED, reason="killed")
+        self._gpus.note(self.pid)
         self._end()
+        self._gpus.wait()
         self._inbox.pipe.close()
         self._output.close()
 

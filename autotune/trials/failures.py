@@ -7,8 +7,9 @@ import sqlite3
 from collections.abc import Iterator, Set
 
 from autotune.core import units
-from autotune.core.errors import printable
+from autotune.core.errors import InputError, printable
 from autotune.core.trial import Failure, Outcome, Shortage, Status
+from autotune.trials.gpu_memory import GpuMemory
 
 # What an allocator says when it has no more: CUDA and what builds on it, the CPU allocator, the C library,
 # C++, a compiler, a loader's worker that ran out of memory or was killed for it, and /dev/shm.
@@ -19,6 +20,7 @@ _OOM_TEXT = re.compile(
     r"|CUDNN_STATUS_INTERNAL_ERROR_(HOST|DEVICE)_ALLOCATION_FAILED"
     r"|CUDNN_STATUS_\w+[^\n]*out of memory"
     r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
+    r"|NVML_SUCCESS == [^\n]{0,120}INTERNAL ASSERT FAILED[^\n]{0,120}CUDACachingAllocator"
     r"|can't allocate memory|[Cc]annot allocate memory|DefaultCPUAllocator: not enough memory"
     r"|Could not allocate memory (for|to change) Tensor"
     r"|std::bad_alloc"
@@ -34,6 +36,15 @@ _CAPPED_TEXT = re.compile(
     r"|can't start new thread"
     r"|Thread creation failed: Resource temporarily unavailable"
 )
+# A library on the GPU that cannot be set up: for want of memory, unless there was enough.
+_HANDLE_TEXT = re.compile(r"CUBLAS_STATUS_NOT_INITIALIZED when calling `cublas(Lt)?Create")
+# What cuDNN says for want of memory, and for much else.
+_ENGINE_TEXT = re.compile(
+    r"unable to find an engine to execute this computation|No valid engine configs"
+    r"|CUDNN_STATUS_NOT_INITIALIZED"
+)
+_OF_GPU = re.compile(r"\b(CUDA|Triton)|CU(BLAS|DNN|SPARSE|SOLVER|FFT)_|NVML_")
+_ASKED = re.compile(r"Tried to allocate (\d+(?:\.\d+)? [KMGT]iB)")
 # Where not the training process alone ran out, but what it shares with the loader's workers.
 _SHARED = re.compile(r"DataLoader worker|shared memory|killed by ")
 _KILLED_WORKER = re.compile(r"DataLoader worker \(pid[^)]*\) is killed by signal: Killed")
@@ -55,6 +66,10 @@ _MEMORY_GONE_SHARE = 0.95
 _CAP_GONE_SHARE = 0.85
 _SERVER_DIED = 255  # multiprocessing's exit code for a process whose fork server is no more
 _LONGEST = 300
+
+
+class GpuLostError(RuntimeError):
+    """A GPU that a trial is to have cannot be used: a fault of the machine, whatever the trial does."""
 
 
 def failed(kind: Failure, reason: str, shortage: Shortage | None = None) -> Outcome:
@@ -84,13 +99,19 @@ def _one_line(text: str) -> str:
     return " ".join(printable(text).split())[:_LONGEST]
 
 
-def of_exception(error: BaseException, *, capped: bool = True) -> Outcome:
+def of_exception(error: BaseException, *, capped: bool = True, gpu: GpuMemory | None = None) -> Outcome:
     """Why a workload that raised `error` failed; what `error` was caused by counts as well.
 
-    `capped` says that the process's memory was: then what fails first for want of it counts as well.
+    `capped` says that the process's memory was: then what fails first for want of it counts as well. `gpu` is
+    the memory of its GPU, where that can be asked: it decides what the words alone do not.
     """
-    kinds = [(cause, _kind(cause, capped)) for cause in chain(error)]
+    kinds = [(cause, _kind(cause, capped, gpu)) for cause in chain(error)]
     told = {kind: cause for cause, kind in reversed(kinds)}
+    if isinstance(error, GpuLostError):  # not yet in use: who has no room to begin with has asked for none
+        is_full = Failure.OOM in told
+        return lost(_text(error)) if is_full else Outcome(Status.INTERRUPTED, reason=_one_line(_text(error)))
+    if Failure.OOM in told and _is_others_doing(_text(told[Failure.OOM]), gpu):
+        return lost(f"others have taken the GPU's memory: {_line(error)}")
     for kind in (Failure.OOM, Failure.DIVERGED):
         if (cause := told.get(kind)) is not None:
             reason = _line(error) if cause is error else f"{_line(error)}; because of {_line(cause)}"
@@ -130,9 +151,20 @@ def _said_by_sqlite(error: BaseException, codes: Set[int]) -> str | None:
     return None
 
 
-def _kind(error: BaseException, capped: bool) -> Failure:
+def _is_others_doing(text: str, gpu: GpuMemory | None) -> bool:
+    """Whether what an out-of-memory says is about a GPU of which others took what was the trial's."""
+    if gpu is None or not _OF_GPU.search(text):
+        return False
+    asked = _ASKED.search(text)
+    try:
+        return gpu.is_taken_by_others(units.size_bytes(asked[1]) if asked else 0)
+    except InputError:  # none at all, or beyond all sizes
+        return False
+
+
+def _kind(error: BaseException, capped: bool, gpu: GpuMemory | None) -> Failure:
     """What the error by itself says, its causes left aside."""
-    if _is_out_of_memory(error, capped):
+    if _is_out_of_memory(error, capped) or (isinstance(error, RuntimeError) and _is_want(_text(error), gpu)):
         return Failure.OOM
     return Failure.DIVERGED if _names(error) & _DIVERGED_TYPES else Failure.ERROR
 
@@ -158,6 +190,13 @@ def _out_of_memory_text(text: str, capped: bool) -> str | None:
     """The words in `text` that say that memory ran out."""
     said = _OOM_TEXT.search(text) or (_CAPPED_TEXT.search(text) if capped else None)
     return said and said[0]
+
+
+def _is_want(text: str, gpu: GpuMemory | None) -> bool:
+    """Whether words that have several causes are about memory, as far as the GPU's own shows it."""
+    if _HANDLE_TEXT.search(text):
+        return gpu is None or gpu.is_short
+    return gpu is not None and gpu.is_short and _ENGINE_TEXT.search(text) is not None
 
 
 def _shortage(text: str) -> Shortage | None:

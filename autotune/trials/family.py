@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
@@ -13,6 +14,7 @@ from autotune.system import guardian
 from autotune.system.memory_group import MemoryGroup
 from autotune.trials import runner
 
+_LOOK_S = 0.02
 _REAP_S = 10.0  # a process that a driver or a file system holds cannot be killed, nor waited for
 
 
@@ -99,4 +101,24 @@ def end(process: BaseProcess, group: MemoryGroup | None) -> None:
             os.killpg(process.pid, signal.SIGKILL)
     if group is not None:
         group.end()
+    _await_end(process.pid or 0)
     guardian.remove_shared_memory(shared)
+
+
+def _await_end(leader: int) -> None:
+    """Waits for a process group that was killed: till they are gone, its members hold a GPU's memory, too."""
+    deadline_s = time.monotonic() + _REAP_S
+    while group_of(leader) and time.monotonic() < deadline_s:
+        time.sleep(_LOOK_S)
+
+
+def group_of(leader: int) -> list[int]:
+    """The processes that are alive in the group of `leader`, which may have died before them."""
+    return [pid for pid in psutil.pids() if _is_of_group(pid, leader)]
+
+
+def _is_of_group(pid: int, leader: int) -> bool:
+    try:
+        return os.getpgid(pid) == leader and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except (ProcessLookupError, psutil.Error):
+        return False

@@ -15,9 +15,10 @@ class Order:
     """One trial: a workload's entry point, what it is called with, what it may take and when it is over.
 
     `quality` is the key that tells the record of an evaluation, `samples` are those of the whole trial.
-    `memory_limit_bytes` is on top of what a process holds that has imported the workload,
-    `device_memory_bytes` what the trial may take of its GPU, `gpu_memory_fraction` the same as the cap of its
-    allocator. `stall_timeout_s` is how long it may go without a record, None for a time that its own records
+    `memory_limit_bytes` is of the host's, on top of what a process holds that has imported the workload.
+    `gpus` are the GPUs that it has to find, a part of one below 1 and 0 for none; `device_memory_bytes` is
+    what is its share of each, and `memory_cap_bytes` what its allocator may take of that, None for whatever
+    is free. `stall_timeout_s` is how long it may go without a record, None for a time that its own records
     set. It ends at the quality `target`, too, and when it has learnt, after `until_learnt` evaluations at
     least, 0 for never; or, `until_timed`, once its speed is known. As soon as there is a `stop_file` it is
     to close, and to be gone on with another day. `card` says which trial of which session it is, None for a
@@ -31,8 +32,9 @@ class Order:
     quality: str
     samples: int
     memory_limit_bytes: int | None = None
-    gpu_memory_fraction: float | None = None
+    gpus: float = 0.0
     device_memory_bytes: int | None = None
+    memory_cap_bytes: int | None = None
     stall_timeout_s: float | None = None
     target: float | None = None
     until_learnt: int = 0
@@ -51,6 +53,15 @@ class Order:
     def digest(self) -> str:
         """What its files say that they are of."""
         return self.card.digest if self.card else ""
+
+    @property
+    def caps_process(self) -> bool:
+        """Whether the process itself is refused more host memory than its limit.
+
+        Not on a GPU: what CUDA maps counts as well, and the driver would report an out-of-memory of the GPU.
+        There the limit is kept from outside alone.
+        """
+        return self.memory_limit_bytes is not None and not self.gpus
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "card": self.card.to_dict() if self.card else None}

@@ -9,7 +9,7 @@ from autotune.core import units
 from autotune.core.settings import Config
 from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput
 from autotune.judging.measure import Meter, prefetched_steps
-from autotune.storage.records import is_mark
+from autotune.storage.records import COMPILING, QUEUED, is_mark
 from autotune.trials import failures
 
 _PHASES = ("data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s")
@@ -48,7 +48,7 @@ class Progress:
         self._scores: dict[str, float] = {}
         self._curve: list[Evaluation] = []
         self._items: list[tuple[float, ...]] = []
-        self._own_bytes = self._children_bytes = self._allocated_bytes = 0
+        self._own_bytes = self._children_bytes = self._reserved_bytes = self._context_bytes = 0
         self._peak = _Peak()
         self._phase_s = dict.fromkeys(_PHASES, 0.0)
 
@@ -108,7 +108,13 @@ class Progress:
         is_evaluation = self._quality in record
         self._has_begun = True
         self._samples = record["samples"]
-        self._meter.add(record["at_s"], self._samples, evaluation=is_evaluation)
+        self._meter.add(
+            record["at_s"],
+            self._samples,
+            evaluation=is_evaluation,
+            compiling=record.get(COMPILING) is True,
+            queued=record.get(QUEUED) is True,
+        )
         # A checkpoint comes with the step after an evaluation, and both come again.
         self._hold(record, is_step=not is_evaluation and self._steps_since_evaluation > 0)
         self._steps_since_evaluation += 1
@@ -121,15 +127,15 @@ class Progress:
         """Adds up the peaks of the process and of its descendants; on a GPU its allocator's alone counts."""
         self._own_bytes = max(self._own_bytes, int(_amount(record, "memory_peak_bytes")))
         self._children_bytes = max(self._children_bytes, int(_amount(record, "memory_children_bytes")))
-        allocated = int(_amount(record, "memory_peak_allocated_bytes"))
-        self._allocated_bytes = max(self._allocated_bytes, allocated)
-        beside = 0 if self._allocated_bytes else self._children_bytes
+        self._reserved_bytes = max(self._reserved_bytes, int(_amount(record, "memory_peak_reserved_bytes")))
+        self._context_bytes = max(self._context_bytes, int(_amount(record, "memory_context_bytes")))
+        beside = 0 if self._reserved_bytes else self._children_bytes
         self._peak.count(self._samples, self._own_bytes + beside, is_step=is_step)
 
     def _peak_bytes(self) -> int | None:
         """What it has held at most; None where that is too little to be all that there was."""
         found = self._peak.held_bytes
-        return found if found and (self._allocated_bytes or found >= _LEAST_BYTES) else None
+        return found if found and (self._reserved_bytes or found >= _LEAST_BYTES) else None
 
     def _evaluated(self, record: Mapping[str, Any]) -> None:
         """Takes the scores that are numbers, and a point of the curve where the quality is one."""
@@ -185,7 +191,8 @@ class Progress:
             items=self._mean_items(),
             samples=self._samples,
             peak_memory_bytes=(peak_bytes := self._peak_bytes()),
-            peak_allocated_bytes=self._allocated_bytes or None,
+            peak_reserved_bytes=self._reserved_bytes or None,
+            context_bytes=self._context_bytes or None,
             memory_is_rising=peak_bytes is not None and self._peak.is_rising(self._samples),
             scores=self._scores,
             step_shares={p: s / total_s for p, s in self._phase_s.items()} if total_s else {},

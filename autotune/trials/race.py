@@ -20,13 +20,14 @@ from autotune.core.trial import Failure, Measurement, Outcome, Slice, Status
 from autotune.judging import racing
 from autotune.judging.measure import Stamp, Step, counted_steps, prefetched_steps, steps_to_start
 from autotune.storage import identity, logs
-from autotune.storage.records import lines_of, open_lines
+from autotune.storage.records import COMPILING, QUEUED, lines_of, open_lines
 from autotune.storage.trial_dir import TrialDir
 from autotune.system import telemetry
 from autotune.system.telemetry import Telemetry
 from autotune.trials import failures
 from autotune.trials.attempt import interrupted_by_the_disk
-from autotune.trials.child import Child, ForkServer
+from autotune.trials.child import Child
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order, RaceOrder, is_to_stop
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
@@ -125,8 +126,9 @@ class _Member:
         logs.bound(self._order.place.log)
         quality = self._order.quality
         for event in child.poll(timeout_s):
-            record = event.record
-            self._stamps.append(Stamp(event.at_s, record["samples"], is_step=quality not in record))
+            record, is_break = event.record, quality in event.record or COMPILING in event.record
+            if is_break or QUEUED not in record:
+                self._stamps.append(Stamp(event.at_s, record["samples"], is_step=not is_break))
         if child.verdict is not None and child.verdict.status is not Status.COMPLETED:
             raise self._ended(child.verdict)
 

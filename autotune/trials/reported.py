@@ -14,7 +14,7 @@ class Report:
 
     `measurement` is what it has shown so far: the few figures that are shown while it runs, all of them in
     the end. `records` are those that have come since the report before, thinned out, `telemetry` is the
-    newest sample.
+    newest sample. A `note` is for people, about what trials are run in: every one may have it.
     """
 
     number: int
@@ -24,6 +24,7 @@ class Report:
     records: tuple[Mapping[str, Any], ...] = ()
     telemetry: Mapping[str, float] = field(default_factory=dict)
     outcome: Outcome | None = None
+    note: str = ""
 
     @property
     def samples(self) -> int:
@@ -40,6 +41,7 @@ class Report:
             "records": [dict(record) for record in self.records],
             "telemetry": dict(self.telemetry),
             "outcome": self.outcome.to_dict() if self.outcome else None,
+            "note": self.note,
         }
 
     @classmethod
@@ -53,4 +55,5 @@ class Report:
             records=tuple(values["records"]),
             telemetry=values["telemetry"],
             outcome=Outcome.from_dict(values["outcome"]) if values["outcome"] else None,
+            note=values["note"],
         )

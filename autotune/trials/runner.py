@@ -17,13 +17,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from autotune.core import units
 from autotune.core.settings import Setting
 from autotune.core.trial import Failure, Outcome, Status
+from autotune.storage.records import COMPILING, QUEUED
 from autotune.system.memory_group import MemoryGroup
-from autotune.trials import failures
+from autotune.trials import cuda, failures
+from autotune.trials.cuda import Cuda
 from autotune.trials.order import Order
 
 STACK_SIGNAL = signal.SIGUSR1  # makes the process write the stack of every thread into its log
@@ -50,23 +52,32 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
     if group is not None:
         with suppress(OSError):  # it may have been removed: whoever has started this is gone
             group.join()
-    stopping = _stop_on_sigterm()
+    stopping, gpus = _stop_on_sigterm(), Cuda(order.gpus, order.memory_cap_bytes)
     with os.fdopen(pipe.fileno(), "wb", closefd=False) as messages:
         try:
             guard = _become_independent(output)
             fit = _entry_point(order.entry_point)
-            memory = _Memory(order)
-            outcome = _drive(fit, order, messages, memory, stopping)
+            gpus.open()
+            outcome = _drive(fit, order, messages, _Watch(gpus, _Memory(order)), stopping)
         except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
             _lift_memory_limit()
             with suppress(OSError):  # a disk that is full takes no log either; the verdict goes elsewhere
                 traceback.print_exc()
-            outcome = failures.of_exception(error, capped=order.memory_limit_bytes is not None)
+            outcome = _explained(error, order, gpus)
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
                 stream.flush()
         _send(messages, {"outcome": outcome.to_dict()})
     del guard
+
+
+def _explained(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
+    """Why the workload failed with `error`; without its GPU it had to, if it has loaded torch by itself."""
+    try:
+        gpus.open()
+    except failures.GpuLostError as lost:
+        return failures.of_exception(lost)
+    return failures.of_exception(error, capped=order.caps_process, gpu=gpus.memory())
 
 
 def _send(messages: BinaryIO, message: Mapping[str, Any]) -> None:
@@ -119,7 +130,7 @@ def _drive(
     fit: Callable[[Mapping[str, Setting], Path], Iterator[Mapping[str, Any]]],
     order: Order,
     messages: BinaryIO,
-    memory: "_Memory",
+    watch: "_Watch",
     stopping: Callable[[], bool],
 ) -> Outcome:
     """Takes the workload's records one by one until it ends, or is to stop."""
@@ -128,9 +139,11 @@ def _drive(
     records = fit(dict(order.settings), workdir)
     check = _Check()
     for yielded in records:
-        at_s = _clock_s()
-        record = {**check(yielded), **memory.figures()}
-        _send(messages, {"at_s": at_s, "record": record})
+        seen = watch()
+        record = {**check(yielded), **seen.figures}
+        if order.quality in record:  # rarely, and the step after it does not count
+            record |= watch.context()
+        _send(messages, {"at_s": seen.at_s, "record": record})
         if stopping():
             close = getattr(records, "close", None)
             if close is not None:
@@ -139,6 +152,35 @@ def _drive(
     if not check.records:
         return failures.failed(Failure.ERROR, "the workload yielded no record")
     return Outcome(Status.COMPLETED)
+
+
+class _Seen(NamedTuple):
+    """When a record came, and what the process shows of itself beside it."""
+
+    at_s: float
+    figures: Mapping[str, Any]
+
+
+class _Watch:
+    """Looks at the process whenever the workload has yielded."""
+
+    def __init__(self, gpus: Cuda, memory: "_Memory") -> None:
+        self._gpus, self._memory = gpus, memory
+        self._compilations = cuda.compilations()
+
+    def __call__(self) -> _Seen:
+        self._gpus.open()
+        is_queued = not self._gpus.has_settled()
+        at_s = _clock_s()
+        before, self._compilations = self._compilations, cuda.compilations()
+        marks = {COMPILING: self._compilations != before, QUEUED: is_queued}
+        figures = self._gpus.figures() or self._memory.figures()
+        return _Seen(at_s, {**figures, **{name: True for name, is_so in marks.items() if is_so}})
+
+    def context(self) -> dict[str, int]:
+        """What the process takes of its GPU beside the allocator; it takes a while to ask."""
+        context_bytes = self._gpus.context_bytes()
+        return {"memory_context_bytes": context_bytes} if context_bytes else {}
 
 
 class _Check:
@@ -152,7 +194,7 @@ class _Check:
     def __call__(self, record: object) -> dict[str, Any]:
         if not isinstance(record, Mapping):
             raise TypeError(f"a record must be a mapping, got {type(record).__name__}")
-        plain = {str(key): _plain(value) for key, value in record.items()}
+        plain = {str(key): _plain(value) for key, value in record.items() if key not in {COMPILING, QUEUED}}
         samples = plain.get("samples")
         if not isinstance(samples, int) or isinstance(samples, bool):
             raise TypeError(f"a record's samples must be an int, got {units.shown(samples)}")
@@ -193,35 +235,21 @@ def _scalar(value: object) -> object:
 
 
 class _Memory:
-    """The process's memory: capped as the order says, and its peak.
+    """The process's memory on the host: capped where the order says so, and its peak.
 
-    On a GPU the figures are the CUDA allocator's. On the host the peak is what was resident beyond what the
-    process was born with: what a step frees before its record is yielded counts. Pages of files that are
-    mapped do not: the kernel takes them back when it needs room. Under a cap it is no less than what the cap
-    counts, memory that was asked for and not touched included.
+    That is what was resident beyond what the process was born with: what a step frees before its record is
+    yielded counts. Pages of files that are mapped do not: the kernel takes them back when it needs room.
+    Under a cap it is no less than what the cap counts, memory that was asked for and not touched included.
     """
 
     def __init__(self, order: Order) -> None:
         self._born_with = _status_bytes("VmRSS") - _status_bytes("RssFile")
         self._highest = self._peak = 0
-        self._data_born_with = None if order.memory_limit_bytes is None else _status_bytes("VmData")
-        if order.memory_limit_bytes is not None:
+        self._data_born_with = _status_bytes("VmData") if order.caps_process else None
+        if order.memory_limit_bytes is not None and order.caps_process:
             _limit_memory(_status_bytes("VmData") + order.memory_limit_bytes)
-        if order.gpu_memory_fraction is not None and order.gpu_memory_fraction < 1:
-            import torch  # noqa: PLC0415 - a workload need not use it
-
-            if torch.cuda.is_available():
-                torch.cuda.set_per_process_memory_fraction(order.gpu_memory_fraction)
 
     def figures(self) -> dict[str, int]:
-        torch = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_initialized():
-            return {
-                "memory_allocated_bytes": torch.cuda.memory_allocated(),
-                "memory_reserved_bytes": torch.cuda.memory_reserved(),
-                "memory_peak_bytes": torch.cuda.max_memory_reserved(),
-                "memory_peak_allocated_bytes": torch.cuda.max_memory_allocated(),
-            }
         highest = _status_bytes("VmHWM")
         if highest > self._highest:  # since the last record: then the mapped pages were about as many as now
             self._highest = highest

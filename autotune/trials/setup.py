@@ -1,6 +1,7 @@
 """What the trials of a search have in common; the only builder of the orders to run them."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,20 +17,63 @@ from autotune.workloads import Workload
 
 _TIMES_TO_TARGET = 8  # as many samples as the baseline's: before that, time ends who cannot win
 _FEWEST_EVALUATIONS = 4  # before which nothing is called learnt
-_CUDA_CONTEXT_BYTES = 600 * 2**20  # kernels and cuBLAS workspace; an estimate, not measured
+_CONTEXT_BYTES = 600 * 2**20  # of a process on a GPU, with its kernels, until a trial has shown it
 _RACE_APART_S = 1800.0  # where every turn has a start before it
 _ROOM_SHARE = 0.9  # of the memory: a peak is not the same in every run
 _NEVER = 2**31  # samples: no evaluation falls into a race
 
 
+def context_bytes(trials: Iterable[Trial]) -> int:
+    """What a process takes of its GPU beside its tensors, as `trials` have shown it; a guess until then."""
+    return max((t.measurement.context_bytes or 0 for t in trials), default=0) or _CONTEXT_BYTES
+
+
 @dataclass(frozen=True)
 class Training:
-    """What is trained, and what it may take: a workload with settings of a space, on this hardware."""
+    """What is trained, and what it may take: a workload with settings of a space, on this hardware.
+
+    `context_bytes` is what a process takes of its GPU beside its tensors.
+    """
 
     space: Space
     workload: Workload
     hardware: Hardware
     options: Options
+    context_bytes: int = _CONTEXT_BYTES
+
+    def on_gpu(self, order: Order, config: Config, gpus: float) -> Order:
+        """`order` of a trial of `config`, with a share of a GPU where `gpus` is less than one.
+
+        The allocator is held to `memory_fraction` of what the trial may take. Not the baseline's: it is what
+        is run today, and has to run. It is held to what its neighbours leave, and where there are none not at
+        all.
+        """
+        limit_bytes = self.gpu_limit_bytes(gpus)
+        if limit_bytes is None:
+            return order
+        cap_bytes: int | None = int(self.space.limits.memory_fraction * limit_bytes)
+        if config == self.space.baseline_config:
+            cap_bytes = int(self._beside_context(gpus)) if gpus < 1 else None
+        return replace(order, gpus=gpus, device_memory_bytes=limit_bytes, memory_cap_bytes=cap_bytes)
+
+    def gpu_limit_bytes(self, gpus: float) -> int | None:
+        """What a trial may take of each of its `gpus`, a part of one below 1; None where there is none.
+
+        That is its share of what others leave. Its tensors may take `memory_fraction` of it, and what this
+        leaves is for the context: where that needs more, the limit is so much lower that it has it.
+        """
+        if not self.hardware.gpus:
+            return None
+        room_bytes = self._beside_context(gpus) / self.space.limits.memory_fraction
+        return int(min(self._share_bytes(gpus), room_bytes))
+
+    def _share_bytes(self, gpus: float) -> float:
+        return min(1.0, gpus) * (self.hardware.free_device_bytes or 0)
+
+    def _beside_context(self, gpus: float) -> float:
+        """What is left for tensors; half of the share at least, or there is no use in trying."""
+        share_bytes = self._share_bytes(gpus)
+        return max(share_bytes / 2, share_bytes - self.context_bytes)
 
     def order(self, config: Config, place: TrialDir, *, number: int = 0, seed: int = 0) -> Order:
         """The order to train `config` over all samples of the space's budget, with a device to itself.
@@ -38,7 +82,7 @@ class Training:
         """
         budget, quality = self.space.budget, self.space.objective.quality
         settings = self.workload.with_seed(self.space.settings(config), seed)
-        return Order(
+        order = Order(
             number=number,
             entry_point=self.workload.entry_point,
             settings=self.workload.for_trial(
@@ -48,10 +92,10 @@ class Training:
             quality=quality,
             samples=budget.samples_per_trial,
             memory_limit_bytes=self.options.memory_limit_bytes,
-            device_memory_bytes=self.hardware.device_bytes,
             stall_timeout_s=self.options.stall_timeout_s,
             revision=self.workload.revision(),
         )
+        return self.on_gpu(order, config, math.ceil(self.options.gpus_per_trial) or 1.0)
 
 
 @dataclass(frozen=True)
@@ -62,6 +106,7 @@ class Setup:
     space: Space
     workload: Workload
     hardware: Hardware
+    context_bytes: int = _CONTEXT_BYTES
 
     @cached_property
     def options(self) -> Options:
@@ -71,25 +116,14 @@ class Setup:
     def memory_limit_bytes(self) -> int:
         """What a trial of the search may take: of its GPU, or of the host where it has none."""
         hardware, options = self.hardware, self.options
-        if hardware.device_bytes is None:
-            beside = hardware.cpus // (options.cpus_per_trial or hardware.cpus)
-            return options.memory_limit_bytes or hardware.host_memory_bytes // max(1, beside)
-        return int(hardware.device_bytes * (self._gpu_memory_fraction or 1))
-
-    @property
-    def _gpu_memory_fraction(self) -> float | None:
-        """The share of a GPU's memory that a trial's tensors may take; None where it has the GPU to itself.
-
-        Every process holds a CUDA context besides, which the cap does not count and the neighbours need room
-        for.
-        """
-        gpus, device_bytes = self.options.gpus_per_trial, self.hardware.device_bytes
-        if not 0 < gpus < 1 or not device_bytes:
-            return None
-        return max(gpus / 2, gpus - _CUDA_CONTEXT_BYTES / device_bytes)
+        limit_bytes = self._training(self.space).gpu_limit_bytes(options.gpus_per_trial)
+        if limit_bytes is not None:
+            return limit_bytes
+        beside = hardware.cpus // (options.cpus_per_trial or hardware.cpus)
+        return options.memory_limit_bytes or hardware.host_memory_bytes // max(1, beside)
 
     def _training(self, space: Space) -> Training:
-        return Training(space, self.workload, self.hardware, self.options)
+        return Training(space, self.workload, self.hardware, self.options, self.context_bytes)
 
     def order(self, trial: Trial) -> Order:
         """What a supervisor needs to run `trial`.
@@ -99,20 +133,17 @@ class Setup:
         The others are there to be measured to the end.
         """
         place, goal = self.session.trial_dir(trial.number), self.space.objective
-        alone = self._training(self.space).order(
-            trial.config, place, number=trial.number, seed=confirm.seed_of(trial)
-        )
-        fraction = None if confirm.is_alone(trial) else self._gpu_memory_fraction
-        device_bytes = self.hardware.device_bytes
+        training, gpus = self._training(self.space), self.options.gpus_per_trial
+        order = training.order(trial.config, place, number=trial.number, seed=confirm.seed_of(trial))
+        if 0 < gpus < 1 and not confirm.is_alone(trial):
+            order = training.on_gpu(order, trial.config, gpus)
         can_be_beaten = trial.number > 0 and trial.repeat is None
         is_pilot = trial.number == 0 or (trial.repeat is not None and trial.repeat.round == 0)
         races_to_target = goal.target is not None and not is_pilot
         learns_on = trial.number == 0 and self.space.budget.until_learnt
         return replace(
-            alone,
-            samples=alone.samples * (_TIMES_TO_TARGET if races_to_target else 1),
-            gpu_memory_fraction=fraction,
-            device_memory_bytes=int(device_bytes * (fraction or 1)) if device_bytes else None,
+            order,
+            samples=order.samples * (_TIMES_TO_TARGET if races_to_target else 1),
             target=goal.target if races_to_target else None,
             until_learnt=_FEWEST_EVALUATIONS if learns_on else 0,
             until_timed=objective.ends_once_timed(trial, goal),
@@ -133,10 +164,11 @@ class Setup:
         )
         endless = self._training(self.space.model_copy(update={"budget": budget}))
         place, together = self.session.trial_dir(trial.number), self._fit_together(members)
+        orders = [endless.order(m.config, place.member(m.number), number=m.number) for m in members]
         return RaceOrder(
             number=trial.number,
             directory=str(place.root),
-            members=tuple(endless.order(m.config, place.member(m.number), number=m.number) for m in members),
+            members=tuple(self._capped_together(orders, members) if together else orders),
             together=together,
             most_s=racing.most_s(t.seconds for t in members) if together else _RACE_APART_S,
             stop_file=str(self.session.stop_file),
@@ -151,18 +183,36 @@ class Setup:
         """
         if any(gpu.exclusive for gpu in self.hardware.gpus):
             return False
-        peaks = [
-            trial.measurement.peak_memory_bytes or trial.measurement.telemetry.get("host_rss_bytes")
-            for trial in members
-        ]
-        room_bytes = self._race_room_bytes(len(members))
+        peaks = [_held_bytes(trial) for trial in members]
+        room_bytes = self._race_room_bytes(members)
         return None not in peaks and sum(peak or 0 for peak in peaks) <= _ROOM_SHARE * room_bytes
 
-    def _race_room_bytes(self, members: int) -> int:
+    def _capped_together(self, orders: Sequence[Order], members: Sequence[Trial]) -> list[Order]:
+        """The orders of members that share a GPU at once: none takes what another one is known to hold."""
+        if not self.hardware.gpus:
+            return list(orders)
+        held, room_bytes = [_held_bytes(trial) or 0 for trial in members], self._race_room_bytes(members)
+        capped = []
+        for order, mine in zip(orders, held, strict=True):
+            cap_bytes = int(room_bytes * mine / sum(held))
+            gpus = order.gpus if order.gpus > 1 else order.gpus / len(orders)
+            cap_bytes = min(cap_bytes, order.memory_cap_bytes or cap_bytes)
+            capped.append(replace(order, gpus=gpus, memory_cap_bytes=cap_bytes))
+        return capped
+
+    def _race_room_bytes(self, members: Sequence[Trial]) -> int:
         """The memory that the members of a race share: the GPU's without their contexts, or the host's.
 
         A limit of the host's memory is each trial's own, and says nothing about several.
         """
-        if self.hardware.device_bytes is None:
+        if self.hardware.free_device_bytes is None:
             return self.hardware.host_memory_bytes
-        return max(0, self.hardware.device_bytes - members * _CUDA_CONTEXT_BYTES)
+        beside_bytes = sum(trial.measurement.context_bytes or self.context_bytes for trial in members)
+        return max(0, self.hardware.free_device_bytes - beside_bytes)
+
+
+def _held_bytes(trial: Trial) -> int | None:
+    """What a trial was seen to hold at most, on a GPU what its allocator had only cached included."""
+    shown = trial.measurement
+    seen_bytes = shown.telemetry.get("host_rss_bytes")
+    return shown.peak_reserved_bytes or shown.peak_memory_bytes or (int(seen_bytes) if seen_bytes else None)

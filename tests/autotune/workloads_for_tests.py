@@ -333,3 +333,17 @@ def counts(config, workdir):
             time.sleep(0.005)
             print(end=".", flush=True, file=own)
             yield {"samples": samples, "program": program.pid}
+
+
+def compiles(config, workdir):
+    """Compiles with its first step, and again with the first batch of another size."""
+    import torch
+
+    @torch.compile(backend="eager", dynamic=False)
+    def twice(x):
+        return x + x
+
+    for step, size in enumerate([4, 4, 4, 3, 4, 3, 4], start=1):
+        twice(torch.ones(size))
+        yield {"samples": 8 * step, "train_loss": 1.0}
+    yield {"samples": 56, "bleu_4": 0.5}

@@ -61,12 +61,12 @@ def substituted(line):
 def run(root, line):
     program, *arguments = shell.words(line)
     assert program == "python", line
-    if arguments[:2] == ["-m", "autotune"]:
-        done = forked.run(tuple(arguments[2:]), root, os.environ, timeout=300)
+    module, given = arguments[1], tuple(arguments[2:])
+    if module == "autotune":
+        done = forked.run(given, root, os.environ, timeout=300)
     else:
-        done = subprocess.run(
-            [sys.executable, *arguments], cwd=root, capture_output=True, text=True, check=False
-        )
+        assert module == "r2gen", line
+        done = forked.run(given, root, os.environ, script=forked.TRAINER, warm="trainer", timeout=300)
     assert done.returncode in (ENDED if " search " in line else {0}), f"{line}\n{done.stdout}{done.stderr}"
     return done.stdout
 

@@ -80,7 +80,7 @@ def figures():
         "forward_s": "soon",
         "backward_s": math.nan,
         "data_s": [1],
-        "memory_peak_allocated_bytes": "much",
+        "memory_peak_reserved_bytes": "much",
     }
     yield from steps(**nonsense, memory_peak_bytes=-1, optimizer_s=10**400)
 

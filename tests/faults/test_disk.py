@@ -18,7 +18,8 @@ from autotune.storage import study as record
 from autotune.storage.store import Session
 from autotune.trackers.tensorboard import Board
 from autotune.trials import child as children
-from autotune.trials.child import Child, ForkServer
+from autotune.trials.child import Child
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report

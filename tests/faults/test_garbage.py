@@ -17,7 +17,7 @@ from autotune.storage.records import read_records
 from autotune.storage.store import Session
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials.attempt import Attempt
-from autotune.trials.child import ForkServer
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from tests import forked
 from tests.faults.garbage_workload import KINDS

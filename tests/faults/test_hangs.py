@@ -13,7 +13,7 @@ import pytest
 from autotune.core.trial import Failure, Status
 from autotune.trials import attempt
 from autotune.trials.attempt import Attempt
-from autotune.trials.child import ForkServer
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from tests.endings import ENDED
 
@@ -159,11 +159,12 @@ def test_what_was_suspended_goes_on_and_a_supervisor_that_hangs_costs_a_repetiti
 
 IMPORTS = """
 import sys
-from autotune.trials import child as children
-from autotune.trials.child import Child, ForkServer
+from autotune.trials import fork_server
+from autotune.trials.child import Child
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 
-children._PRELOAD_S = 10.0  # more than a server needs that hangs in nothing
+fork_server._PRELOAD_S = 10.0  # more than a server needs that hangs in nothing
 order = Order(0, "stuck:fit", {}, ".", "bleu_4", samples=1, stall_timeout_s=2.0)
 child = Child(order, ForkServer(["stuck"]))
 while child.verdict is None:

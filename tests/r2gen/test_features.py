@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 from r2gen import cache, checkpoint, visual
 from r2gen.errors import BadImageError
 from r2gen.train import fit
+from tests import forked
 
 Records = list[dict[str, Any]]
 
@@ -127,13 +127,8 @@ def test_a_disk_that_is_full_is_said_and_training_goes_on(frozen: dict[str, Any]
         pytest.skip("may not mount a file system")
     try:
         (place / "ballast").write_bytes(bytes(150_000))
-        done = subprocess.run(
-            [sys.executable, "-c", FULL, repr(frozen), str(tmp_path / "run")],
-            env={**os.environ, "XDG_CACHE_HOME": str(place)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        given, environment = (repr(frozen), tmp_path / "run"), {**os.environ, "XDG_CACHE_HOME": str(place)}
+        done = forked.run(given, tmp_path, environment, script=FULL, warm="trainer")
     finally:
         subprocess.run(["umount", "--lazy", place], check=True)
     assert done.returncode == 0, done.stderr

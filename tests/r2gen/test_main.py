@@ -6,9 +6,10 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +18,8 @@ import yaml
 from r2gen import checkpoint
 from r2gen.__main__ import _Progress, main
 from r2gen.findings import asserted
+from tests import forked
+from tests.forked import Forked
 
 WITHOUT_THE_TUNER = """
 import runpy, sys
@@ -29,11 +32,11 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 runpy.run_module("r2gen", run_name="__main__")
 """
-ON_A_FULL_DISK = """
-import resource, runpy, sys
+ON_A_FULL_DISK = f"""
+import resource
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-runpy.run_module("r2gen", run_name="__main__")
+{forked.TRAINER}
 """
 Write = Callable[..., Path]
 
@@ -60,10 +63,14 @@ def _train(config: Path, workdir: Path, *more: str) -> list[str]:
     return ["train", "--config", str(config), "--workdir", str(workdir), *more]
 
 
-def _wait_for_samples(stream: IO[str], beyond: int) -> None:
+def _wait_for_samples(process: Forked, beyond: int) -> None:
     """Waits for a line that says that training has come `beyond` so many samples."""
-    shown = (int(found[1]) for line in stream if (found := re.match(r"epoch \d+, (\d+) samples", line)))
-    assert any(samples > beyond for samples in shown)
+    while (
+        max(map(int, re.findall(r"^epoch \d+, (\d+) samples", process.said(), re.MULTILINE)), default=0)
+        <= beyond
+    ):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, 0), (signal.SIGINT, 1)])
@@ -71,20 +78,11 @@ def test_a_signal_stops_training_and_the_same_command_goes_on(
     write: Write, tmp_path: Path, environment: dict[str, str], number: signal.Signals, workers: int
 ) -> None:
     """The whole group gets it, as from a terminal."""
-    config = write(epochs=10_000, num_workers=workers)
-    command = [sys.executable, "-m", "r2gen", *_train(config, tmp_path / "run")]
+    command = tuple(_train(write(epochs=10_000, num_workers=workers), tmp_path / "run"))
     stopped_at = 0
     for _ in range(2):
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        assert process.stdout is not None
-        _wait_for_samples(process.stdout, stopped_at)
+        process = Forked(command, tmp_path, environment, script=forked.TRAINER, leads=True, warm="trainer")
+        _wait_for_samples(process, stopped_at)
         os.killpg(process.pid, number)
         out, err = process.communicate()
         assert process.returncode == 128 + number
@@ -111,8 +109,8 @@ def test_a_full_disk_is_one_line_and_the_checkpoint_before_stays(
     assert main(_train(write(epochs=1), run)) == 0
     before = {file.name: file.read_bytes() for file in run.iterdir()}
 
-    command = [sys.executable, "-c", ON_A_FULL_DISK, *_train(write(epochs=2), run)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    command = tuple(_train(write(epochs=2), run))
+    done = forked.run(command, tmp_path, environment, script=ON_A_FULL_DISK, warm="trainer")
 
     assert done.returncode == 2
     said = [line for line in done.stderr.splitlines() if "METEOR" not in line]
@@ -126,8 +124,8 @@ def test_a_full_disk_is_one_line_and_the_checkpoint_before_stays(
 
 
 def test_a_bad_key_is_one_line_and_exit_code_2(write: Write, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "r2gen", *_train(write(learningrate=1), tmp_path / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = tuple(_train(write(learningrate=1), tmp_path / "run"))
+    done = forked.run(command, tmp_path, os.environ, script=forked.TRAINER, warm="trainer")
     assert done.returncode == 2
     assert done.stderr.startswith("r2gen: config: learningrate: no such setting")
     assert done.stderr.count("\n") == 1

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from autotune.core.trial import Failure, Outcome, PassedOver, Refused, Shortage, Status
+from autotune.core.trial import Failure, Measurement, Outcome, PassedOver, Refused, Shortage, Status
 
 CONFIG = {"micro_batch_size": 64}
 
@@ -59,3 +59,11 @@ def test_what_was_passed_over_is_read_as_it_was_written():
 )
 def test_what_was_passed_over_in_words_alone_is_told_by_them(reason, kind):
     assert PassedOver.in_words(CONFIG, reason) == PassedOver(CONFIG, kind, reason)
+
+
+def test_a_measurement_with_the_peaks_the_other_way_round_is_read_as_it_is_now():
+    earlier = {"peak_memory_bytes": 9, "peak_allocated_bytes": 4}
+    found = Measurement.from_dict(earlier)
+    assert (found.peak_memory_bytes, found.peak_reserved_bytes) == (4, 9)
+    on_the_host = Measurement.from_dict({"peak_memory_bytes": 9, "peak_allocated_bytes": None})
+    assert (on_the_host.peak_memory_bytes, on_the_host.peak_reserved_bytes) == (9, None)

@@ -170,6 +170,11 @@ def test_a_peak_that_still_rose_is_the_least_that_is_needed(make_trial):
     assert [view.peak(m) for m in (settled, rising, measured())] == ["512 MiB", ">512 MiB", "-"]
 
 
+def test_a_peak_on_a_gpu_says_what_it_is_the_peak_of(make_trial):
+    shown = make_trial(0, 10, 0.2, peak=2**29, limit=2**30).measurement
+    assert view.memory(replace(shown, peak_reserved_bytes=2**30)) == "512 MiB of tensors (50%)"
+
+
 def busy(trial, cpus=0.0, gpu=0.0):
     """`trial`, while others kept these shares of the CPUs and of the GPU busy."""
     seen = {"others_cpu_percent": 800 * cpus, "allowed_cpus": 8.0, "others_gpu_percent": 100 * gpu}

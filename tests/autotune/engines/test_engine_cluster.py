@@ -1,11 +1,17 @@
-"""A Ray of our own, started for real: it says nothing by itself."""
+"""A Ray of our own, started for real: it says nothing by itself, and starts no more than it has to."""
 
+import os
 import subprocess
 import sys
+
+from ray._private.accelerators.nvidia_gpu import NvidiaGPUAcceleratorManager
+
+from autotune.engines import engine_cluster
 
 # The thread in which Ray prints a paragraph about every worker that dies: with it, there would be one here.
 DRIVER = """
 import threading, time
+import psutil
 from autotune.engines import engine_cluster
 from autotune.system import scratch
 from autotune.system.telemetry import hardware
@@ -18,11 +24,22 @@ with scratch.private() as place, engine_cluster.own(hardware(), place.guardian, 
     while listens() and time.monotonic() < deadline:
         time.sleep(0.05)
     print("listens" if listens() else "is silent")
+    family = [" ".join(p.cmdline()).partition(" --")[0] for p in psutil.Process().children(recursive=True)]
+    known = ("guardian.py", "gcs_server", "raylet/raylet", "idle_agent.py")
+    print(len(family), *(sum(name in program for program in family) for name in known))
 """
 
 
-def test_nobody_listens_for_what_ray_has_to_say_of_dead_workers():
+def test_it_tells_nobody_of_dead_workers_and_has_no_process_that_is_not_needed():
     done = subprocess.run(
         [sys.executable, "-c", DRIVER], capture_output=True, text=True, check=False, timeout=120
     )
-    assert (done.stdout, done.stderr, done.returncode) == ("is silent\n", "", 0)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert done.stdout.splitlines() == ["is silent", "5 1 1 1 2"]
+
+
+def test_every_trial_sees_its_own_gpu_whatever_the_user_has_told_ray(monkeypatch):
+    monkeypatch.setattr(os, "environ", {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"})
+    engine_cluster._be_quiet()
+    NvidiaGPUAcceleratorManager.set_current_process_visible_accelerator_ids(["1"])
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"

@@ -185,3 +185,44 @@ def test_what_was_ready_is_not_counted_but_never_more_than_half():
 def test_a_start_lasts_for_as_long_as_what_was_prefetched_and_some_steps():
     assert steps_to_start({}) == 3
     assert steps_to_start({"num_workers": 2, "prefetch_factor": 3}) == 9
+
+
+def test_a_step_in_which_something_was_compiled_is_no_part_of_the_steady_state():
+    meter = Meter(prefetched=0)
+    for step in range(1, 21):
+        compiled_s = 39.0 * (step > 14)
+        meter.add(0.1 * step + compiled_s, 8 * step, evaluation=False, compiling=step == 15)
+    assert meter.throughput().samples_per_s == pytest.approx(80)
+    assert meter.training_s == pytest.approx(19 * 0.1 + 39), "it is time that training takes"
+
+
+def test_what_a_loader_had_ready_after_a_compilation_comes_in_a_burst_and_does_not_count():
+    meter, at_s = Meter(prefetched=4), 0.0
+    for step in range(1, 61):
+        at_s += 30.0 if step == 30 else 0.001 if 30 < step <= 34 else 0.1
+        meter.add(at_s, 8 * step, evaluation=False, compiling=step == 30)
+    assert meter.throughput().samples_per_s == pytest.approx(80)
+
+
+def test_what_had_not_ended_counts_with_the_next_step_that_had():
+    meter = Meter(prefetched=0)
+    for step in range(1, 41):
+        launched_s, done_s = 0.001 * step, 0.1 * step
+        is_queued = step % 5 != 0
+        meter.add(
+            launched_s if is_queued and step < 5 else done_s, 8 * step, evaluation=False, queued=is_queued
+        )
+    found = meter.throughput()
+    assert found.samples_per_s == pytest.approx(80)
+    assert found.steps == 4, "of seven that had ended, of five each, three are dropped"
+
+
+def test_what_had_not_ended_before_an_evaluation_counts_as_nobodys():
+    meter = Meter(prefetched=0)
+    for step in range(1, 11):
+        meter.add(0.1 * step, 8 * step, evaluation=False)
+    meter.add(1.001, 8 * 100, evaluation=False, queued=True)
+    meter.add(10.0, 8 * 100, evaluation=True)
+    for step in range(1, 11):
+        meter.add(10.0 + 0.1 * step, 8 * (100 + step), evaluation=False)
+    assert meter.throughput().samples_per_s == pytest.approx(80)

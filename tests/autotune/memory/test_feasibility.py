@@ -6,6 +6,7 @@ import pytest
 
 from autotune.core.trial import Outcome, Shortage, Status
 from autotune.judging.history import History
+from autotune.judging.objective import over_memory
 from autotune.judging.stopping import Threshold
 from autotune.memory.feasibility import MemoryModel, dominating
 from autotune.search.screening import Screening
@@ -128,6 +129,33 @@ def test_an_out_of_memory_under_a_smaller_limit_says_nothing(make_trial):
     assert MemoryModel([failed], limit_bytes=24 * GIB).why_unfit(failed.config) is None
 
 
+def test_an_out_of_memory_under_a_smaller_cap_says_nothing(make_trial):
+    failed = make_trial(3, failure="oom", limit=8 * GIB)
+    capped = replace(failed, measurement=replace(failed.measurement, memory_cap_bytes=4 * GIB))
+    assert MemoryModel([capped], fraction=0.5, limit_bytes=8 * GIB).why_unfit(failed.config)
+    assert MemoryModel([capped], fraction=0.85, limit_bytes=8 * GIB).why_unfit(failed.config) is None
+    assert MemoryModel([failed], fraction=0.85, limit_bytes=8 * GIB).why_unfit(failed.config), "it had all"
+
+
+def test_where_trials_are_capped_a_large_step_has_to_fit_into_the_cap(ran):
+    trials = [ran(0, micro_batch_size=4), ran(1, micro_batch_size=8)]
+    on_a_gpu = [replace(t, measurement=replace(t.measurement, peak_reserved_bytes=1)) for t in trials]
+
+    wanted = config(accumulation_steps=1, micro_batch_size=64)
+    found = MemoryModel(trials).predict(wanted)
+    fraction = (found.expected_bytes + found.high_bytes) / 2 / (24 * GIB)
+    on_the_host, capped = (
+        MemoryModel(known, fraction=fraction, limit_bytes=24 * GIB).largest_worth_trying(wanted, SIZES)
+        for known in (trials, on_a_gpu)
+    )
+    assert capped < on_the_host == 64
+
+
+def test_a_race_that_runs_out_of_memory_says_nothing_about_the_first_of_its_members(make_trial):
+    race = replace(make_trial(9, failure="oom", limit=8 * GIB), race=(0, 3))
+    assert MemoryModel([race], limit_bytes=8 * GIB).why_unfit(race.config) is None
+
+
 def test_a_peak_up_to_an_out_of_memory_is_no_peak(make_trial):
     failed = make_trial(3, failure="oom", peak=GIB, limit=2 * GIB)
     assert MemoryModel([failed]).predict(failed.config) is None
@@ -135,9 +163,11 @@ def test_a_peak_up_to_an_out_of_memory_is_no_peak(make_trial):
 
 def test_what_an_allocator_caches_does_not_count(ran):
     trial = ran(0)
-    cached = replace(trial.measurement, peak_memory_bytes=20 * GIB, peak_allocated_bytes=4 * GIB)
+    cached = replace(trial.measurement, peak_memory_bytes=4 * GIB, peak_reserved_bytes=20 * GIB)
     predicted = MemoryModel([replace(trial, measurement=cached)]).predict(trial.config)
     assert predicted.expected_bytes == pytest.approx(4 * GIB, rel=0.02)
+    assert over_memory(cached, 0.85) is None, "it is judged by what it was predicted by"
+    assert over_memory(replace(cached, peak_memory_bytes=21 * GIB), 0.85)
 
 
 def test_a_peak_that_still_rose_says_less_than_one_that_had_settled(ran):

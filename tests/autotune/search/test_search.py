@@ -595,6 +595,14 @@ def test_an_end_that_is_told_twice_counts_once(begin):
     assert [e[0] for e in heard.events].count("ended") == 1
 
 
+def test_what_every_report_notes_is_said_once(begin):
+    search, heard = begin()
+    search.next()
+    for _ in range(3):
+        search.progress(replace(report(0, outcome=None), note="imports anew"))
+    assert heard.notes.count("imports anew") == 1
+
+
 def test_a_disk_fault_is_no_trials_end(begin):
     search, heard = begin()
     search.next()

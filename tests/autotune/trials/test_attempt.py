@@ -18,7 +18,7 @@ from autotune.storage.identity import Card
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials.attempt import Attempt
-from autotune.trials.child import ForkServer
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 
 HERE = str(Path(__file__).parent)

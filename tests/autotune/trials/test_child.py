@@ -17,7 +17,8 @@ import pytest
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.system import cgroup
 from autotune.trials import child as children
-from autotune.trials.child import Child, ForkServer
+from autotune.trials.child import Child
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 
 HERE = Path(__file__).parents[1]
@@ -114,6 +115,13 @@ def test_scalars_of_numpy_and_torch_are_numbers(run):
     assert event.record["samples"] == 4
     assert event.record["train_loss"] == 0.5
     assert event.record["scores"] == {"bleu_4": 0.25}
+
+
+def test_steps_in_which_torch_has_compiled_are_marked(run):
+    outcome, events = run("compiles")
+    assert outcome == Outcome(Status.COMPLETED)
+    marked = ["is_compiling" in event.record for event in events]
+    assert marked == [True, False, False, True, False, False, False, False]
 
 
 FAILURES = {

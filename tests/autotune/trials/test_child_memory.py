@@ -12,7 +12,8 @@ import pytest
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.system import cgroup
 from autotune.system.memory_group import MemoryGroup
-from autotune.trials.child import Child, ForkServer
+from autotune.trials.child import Child
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 
 HERE = Path(__file__).parents[1]

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from autotune.core.trial import Failure
-from autotune.trials.child import Child, ForkServer
+from autotune.trials.child import Child
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 
 SECRET = "made-up-" + "0123456789" * 2

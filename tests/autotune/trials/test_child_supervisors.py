@@ -16,7 +16,8 @@ HERE = Path(__file__).parents[1]
 # As a user's script might be: nothing keeps it from running again where it is imported.
 SUPERVISOR = """
 import sys, time
-from autotune.trials.child import Child, ForkServer
+from autotune.trials.child import Child
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 
 print("begun")
@@ -34,7 +35,7 @@ if then != "end":
 
 RACE = """
 import sys, time
-from autotune.trials.child import ForkServer
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order, RaceOrder
 from autotune.trials.race import Race
 
@@ -52,7 +53,8 @@ time.sleep(600)
 ACTOR = """
 import os
 import ray
-from autotune.trials.child import Child, ForkServer
+from autotune.trials.child import Child
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 
 @ray.remote

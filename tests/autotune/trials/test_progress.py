@@ -61,17 +61,11 @@ def test_the_time_between_two_attempts_is_nobodys(progress):
 
 
 def test_the_highest_memory_counts(progress):
-    for peak, allocated in ((5, 3), (9, 4), (7, None)):
-        progress.count(
-            {
-                "at_s": 0.0,
-                "samples": 4,
-                "memory_peak_bytes": peak,
-                "memory_peak_allocated_bytes": allocated,
-            }
-        )
+    for peak, reserved, context in ((3, 5, 2), (4, 9, None), (None, 7, 1)):
+        held = {"memory_peak_bytes": peak, "memory_peak_reserved_bytes": reserved}
+        progress.count({"at_s": 0.0, "samples": 4, **held, "memory_context_bytes": context})
     shown = progress.measurement()
-    assert (shown.peak_memory_bytes, shown.peak_allocated_bytes) == (9, 4)
+    assert (shown.peak_memory_bytes, shown.peak_reserved_bytes, shown.context_bytes) == (4, 9, 2)
 
 
 MIB = 2**20
@@ -84,10 +78,18 @@ def test_what_children_hold_counts_beside_the_process(progress):
 
 
 def test_on_a_gpu_its_allocator_alone_counts(progress):
-    held = {"memory_peak_bytes": 9 * MIB, "memory_peak_allocated_bytes": 7 * MIB}
+    held = {"memory_peak_bytes": 7 * MIB, "memory_peak_reserved_bytes": 9 * MIB}
     train(progress, 2, **held, memory_children_bytes=50 * MIB)
     shown = progress.measurement()
-    assert (shown.peak_memory_bytes, shown.peak_allocated_bytes) == (9 * MIB, 7 * MIB)
+    assert (shown.peak_memory_bytes, shown.peak_reserved_bytes) == (7 * MIB, 9 * MIB)
+
+
+def test_a_step_that_compiled_or_had_not_ended_is_not_timed_by_its_record(progress):
+    at_s, samples = train(progress, 20)
+    progress.count({"at_s": at_s + 60, "samples": samples + 4, "is_compiling": True})
+    progress.count({"at_s": at_s + 60, "samples": samples + 8, "is_queued": True})
+    train(progress, 20, at_s + 60, samples + 8)
+    assert progress.measurement().throughput.samples_per_s == pytest.approx(40, rel=0.01)
 
 
 @pytest.mark.parametrize("held", [{}, {"memory_peak_bytes": 0}, {"memory_peak_bytes": 4096}])

@@ -17,7 +17,7 @@ from autotune.judging import racing
 from autotune.storage import identity
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials import race
-from autotune.trials.child import ForkServer
+from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order, RaceOrder
 from autotune.trials.progress import Phase
 from autotune.trials.race import Race

@@ -13,7 +13,7 @@ OOM = Outcome(Status.FAILED, Failure.OOM, "too big")
 def test_it_comes_through_as_it_was_whatever_is_put_beside_it():
     record = {"samples": 400, "bleu_4": 0.2, "at_s": 3.0}
     for outcome in (None, OOM):
-        given = Report(3, Phase.TRAINING, 9.5, SHOWN, (record,), {"cpu_percent": 50.0}, outcome)
+        given = Report(3, Phase.TRAINING, 9.5, SHOWN, (record,), {"cpu_percent": 50.0}, outcome, "be told")
         carried = json.loads(json.dumps(given.to_dict())) | {"training_iteration": 7, "done": False}
         assert Report.from_dict(carried) == given
 

@@ -11,11 +11,12 @@ from autotune.storage.trial_dir import TrialDir
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from autotune.trials import order as ordering
-from autotune.trials.setup import Setup, Training
+from autotune.trials.setup import Setup, Training, context_bytes
 from autotune.workloads import Workload, load
 from r2gen import config as trainer
 
 GIB = 2**30
+CONTEXT = 600 * 2**20  # until it is known
 GPU = Gpu("Test GPU", 8 * GIB, (9, 0), "GPU-0")
 WITH_GPU, WITHOUT = Hardware(2, 16 * GIB, (GPU,), None), Hardware(2, 16 * GIB, (), None)
 NOISE, CONFIRMING = Repeat(0, 0, (0,)), Repeat(3, 2, (3, 0))
@@ -23,7 +24,10 @@ NOISE, CONFIRMING = Repeat(0, 0, (0,)), Repeat(3, 2, (3, 0))
 
 @pytest.fixture
 def ordered(tmp_path, space):
-    """The order of a trial of a session with the given options, on a device of 8 GiB."""
+    """The order of a trial of a session with the given options, on a device of 8 GiB.
+
+    It is of the baseline's settings, or of `other` ones.
+    """
 
     def make(
         number=1,
@@ -33,6 +37,7 @@ def ordered(tmp_path, space):
         ablation_of=None,
         objective=None,
         budget=None,
+        other=False,
         **options,
     ):
         goal = space.objective.model_copy(update=objective or {})
@@ -41,7 +46,8 @@ def ordered(tmp_path, space):
         )
         root = tmp_path / str(len(list(tmp_path.iterdir())))
         session = Session.create(root, asked, Options(**options), {})
-        trial = Trial(number, space.baseline_config, repeat=repeat, ablation_of=ablation_of)
+        config = space.baseline_config | ({"micro_batch_size": 32} if other else {})
+        trial = Trial(number, config, repeat=repeat, ablation_of=ablation_of)
         return Setup(session, asked, Workload("json:loads"), hardware).order(trial), session
 
     return make
@@ -75,28 +81,62 @@ def test_a_repeat_has_the_seed_of_its_round_and_a_trial_its_own(ordered):
     assert ordered(repeat=Repeat(0, 2, (3, 0)))[0].settings["seed"] == 3, "every member of a round the same"
 
 
-def test_what_confirms_has_the_whole_device(ordered):
+def test_a_trial_is_capped_at_the_fraction_of_its_share_of_the_gpu(ordered):
+    for gpus, share in ((1.0, 1.0), (2.0, 1.0), (0.5, 0.5)):
+        order = ordered(other=True, gpus_per_trial=gpus)[0]
+        assert (order.gpus, order.device_memory_bytes) == (gpus, share * 8 * GIB)
+        assert order.memory_cap_bytes == int(0.85 * share * 8 * GIB)
+
+
+def test_the_baseline_is_capped_only_where_it_has_neighbours(ordered):
+    assert ordered(gpus_per_trial=1.0)[0].memory_cap_bytes is None
+    assert ordered(gpus_per_trial=1.0, number=7, repeat=Repeat(0, 2, (3, 0)))[0].memory_cap_bytes is None
     shared = ordered(gpus_per_trial=0.5)[0]
-    assert shared.gpu_memory_fraction == pytest.approx(0.5 - 600 / 8192)
-    assert shared.device_memory_bytes == pytest.approx(shared.gpu_memory_fraction * 8 * GIB, abs=1)
-    alone = ordered(gpus_per_trial=0.5, repeat=CONFIRMING)[0]
-    assert (alone.gpu_memory_fraction, alone.device_memory_bytes) == (None, 8 * GIB)
-    assert ordered(gpus_per_trial=0.5, ablation_of=3)[0].gpu_memory_fraction is None
-    assert ordered(gpus_per_trial=0.5, repeat=NOISE)[0].gpu_memory_fraction == shared.gpu_memory_fraction
+    assert shared.memory_cap_bytes == 4 * GIB - CONTEXT, "all of its share, beside its context"
+
+
+def test_what_confirms_has_the_whole_device(ordered):
+    for asked in ({"repeat": CONFIRMING}, {"ablation_of": 3}):
+        alone = ordered(gpus_per_trial=0.5, other=True, **asked)[0]
+        assert (alone.gpus, alone.device_memory_bytes) == (1.0, 8 * GIB)
+        assert alone.memory_cap_bytes == int(0.85 * 8 * GIB)
+    assert ordered(gpus_per_trial=0.5, repeat=NOISE)[0].gpus == 0.5
+
+
+def test_what_others_use_of_the_gpu_comes_off_the_limit(ordered):
+    used = Hardware(2, 16 * GIB, (replace(GPU, used_bytes=3 * GIB),), None)
+    order = ordered(hardware=used, other=True, gpus_per_trial=0.5)[0]
+    assert order.device_memory_bytes <= 2.5 * GIB
+    assert order.memory_cap_bytes <= 2.5 * GIB - CONTEXT
 
 
 def test_without_a_gpu_there_is_nothing_to_share(ordered):
     order = ordered(hardware=WITHOUT)[0]
-    assert (order.gpu_memory_fraction, order.device_memory_bytes) == (None, None)
+    assert (order.gpus, order.device_memory_bytes, order.memory_cap_bytes) == (0.0, None, None)
 
 
-def test_a_part_of_a_gpu_leaves_room_for_every_context(ordered):
-    total = 8 * GIB
-    for whole in (1.0, 2.0, 0.0):
-        assert ordered(gpus_per_trial=whole)[0].gpu_memory_fraction is None
-    for trials in (2, 4):
-        kept = ordered(gpus_per_trial=1 / trials)[0].gpu_memory_fraction
-        assert 0 < kept * total * trials + trials * 600 * 2**20 <= total + 1
+@pytest.mark.parametrize("trials", [2, 4])
+def test_a_part_of_a_gpu_leaves_room_for_every_context(ordered, trials):
+    for other in (True, False):
+        order = ordered(gpus_per_trial=1 / trials, other=other)[0]
+        assert 0 < (order.memory_cap_bytes + CONTEXT) * trials <= 8 * GIB
+        if other:
+            assert order.memory_cap_bytes == int(0.85 * order.device_memory_bytes)
+
+
+def test_the_context_is_as_large_as_trials_have_shown_it():
+    def shown(n, size):
+        return Trial(n, {}, measurement=Measurement(context_bytes=size))
+
+    assert context_bytes([]) == context_bytes([shown(0, None)]) == CONTEXT
+    assert context_bytes([shown(0, 300), shown(1, None), shown(2, 900)]) == 900
+
+
+def test_only_a_process_on_the_host_is_itself_refused_memory(ordered):
+    limited = {"memory_limit_bytes": GIB}
+    assert ordered(hardware=WITHOUT, **limited)[0].caps_process
+    assert not ordered(**limited)[0].caps_process
+    assert not ordered(hardware=WITHOUT)[0].caps_process
 
 
 def test_the_limit_of_a_trial_is_its_devices_or_else_the_hosts(tmp_path, space):
@@ -106,7 +146,8 @@ def test_the_limit_of_a_trial_is_its_devices_or_else_the_hosts(tmp_path, space):
         return Setup(session, space, Workload("json:loads"), hardware).memory_limit_bytes
 
     assert limit(WITH_GPU, gpus_per_trial=1.0) == 8 * GIB
-    assert limit(WITH_GPU, gpus_per_trial=0.5) == 4 * GIB - 600 * 2**20
+    assert limit(WITH_GPU, gpus_per_trial=0.5) == 4 * GIB
+    assert limit(WITH_GPU, gpus_per_trial=0.25) == int((2 * GIB - CONTEXT) / 0.85)
     assert limit(WITHOUT, memory_limit_bytes=5) == 5
     assert limit(WITHOUT) == 16 * GIB
     assert limit(WITHOUT, cpus_per_trial=1) == 8 * GIB
@@ -120,7 +161,7 @@ def test_a_training_by_itself_has_the_device_and_all_its_samples(tmp_path, space
     order = training.order(space.baseline_config, TrialDir(tmp_path), seed=2)
     assert (order.number, order.directory, order.settings["seed"]) == (0, str(tmp_path), 2)
     assert (order.samples, order.target, order.threshold_file) == (20000, None, None)
-    assert (order.gpu_memory_fraction, order.device_memory_bytes) == (None, 8 * GIB)
+    assert (order.gpus, order.device_memory_bytes, order.memory_cap_bytes) == (1.0, 8 * GIB, None)
     assert (order.memory_limit_bytes, order.keep_work) == (GIB, False)
 
 
@@ -150,7 +191,7 @@ def test_a_race_has_the_settings_of_its_members_and_no_evaluation(raced, space):
     assert second.directory == str(session.trial_dir(9).member(4).root)
     assert first.settings == order.settings == {**space.baseline, **space.baseline_config}
     assert second.settings == {**space.baseline, **others}, "with its own seed"
-    assert (first.gpu_memory_fraction, first.device_memory_bytes) == (None, 8 * GIB)
+    assert (first.gpus, first.device_memory_bytes) == (0.5, 8 * GIB), "they are on the GPU at once"
     assert (second.threshold_file, second.target, second.stall_timeout_s) == (None, None, 9.0)
     assert ordering.from_dict(json.loads(json.dumps(order.to_dict()))) == order
 
@@ -186,6 +227,18 @@ def test_members_are_together_where_all_peaks_fit_beside_their_contexts(together
 def test_members_are_apart_on_a_gpu_for_one_process_at_a_time(together):
     exclusive = replace(WITH_GPU, gpus=(replace(GPU, exclusive=True),))
     assert not together(GIB, GIB, hardware=exclusive)
+
+
+def test_members_that_are_on_one_gpu_at_once_cannot_take_each_others_memory(raced, space):
+    held = [Measurement(peak_memory_bytes=GIB, peak_reserved_bytes=size * GIB) for size in (4, 2)]
+    baseline = Trial(0, space.baseline_config, measurement=held[0])
+    other = Trial(4, space.baseline_config | {"micro_batch_size": 32}, measurement=held[1])
+    caps = [one.memory_cap_bytes for one in raced(baseline, other)[0].members]
+    assert caps[0] == pytest.approx(2 * caps[1], abs=2)
+    assert sum(caps) + 2 * CONTEXT == pytest.approx(8 * GIB, abs=2)
+    apart = raced(baseline, replace(other, measurement=held[0]))[0]
+    assert not apart.together, "what is cached is held, too"
+    assert [one.memory_cap_bytes for one in apart.members] == [None, int(0.85 * 8 * GIB)]
 
 
 def test_without_a_gpu_the_members_of_a_race_share_the_hosts_memory(together):

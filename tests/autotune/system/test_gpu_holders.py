@@ -1,0 +1,40 @@
+"""Who holds GPU memory, from what NVML would say."""
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pynvml
+import pytest
+
+from autotune.system import gpu_holders, nvml
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """Two GPUs with a process on both and one that NVML tells no figure of."""
+
+    @contextmanager
+    def library():
+        yield True
+
+    def running(handle):
+        return [SimpleNamespace(pid=7, usedGpuMemory=10 * handle), SimpleNamespace(pid=8, usedGpuMemory=None)]
+
+    monkeypatch.setattr(nvml, "library", library)
+    monkeypatch.setattr(nvml, "handles", lambda visible: [1, 2])
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", running)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", lambda handle: SimpleNamespace(used=100 * handle))
+    return monkeypatch
+
+
+def test_what_processes_hold_is_added_up_over_the_gpus(driver):
+    assert gpu_holders.held_bytes() == {7: 30, 8: 0}
+    assert gpu_holders.used_bytes() == 300
+
+
+def test_a_gpu_that_refuses_to_answer_is_as_none(driver):
+    def refuse(handle):
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+
+    driver.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", refuse)
+    assert gpu_holders.held_bytes() == {}

@@ -1,0 +1,36 @@
+"""When an error on a GPU is about its memory, and whose doing that was."""
+
+from dataclasses import replace
+
+from autotune.trials.gpu_memory import GpuMemory
+
+GIB = 2**30
+PLENTY = GpuMemory(
+    total_bytes=8 * GIB,
+    free_bytes=5 * GIB,
+    reserved_bytes=2 * GIB,
+    allowed_bytes=6 * GIB,
+    elsewhere_before_bytes=GIB,
+    refusals=0,
+)
+
+
+def test_each_sign_that_memory_was_wanting_is_enough():
+    assert not PLENTY.is_short
+    assert replace(PLENTY, refusals=1).is_short
+    assert replace(PLENTY, free_bytes=GIB // 4).is_short
+    assert replace(PLENTY, allowed_bytes=2 * GIB).is_short
+
+
+def test_what_went_elsewhere_after_the_start_is_others_doing():
+    taken = replace(PLENTY, free_bytes=GIB // 4)
+    assert taken.is_taken_by_others(GIB)
+    assert not replace(taken, elsewhere_before_bytes=11 * GIB // 2).is_taken_by_others(GIB), "it was there"
+
+
+def test_beyond_its_cap_a_trial_fails_by_itself_whatever_others_do():
+    assert not replace(PLENTY, free_bytes=GIB // 4).is_taken_by_others(5 * GIB)
+
+
+def test_what_a_process_loads_besides_is_its_own():
+    assert not replace(PLENTY, free_bytes=5 * GIB - 300 * 2**20).is_taken_by_others(GIB)
