@@ -54,7 +54,12 @@ CASES: dict[str, dict[str, Any]] = {
     "fp16 with checkpointing": {"precision": "fp16", "activation_checkpointing": True},
     "bf16 with a frozen extractor": {"precision": "bf16", "freeze_visual": True},
     "bf16 with two views": {"precision": "bf16", "dataset": "iu_xray", "channels_last": False},
-    "fp8 with words drawn": {"precision": "fp8", "beam_size": 1, "compat": "original"},
+    "fp8 with words drawn": {
+        "precision": "fp8",
+        "beam_size": 1,
+        "single_beam": "sample",
+        "block_trigrams": "on",
+    },
 }
 
 
