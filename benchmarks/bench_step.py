@@ -2,11 +2,12 @@
 
     python benchmarks/bench_step.py [--model small|full] [--batches 4 16] [--steps 5] [--compile]
 
-The plain form (benchmarks/plain.py) is eager, in fp32, and computes the padding. Each side is a process of
-its own, set up as its trainer is; they take steps in turns over the same batches of drawn numbers, reports
-as long as those of IU X-Ray; the medians are compared. On a GPU every precision that it has is run, and
-with --compile each one compiled as well. Memory is the GPU's peak, or the process's without one; TFLOP/s are
-of the model's own operations, padding left out, and MFU is their share of a known GPU's dense peak.
+The plain form (benchmarks/plain.py) is eager, in PyTorch's default precision, and computes the padding. Each
+side is a process of its own, set up as its trainer is; they take steps in turns over the same batches of
+drawn numbers, reports as long as those of IU X-Ray; the medians are compared. On a GPU every precision that
+it has is run, and with --compile each one compiled as well. Memory is the GPU's peak, or the process's
+without one; TFLOP/s are of the model's own operations, padding left out, and MFU is their share of a known
+GPU's dense peak.
 """
 
 import argparse
@@ -113,7 +114,7 @@ def batches(config: Config, size: int, count: int) -> Data:
 def serve(pipe: Connection, config: Config, size: int, count: int, *, ours: bool) -> None:
     """A side: takes step `i` when told so and says its seconds; when told None, its memory and its shares."""
     data = batches(config, size, count)
-    with precision.matmul_precision(config):
+    with precision.backends(config):
         step = our_step(config) if ours else plain_step(config)
         while (index := pipe.recv()) is not None:
             watch = Stopwatch(precision.device())
@@ -209,11 +210,12 @@ def name_of(config: Config) -> str:
 def compare(config: Config, size: int, steps: int) -> None:
     """One row: ours and the plain form in turns over the same batches, the first step of each not counted."""
     context = multiprocessing.get_context("spawn")
-    plainly = parse({**config.model_dump(), "precision": "fp32", "compile": "off", "channels_last": False})
+    settings = {"precision": "torch-default", "compile": "off", "channels_last": False}
+    plainly = parse({**config.model_dump(), **settings})
     pipes, seconds = [], ([], [])  # type: ignore[var-annotated]
-    for side, settings in enumerate((plainly, config)):
+    for side, taken in enumerate((plainly, config)):
         ours, theirs = context.Pipe()
-        arguments = (theirs, settings, size, steps + 1)
+        arguments = (theirs, taken, size, steps + 1)
         context.Process(target=serve, args=arguments, kwargs={"ours": bool(side)}, daemon=True).start()
         pipes.append(ours)
     for index in range(steps + 1):

@@ -227,7 +227,7 @@ def _written(given: argparse.Namespace) -> tuple[Any, dict[str, float], Callable
     splits = load_annotation(config).splits
     studies = splits[given.split]
     load_images(studies, config, training=False)
-    with precision.matmul_precision(config):
+    with precision.backends(config):
         begun = time.perf_counter()
         written = write_reports(model, studies, tokenizer, config)
         seconds = time.perf_counter() - begun

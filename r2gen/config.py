@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from r2gen.errors import InputError, instead, shown
 
-Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
+Precision = Literal["fp32", "torch-default", "tf32", "bf16", "fp16", "fp8"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
 
 # What the original does and a user would not want; docs/r2gen.md says why.
@@ -89,7 +89,8 @@ class Config(BaseModel):
     # speed
     precision: Precision = Field(
         "fp32",
-        description="number format of the computation; tf32, fp16 and fp8 need a GPU: `autotune doctor`",
+        description="number format of the computation; torch-default: as PyTorch does where nothing is set; "
+        "tf32, fp16 and fp8 need a GPU: `autotune doctor`",
     )
     compile: CompileMode = Field("off", description="mode of torch.compile; off: none")
     activation_checkpointing: bool = Field(

@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -139,10 +140,15 @@ def normalise(images: Tensor) -> Tensor:
     if images.is_floating_point():
         return images.float()
     grey = images.unsqueeze(2).to(torch.float32) / 255
-    shape = (3, 1, 1)
-    mean = torch.tensor(_MEAN, device=images.device).view(shape)
-    std = torch.tensor(_STD, device=images.device).view(shape)
+    mean, std = _statistics(images.device)
     return (grey - mean) / std
+
+
+@cache
+def _statistics(device: torch.device) -> tuple[Tensor, Tensor]:
+    """ImageNet's means and deviations, each [3, 1, 1]; kept on `device`: to copy them waits for it."""
+    mean, std = (torch.tensor(values, device=device).view(3, 1, 1) for values in (_MEAN, _STD))
+    return mean, std
 
 
 class TrainingSampler:

@@ -20,7 +20,7 @@ _ENDED = 1000.0  # taken off a finished beam's score, which keeps it behind ever
 _TRIGRAM_PENALTY = 0.693 * 2.0  # of the log-probability, for each earlier occurrence
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def generate(
     model: R2Gen,
     images: Tensor,
@@ -45,7 +45,7 @@ def generate(
     return search(decoder, encoded, beam_size=beam_size, max_length=max_length, block_trigrams=block_trigrams)
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def search(
     decoder: EncoderDecoder, encoded: Tensor, *, beam_size: int, max_length: int, block_trigrams: bool = False
 ) -> Tensor:
@@ -75,7 +75,7 @@ def search(
     return found.ids
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def draw(
     decoder: EncoderDecoder, encoded: Tensor, *, max_length: int, block_trigrams: bool = False
 ) -> Tensor:
@@ -131,11 +131,14 @@ class _Found:
 
     def record(self, words: Tensor, scores: Tensor, ended: Tensor) -> None:
         """Keeps the best ended beam of each image where it beats what was found before."""
+        # Without a mask as an index: that waits for a GPU, which must say how many are true.
+        length, held = words.size(2), self.scores[self.images]
         best, beam = scores.masked_fill(~ended, -torch.inf).max(dim=1)
-        better = best > self.scores[self.images]
-        images = self.images[better]
-        self.scores[images] = best[better]
-        self.ids[images, : words.size(2)] = words[better, beam[better]]
+        better = best > held
+        report = words.gather(1, beam[:, None, None].expand(-1, 1, length)).squeeze(1)
+        kept = torch.where(better[:, None], report, self.ids[self.images, :length])
+        self.scores[self.images] = torch.where(better, best, held)
+        self.ids[self.images, :length] = kept
 
     def could_improve(self, scores: Tensor) -> Tensor:
         """Positions, in the batch, of the images whose best running score is above what was found."""

@@ -56,7 +56,7 @@ def write_reports(
         for batch in loader(kept or images, sampler, config, persistent=False):
             if not usable(batch, config):
                 continue
-            with torch.inference_mode(), precision.autocast(config), _own_random_numbers(config):
+            with precision.inference(config), precision.autocast(config), _own_random_numbers(config):
                 shown = normalise(batch.images.to(precision.device(), non_blocking=True))
                 encoded = model.encode(shown, extractor)
                 losses = _losses(model, encoded, batch.targets)
@@ -91,7 +91,7 @@ def _generate(model: R2Gen, encoded: Tensor, config: Config) -> Tensor:
 
 def _losses(model: R2Gen, encoded: Tensor, targets: Tensor) -> list[tuple[float, int]]:
     """Of each of `targets` [B, T] the loss, summed, and the number of tokens that it sums."""
-    tokens, targets = lengths(targets), targets.to(encoded.device)
+    tokens, targets = lengths(targets), targets.to(encoded.device, non_blocking=True)
     log_probs = model.encoder_decoder.teach(encoded, targets, Packing.of(tokens, encoded.device))
     nats = torch.stack([loss_sum(log_probs[i : i + 1], targets[i : i + 1])[0] for i in range(len(targets))])
     return list(zip(nats.tolist(), tokens, strict=True))

@@ -21,7 +21,7 @@ def device() -> torch.device:
 def check(config: Config) -> None:
     """Raises InputError when this machine cannot train in the configured precision."""
     name = config.precision
-    if name == "fp32" or (name == "bf16" and device().type == "cpu"):
+    if name in {"fp32", "torch-default"} or (name == "bf16" and device().type == "cpu"):
         return
     if device().type == "cpu":
         raise InputError(f"precision {name}: needs a CUDA device; fp32 and bf16 run here")
@@ -34,14 +34,25 @@ def check(config: Config) -> None:
 
 
 @contextmanager
-def matmul_precision(config: Config) -> Iterator[None]:
-    """TF32 where it is asked for and not elsewhere; what was set before is set again at the end."""
-    matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.precision == "tf32"
+def backends(config: Config) -> Iterator[None]:
+    """PyTorch's settings of the process as this run needs them; what was set before is set again at the end.
+
+    TF32 is on where it is asked for and off elsewhere, except that `torch-default` leaves it as it finds it:
+    PyTorch's default is on for convolutions and off for matrix products. cuDNN's attention is off: it builds
+    a plan for every shape that it meets, which takes tenths of a second, and decoding has another shape at
+    every word. PyTorch prefers it on GPUs of compute capability 9.0 and 10.0.
+    """
+    cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
+    attends = cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    before = cuda.matmul.allow_tf32, cudnn.allow_tf32
+    cuda.enable_cudnn_sdp(False)
+    if config.precision != "torch-default":
+        cuda.matmul.allow_tf32 = cudnn.allow_tf32 = config.precision == "tf32"
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn
+        cuda.matmul.allow_tf32, cudnn.allow_tf32 = before
+        cuda.enable_cudnn_sdp(attends)
 
 
 def autocast(config: Config) -> AbstractContextManager[object]:
@@ -49,6 +60,11 @@ def autocast(config: Config) -> AbstractContextManager[object]:
     formats = {"bf16": torch.bfloat16, "fp8": torch.bfloat16, "fp16": torch.float16}
     dtype = formats.get(config.precision)
     return nullcontext() if dtype is None else torch.autocast(device().type, dtype)
+
+
+def inference(config: Config) -> AbstractContextManager[None]:
+    """The context of computing without gradients. torchao's fp8 knows nothing of the faster of the two."""
+    return torch.no_grad() if config.precision == "fp8" else torch.inference_mode()
 
 
 def convert(model: nn.Module, config: Config) -> None:

@@ -46,6 +46,7 @@ _FREE = {
     "image_cache_gib",
     *("test_scores", "meteor", "max_bad_steps", "compat"),
 }
+_CUDA_GRAPHS = {"reduce-overhead", "max-autotune"}  # modes of torch.compile that make some
 _LAST, _BEST = "last.pt", "best.pt"
 _STATE = (
     *("model", "vocabulary", "config"),
@@ -92,7 +93,7 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
     if precision.device().type == "cpu":
         keep_freed_memory()
     with ExitStack() as stack:
-        stack.enter_context(precision.matmul_precision(parsed))
+        stack.enter_context(precision.backends(parsed))
         trainer = _Trainer(parsed, workdir, stack.enter_context(OptionalMeteor(wanted=parsed.meteor)))
         try:
             yield from trainer.run()
@@ -203,7 +204,7 @@ class _Trainer:
             loss += summed.detach() / tokens
             watch.mark("backward_s")
         rate = self._optimizer.param_groups[-1]["lr"]
-        norm = self._update(loss.item())
+        train_loss, norm = self._update(loss)
         watch.mark("optimizer_s")
         count = sum(len(batch.studies) for batch in window)
         self._samples, self._step = self._samples + count, self._step + 1
@@ -211,7 +212,7 @@ class _Trainer:
             "samples": self._samples,
             "epoch": epoch,
             "step": self._step,
-            "train_loss": loss.item(),
+            "train_loss": train_loss,
             "learning_rate": rate,
             "grad_norm": norm,
             "skipped_samples": self._skipped,
@@ -226,15 +227,17 @@ class _Trainer:
         longest report that there can be, and computed whole, the memory's loop over the words included.
         """
         device = precision.device()
-        if self.config.compile not in {"reduce-overhead", "max-autotune"}:
+        if self.config.compile not in _CUDA_GRAPHS:
             return targets.to(device, non_blocking=True), Packing.of(lengths(targets), device)
         padded = F.pad(targets, (0, self.config.max_seq_length - targets.size(1))).to(device)
         return padded, Packing.whole(padded[:, :-1]).unrolled()
 
-    def _update(self, loss: float) -> float:
-        """Clips and steps, and returns the norm before. A bad step leaves the model as it was."""
+    def _update(self, summed: Tensor) -> tuple[float, float]:
+        """Clips and steps; the loss, and the norm before, as numbers. A bad step leaves the model alone."""
         self._scaler.unscale(self._optimizer)
-        norm = optim.clip(self.model.parameters(), self.config.grad_clip_value).item()
+        norms = optim.clip(self.model.parameters(), self.config.grad_clip_value)
+        # Read together, because every copy waits for the device; and before the step, which depends on them.
+        loss, norm = torch.stack((summed, norms)).tolist()
         if math.isfinite(loss) and not self._scaler.is_bad(norm):
             self._scaler.step(self._optimizer)
             self._bad.end_row()
@@ -243,7 +246,7 @@ class _Trainer:
             self._statistics.put_back()
             self._bad.add(self._step + 1, self._sampler.epoch, loss, norm)
         self._optimizer.zero_grad(set_to_none=True)
-        return norm
+        return loss, norm
 
     def _is_evaluation_due(self) -> bool:
         every = self.config.eval_every_samples
@@ -336,15 +339,28 @@ class _Trainer:
 
 
 def _compiled(model: R2Gen, config: Config) -> Callable[[Tensor, Tensor, Packing], Tensor]:
-    """`model`, compiled as configured.
+    """`model`, compiled as configured, once: for batches and reports of any size, and images of this one.
+
+    Some batches are computed as if nothing were compiled, because to compile for them would take longer than
+    they do: a single study, which PyTorch makes a program of its own for, and with CUDA graphs every batch
+    that is not whole.
 
     A CUDA graph writes its gradients into the same memory every time it runs, so that the second micro-batch
     of a step would overwrite what the first one left there: with accumulation, modes go without graphs.
     """
     if config.compile == "off":
         return model
+    has_graphs = config.compile in _CUDA_GRAPHS
+    fewest = config.micro_batch_size if has_graphs else min(2, config.micro_batch_size)
     without_graphs = {"reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
     accumulates = config.accumulation_steps > 1
     mode = without_graphs.get(config.compile, config.compile) if accumulates else config.compile
-    compiled: Callable[[Tensor, Tensor, Packing], Tensor] = torch.compile(model, mode=mode)
-    return compiled
+    compiled = torch.compile(model, mode=mode, dynamic=None if has_graphs else True)
+
+    def forward(images: Tensor, targets: Tensor, packing: Packing) -> Tensor:
+        if len(images) < fewest:
+            return model(images, targets, packing)  # type: ignore[no-any-return]
+        torch._dynamo.mark_static(images, list(range(1, images.dim())))
+        return compiled(images, targets, packing)  # type: ignore[no-any-return]
+
+    return forward

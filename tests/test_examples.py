@@ -20,7 +20,7 @@ def test_the_smallest_workload_can_be_tuned(tmp_path):
         if file.is_file():
             (tmp_path / file.name).write_bytes(file.read_bytes())
     command = (EXAMPLES / "README.md").read_text().split("python -m autotune ")[1].split("\n")[0].split()
-    shorter = ("--trials", 3, "--samples", 10000, "--repeats", 0)
+    shorter = ("--trials", 2, "--samples", 10000, "--repeats", 0)
     done = forked.run((*command, *shorter), tmp_path, os.environ)
     assert done.returncode in ENDED, done.stdout + done.stderr
     assert "r2 0.99" in done.stdout or "r2 1.0" in done.stdout

@@ -90,10 +90,12 @@ class Precision:
     needs: Needs = Needs()
 
 
-# Widest first. tf32 is a way to multiply: what is stored is fp32. Activations of fp8 stay bf16, only what is
+# Widest first. tf32 is a way to multiply: what is stored is fp32. torch-default is what PyTorch does where
+# nothing is set: fp32, and on a GPU TF32 in convolutions. Activations of fp8 stay bf16, only what is
 # multiplied is narrower; that all it stores has the size of bf16 is not said.
 PRECISIONS: Mapping[str, Precision] = {
     "fp32": Precision(4, "fp32"),
+    "torch-default": Precision(4, "fp32", Needs(is_for_cuda=True)),
     "tf32": Precision(4, "fp32", Needs(cuda=True, compute_capability=(8, 0))),
     "bf16": Precision(2, "bf16", Needs(compute_capability=(8, 0))),
     "fp16": Precision(2, "bf16", Needs(cuda=True, compute_capability=(5, 3))),

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -203,24 +203,28 @@ def run(
 ) -> None:
     """Runs `search` until it is over or interrupted (Ctrl-C, SIGTERM), on a Ray below the `guardian`.
 
+    Where nothing remains to be run, no Ray is started.
     Raises SearchAborted when Ray Tune aborts again and again without a trial ending in between. When Ray
     itself dies, `lost` is told, perhaps in another thread, and nothing else is to be expected of this one.
     """
     # In this order: Ray takes SIGTERM for itself.
-    address = setup.options.address
-    cluster = (
-        engine_cluster.own(setup.hardware, guardian, lost)
-        if address is None
-        else engine_cluster.connected(address)
-    )
+    cluster = _cluster(setup, guardian, lost) if search.remaining > 0 else nullcontext()
     with cluster, _signals(search):
         try:
-            _run(search, setup, callbacks)
+            if search.remaining > 0:
+                _run(search, setup, callbacks)
         finally:
             with suppress(OSError):
                 setup.session.stop_file.unlink(missing_ok=True)
             for callback in callbacks:
                 callback.on_experiment_end([])  # Tune forgets it when it aborts; twice does no harm
+
+
+def _cluster(setup: Setup, guardian: Guardian, lost: Callable[[str], None]) -> AbstractContextManager[None]:
+    address = setup.options.address
+    if address is not None:
+        return engine_cluster.connected(address)
+    return engine_cluster.own(setup.hardware, guardian, lost)
 
 
 def _run(search: Search, setup: Setup, callbacks: Sequence[tune.Callback]) -> None:

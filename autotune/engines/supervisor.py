@@ -6,7 +6,6 @@ from typing import Any
 
 from ray import tune
 
-from autotune.core.trial import Status
 from autotune.engines.engine_cluster import TOKEN
 from autotune.system import devices
 from autotune.trials import order
@@ -18,15 +17,14 @@ from autotune.trials.race import Race
 REPORT_S = 1.0
 
 
-class TrialFailed(Exception):  # noqa: N818 - what Ray shows as the trial's error
-    """Makes Ray's status of a failed trial ERROR; the outcome was reported before it."""
-
-
 class Supervisor(tune.Trainable):
     """Runs one order at a time in a child process of its own.
 
     An order is begun by the first step, and not before: Tune makes a supervisor for a trial that another one,
     which has become free in the meantime, then takes from it.
+
+    However a trial ends, Ray takes it for completed: an actor whose trial has failed would be replaced by a
+    new one, which takes seconds. The outcome is in the report.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -41,23 +39,17 @@ class Supervisor(tune.Trainable):
 
     def _take(self, config: dict[str, Any]) -> None:
         self._order: Mapping[str, Any] | None = config["order"]
-        self._failure: str | None = None
 
     def step(self) -> dict[str, Any]:
-        if self._failure is not None:
-            raise TrialFailed(self._failure)
         if self._order is not None:
             begun, self._order = self._order, None
             self._attempt = _begun(begun, self._server)
         if self._attempt is None:
             raise RuntimeError("the trial has ended already")
         report = self._attempt.step(REPORT_S)
-        if (outcome := report.outcome) is None:
+        if report.outcome is None:
             return report.to_dict()
         self._attempt = None
-        if outcome.status is Status.FAILED:
-            self._failure = f"{outcome}: {outcome.reason}"  # raised by the next step, after this report
-            return report.to_dict()
         return {**report.to_dict(), "done": True}
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:

@@ -1,5 +1,6 @@
 """Timestamps in, steady-state throughput with its confidence interval out."""
 
+import bisect
 import itertools
 import math
 import statistics
@@ -20,10 +21,14 @@ _BISECTIONS = 60  # to the last bit
 
 @dataclass(frozen=True)
 class Step:
-    """One optimizer step: how long it took since the record before it, and how many samples it trained."""
+    """One optimizer step: how long it took since the record before it, and how many samples it trained.
+
+    Or so many `records` in a row, where it is not known when each of them had ended.
+    """
 
     seconds: float
     samples: int
+    records: int = 1
 
 
 def prefetched_steps(settings: Config) -> int:
@@ -76,7 +81,7 @@ class Meter:
         self._segments: list[tuple[int, list[Step]]] = []  # steps to drop, steps
         self._last_s: float | None = None  # when the step before had ended
         self._seen_s: float | None = None  # when the record before came
-        self._last_samples = 0
+        self._last_samples = self._queued = 0
         self.training_s = 0.0
         self.restart()
 
@@ -98,24 +103,33 @@ class Meter:
             self.training_s += at_s - self._seen_s
         self._seen_s = at_s
         if queued and not is_break:
+            self._queued += 1
             return
         if is_break:
             self._segments.append((self._prefetched + _STEPS_TO_GO_ON, []))
         elif self._last_s is not None and samples > self._last_samples:
-            self._segments[-1][1].append(Step(at_s - self._last_s, samples - self._last_samples))
-        self._last_s, self._last_samples = at_s, samples
+            step = Step(at_s - self._last_s, samples - self._last_samples, self._queued + 1)
+            self._segments[-1][1].append(step)
+        self._last_s, self._last_samples, self._queued = at_s, samples, 0
 
     def recent_step_s(self) -> float | None:
         """How long a step takes at present, the median of the last ones; None before there is one."""
         steps = [step for _, segment in self._segments for step in segment[-_RECENT_STEPS:]]
-        return statistics.median(s.seconds for s in steps[-_RECENT_STEPS:]) if steps else None
+        return statistics.median(s.seconds / s.records for s in steps[-_RECENT_STEPS:]) if steps else None
 
     def throughput(self) -> Throughput | None:
         """The steady-state figure so far; None before the first step after the warm-up."""
         steady: list[Step] = []
         for warm_up, steps in self._segments:
-            steady += steps[min(warm_up, math.ceil(len(steps) / 2)) :]
+            steady += _steady(steps, warm_up)
         return throughput(steady)
+
+
+def _steady(steps: Sequence[Step], warm_up: int) -> Sequence[Step]:
+    """`steps` without the first ones, of `warm_up` records, but never more than half of all."""
+    ends = list(itertools.accumulate(step.records for step in steps))
+    dropped = min(warm_up, math.ceil(ends[-1] / 2)) if ends else 0
+    return steps[bisect.bisect_left(ends, dropped) + 1 :] if dropped else steps
 
 
 def throughput(steps: Sequence[Step]) -> Throughput | None:
@@ -129,7 +143,7 @@ def throughput(steps: Sequence[Step]) -> Throughput | None:
     if not steps or seconds <= 0:
         return None
     samples = sum(step.samples for step in steps)
-    return Throughput(samples / seconds, _half_width(steps), len(steps), seconds)
+    return Throughput(samples / seconds, _half_width(steps), sum(step.records for step in steps), seconds)
 
 
 def _half_width(steps: Sequence[Step]) -> float | None:

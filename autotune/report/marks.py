@@ -34,7 +34,14 @@ AGAIN = Mark("run again to confirm or explain", "var(--stopped)", "square", 5)
 
 ORDER = (AGAIN, OPEN, FAILED, OOM, STOPPED, LOST, COMPLETED, KEPT, BASELINE, WINNER)  # the last is on top
 
-_SYMBOLS = (("circle", 8), ("square", 8), ("triangle-up", 9), ("pentagon", 9), ("hexagram", 10))
+_SYMBOLS = (
+    ("circle", 8),
+    ("triangle-right", 9),
+    ("square", 8),
+    ("triangle-up", 9),
+    ("pentagon", 9),
+    ("hexagram", 10),
+)
 _PRECISIONS = {
     name: Mark(name, f"var(--{name})", *symbol) for name, symbol in zip(PRECISIONS, _SYMBOLS, strict=True)
 }

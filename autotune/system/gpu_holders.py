@@ -32,5 +32,5 @@ def _each(ask: Callable[[Any], list[Any]]) -> list[Any]:
         try:
             handles = devices.handles(os.environ.get(devices.VISIBLE)) if found else []
             return [one for handle in handles for one in ask(handle)]
-        except pynvml.NVMLError:
+        except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError):  # the latter of a driver that is too old
             return []

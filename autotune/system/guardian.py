@@ -28,6 +28,7 @@ _LOOK_S = 0.1
 _SETTLE_S = 2.0
 _END_S = 10.0  # what hangs in a driver or a file system cannot be killed, nor waited for
 _LAST_WORDS = 500
+_TRIES, _BETWEEN_S = 40, 0.05  # a control group is busy for a moment after the last one has left it
 # Only what multiprocessing and torch name themselves: a user may keep data of their own there.
 _SHARED_MEMORY = ("/dev/shm/psm_", "/dev/shm/torch_")  # noqa: S108 - looked for, not made
 
@@ -179,14 +180,16 @@ def descendants(ancestors: Collection[int]) -> set[int]:
 
 def _parents() -> dict[int, int]:
     """The parent of every process."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):
-                # The name, in parentheses, may hold anything; the state and the parent follow it.
-                after_name = (entry / "stat").read_text(errors="replace").rpartition(")")[2]
-                parents[int(entry.name)] = int(after_name.split()[1])
-    return parents
+    found = {int(entry.name): _stat(entry) for entry in Path("/proc").iterdir() if entry.name.isdecimal()}
+    return {pid: int(fields[1]) for pid, fields in found.items() if fields}
+
+
+def _stat(process: Path) -> list[str]:
+    """The state of a process, its parent and what follows in its `stat`; nothing where there is none."""
+    with suppress(OSError):
+        # The name, in parentheses, may hold anything.
+        return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    return []
 
 
 def _serve(directory: Path, orders: FileIO) -> None:
@@ -236,12 +239,30 @@ def _has_ended(daemons: Collection[int]) -> bool:
 
 
 def remove_groups(place: Path) -> None:
-    """Removes the control groups in `place` that were made for trials by processes that have ended."""
+    """Removes the control groups in `place` that were made for trials by processes that have ended.
+
+    Nobody need have waited for these: who has started Ray inherits children that it knows nothing of.
+    """
     for group in place.glob(f"{GROUP}*"):
         maker = group.name.removeprefix(GROUP).partition("-")[0]
-        if not Path("/proc", maker).exists():
-            with suppress(OSError):  # somebody in it is still ending
-                group.rmdir()
+        if _stat(Path("/proc", maker))[:1] in ([], ["Z"]):
+            _remove_group(group)
+
+
+def _remove_group(group: Path) -> None:
+    """Removes `group`, unless somebody is in it."""
+    for _ in range(_TRIES):
+        with suppress(OSError):
+            group.rmdir()
+        if not group.exists() or _holds_somebody(group):
+            return
+        time.sleep(_BETWEEN_S)
+
+
+def _holds_somebody(group: Path) -> bool:
+    with suppress(OSError):
+        return bool((group / "cgroup.procs").read_text().strip())
+    return False
 
 
 def _clear(directory: Path, groups: Path | None) -> None:

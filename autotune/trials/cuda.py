@@ -12,7 +12,8 @@ from autotune.trials.failures import GpuLostError
 from autotune.trials.gpu_memory import GpuMemory
 
 BAD_FORK = 3
-_WAIT_EVERY_S, _WAIT_EVERY = 0.5, 20  # and steps: short ones may all be given to a GPU within half a second
+_clock_s = time.monotonic  # kept here: a workload that replaces the module's clock replaces its own alone
+_WAIT_EVERY_S, _WAIT_EVERY = 0.5, 16  # and steps: short ones may all be given to a GPU within half a second
 
 
 class Cuda:
@@ -23,7 +24,7 @@ class Cuda:
         self._gpus, self._cap_bytes = math.ceil(gpus), cap_bytes
         self._torch: Any = None
         self._before_bytes = 0
-        self._waited_s, self._unwaited = 0.0, 0
+        self._waited_s, self._unwaited, self._wait_every = 0.0, 0, 1
 
     def open(self) -> None:
         """Sees to it that the GPUs are there, and caps them; asked again, it does what could not be done yet.
@@ -54,18 +55,24 @@ class Cuda:
         """Whether the GPU has done all that it was given, so that now is when the last step has ended.
 
         A workload that runs ahead of its GPU is made to wait now and then, and no more often: it would lose
-        the time in which both work.
+        the time in which both work. Only at first it has to be more often, or a short trial would show
+        nothing.
         """
         torch = self._torch
         if torch is None:
             return True
         self._unwaited += 1
         if not torch.cuda.current_stream().query():
-            if time.monotonic() - self._waited_s < _WAIT_EVERY_S and self._unwaited < _WAIT_EVERY:
+            if _clock_s() - self._waited_s < _WAIT_EVERY_S and self._unwaited < self._wait_every:
                 return False
             torch.cuda.synchronize()
-        self._waited_s, self._unwaited = time.monotonic(), 0
+            self._wait_every = min(2 * self._wait_every, _WAIT_EVERY)
+        self._waited_s, self._unwaited = _clock_s(), 0
         return True
+
+    def evaluated(self) -> None:
+        """Takes note that the workload has evaluated: what is timed next begins anew."""
+        self._wait_every = 1
 
     def figures(self) -> dict[str, int]:
         """The allocator's figures in bytes; nothing where it has never been used."""

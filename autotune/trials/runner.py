@@ -142,7 +142,7 @@ def _drive(
         seen = watch()
         record = {**check(yielded), **seen.figures}
         if order.quality in record:  # rarely, and the step after it does not count
-            record |= watch.context()
+            record |= watch.evaluated()
         _send(messages, {"at_s": seen.at_s, "record": record})
         if stopping():
             close = getattr(records, "close", None)
@@ -177,8 +177,9 @@ class _Watch:
         figures = self._gpus.figures() or self._memory.figures()
         return _Seen(at_s, {**figures, **{name: True for name, is_so in marks.items() if is_so}})
 
-    def context(self) -> dict[str, int]:
+    def evaluated(self) -> dict[str, int]:
         """What the process takes of its GPU beside the allocator; it takes a while to ask."""
+        self._gpus.evaluated()
         context_bytes = self._gpus.context_bytes()
         return {"memory_context_bytes": context_bytes} if context_bytes else {}
 

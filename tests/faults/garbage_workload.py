@@ -139,4 +139,5 @@ KINDS = {
 
 
 def fit(config, workdir):
+    print("forked by", os.getppid())
     yield from KINDS[config["kind"]]()

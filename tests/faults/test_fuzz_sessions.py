@@ -17,7 +17,7 @@ import yaml
 from hypothesis import strategies as st
 
 from autotune import __main__ as tuner
-from autotune.cli import cli_run, cli_start
+from autotune.cli import cli_run, cli_start, gpus
 from autotune.core.errors import InputError
 from autotune.storage.store import Session
 
@@ -51,7 +51,9 @@ def begins_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr("os.fsync", lambda _: None)
     monkeypatch.setattr(cli_run, "_execute", lambda *_, **__: None)
     monkeypatch.setattr("autotune.compare.compare.Comparison.run", lambda *_: None)
-    monkeypatch.setattr(cli_start, "hardware", lambda *_: (left_by_a_search.HARDWARE, 0.0))
+    monkeypatch.setattr(
+        cli_start, "hardware", lambda _, asked: gpus.of_cluster(left_by_a_search.HARDWARE, asked)
+    )
 
 
 FAULTS = ("attribute", "attribute", "attribute", "json", "record", "space", "file", "file", "row")

@@ -157,6 +157,10 @@ def test_a_search_through_garbage_ends_with_a_sane_winner(tmp_path, soak, select
     session = Session.open(tmp_path / "s")
     trials = record.trials(record.load_study(session.study_file))
     assert {t.config["kind"] for t in trials} == set(kinds)
+    logs = [session.trial_dir(t.number).log.read_text() for t in trials]
+    assert len({log.partition("forked by ")[2].split()[0] for log in logs}) == 1, (
+        "no failure costs a supervisor"
+    )
     for trial in trials:
         assert trial.outcome is not None
         if trial.config["kind"] in FAULTS:

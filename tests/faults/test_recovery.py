@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from autotune import __main__ as cli
-from autotune.cli import cli_run, cli_start
+from autotune.cli import cli_run, cli_start, gpus
 from autotune.storage import identity
 from autotune.storage import study as record
 from autotune.storage.store import Session
@@ -31,7 +31,7 @@ def place(left, tmp_path, monkeypatch):
     """A copy of it, in the working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(KEPT)
-    monkeypatch.setattr(cli_start, "hardware", lambda *_: (HARDWARE, 0.0))
+    monkeypatch.setattr(cli_start, "hardware", lambda _, asked: gpus.of_cluster(HARDWARE, asked))
     monkeypatch.setattr(cli_run, "run", lambda *_, **__: 0)
     return shutil.copytree(left, tmp_path / "s")
 

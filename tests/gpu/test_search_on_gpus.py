@@ -1,10 +1,14 @@
-"""A whole search on two unlike GPUs that trials share, over a fake NVML: the real command line, and Ray."""
+"""A whole search over a fake NVML, by the real command line and Ray: trials share two unlike GPUs.
+
+A third one, between them, is lost.
+"""
 
 import itertools
 import json
 import os
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from autotune.judging import confirm
@@ -17,7 +21,9 @@ from tests.gpu.fake_nvml import FakeGpu, fake_gpus, nvml_library
 __all__ = ["fake_gpus", "nvml_library"]
 
 GIB = 2**30
-GPUS = FakeGpu(name="NVIDIA A", gib=8), FakeGpu(name="NVIDIA B", gib=24, capability=(9, 0))
+LOST = FakeGpu(fails={"Handle": pynvml.NVML_ERROR_GPU_IS_LOST})
+GPUS = FakeGpu(name="NVIDIA A", gib=8), LOST, FakeGpu(name="NVIDIA B", gib=24, capability=(9, 0))
+BY_UUID = {GPUS[index].uuid(index): GPUS[index] for index in (0, 2)}
 SPACE = """
 workload: gpu_toy:fit
 baseline: {micro_batch_size: 4, num_workers: 0, learning_rate: 1e-3}
@@ -74,17 +80,18 @@ def test_trials_share_unlike_gpus_and_what_confirms_has_one_to_itself(searched):
     assert len({placed[number]["server"] for number in shared}) < len(shared), "supervisors are used again"
 
     for number, trial in trials.items():
-        gpu = GPUS[int(placed[number]["CUDA_VISIBLE_DEVICES"])]
+        gpu = BY_UUID[placed[number]["CUDA_VISIBLE_DEVICES"]]
         assert trial.measurement.device == gpu.name
         assert trial.measurement.telemetry["gpu_power_w"] == 150.0
-    assert all(trials[number].measurement.memory_limit_bytes < 4 * GIB for number in shared)
-    assert {trials[number].measurement.memory_limit_bytes for number in alone} == {8 * GIB}, "of the smallest"
+    for numbers, limit_bytes in ((shared, 4 * GIB), (alone, 8 * GIB)):  # by the smallest GPU
+        assert {trials[number].measurement.memory_limit_bytes for number in numbers} == {limit_bytes}
     for number, other in itertools.product(alone, placed):
         assert number == other or not beside(placed[number], placed[other]), "nobody else is on its GPU"
 
     facts = session.provenance()
     assert (facts["device"], facts["driver"]) == ("NVIDIA A, NVIDIA B", "580.95.05")
     assert "NVIDIA A (8.0 GiB), NVIDIA B (24.0 GiB)" in said
+    assert "GPU 1 is left out: GPU is lost" in said
 
 
 def beside(one, other):

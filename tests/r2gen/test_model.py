@@ -230,25 +230,6 @@ def test_autocast_trains_close_to_full_precision(still, dtype):
     assert all(parameter.grad.isfinite().all() for parameter in decoder.parameters())
 
 
-@pytest.mark.soak
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # the compiler's own look
-def test_compiled_the_model_is_the_same_for_every_length(still):
-    """The second length makes the compiled model dynamic; further ones must not compile it again."""
-    model = build(**still)
-    torch._dynamo.reset()
-    compiled = torch.compile(model, backend="eager")
-
-    def both(length):
-        images, targets = batch(length=length)
-        packing = Packing.of([length - 1, length - 3], images.device)
-        return compiled(images, targets, packing), model(images, targets, packing)
-
-    for length in (9, 8, 7):
-        torch.testing.assert_close(*both(length))
-    with torch.compiler.set_stance("fail_on_recompile"):
-        both(6)
-
-
 def test_views_in_one_call_share_their_statistics():
     images, targets = batch()
     apart, shared = build(), build(views_together=True)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def test_a_cpu_refuses_what_it_cannot_do(make_config: Make, on_cpu: None, name: 
         precision.check(make_config(precision=name))
 
 
-@pytest.mark.parametrize("name", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", ["fp32", "torch-default", "bf16"])
 def test_a_cpu_does_what_it_can(make_config: Make, on_cpu: None, name: str) -> None:
     precision.check(make_config(precision=name))
 
@@ -70,7 +71,13 @@ def test_bf16_trains_weights_that_stay_fp32(tiny: dict[str, Any], tmp_path: Path
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [("fp32", torch.float32), ("tf32", torch.float32), ("bf16", torch.bfloat16), ("fp8", torch.bfloat16)],
+    [
+        ("fp32", torch.float32),
+        ("torch-default", torch.float32),
+        ("tf32", torch.float32),
+        ("bf16", torch.bfloat16),
+        ("fp8", torch.bfloat16),
+    ],
 )
 def test_forward_passes_compute_in_the_format_asked_for(
     make_config: Make, on_cpu: None, name: str, dtype: torch.dtype
@@ -101,15 +108,49 @@ def test_tf32_is_set_where_asked_for_and_set_back(
     make_config: Make, name: str, before: tuple[bool, bool]
 ) -> None:
     _set_tf32(before)
-    with precision.matmul_precision(make_config(precision=name)):
+    with precision.backends(make_config(precision=name)):
         assert _tf32() == (name == "tf32",) * 2
     assert _tf32() == before
 
 
 @pytest.mark.usefixtures("_tf32_as_it_was")
+@pytest.mark.parametrize("before", [(True, True), (False, True), (False, False)])
+def test_torch_default_leaves_tf32_as_it_finds_it(make_config: Make, before: tuple[bool, bool]) -> None:
+    _set_tf32(before)
+    with precision.backends(make_config(precision="torch-default")):
+        assert _tf32() == before
+    assert _tf32() == before
+
+
+def test_on_a_cpu_torch_default_is_fp32_to_the_last_bit(
+    tiny: dict[str, Any], tmp_path: Path, without_java: None
+) -> None:
+    states = []
+    for name in ("fp32", "torch-default"):
+        records = fit({**tiny, "precision": name}, tmp_path / name)
+        next(records)
+        records.close()
+        states.append(torch.load(tmp_path / name / "last.pt")["model"])
+    assert all(torch.equal(value, states[1][key]) for key, value in states[0].items())
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_the_attention_of_cudnn_is_off_and_set_back(make_config: Make, before: bool) -> None:
+    cuda = torch.backends.cuda
+    was = cuda.cudnn_sdp_enabled()
+    cuda.enable_cudnn_sdp(before)
+    try:
+        with precision.backends(make_config()):
+            assert not cuda.cudnn_sdp_enabled()
+        assert cuda.cudnn_sdp_enabled() is before
+    finally:
+        cuda.enable_cudnn_sdp(was)
+
+
+@pytest.mark.usefixtures("_tf32_as_it_was")
 def test_tf32_is_set_back_where_training_fails(make_config: Make) -> None:
     before = _tf32()
-    with pytest.raises(KeyError), precision.matmul_precision(make_config(precision="tf32")):
+    with pytest.raises(KeyError), precision.backends(make_config(precision="tf32")):
         raise KeyError
     assert _tf32() == before
 
@@ -133,6 +174,39 @@ def test_some_layers_of_the_model_fit_fp8_and_none_of_its_memory(make_config: Ma
     fitting = [name for name, module in named.items() if precision._fits_fp8(module, name)]
     assert any("self_attn" in name for name in fitting)
     assert not any(".rm." in name for name in fitting)
+
+
+class _TorchOfACpu:
+    """Torch for torchao, which asks for CUDA's autocast only."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    def is_autocast_enabled(self) -> bool:
+        return torch.is_autocast_enabled("cpu")
+
+    def get_autocast_gpu_dtype(self) -> torch.dtype:
+        return torch.get_autocast_dtype("cpu")
+
+
+@pytest.fixture
+def _emulated_fp8(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fp8 as a CPU can compute it: torchao rounds to it, and multiplies in a wider format."""
+    float8 = pytest.importorskip("torchao.float8", reason="needs torchao")
+    linear = pytest.importorskip("torchao.float8.float8_linear")
+    monkeypatch.setattr(float8, "Float8LinearConfig", partial(float8.Float8LinearConfig, emulate=True))
+    monkeypatch.setattr(linear, "torch", _TorchOfACpu())
+    monkeypatch.setattr(precision, "check", lambda config: None)
+
+
+@pytest.mark.usefixtures("_emulated_fp8", "without_java")
+def test_fp8_trains_evaluates_and_writes(tiny: dict[str, Any], tmp_path: Path) -> None:
+    settings = {**tiny, "precision": "fp8", "epochs": 1, "beam_size": 2}
+    *steps, evaluation = fit(settings, tmp_path)
+    assert all(math.isfinite(step["train_loss"]) for step in steps)
+    assert math.isfinite(evaluation["val_loss"])
+    plain = next(fit({**settings, "precision": "bf16"}, tmp_path / "bf16"))
+    assert 0 < abs(steps[0]["train_loss"] - plain["train_loss"]) < 0.1, "fp8 rounds more, and not much more"
 
 
 def test_other_precisions_convert_and_scale_nothing(make_config: Make) -> None:

@@ -240,22 +240,27 @@ def test_the_example_of_every_command_is_one(name):
     COMMANDS.commands[name].make_context(name, words[2:])  # parses all of it, or raises
 
 
-@pytest.mark.parametrize("name", ["--help", *(f"{name} --help" for name in COMMANDS.commands)])
-def test_help_is_quick_and_fits_a_terminal(name):
+def test_help_is_quick_and_fits_a_terminal():
+    """That of every command, one after the other: none may import what takes long."""
     code = (
-        "import sys; from autotune.__main__ import main; code = main(sys.argv[1:]);"
-        "print(sorted({'torch', 'ray', 'wandb', 'optuna', 'numpy'} & set(sys.modules)), code)"
+        "import sys; from autotune.__main__ import main\n"
+        "for name in sys.argv[1:]:\n"
+        "    code = main([*name.split(), '--help'])\n"
+        "    slow = sorted({'torch', 'ray', 'wandb', 'optuna', 'numpy'} & set(sys.modules))\n"
+        "    print(f'ended {name}', slow, code)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, *name.split()],
+        [sys.executable, "-c", code, "", *COMMANDS.commands],
         env={**os.environ, "COLUMNS": "80"},
         capture_output=True,
         text=True,
         check=True,
     )
-    *said, last = done.stdout.splitlines()
-    assert last == "[] 0"
+    said = done.stdout.splitlines()
+    ended = [line for line in said if line.startswith("ended ")]
+    assert ended == [f"ended {name} [] 0" for name in ("", *COMMANDS.commands)]
     assert max(map(len, said)) <= 80
+    assert sum(line.lstrip().startswith("Usage:") for line in said) == len(ended)
 
 
 def test_status_imports_neither_optuna_nor_torch_nor_ray(tmp_path):

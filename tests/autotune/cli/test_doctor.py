@@ -145,7 +145,13 @@ def test_gpus_that_are_hidden_or_counted_otherwise_are_said() -> None:
 
 def test_precisions_follow_the_gpu() -> None:
     found = by_name(list(doctor.precisions(Machine(8, (8, 0), has_torchao=True), frozenset())))
-    assert [name for name, (ok, _) in found.items() if ok] == ["fp32", "tf32", "bf16", "fp16"]
+    assert [name for name, (ok, _) in found.items() if ok] == [
+        "fp32",
+        "torch-default",
+        "tf32",
+        "bf16",
+        "fp16",
+    ]
     assert "8.9" in found["fp8"][1]
     found = by_name(list(doctor.precisions(Machine(8, (9, 0), has_torchao=True), frozenset())))
     assert all(ok for ok, _ in found.values())

@@ -9,7 +9,7 @@ import sys
 import pynvml
 import pytest
 
-from autotune.cli import gpus
+from autotune.cli import doctor, gpus
 from autotune.cli.gpus import Fault, Torch
 from autotune.core.errors import InputError
 from autotune.space import machine as machines
@@ -228,6 +228,23 @@ def test_a_precision_that_a_gpu_fails_in_is_left_out_of_the_search(machine, spac
     _, dropped = machines.fit_to(space, found)
     assert "precision fp16: dropped, fails on GPU 0: CUBLAS_STATUS_NOT_SUPPORTED" in dropped
     assert not any(line.startswith("precision bf16") for line in dropped)
+
+
+def test_doctor_says_of_every_gpu_what_a_search_goes_by(machine):
+    machine(GTX, RTX, FakeGpu(fails={"Handle": LOST}), fails={})
+    found = {one.name: one for one in doctor.examine()}
+    said = {
+        name: (found[name].ok, found[name].detail) for name in ("torch", "GPU 1", "GPU 2", "NVIDIA driver")
+    }
+    assert said == {
+        "torch": (True, "2.13.0, CUDA 13.0"),
+        "GPU 1": (True, "NVIDIA RTX 4090, 24.0 GiB, compute capability 8.9"),
+        "GPU 2": (False, "GPU is lost"),
+        "NVIDIA driver": (True, "580.95.05"),
+    }
+    assert found["GPU 0"].detail.startswith("NVIDIA GeForce GTX 1080, 8.0 GiB, compute capability 6.1; torch")
+    assert (found["bf16"].ok, found["torch.compile"].detail) == (True, "needs triton on a GPU")
+    assert [gpu.name for gpu in gpus.usable(None).hardware.gpus] == [RTX.name]
 
 
 @pytest.mark.parametrize(

@@ -278,8 +278,8 @@ def test_what_has_changed_since_the_search_is_said(session, capsys):
 @pytest.mark.parametrize(
     ("precisions", "reason"),
     [
-        ("fp32,bf17", "--precisions: one of fp32, tf32, bf16, fp16, fp8: got 'bf17'"),
-        ("", "--precisions: one of fp32, tf32, bf16, fp16, fp8: got ''"),
+        ("fp32,bf17", "--precisions: one of fp32, torch-default, tf32, bf16, fp16, fp8: got 'bf17'"),
+        ("", "--precisions: one of fp32, torch-default, tf32, bf16, fp16, fp8: got ''"),
         ("../x", "got '../x'"),
         ("fp16,fp8", "--precisions: fp16 needs a CUDA device; fp8 needs a CUDA device"),
     ],

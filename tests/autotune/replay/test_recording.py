@@ -85,8 +85,8 @@ def workload():
 
 
 def training(space, workload):
-    """On a machine whose GPU has 1 GiB."""
-    gpu = Gpu("Test GPU", 2**30, (9, 0), "GPU-0")
+    """On a machine whose GPU has 8 GiB."""
+    gpu = Gpu("Test GPU", 2**33, (9, 0), "GPU-0")
     return Training(space, workload, Hardware(1, 16 * 2**30, (gpu,), None), Options())
 
 
@@ -119,7 +119,7 @@ def test_a_recording_goes_on_where_it_was_cut_short_and_is_whole_in_the_end(smal
     assert len(baseline.step_s) >= 99
     assert min(baseline.step_s) >= 0.001
     assert baseline.start_s > 0
-    assert baseline.memory_limit_bytes == 2**30
+    assert baseline.memory_limit_bytes == 2**33
     (failed,) = known.timed({**small.baseline_config, "micro_batch_size": 64})
     assert (failed.outcome.status, failed.outcome.failure) == (Status.FAILED, Failure.OOM)
     doubled = {**small.baseline_config, "learning_rate": 2e-3}

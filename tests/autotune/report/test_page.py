@@ -289,6 +289,7 @@ def test_colours_have_contrast(scheme):
         "completed",
         "stopped",
         "fp32",
+        "torch-default",
         "tf32",
         "bf16",
         "fp16",

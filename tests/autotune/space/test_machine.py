@@ -6,6 +6,7 @@ from autotune import workloads
 from autotune.core.errors import InputError
 from autotune.core.settings import COMMON, Known, Needs
 from autotune.space import machine as machines
+from autotune.space.knobs import Distribution
 from autotune.space.machine import Machine
 
 GPU = Machine(cpus=16, compute_capability=(9, 0), has_torchao=True)
@@ -17,6 +18,17 @@ def test_a_cpu_keeps_what_it_can_run_and_says_why_not_the_rest(space):
     assert fitted.knobs["num_workers"].choice == (0, 2)
     assert "precision fp16: dropped, needs a CUDA device" in dropped
     assert "num_workers 8: dropped, this machine has 2 CPUs" in dropped
+
+
+def test_what_is_for_gpus_stays_on_a_cpu_as_the_baseline_alone(space):
+    asked = {"precision": Distribution(choice=("torch-default", "bf16"))}
+    knobs = {**space.knobs, **asked}
+    fitted, dropped = machines.fit_to(space.model_copy(update={"knobs": knobs}), Machine(cpus=2))
+    assert "precision torch-default: dropped, is for CUDA devices" in dropped
+    assert fitted.knobs["precision"].choice == ("bf16",)
+    today = {**space.baseline, "precision": "torch-default"}
+    whole = space.model_copy(update={"knobs": knobs, "baseline": today})
+    assert machines.fit_to(whole, Machine(cpus=2))[0].knobs["precision"].choice == ("torch-default", "bf16")
 
 
 def test_a_recent_gpu_runs_everything(space):

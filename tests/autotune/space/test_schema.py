@@ -137,7 +137,7 @@ def test_completion_knows_the_knobs_and_their_values():
     found = SCHEMA
     for part in place:
         found = found[part]
-    assert found["enum"] == ["fp32", "tf32", "bf16", "fp16", "fp8"]
+    assert found["enum"] == ["fp32", "torch-default", "tf32", "bf16", "fp16", "fp8"]
 
 
 def test_completion_inserts_no_null():

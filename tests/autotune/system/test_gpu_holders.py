@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from autotune.system import gpu_holders, nvml
+from autotune.system import devices, gpu_holders, nvml
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def driver(monkeypatch):
         return [SimpleNamespace(pid=7, usedGpuMemory=10 * handle), SimpleNamespace(pid=8, usedGpuMemory=None)]
 
     monkeypatch.setattr(nvml, "library", library)
-    monkeypatch.setattr(nvml, "handles", lambda visible: [1, 2])
+    monkeypatch.setattr(devices, "handles", lambda visible: [1, 2])
     monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", running)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", lambda handle: SimpleNamespace(used=100 * handle))
     return monkeypatch
@@ -32,9 +32,12 @@ def test_what_processes_hold_is_added_up_over_the_gpus(driver):
     assert gpu_holders.used_bytes() == 300
 
 
-def test_a_gpu_that_refuses_to_answer_is_as_none(driver):
+@pytest.mark.parametrize(
+    "error", [pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST), pynvml.NVMLLibraryMismatchError()]
+)
+def test_a_gpu_that_refuses_to_answer_is_as_none(driver, error):
     def refuse(handle):
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        raise error
 
     driver.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", refuse)
     assert gpu_holders.held_bytes() == {}

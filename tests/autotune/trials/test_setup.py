@@ -224,6 +224,11 @@ def test_members_are_together_where_all_peaks_fit_beside_their_contexts(together
     assert not together(6 * GIB, seen_bytes=GIB)
 
 
+def test_members_are_apart_on_a_gpu_for_one_process_at_a_time(together):
+    exclusive = replace(WITH_GPU, gpus=(replace(GPU, exclusive=True),))
+    assert not together(GIB, GIB, hardware=exclusive)
+
+
 def test_members_that_are_on_one_gpu_at_once_cannot_take_each_others_memory(raced, space):
     held = [Measurement(peak_memory_bytes=GIB, peak_reserved_bytes=size * GIB) for size in (4, 2)]
     baseline = Trial(0, space.baseline_config, measurement=held[0])

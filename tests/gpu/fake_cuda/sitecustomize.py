@@ -99,6 +99,7 @@ class Device:
 
 def patch(torch):
     device = torch.cuda.fake = Device()
+    torch.version.cuda = "13.0"
 
     def count():
         device.ask()

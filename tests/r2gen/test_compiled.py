@@ -1,0 +1,81 @@
+"""Compiled once, a model serves every batch that comes. Compiling later would be in what is measured."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from r2gen import layers
+from r2gen.config import Config
+from r2gen.data import padded
+from r2gen.model import R2Gen
+from r2gen.packing import Packing, lengths
+from r2gen.train import _compiled
+
+from .golden import tiny
+
+
+@pytest.fixture
+def _without_code(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The compiler finds its programs, and generates no code for them."""
+    compiler = torch.compile
+
+    def traced(model: torch.nn.Module, mode: str, **options: Any) -> Any:
+        return compiler(model, backend="eager", **options)
+
+    monkeypatch.setattr(torch, "compile", traced)
+    monkeypatch.setattr(layers, "ATTENTION_DROPOUT", 0.0)
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def _batch(config: Config, words: list[int]) -> tuple[Tensor, Tensor, Packing]:
+    """Images, or what a frozen extractor makes of them, and reports of so many words."""
+    size = config.image_size
+    shape = (6, 512) if config.freeze_visual else (config.views, 3, size, size)
+    targets = padded([[0, *[3] * count, 0] for count in words])
+    return torch.randn(len(words), *shape), targets, Packing.of(lengths(targets), torch.device("cpu"))
+
+
+@pytest.mark.usefixtures("_without_code")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # the compiler's own look
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"freeze_visual": True},
+        pytest.param({"freeze_visual": False}, marks=pytest.mark.soak),
+        pytest.param({"activation_checkpointing": True}, marks=pytest.mark.soak),
+    ],
+)
+def test_one_program_serves_reports_and_batches_of_every_size(settings: dict[str, Any]) -> None:
+    config = tiny(compile="default", micro_batch_size=4, dropout=0.0, drop_prob_lm=0.0, **settings)
+    model = R2Gen(config, 20).train()
+    forward = _compiled(model, config)
+    forward(*_batch(config, [9, 7, 5, 3]))
+    with torch.compiler.set_stance("fail_on_recompile"):
+        for words in ([12, 6, 2, 1], [8, 3], [7, 6, 6], [5], [8, 8, 4, 1]):
+            batch = _batch(config, words)
+            torch.testing.assert_close(forward(*batch), model(*batch))
+
+
+@pytest.mark.parametrize(
+    ("mode", "micro_batch_size", "compiled"),
+    [
+        ("default", 4, [4, 3, 2]),
+        ("reduce-overhead", 4, [4]),
+        ("max-autotune", 4, [4]),
+        ("default", 1, [1]),
+    ],
+)
+def test_a_batch_that_would_need_a_program_of_its_own_is_computed_without(
+    monkeypatch: pytest.MonkeyPatch, mode: str, micro_batch_size: int, compiled: list[int]
+) -> None:
+    config, seen = tiny(compile=mode, micro_batch_size=micro_batch_size), []
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: lambda images, *_: seen.append(len(images)))
+    forward = _compiled(lambda *_: None, config)
+    for studies in range(micro_batch_size, 0, -1):
+        forward(torch.zeros(studies, 1, 1), torch.zeros(studies, 2), None)
+    assert seen == compiled
