@@ -6,7 +6,9 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from rich.text import Text
@@ -83,7 +85,7 @@ def to_json(hardware: Hardware, found: Sequence[Found], seconds: float) -> str:
         "versions": versions(),
         "points": [asdict(one) for one in found],
     }
-    return json.dumps(_without_host(secrecy.cleaned(whole)), indent=1)
+    return json.dumps(secrecy.cleaned(_without_place(whole)), indent=1)
 
 
 def _machine(hardware: Hardware) -> Mapping[str, Any]:
@@ -111,8 +113,14 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _without_host(value: Any) -> Any:
-    host = socket.gethostname()
-    if len(host) < _SHORTEST_HOST:
-        return value
-    return secrecy.each_text(value, lambda text: text.replace(host, "(host)"))
+def _without_place(value: Any) -> Any:
+    """The same without the name of the machine and of the directory that the check was started in."""
+    here, host = str(Path.cwd()), socket.gethostname()
+    names = {here: "(here)", **({host: "(host)"} if len(host) >= _SHORTEST_HOST else {})}
+    for name, instead in names.items():
+        value = secrecy.each_text(value, partial(_replaced, name, instead))
+    return value
+
+
+def _replaced(name: str, instead: str, text: str) -> str:
+    return text.replace(name, instead)

@@ -33,7 +33,7 @@ def main(settings: Mapping[str, Setting], file: Path = FILE, most_s: float = che
     console, found = Console(soft_wrap=True), []
     for note in usable.notes:
         console.print(note, markup=False)
-    with tempfile.TemporaryDirectory(prefix="autotune-check-") as directory:
+    with tempfile.TemporaryDirectory(prefix=".gpu-check-", dir=Path.cwd()) as directory:
         bench = Bench.of(usable.hardware, usable.machine, settings, Path(directory), begun_s + most_s)
         for points in (check.OF_MACHINE, check.OF_GPU):
             for one in check.run(bench, points):

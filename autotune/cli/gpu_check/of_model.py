@@ -12,6 +12,7 @@ from autotune.core.settings import CHECKPOINTING, COMPILE, MICRO_BATCH, PRECISIO
 from autotune.space.machine import why_not
 
 _MICRO_BATCH, _STEPS, _EVALUATED = 8, 30, 16
+_REFERENCE: dict[str, Setting] = {PRECISION: "fp32", COMPILE: "off", CHECKPOINTING: False}
 _OVER = "the time is over"
 
 
@@ -42,7 +43,8 @@ def every_combination(bench: Bench) -> Iterator[Found]:
         )
         longest_s[mode] = max(longest_s[mode], time.monotonic() - begun_s)
         loss = verdicts.last_loss(ran.records)
-        reference = loss if reference is None and ran.completed else reference
+        if changed == _REFERENCE and ran.completed:
+            reference = loss
         yield _found(name, ran, loss, reference, str(changed[PRECISION]))
 
 
@@ -59,7 +61,7 @@ def _found(name: str, ran: Ran, loss: float | None, reference: float | None, pre
         return Found(name, False, ran.ending)
     shown, per_s = ran.measurement, ran.measurement.throughput
     figures = {
-        "loss": loss,
+        "loss": units.number(loss),
         "val_loss": shown.scores.get("val_loss"),
         "samples_per_s": per_s and per_s.samples_per_s,
         "peak_allocated_bytes": shown.peak_memory_bytes,
@@ -67,7 +69,7 @@ def _found(name: str, ran: Ran, loss: float | None, reference: float | None, pre
         "process_bytes": ran.process_bytes,
     }
     if reference is None:
-        return Found(name, None, f"loss {loss:.3f}, with none of fp32 to hold it against", figures)
+        return Found(name, None, f"loss {loss:.3f}, and none of fp32 by itself to hold it against", figures)
     peaks = [shown.peak_memory_bytes, shown.peak_reserved_bytes, ran.process_bytes]
     sizes = [units.format_bytes(one) if one else "-" for one in peaks]
     told = f"loss {loss:.3f} ({loss / reference - 1:+.1%}), allocated, reserved, of the process: "

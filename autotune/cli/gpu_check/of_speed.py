@@ -12,7 +12,7 @@ from autotune.space.machine import why_not
 _MICRO_BATCH = 8
 _EPOCHS = 4
 _UNEVEN_BATCH = 12  # which no power of two is a multiple of: the last batch of an epoch is smaller
-_MOST_WAITS = 10.0  # a step: for its loss, its norm, its reports' lengths, the scale of fp16
+_MOST_WAITS = 2.0  # a step: one is for its loss and its norm; that for its end torch does not count
 _EVALUATED: dict[str, Setting] = {"eval_studies": 32}
 
 

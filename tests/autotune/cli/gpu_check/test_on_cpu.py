@@ -1,0 +1,58 @@
+"""What of a check needs no GPU, on the CPU: real trials of a tiny model."""
+
+import math
+import time
+
+import pytest
+
+from autotune import workloads
+from autotune.cli.gpu_check import check, of_model, of_speed
+from autotune.cli.gpu_check.bench import Bench
+from autotune.cli.gpu_check.check import Point
+from autotune.space.machine import Machine
+from autotune.system.telemetry import hardware
+from r2gen import synthetic
+
+TINY = {"d_model": 16, "d_ff": 16, "max_seq_length": 8, "beam_size": 1, "num_workers": 0}
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    """A bench without a GPU and a compiler."""
+    place = tmp_path_factory.mktemp("bench")
+    data = synthetic.make(place, {"train": 40, "val": 2, "test": 1}, seed=0, size=64)
+    settings = {**workloads.load("r2gen").models["small"], **TINY, "data": str(data)}
+    machine = Machine(1, has_compiler=False, fails={"bf16": "is left out"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+        yield Bench.of(hardware(), machine, settings, place, time.monotonic() + 200)
+
+
+def asked(bench, ask):
+    return {one.name: one for one in check.run(bench, [Point("point", ask)])}
+
+
+def test_the_speed_is_held_against_whole_epochs(bench):
+    speed, waits = asked(bench, of_speed.stamped_speed).values()
+    assert speed.ok is not None
+    assert speed.figures["stamped_per_s"] > 0
+    assert math.isclose(speed.figures["stamped_per_s"], speed.figures["epochs_per_s"], rel_tol=0.9)
+    assert waits.ok is None
+
+
+def test_evaluations_are_timed_and_nothing_is_compiled_without_a_compiler(bench):
+    (evaluation,) = asked(bench, of_speed.second_evaluation).values()
+    assert len(evaluation.figures["evaluations_s"]) == 2
+    (compiled,) = asked(bench, of_speed.compilations).values()
+    assert (compiled.ok, compiled.detail) == (None, "needs a C++ compiler")
+
+
+def test_every_combination_is_trained_or_it_is_said_why_not(bench):
+    found = asked(bench, of_model.every_combination)
+    assert len(found) == len(of_model.combinations()) == 20
+    assert {name for name, one in found.items() if one.ok} == {"fp32", "fp32, checkpointing"}
+    losses = {one.figures["loss"] for one in found.values() if one.ok}
+    assert max(losses) == pytest.approx(min(losses), rel=1e-4), "the same training"
+    assert found["bf16"].detail == "is left out"
+    assert found["tf32, compiled"].detail
+    assert not any(one.ok is False for one in found.values())
