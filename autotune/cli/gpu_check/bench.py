@@ -179,7 +179,7 @@ class Bench:
         ]
 
     def run_until(self, order: Order, meet: Callable[[Mapping[str, Any]], bool]) -> Ran:
-        """Runs a trial, and has every record `meet` what may end it, until one of them says that it has."""
+        """Runs a trial, and shows its records to `meet` until that says that it has done what it was for."""
         attempt, is_met = Attempt(order, self.server), False
         outcome: Outcome | None = None
         try:

@@ -8,11 +8,12 @@ from autotune.cli.gpu_check import verdicts
 from autotune.cli.gpu_check.bench import WITHOUT_GPU, Bench
 from autotune.cli.gpu_check.verdicts import Found
 from autotune.cli.gpus import Look, Torch
-from autotune.core.settings import PRECISION, PRECISIONS
+from autotune.core.settings import PRECISION
 from autotune.core.trial import Status
 from autotune.space.machine import why_impossible
 from autotune.system import devices
 
+_COMPUTED = ("fp32", "tf32", "bf16", "fp16", "fp8")  # which `torch_check` has operations of
 _TRIALS = 3
 _MOST_TOLD = 3
 
@@ -34,7 +35,7 @@ def of_look(look: Look, bench: Bench) -> Iterator[Found]:
     build = {name: getattr(look.torch, name) for name in ("version", "cuda", "cudnn", "kernels")}
     yield Found("NVML and torch agree", not wrong, told, build)
     machine = gpus.machine(bench.hardware, look)
-    for precision in PRECISIONS:
+    for precision in _COMPUTED:
         failing = machine.fails.get(precision)
         reason = None if failing else why_impossible(PRECISION, precision, machine)
         said = failing or reason or "a convolution and a matrix product are right"

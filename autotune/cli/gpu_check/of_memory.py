@@ -3,8 +3,9 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from autotune.cli.gpu_check.bench import Bench, Ran, seconds_until_back
 from autotune.cli.gpu_check.verdicts import Found
@@ -59,16 +60,17 @@ def killed_trial(bench: Bench) -> Iterator[Found]:
     before_bytes = gpu_holders.used_bytes()
     order = bench.small("holds", _ENDLESS, step_bytes=min(_HELD_BYTES, (bench.limit_bytes or 0) // 4))
 
-    def meet(record: object) -> bool:
-        """Kills it once."""
-        if not isinstance(record, dict) or record["samples"] < _STEPS_BEFORE_KILL:
-            return False
-        os.kill(record["pid"], signal.SIGKILL)
-        return True
-
-    ran = bench.run_until(order, meet)
+    ran = bench.run_until(order, _kill_in_time)
     is_lost = ran.outcome is not None and ran.outcome.failure is Failure.LOST
     yield _with_return(Found("a killed trial gives its GPU back", is_lost, ran.ending), ran, before_bytes)
+
+
+def _kill_in_time(record: Mapping[str, Any]) -> bool:
+    """Kills the process that has yielded the record, once it has made some steps; whether it did."""
+    if record["samples"] < _STEPS_BEFORE_KILL:
+        return False
+    os.kill(record["pid"], signal.SIGKILL)
+    return True
 
 
 def two_at_once(bench: Bench) -> Iterator[Found]:
@@ -82,7 +84,8 @@ def two_at_once(bench: Bench) -> Iterator[Found]:
     peaks = [one.measurement.peak_memory_bytes or 0 for one in ran]
     told = " and ".join(map(units.format_bytes, peaks))
     failed = [one.ending for one in ran if not one.completed]
-    yield Found(name, not failed, "; ".join(dict.fromkeys(failed)) or f"peaks {told}", {"peak_bytes": peaks})
+    ok = None if any(one.outcome is None for one in ran) else not failed
+    yield Found(name, ok, "; ".join(dict.fromkeys(failed)) or f"peaks {told}", {"peak_bytes": peaks})
     yield _of_context(ran)
 
 
