@@ -23,6 +23,10 @@ def load(name):
     return module
 
 
+def refuse(model, *place, **rest):
+    raise RuntimeError("a model cannot be trained on a fake GPU")
+
+
 def patched_by_both(memory, devices):
     patch = memory.patch
 
@@ -38,12 +42,15 @@ def patched_by_both(memory, devices):
             """What is large takes the fake's memory, and none of the host's."""
             if device is not None and torch.device(device).type == "cuda":
                 torch.cuda._lazy_init()
-                if isinstance(size[0], int) and size[0] > _LARGE:
+                if size and isinstance(size[0], int) and size[0] > _LARGE:
                     torch.cuda.fake.allocate(size[0])
                     return ones(1, **rest)
             return ones(*size, device=device, **rest)
 
         torch.ones = on_gpu
+        torch.cuda.get_device_capability = lambda device=None: (8, 9)
+        torch.cuda.manual_seed_all = lambda seed: None
+        torch.nn.Module.to = refuse
 
     return patch_both
 
