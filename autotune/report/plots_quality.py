@@ -25,7 +25,7 @@ def of_runs(report: Report) -> list[Plot]:
     series = {mark: _curves(number, report.trials) for number, mark in chosen.items()}
     found = {mark: curves for mark, curves in series.items() if curves}
     ends = {r.number: r.quality for r in report.trials}
-    known = {mark: ends[number] for number, mark in chosen.items() if mark in found}
+    known = {mark: ends.get(number) for number, mark in chosen.items() if mark in found}
     return _plots("quality", "", report, found, known, **_sought(report))
 
 

@@ -307,6 +307,13 @@ def test_all_runs_of_baseline_winner_and_finalists_have_their_curves(rich):
     assert samples.data[0]["x"] != seconds.data[0]["x"]
 
 
+def test_a_finalist_whose_own_row_is_lost_has_the_curves_of_its_repeats(rich):
+    left = tuple(row for row in rich.trials if row.number != 22)
+    samples, _ = plots_quality.of_runs(replace(rich, trials=left))
+    assert [mark.label for mark in samples.legend] == ["baseline", "recommended", "finalist, trial 22"]
+    assert len(samples.data) == 2 * (1 + made_trials.SEEDS) + made_trials.SEEDS
+
+
 def test_a_target_is_shown_in_place_of_what_is_to_be_kept(rich):
     notes = plots_quality.of_runs(replace(rich, target=0.15))[0].layout["annotations"]
     assert [note["text"] for note in notes] == ["target: 0.1500"]
