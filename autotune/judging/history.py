@@ -34,11 +34,13 @@ class History:
     asked for is computed once, when it is first asked for.
 
     A trial that repeats another is a measurement of that one, and never wins itself; nor does an
-    ablation step, or a race.
+    ablation step, or a race. What is of a trial that is not there, as in a damaged study, is of none.
     """
 
     def __init__(self, trials: Iterable[Trial], space: Space) -> None:
-        self.trials, self.space = tuple(trials), space
+        given = tuple(trials)
+        numbers = {trial.number for trial in given}
+        self.trials, self.space = tuple(t for t in given if _is_of(t) <= numbers), space
 
     def after(self, trial: Trial) -> Self:
         """What is known once `trial` is as given: begun, where it is new, or ended."""
@@ -294,6 +296,13 @@ class History:
             if not front or best > front[-1][0]:
                 front.append((best, trial))
         return tuple(trial for _, trial in front)
+
+
+def _is_of(trial: Trial) -> set[int]:
+    """The trials that it repeats, races or explains."""
+    repeated = {trial.repeat.of} if trial.repeat else set()
+    explained = {trial.ablation_of} if trial.ablation_of is not None else set()
+    return {*trial.race, *repeated, *explained}
 
 
 def _is_sure(trial: Trial) -> bool:

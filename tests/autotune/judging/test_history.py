@@ -300,3 +300,13 @@ def test_the_seconds_to_the_target_are_at_the_speed_that_equals_have_shown(make_
     history = at_target([slow, equal], space)
     assert objective.seconds_to(slow, 0.2) == 40.0
     assert history.seconds_to_target(slow) == 20.0
+
+
+def test_what_repeats_races_or_explains_a_lost_trial_is_lost_with_it(make_trial, space):
+    whole = [make_trial(number, 100.0, 0.2) for number in range(2)]
+    orphans = [
+        make_trial(3, 100.0, 0.2, repeat=Repeat(of=2, round=1, members=(2,))),
+        make_trial(4, race=(0, 2)),
+        make_trial(5, 100.0, ablation_of=2),
+    ]
+    assert History([*whole, *orphans], space).trials == tuple(whole)

@@ -45,9 +45,9 @@ def test_what_was_tried_is_refused_and_says_nothing_new(screen, make_trial):
 
 
 def test_an_ablation_step_may_still_be_tried_as_it_could_not_win(screen, make_trial):
-    step = replace(trial(make_trial, 1, 50.0, precision="bf16"), ablation_of=7)
+    step = replace(trial(make_trial, 1, 50.0, precision="bf16"), ablation_of=0)
     assert screen(trial(make_trial, 0, 10.0), step)(step.config) == step.config
-    slow = replace(trial(make_trial, 1, 5.0, precision="bf16"), ablation_of=7)
+    slow = replace(trial(make_trial, 1, 5.0, precision="bf16"), ablation_of=0)
     assert "equal settings read" in screen(trial(make_trial, 0, 10.0), slow)(slow.config).reason
 
 
