@@ -7,6 +7,9 @@ import pytest
 
 # Read when torch is first imported, here and in child processes: tests run side by side.
 os.environ["OMP_NUM_THREADS"] = "1"
+# What `make test ARGS=...` was given is not for the `make` that a test calls.
+for _name in ("MAKEFLAGS", "MAKEOVERRIDES", "ARGS"):
+    os.environ.pop(_name, None)
 
 
 @pytest.fixture(scope="session", autouse=True)
