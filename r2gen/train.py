@@ -3,7 +3,7 @@
 import math
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from torch.utils.data import Dataset
 from r2gen import checkpoint, features, optim, precision
 from r2gen.annotation import load_annotation
 from r2gen.clock import Stopwatch
+from r2gen.compiling import CUDA_GRAPHS, compiled
 from r2gen.config import Config, parse
 from r2gen.data import (
     Batch,
@@ -32,7 +33,7 @@ from r2gen.errors import InputError
 from r2gen.evaluate import Scorer, build, evaluate
 from r2gen.host import keep_freed_memory
 from r2gen.metrics import OptionalMeteor
-from r2gen.model import R2Gen, loss_sum
+from r2gen.model import loss_sum
 from r2gen.packing import Packing, lengths
 from r2gen.tokenizer import Tokenizer
 from r2gen.visual import load_imagenet_weights
@@ -46,7 +47,6 @@ _FREE = {
     "image_cache_gib",
     *("test_scores", "meteor", "max_bad_steps", "compat"),
 }
-_CUDA_GRAPHS = {"reduce-overhead", "max-autotune"}  # modes of torch.compile that make some
 _LAST, _BEST = "last.pt", "best.pt"
 _STATE = (
     *("model", "vocabulary", "config"),
@@ -121,7 +121,7 @@ class _Trainer:
         precision.convert(self.model, config)
         if config.channels_last:
             self.model.visual_extractor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._forward = _compiled(self.model, config)
+        self._forward = compiled(self.model, config)
         self._optimizer = optim.optimizer(self.model, config)
         self._scheduler = optim.scheduler(self._optimizer, config)
         self._scaler = precision.Scaler(config)
@@ -227,7 +227,7 @@ class _Trainer:
         longest report that there can be, and computed whole, the memory's loop over the words included.
         """
         device = precision.device()
-        if self.config.compile not in _CUDA_GRAPHS:
+        if self.config.compile not in CUDA_GRAPHS:
             return targets.to(device, non_blocking=True), Packing.of(lengths(targets), device)
         padded = F.pad(targets, (0, self.config.max_seq_length - targets.size(1))).to(device)
         return padded, Packing.whole(padded[:, :-1]).unrolled()
@@ -336,31 +336,3 @@ class _Trainer:
             shown = ", ".join(f"{k} {before[k]!r}, now {now[k]!r}" for k in differ)
             raise InputError(f"{file}: comes from a run with other settings: {shown}; use another directory")
         checkpoint.require_vocabulary(state["vocabulary"], self._tokenizer.vocabulary, file)
-
-
-def _compiled(model: R2Gen, config: Config) -> Callable[[Tensor, Tensor, Packing], Tensor]:
-    """`model`, compiled as configured, once: for batches and reports of any size, and images of this one.
-
-    Some batches are computed as if nothing were compiled, because to compile for them would take longer than
-    they do: a single study, which PyTorch makes a program of its own for, and with CUDA graphs every batch
-    that is not whole.
-
-    A CUDA graph writes its gradients into the same memory every time it runs, so that the second micro-batch
-    of a step would overwrite what the first one left there: with accumulation, modes go without graphs.
-    """
-    if config.compile == "off":
-        return model
-    has_graphs = config.compile in _CUDA_GRAPHS
-    fewest = config.micro_batch_size if has_graphs else min(2, config.micro_batch_size)
-    without_graphs = {"reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
-    accumulates = config.accumulation_steps > 1
-    mode = without_graphs.get(config.compile, config.compile) if accumulates else config.compile
-    compiled = torch.compile(model, mode=mode, dynamic=None if has_graphs else True)
-
-    def forward(images: Tensor, targets: Tensor, packing: Packing) -> Tensor:
-        if len(images) < fewest:
-            return model(images, targets, packing)  # type: ignore[no-any-return]
-        torch._dynamo.mark_static(images, list(range(1, images.dim())))
-        return compiled(images, targets, packing)  # type: ignore[no-any-return]
-
-    return forward

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from r2gen import layers
+from r2gen.compiling import compiled
 from r2gen.config import Config
 from r2gen.data import padded
 from r2gen.model import R2Gen
 from r2gen.packing import Packing, lengths
-from r2gen.train import _compiled
 
 from .golden import tiny
 
@@ -53,7 +53,7 @@ def _batch(config: Config, words: list[int]) -> tuple[Tensor, Tensor, Packing]:
 def test_one_program_serves_reports_and_batches_of_every_size(settings: dict[str, Any]) -> None:
     config = tiny(compile="default", micro_batch_size=4, dropout=0.0, drop_prob_lm=0.0, **settings)
     model = R2Gen(config, 20).train()
-    forward = _compiled(model, config)
+    forward = compiled(model, config)
     forward(*_batch(config, [9, 7, 5, 3]))
     with torch.compiler.set_stance("fail_on_recompile"):
         for words in ([12, 6, 2, 1], [8, 3], [7, 6, 6], [5], [8, 8, 4, 1]):
@@ -62,7 +62,7 @@ def test_one_program_serves_reports_and_batches_of_every_size(settings: dict[str
 
 
 @pytest.mark.parametrize(
-    ("mode", "micro_batch_size", "compiled"),
+    ("mode", "micro_batch_size", "by_program"),
     [
         ("default", 4, [4, 3, 2]),
         ("reduce-overhead", 4, [4]),
@@ -71,11 +71,11 @@ def test_one_program_serves_reports_and_batches_of_every_size(settings: dict[str
     ],
 )
 def test_a_batch_that_would_need_a_program_of_its_own_is_computed_without(
-    monkeypatch: pytest.MonkeyPatch, mode: str, micro_batch_size: int, compiled: list[int]
+    monkeypatch: pytest.MonkeyPatch, mode: str, micro_batch_size: int, by_program: list[int]
 ) -> None:
     config, seen = tiny(compile=mode, micro_batch_size=micro_batch_size), []
     monkeypatch.setattr(torch, "compile", lambda *_, **__: lambda images, *_: seen.append(len(images)))
-    forward = _compiled(lambda *_: None, config)
+    forward = compiled(lambda *_: None, config)
     for studies in range(micro_batch_size, 0, -1):
         forward(torch.zeros(studies, 1, 1), torch.zeros(studies, 2), None)
-    assert seen == compiled
+    assert seen == by_program
