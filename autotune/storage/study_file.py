@@ -195,10 +195,14 @@ def plan(study: Study) -> Plan | None:
     """The plan of a search, None before it has one; raises DamagedError where it is none."""
     if PLAN not in study.user_attrs:
         return None
+    unreadable = DamagedError("its plan is not one that this version reads")
     try:
-        return _PLAN.validate_python(study.user_attrs[PLAN])
+        found = _PLAN.validate_python(study.user_attrs[PLAN])
     except ValueError:
-        raise DamagedError("its plan is not one that this version reads") from None
+        raise unreadable from None
+    if not all(map(math.isfinite, (found.spent_s, found.time_s or 0.0))):
+        raise unreadable
+    return found
 
 
 def trials(study: Study) -> list[Trial]:

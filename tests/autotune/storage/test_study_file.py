@@ -47,6 +47,14 @@ def test_numbers_that_json_does_not_know_are_read(file, space):
     assert study_file.trials(study_file.load_study(file))[0].quality == float("inf")
 
 
+@pytest.mark.parametrize(("time_s", "spent_s"), [(100.0, float("inf")), (float("nan"), 3.0)])
+def test_a_plan_without_an_end_is_damage(file, space, time_s, spent_s):
+    study = record.open_study(file, space)
+    record.set_plan(study, Plan(5, time_s, spent_s))
+    with pytest.raises(DamagedError, match="its plan"):
+        study_file.plan(study_file.load_study(file))
+
+
 @pytest.mark.parametrize("made", ["nothing", "an empty file", "tables", "another study"])
 def test_a_study_that_is_still_being_made_is_none(file, made):
     if made == "an empty file":
