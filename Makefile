@@ -2,6 +2,7 @@
 #
 #   make search ARGS="--data data/iu_xray --time 2h"
 #   make test ARGS="-k space"
+#   make test-all
 #   make lint
 #   make docs
 
@@ -10,7 +11,7 @@ PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check -c co
 ARGS ?=
 
 .DELETE_ON_ERROR:
-.PHONY: search doctor test soak lint docs clean
+.PHONY: search doctor test test-all soak lint docs clean
 
 search: .venv/installed
 	.venv/bin/python -m autotune search $(ARGS)
@@ -20,8 +21,14 @@ doctor: .venv/installed
 
 # Half of a test's time is waiting for processes: four at a time keep two cores busy. In the order that
 # `tests/conftest.py` gives the files: the longest do not come last.
+PYTEST := .venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+
 test: .venv/installed-test
-	.venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
+
+# With the searches that end badly, which take as long again. CI runs these.
+test-all: .venv/installed-test
+	$(PYTEST) $(ARGS)
 
 # The fault tests for as long as it takes: forty times the kills, 96 times the mutated inputs, 20,000 mutated sessions.
 soak: .venv/installed-test

@@ -123,6 +123,7 @@ def test_the_plain_trainer_needs_no_tuner(searched):
     assert (root / "trained" / "best.pt").exists() or (root / "trained" / "last.pt").exists()
 
 
+@pytest.mark.slow
 def test_precisions_are_compared_by_the_reports_that_their_models_write(searched):
     root, _ = searched
     done = autotune(root, "compare", "s", "--precisions", "bf16", PATH=WITHOUT_JAVA)

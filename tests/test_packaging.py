@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 TOY = ROOT / "tests" / "autotune" / "toy_workload.py"
 TEMPLATES = ROOT / "autotune" / "report" / "templates"

@@ -42,6 +42,8 @@ from .sessions import (
     wait_for,
 )
 
+pytestmark = pytest.mark.slow
+
 FULL = "No space left on device", "database or disk is full", "disk I/O error"
 
 

@@ -23,6 +23,8 @@ from tests import forked
 from tests.endings import ENDED
 from tests.faults.garbage_workload import KINDS
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 ERROR, DIVERGED, TIMEOUT = (Failure.ERROR, Failure.DIVERGED, Failure.TIMEOUT)
 NOT_A_NUMBER = "bleu_4 is not a number after 80 samples: got "

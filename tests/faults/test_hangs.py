@@ -19,6 +19,8 @@ from tests.endings import ENDED
 
 from .searches import HERE, Place, end, wait_for
 
+pytestmark = pytest.mark.slow
+
 SPACE = """
 workload: trivial:hangs
 baseline: {hang: none, learning_rate: 1e-3}

@@ -7,6 +7,8 @@ import pytest
 
 from .searches import Place, end, wait_for
 
+pytestmark = pytest.mark.slow
+
 SLOW = """
 workload: trivial:slow
 baseline: {hang: none, learning_rate: 1e-3, step_s: 8.0}

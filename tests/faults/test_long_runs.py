@@ -10,6 +10,8 @@ from tests.endings import ENDED
 
 from .searches import Place, end
 
+pytestmark = pytest.mark.slow
+
 SPACE = """
 workload: trivial:brief
 baseline: {micro_batch_size: 4, width: 8, learning_rate: 1e-3}

@@ -10,6 +10,8 @@ from tests.endings import ENDED
 
 from . import killing
 
+pytestmark = pytest.mark.slow
+
 ENDS = {
     "Ctrl-C": (os.killpg, signal.SIGINT, 130),
     "SIGTERM to the driver": (os.kill, signal.SIGTERM, 130),

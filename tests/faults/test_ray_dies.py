@@ -12,6 +12,8 @@ from tests.endings import ENDED
 
 from . import killing
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def search(tmp_path):

@@ -14,6 +14,8 @@ from ..autotune.trackers.test_tracking import read_runs  # noqa: TID252 - the ro
 from .searches import Place, end, wait_for
 from .wandb_server import serving
 
+pytestmark = pytest.mark.slow
+
 KEY = "0123456789" * 4
 SPACE = """
 workload: trivial:slow

@@ -10,6 +10,8 @@ import pytest
 from tests import forked
 from tests.gpu.fake_nvml import FakeGpu, fake_gpus, nvml_library
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["fake_gpus", "nvml_library"]
 
 COMMAND = """

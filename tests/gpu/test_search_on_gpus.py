@@ -18,6 +18,8 @@ from tests import forked
 from tests.endings import ENDED
 from tests.gpu.fake_nvml import FakeGpu, fake_gpus, nvml_library
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["fake_gpus", "nvml_library"]
 
 GIB = 2**30

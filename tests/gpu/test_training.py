@@ -12,6 +12,8 @@ import pytest
 from r2gen.config import Precision
 from tests.gpu import guard
 
+pytestmark = pytest.mark.slow
+
 # A case takes some seconds: always those that take most ways between them, the others where there is time.
 ALWAYS = ("fp16 with checkpointing", "fp8 with words drawn")
 SOAK = (*get_args(Precision), "bf16 with a frozen extractor", "bf16 with two views")

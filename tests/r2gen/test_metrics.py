@@ -139,6 +139,7 @@ def test_meteor_ends_with_its_block_even_after_an_error():
     assert not processes[0].is_running()
 
 
+@pytest.mark.slow
 @needs_java
 def test_the_last_words_of_a_meteor_that_died_are_passed_on():
     with Meteor() as meteor:

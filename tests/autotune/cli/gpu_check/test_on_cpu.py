@@ -13,6 +13,8 @@ from autotune.space.machine import Machine
 from autotune.system.telemetry import hardware
 from r2gen import synthetic
 
+pytestmark = pytest.mark.slow
+
 TINY = {"d_model": 16, "d_ff": 16, "max_seq_length": 8, "beam_size": 1, "num_workers": 0}
 
 
