@@ -235,7 +235,12 @@ def passed_before(known: Attributes) -> list[PassedOver]:
 
 def _skipped(known: Attributes) -> list[PassedOver]:
     values = known.user_attrs
-    return [_passed_over((values[CONFIG], values["outcome"]["reason"]))] if _is_skipped(values) else []
+    if not _is_skipped(values):
+        return []
+    try:
+        return [_passed_over((values[CONFIG], values["outcome"]["reason"]))]
+    except _UNREADABLE:
+        raise DamagedError(f"trial {known.number} is not readable") from None
 
 
 def _passed_over(noted: Mapping[str, Any] | Sequence[Any]) -> PassedOver:
@@ -243,7 +248,7 @@ def _passed_over(noted: Mapping[str, Any] | Sequence[Any]) -> PassedOver:
     if isinstance(noted, Mapping):
         return _PASSED_OVER.validate_python(noted)
     config, reason = noted
-    return PassedOver.in_words(config, reason)
+    return _PASSED_OVER.validate_python(PassedOver.in_words(config, reason).to_dict())
 
 
 def _is_skipped(values: Mapping[str, Any]) -> bool:

@@ -96,3 +96,16 @@ def test_reading_imports_no_optuna():
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "False\n"
+
+
+def test_what_was_passed_over_without_a_configuration_is_damage(file):
+    """As format 1 kept it: a trial whose status says so."""
+    study = optuna.create_study(study_name=study_file.NAME, storage=f"sqlite:///{file}")
+    passed = study.ask()
+    passed.set_user_attr(study_file.CONFIG, None)
+    passed.set_user_attr("outcome", {"status": "skipped", "reason": "effective batch 64 is outside"})
+    with pytest.raises(DamagedError, match="trial 0 is not readable"):
+        study_file.passed_over(study_file.load_study(file))
+    passed.set_user_attr(study_file.CONFIG, {"micro_batch_size": 64})
+    found = PassedOver({"micro_batch_size": 64}, Refused.LIMITS, "effective batch 64 is outside")
+    assert study_file.passed_over(study_file.load_study(file)) == [found]
