@@ -1,15 +1,19 @@
 """The least that is known of any workload: its entry point. Other kinds say more by overriding."""
 
 import hashlib
+import importlib
 import importlib.util
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
 from autotune.core.settings import SEED, Known, Setting
 from autotune.workloads.program import Program
+
+Fit = Callable[[Mapping[str, Any], Path], Iterator[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,18 @@ class Workload:
     """`entry_point` names a function `fit(config, workdir)` that trains and yields records."""
 
     entry_point: str
+
+    @property
+    def value(self) -> str | dict[str, Any]:
+        """What a search space calls it, whole: the process of a trial loads it by that."""
+        return self.entry_point
+
+    @property
+    def fit(self) -> Fit:
+        """What trains with settings, in the user's names and shape, and a directory for its checkpoint."""
+        module, _, function = self.entry_point.partition(":")
+        fit: Fit = getattr(importlib.import_module(module), function)
+        return fit
 
     @property
     def preload(self) -> tuple[str, ...]:
