@@ -107,9 +107,14 @@ class History:
         None while the baseline's is not known.
         """
         goal = self.space.objective
-        if goal.target is not None:
-            return goal.target
-        return None if self.baseline_quality is None else curves.least(goal.keep, self.baseline_quality)
+        if goal.aim is not None:
+            return goal.aim
+        return None if self.baseline_quality is None else objective.least(goal, self.baseline_quality)
+
+    @property
+    def least_share(self) -> float:
+        """What is to be kept of the baseline's quality, as a share of it."""
+        return objective.least_share(self.space.objective, self.baseline_quality or 0.0)
 
     def keeps_quality(self, trial: Trial) -> bool | None:
         """Whether `trial` has ended with that, or was at the target; None while nothing can be compared."""
@@ -122,8 +127,9 @@ class History:
     def is_out_of_reach(self, trial: Trial) -> bool:
         """Whether the quality of a whole `trial` would clearly be below what is to be kept."""
         curve, budget = trial.measurement.curve, self.space.budget
-        keep = self.space.objective.keep
-        return curves.is_out_of_reach(curve, self.baseline_curve, keep, self.noise, budget.samples_per_trial)
+        return curves.is_out_of_reach(
+            curve, self.baseline_curve, self.least_share, self.noise, budget.samples_per_trial
+        )
 
     @cached_property
     def speeds(self) -> Speeds:
@@ -187,7 +193,7 @@ class History:
 
         None where it was not there itself, or there is no target.
         """
-        target = self.space.objective.target
+        target = self.space.objective.aim
         if target is None or objective.samples_to(trial, target) is None:
             return None
         return objective.mean(self._samples_to_target[self._computes(trial)])
@@ -201,7 +207,7 @@ class History:
     def _samples_to_target(self) -> dict[tuple[Key, str], list[float]]:
         """Of each run; one that was not there by its end counts with all it had, and would need more."""
         found: dict[tuple[Key, str], list[float]] = defaultdict(list)
-        target = self.space.objective.target
+        target = self.space.objective.aim
         for trial in self.trials:
             if target is not None and trial.completed and trial.measurement.curve:
                 samples = objective.samples_to(trial, target) or trial.measurement.curve[-1].samples
@@ -232,8 +238,8 @@ class History:
             return too_much
         if broken := objective.broken_constraint(trial.measurement, goal):
             return broken
-        if goal.target is not None:
-            reached = objective.samples_to(trial, goal.target)
+        if goal.aim is not None:
+            reached = objective.samples_to(trial, goal.aim)
             return None if reached else f"it has not reached {goal.quality} {goal.target:g}"
         if not _is_sure(trial) and _is_sure(self.baseline):
             return "it took too few steps to tell its throughput"
@@ -242,14 +248,15 @@ class History:
     def _lost(self, trial: Trial) -> str | None:
         """How far a trial's quality is from what is to be kept, None where it is not."""
         goal = self.space.objective
-        if not goal.keep:
+        if goal.takes_any_quality:
             return None
-        if none := objective.no_quality(trial.measurement):
+        if none := objective.no_quality(trial.measurement, goal):
             return none
         if self.keeps_quality(trial):
             return None
         found, least = curves.ended_with(trial.measurement) or 0.0, self.least_quality or 0.0
-        return f"{goal.quality} {found:.4f} is below {least:.4f}"
+        worse = "above" if goal.minimize else "below"
+        return f"{goal.quality} {goal.turned(found):.4f} is {worse} {goal.turned(least):.4f}"
 
     @cached_property
     def ranked(self) -> tuple[Trial, ...]:

@@ -52,6 +52,12 @@ class Space(BaseModel):
     limits: Limits = Field(Limits(), description="limits on every trial but the baseline")
     objective: Objective = Field(Objective(), description="what wins")
     budget: Budget = Field(Budget(), description="what the search may spend")
+    unit: str = Field(
+        "samples",
+        pattern=r"^[A-Za-z][A-Za-z0-9_]{0,31}$",
+        description="what work is counted in: the figure of a record that says how much was trained so far, "
+        "such as tokens",
+    )
 
     @field_validator("baseline", mode="before")
     @classmethod
