@@ -122,6 +122,9 @@ def claim(finalist: Trial, history: History) -> Claim:
     found = replace(found, factor=speed.factor, low=speed.low, high=speed.high)
     if surely.low <= 1:
         return replace(found, why_not=_not_faster(surely.factor, surely.low), is_done=True)
+    if space.objective.takes_any_quality:
+        # Who was stopped early has not shown whether it keeps the constraints.
+        return replace(found, is_done=finalist.completed or bool(ours) or not space.objective.constraints)
     return _kept(found, ours, theirs, space, is_last=is_last)
 
 
@@ -186,8 +189,6 @@ def _kept(
     The same training has to show no more than that it is not surely lost.
     """
     goal = space.objective
-    if goal.takes_any_quality:
-        return replace(found, is_done=True)
     keep = objective.least_share(goal, found.baseline_quality or 0.0)
     beside = quality.compare(ours, theirs, keep, quality.noise([ours, theirs]))
     if beside is None:

@@ -20,7 +20,10 @@ from autotune.space.space import Space
 
 @dataclass(frozen=True)
 class Shown:
-    """The figures in a line about a trial; of the run in `memory` the peak counts."""
+    """The figures in a line about a trial; of the run in `memory` the peak counts.
+
+    The quality is in the user's own sign.
+    """
 
     throughput: Figure | None
     quality: float | None
@@ -177,11 +180,13 @@ class History:
 
     def shown(self, trial: Trial) -> Shown:
         """What a line about a trial shows: what its settings are known to do; of a repeat its own run."""
+        goal = self.space.objective
         if trial.repeat:
-            m = trial.measurement
-            return Shown(estimates.of_run(m.throughput), objective.final_quality(trial, self.space), m)
+            m, own = trial.measurement, quality.shown(objective.final_quality(trial, self.space), goal)
+            return Shown(estimates.of_run(m.throughput), own, m)
         found = self.quality(trial)
-        return Shown(self.throughput(trial), found.value if found else None, self.memory(trial))
+        known = quality.shown(found.value if found else None, goal)
+        return Shown(self.throughput(trial), known, self.memory(trial))
 
     def surely_per_s(self, trial: Trial) -> float:
         """The lower end of a trial's throughput, its equals counted in."""
@@ -289,7 +294,7 @@ class History:
     def front(self) -> tuple[Trial, ...]:
         """The completed trials, fastest first, that no other one beats in throughput and quality.
 
-        None has more of one of them, and as much of the other.
+        None has more of one of them, and as much of the other. Who breaks a constraint is not on it.
         """
         measured = [
             (speed.value, score.value, t)
@@ -297,6 +302,7 @@ class History:
             if t.completed and (speed := self.throughput(t)) and (score := self.quality(t))
             if math.isfinite(speed.value) and math.isfinite(score.value)
             if self.baseline is None or t.measurement.origin == self.baseline.measurement.origin
+            if not t.number or objective.broken_constraint(t.measurement, self.space.objective) is None
         ]
         front: list[tuple[float, Trial]] = []
         for _, best, trial in sorted(measured, key=lambda found: found[:2], reverse=True):

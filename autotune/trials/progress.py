@@ -149,7 +149,8 @@ class Progress:
 
     def _evaluated(self, record: Mapping[str, Any]) -> None:
         """Takes the scores that are numbers, and a point of the curve where the quality is one."""
-        numbers = {k: units.number(v) for k, v in record.items() if k != "at_s"}
+        counted = {"at_s", self._unit} - {"samples"}  # the unit is there as samples, too
+        numbers = {k: units.number(v) for k, v in record.items() if k not in counted}
         self._scores = {k: v for k, v in numbers.items() if v is not None and abs(v) <= _LARGEST}
         self._found, self._evaluated_samples = record[self._quality], self._samples
         self._steps_since_evaluation = 0
