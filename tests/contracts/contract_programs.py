@@ -7,6 +7,7 @@ import ctypes
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -20,14 +21,17 @@ def trains(settings, workdir):
     state = workdir / "state"
     done = int(state.read_text()) if state.exists() else 0
     (workdir / "pid").write_text(str(os.getpid()))
-    for step in itertools.count(done + 1):
-        time.sleep(0.004)
-        samples = step * settings["micro_batch_size"]
-        yield {"samples": samples, "train_loss": 1 / samples}
-        if step % STEPS_PER_EVALUATION == 0:
-            write_whole(state, str(step))
-            time.sleep(settings.get("evaluation_s", 0))
-            yield {"samples": samples, "score": settings["seed"] / 1000}
+    try:
+        for step in itertools.count(done + 1):
+            time.sleep(0.004)
+            samples = step * settings["micro_batch_size"]
+            yield {"samples": samples, "train_loss": 1 / samples}
+            if step % STEPS_PER_EVALUATION == 0:
+                write_whole(state, str(step))
+                time.sleep(settings.get("evaluation_s", 0))
+                yield {"samples": samples, "score": settings["seed"] / 1000}
+    finally:
+        (workdir / "closed").touch()
 
 
 def write_whole(file, text):
@@ -71,6 +75,9 @@ def ends_badly(settings, workdir):
 
 
 def hangs(settings, workdir):
+    """So that not even a signal ends it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    (workdir / "pid").write_text(str(os.getpid()))
     yield {"samples": 1}
     time.sleep(600)
 

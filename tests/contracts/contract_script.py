@@ -4,6 +4,7 @@ Of form `reports` it calls `autotune.report`; of form `prints` it knows nothing 
 """
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def prints(records):
             print("score", record["score"], flush=True)
 
 
+signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 form, program, workdir, *given = sys.argv[1:]
 settings = {name: words(value) for name, value in (one.split("=", 1) for one in given)}
 records = getattr(contract_programs, program)(settings, Path(workdir))

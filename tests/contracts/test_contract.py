@@ -1,4 +1,4 @@
-"""What every kind of workload keeps to, so that nothing else needs to know the kind: real processes, no Ray."""
+"""What every kind of workload keeps to, so that nothing else has to know its kind: real processes, no Ray."""
 
 import json
 import os
@@ -13,6 +13,7 @@ from autotune.core.trial import Failure, Status
 from autotune.storage import identity
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrialDir
+from autotune.trials import attempt
 
 from .conftest import SETTINGS, finish
 
@@ -94,11 +95,21 @@ def test_a_stop_ends_it_at_any_moment_and_leaves_its_checkpoint(begin, tmp_path,
         wait_for((work / "state").exists)
     running.stop()
     assert identity.read_verdict(TrialDir(tmp_path)) is None
-    if (work / "pid").exists():
+    if moment != "at once":
+        assert (work / "closed").exists()
         assert is_over(int((work / "pid").read_text()))
     last = int((work / "state").read_text()) * 4 if (work / "state").exists() else 0
     assert finish(begin("trains", samples=last + 80)).outcome.status is Status.COMPLETED
     assert steps_of(tmp_path)[-1][0] == last + 4
+
+
+def test_a_stop_ends_what_hangs(begin, tmp_path, monkeypatch):
+    monkeypatch.setattr(attempt, "_GRACE_S", 1.0)
+    running = begin("hangs")
+    wait_for(lambda: running.step(0.1).samples)
+    running.stop()
+    assert is_over(int((tmp_path / "work" / "pid").read_text()))
+    assert identity.read_verdict(TrialDir(tmp_path)) is None
 
 
 def test_too_much_memory_is_told_from_any_error(run):
