@@ -50,10 +50,11 @@ class Follower:
         self._parse, self._first_byte = _PARSERS[kind], _FIRST_BYTE[kind]
         self._inside = _IN_A_DIRECTORY.get(kind, "")
         self._pattern, self._names = pattern, names
-        self.missing = dict(names)
         self._ends: dict[Path, int] = {}
         self._seen: dict[Path, tuple[int, int]] = {}
+        self.missing: dict[str, str] = {}
         self.look()  # what is there already is of an earlier attempt
+        self.missing = dict(names)
 
     def look(self) -> list[Found]:
         """The scores that have come since the last time, in the order of the files' names."""

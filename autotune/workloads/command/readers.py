@@ -75,14 +75,16 @@ def csv_rows(data: bytes, start: int) -> Parsed:
     """The numbers of every row whose line ends after byte `start`, by the first line's names."""
     end = data.rfind(b"\n") + 1
     header, _, _ = data.partition(b"\n")
-    names = next(csv.reader([_decoded(header)]), [])
+    names = _cells(header)
     first = max(start, len(header) + 1)
     rows = []
-    for values in csv.reader(_decoded(data[first:end]).splitlines()):
-        found = ((name.strip(), number_in(text)) for name, text in zip(names, values, strict=False))
+    for line in data[first:end].splitlines():
+        found = ((name.strip(), number_in(text)) for name, text in zip(names, _cells(line), strict=False))
         rows.append({name: number for name, number in found if number is not None})
     return Parsed([row for row in rows if row], max(start, end))
 
 
-def _decoded(data: bytes) -> str:
-    return data.decode(errors="replace").replace("\0", "")
+def _cells(line: bytes) -> list[str]:
+    with suppress(csv.Error):
+        return next(csv.reader([line.decode(errors="replace")]), [])
+    return []
