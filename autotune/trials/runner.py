@@ -2,7 +2,6 @@
 
 import ctypes
 import faulthandler
-import importlib
 import json
 import math
 import multiprocessing
@@ -13,20 +12,21 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from autotune import workloads
 from autotune.core import units
-from autotune.core.settings import Setting
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.storage.records import COMPILING, QUEUED
 from autotune.system.memory_group import MemoryGroup
 from autotune.trials import cuda, failures
 from autotune.trials.cuda import Cuda
 from autotune.trials.order import Order
+from autotune.workloads.base import Fit
 
 STACK_SIGNAL = signal.SIGUSR1  # makes the process write the stack of every thread into its log
 _PR_SET_PDEATHSIG = 1
@@ -56,7 +56,7 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
     with os.fdopen(pipe.fileno(), "wb", closefd=False) as messages:
         try:
             guard = _become_independent(output)
-            fit = _entry_point(order.entry_point)
+            fit = workloads.load(order.workload).fit
             gpus.open()
             outcome = _drive(fit, order, messages, _Watch(gpus, _Memory(order)), stopping)
         except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
@@ -119,15 +119,8 @@ def _stop_on_sigterm() -> Callable[[], bool]:
     return lambda: bool(noted)
 
 
-def _entry_point(name: str) -> Callable[[Mapping[str, Setting], Path], Iterator[Mapping[str, Any]]]:
-    module, _, function = name.partition(":")
-    fit: Callable[[Mapping[str, Setting], Path], Iterator[Mapping[str, Any]]]
-    fit = getattr(importlib.import_module(module), function)
-    return fit
-
-
 def _drive(
-    fit: Callable[[Mapping[str, Setting], Path], Iterator[Mapping[str, Any]]],
+    fit: Fit,
     order: Order,
     messages: BinaryIO,
     watch: "_Watch",
@@ -136,8 +129,8 @@ def _drive(
     """Takes the workload's records one by one until it ends, or is to stop."""
     workdir = order.place.work
     workdir.mkdir(exist_ok=True)
-    records = fit(dict(order.settings), workdir)
-    check = _Check()
+    records = fit(dict(order.settings) if order.given is None else order.given, workdir)
+    check = _Check(order.unit)
     for yielded in records:
         seen = watch()
         record = {**check(yielded), **seen.figures}
@@ -185,9 +178,14 @@ class _Watch:
 
 
 class _Check:
-    """Refuses a record that is none, and a loss that has stopped being a number."""
+    """Refuses a record that is none, and a loss that has stopped being a number.
 
-    def __init__(self) -> None:
+    What a record counts its work in, its `unit`, it has under the name of samples from here on: nothing that
+    reads it has to know.
+    """
+
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
         self.records = 0
         self._samples = 0
         self._non_finite = 0
@@ -196,14 +194,14 @@ class _Check:
         if not isinstance(record, Mapping):
             raise TypeError(f"a record must be a mapping, got {type(record).__name__}")
         plain = {str(key): _plain(value) for key, value in record.items() if key not in {COMPILING, QUEUED}}
-        samples = plain.get("samples")
+        what, samples = f"a record's {self._unit}", plain.get(self._unit)
         if not isinstance(samples, int) or isinstance(samples, bool):
-            raise TypeError(f"a record's samples must be an int, got {units.shown(samples)}")
+            raise TypeError(f"{what} must be an int, got {units.shown(samples)}")
         if not 0 <= samples <= _MOST_SAMPLES:
-            raise ValueError(f"a record's samples must be from 0 to 2**53, got {units.shown(samples)}")
+            raise ValueError(f"{what} must be from 0 to 2**53, got {units.shown(samples)}")
         if samples < self._samples:
-            raise ValueError(f"a record's samples must not decrease, got {samples} after {self._samples}")
-        self._samples = samples
+            raise ValueError(f"{what} must not decrease, got {samples} after {self._samples}")
+        self._samples = plain["samples"] = samples
         self.records += 1
         self._follow_loss(plain)
         return plain
@@ -218,7 +216,7 @@ class _Check:
             self._non_finite = 0 if math.isfinite(loss) else self._non_finite + 1
         if self._non_finite >= _NON_FINITE_LOSSES:
             raise _DivergedError(
-                f"train_loss was {loss} {self._non_finite} times in a row, at {self._samples} samples"
+                f"train_loss was {loss} {self._non_finite} times in a row, at {self._samples} {self._unit}"
             )
 
 
