@@ -1,18 +1,16 @@
 """How far a command has come: samples counted from its steps, and kept for who resumes it."""
 
 import json
-import time
 from bisect import bisect_right
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
 from autotune.core import files
-from autotune.workloads.command.follow import matching
+from autotune.workloads.command.follow import matching, written_s
 
 _NOTE = ".samples"  # in the workdir: what the checkpoint was saved at
 _STEPS_KEPT = 100_000
-_CLOCK_REALTIME_COARSE = 5  # Linux's, by which file systems stamp
 
 
 class Counter:
@@ -78,15 +76,15 @@ class Checkpoint:
                 return int(json.loads(self._note.read_text(encoding="utf-8"))["samples"])
         return 0
 
-    def look(self, counter: Counter) -> None:
-        """Notes the samples of a checkpoint that is new."""
+    def look(self, counter: Counter, until_s: float) -> None:
+        """Notes the samples of a checkpoint that is new; `counter` has all steps up to `until_s`."""
         written_ns = self._written_ns()
         if written_ns is None or written_ns == self._noted_ns:
             return
+        if (moment_s := written_s(written_ns)) > until_s:
+            return
         self._noted_ns = written_ns
-        # The stamps of files come from a clock that lags by up to its resolution.
-        moment_s = written_ns / 1e9 + time.clock_getres(_CLOCK_REALTIME_COARSE)
-        samples = counter.at(moment_s + time.monotonic() - time.time())
+        samples = counter.at(moment_s)
         with suppress(OSError):  # a full disk is for the script to tell
             files.write_whole(self._note, json.dumps({"samples": samples}) + "\n")
 

@@ -19,6 +19,7 @@ _PARSERS: Mapping[str, Callable[[bytes, int], Parsed]] = {
 _IN_A_DIRECTORY = {"tensorboard": "*tfevents*", "wandb": "*.wandb"}
 
 
+_CLOCK_REALTIME_COARSE = 5  # Linux's, by which file systems stamp
 # From which byte on a file is read for what comes after one: of a CSV file its header counts.
 _FIRST_BYTE: Mapping[str, Callable[[int], int]] = {
     "jsonl": lambda start: start,
@@ -31,6 +32,12 @@ _FIRST_BYTE: Mapping[str, Callable[[int], int]] = {
 def matching(pattern: str) -> list[Path]:
     """The files and directories that match an absolute `pattern`."""
     return [Path(place) for place in glob.glob(pattern)]  # noqa: PTH207 - Path has it for relative ones
+
+
+def written_s(mtime_ns: int) -> float:
+    """When a file was written, by the monotonic clock; the clock of its stamp lags by up to its resolution."""
+    lag_s = time.clock_getres(_CLOCK_REALTIME_COARSE)
+    return mtime_ns / 1e9 + lag_s + time.monotonic() - time.time()
 
 
 class Found(NamedTuple):
@@ -81,7 +88,7 @@ class Follower:
             start = start if start <= status.st_size else 0  # or else it was written anew
             rows, self._ends[file] = self._parsed(file, start)
             self._seen[file] = (status.st_mtime_ns, status.st_size)
-            at_s = min(time.monotonic(), status.st_mtime + time.monotonic() - time.time())
+            at_s = min(time.monotonic(), written_s(status.st_mtime_ns))
             scored = ({n: row[key] for n, key in self._names.items() if key in row} for row in rows)
             return [Found(at_s, scores) for scores in scored if scores]
         return []

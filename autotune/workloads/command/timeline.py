@@ -49,7 +49,7 @@ class Timeline:
     """
 
     def __init__(self, hold_s: float) -> None:
-        self._hold_s = hold_s
+        self.hold_s = hold_s
         self._heap: list[tuple[float, int, Happened]] = []
         self._order = itertools.count()
         self._scores: dict[str, float] = {}
@@ -60,7 +60,7 @@ class Timeline:
 
     def until(self, now_s: float) -> Iterator[tuple[float, Happened]]:
         """What happened, with moments that never decrease, as far as it is known at `now_s`; inf: all."""
-        while self._heap and self._heap[0][0] <= now_s - self._hold_s:
+        while self._heap and self._heap[0][0] <= now_s - self.hold_s:
             at_s, _, happened = heapq.heappop(self._heap)
             self._last_s = at_s = max(at_s, self._last_s)
             if isinstance(happened, Scores) and self._is_of_the_same(at_s, happened):
@@ -72,7 +72,7 @@ class Timeline:
                 self._scores, self._scored_s = dict(happened.scores), at_s
             else:
                 yield at_s, happened
-        if now_s - self._hold_s > self._scored_s + _TOGETHER_S:
+        if now_s - self.hold_s > self._scored_s + _TOGETHER_S:
             yield from self._evaluated()
 
     def _is_of_the_same(self, at_s: float, more: Scores) -> bool:

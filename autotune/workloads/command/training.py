@@ -25,14 +25,15 @@ from autotune.workloads.command.readers import Patterns
 from autotune.workloads.command.spec import Spec
 from autotune.workloads.command.timeline import Happened, Reported, SamplesSeen, Scores, Step, Timeline
 
-_LOOK_S = 0.1
+_LOOK_S = 0.05  # more often would take time from the training
 _HOLD_S = 0.05  # after which a line that was printed has been read
 _HOLD_OF_FILES_S = 0.2
 _GRACE_S = 10.0  # to write a checkpoint in, and for what is left behind to end by itself
 _FAILED_GRACE_S = 1.0
 _OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # as a trial without an evaluation is given up
 _STEPS, _SAMPLES = "steps", "samples"
-_LOSS, _TRAIN_LOSS = "loss", "train_loss"  # what the hook calls it, and the tuner
+# What the hook calls it, and what the tuner does.
+_NAMES = {"loss": "train_loss", "queued": "is_queued", "compiling": "is_compiling"}
 _NO_STEP = (
     "no optimizer step was seen: PyTorch tells them from version 2.0 on; for anything else give "
     "workload.samples or workload.steps a pattern"
@@ -126,7 +127,7 @@ class _Run:
         self._lines: SimpleQueue[tuple[float, Happened]] = SimpleQueue()
         self._timeline = Timeline(_HOLD_OF_FILES_S if follower else _HOLD_S)
         self._told: ending.Told | None = None
-        self._evaluations, self._looked_s = 0, 0.0
+        self._evaluations = 0
         self._reports = self._counts_itself = False
 
     def hear(self, at_s: float, text: str) -> None:
@@ -143,14 +144,15 @@ class _Run:
         """The records, until the command has ended; raises what its end means."""
         until_s = math.inf
         while not process.is_over and time.monotonic() < until_s:
-            self._listen(_LOOK_S)
+            time.sleep(_LOOK_S)  # what has come meanwhile has stamps of its own
+            self._listen()
             yield from self._ready(time.monotonic())
             self._require_sense(process, trial_samples)
             if math.isinf(until_s) and process.code is not None:
                 until_s = time.monotonic() + (_FAILED_GRACE_S if process.code else _GRACE_S)
         process.end(0.0)
         self._inbox.finish()
-        self._listen(0.0)
+        self._listen()
         yield from self._ready(math.inf)
         if process.code:
             raise ending.of_exit(process.code, process.pid, self._told, tuple(process.tail))
@@ -160,28 +162,19 @@ class _Run:
     def conclude(self) -> None:
         """Counts what has come since, for who goes on from the checkpoint."""
         self._inbox.finish()
-        self._listen(0.0)
+        self._listen()
         for _ in self._ready(math.inf):
             pass
-        self._checkpoint.look(self._counter)
 
-    def _listen(self, timeout_s: float) -> None:
-        """Takes what was said until now, and waits for the first of it."""
-        message = self._inbox.get(timeout_s)
-        while message is not None:
+    def _listen(self) -> None:
+        """Takes what was said until now, and what was written."""
+        while (message := self._inbox.get(0.0)) is not None:
             self._take(message)
-            message = self._inbox.get(0.0)
         with suppress(Empty):
             while True:
                 self._timeline.add(*self._lines.get_nowait())
-        if timeout_s == 0.0 or time.monotonic() >= self._looked_s + _LOOK_S:
-            self._look()
-
-    def _look(self) -> None:
         for found in self._follower.look() if self._follower else ():
             self._timeline.add(found.at_s, Scores(found.scores))
-        self._checkpoint.look(self._counter)
-        self._looked_s = time.monotonic()
 
     def _take(self, message: Message) -> None:
         if message.error is not None:  # of several processes the first one fails, the others for its failing
@@ -192,10 +185,11 @@ class _Run:
             self._timeline.add(message.at_s, Step(message.step.samples, message.step.figures))
 
     def _ready(self, now_s: float) -> Iterator[Stamped]:
-        """The records of what had happened by `now_s`."""
+        """The records of what had happened by `now_s`, as far as that is known by now."""
         for at_s, happened in self._timeline.until(now_s):
             if (record := self._record(at_s, happened)) is not None:
                 yield Stamped(record, at_s)
+        self._checkpoint.look(self._counter, now_s - self._timeline.hold_s)
 
     def _record(self, at_s: float, happened: Happened) -> dict[str, Any] | None:
         counter = self._counter
@@ -204,9 +198,8 @@ class _Run:
                 if self._counts_itself:
                     return None
                 counter.step(at_s, happened.samples)
-                figures = dict(happened.figures)
-                loss = {_TRAIN_LOSS: figures.pop(_LOSS)} if _LOSS in figures else {}
-                return {"samples": counter.samples, **loss, **figures}
+                figures = {_NAMES.get(name, name): value for name, value in happened.figures.items()}
+                return {"samples": counter.samples, **figures}
             case SamplesSeen():
                 return {"samples": counter.samples} if counter.said(at_s, happened.samples) else None
             case Scores():

@@ -12,7 +12,8 @@ from typing import Any, Self
 from autotune.core.errors import InputError
 from autotune.core.settings import ACCUMULATION, MICRO_BATCH, SEED, Setting
 from autotune.core.shell import quoted, word
-from autotune.workloads.base import Workload
+from autotune.workloads import code
+from autotune.workloads.base import Fit, Workload
 from autotune.workloads.command import ending, line, spec, training
 from autotune.workloads.command.process import started
 from autotune.workloads.command.spec import Spec
@@ -59,7 +60,7 @@ class CommandWorkload(Workload):
         return Path(self.spec.directory)
 
     @property
-    def fit(self) -> Any:
+    def fit(self) -> Fit:
         """`fit(settings, workdir)` runs the command, with settings in the user's names and shape."""
         return functools.partial(training.fit, self.spec, self.directory)
 
@@ -69,16 +70,12 @@ class CommandWorkload(Workload):
         return ()
 
     def revision(self) -> str:
-        from autotune.workloads.code import revision_of_files  # noqa: PLC0415
-
-        return revision_of_files(self.directory, self.spec.code)
+        return code.revision_of_files(self.directory, self.spec.code)
 
     def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
-        from autotune.workloads.code import fingerprint_of_data  # noqa: PLC0415
-
         del settings
         places = [self.directory / path for path in self.spec.data]
-        return fingerprint_of_data(places) if places else None
+        return code.fingerprint_of_data(places) if places else None
 
     def training_samples(self, settings: Mapping[str, Setting]) -> int | None:
         del settings

@@ -1,5 +1,6 @@
 """Samples of a command, and of the checkpoint that it goes on from."""
 
+import math
 import time
 
 from autotune.workloads.command.counting import Checkpoint, Counter
@@ -28,7 +29,9 @@ def test_a_checkpoint_is_of_the_samples_when_it_was_written(tmp_path):
     counter.step(time.monotonic(), None)
     file.write_text("saved")
     counter.step(time.monotonic() + 1.0, None)
-    checkpoint.look(counter)
+    checkpoint.look(counter, time.monotonic() - 10.0)  # what happened since is not yet known
+    assert Checkpoint(str(file), tmp_path).samples() == 0
+    checkpoint.look(counter, math.inf)
     assert Checkpoint(str(file), tmp_path).samples() == 8
     file.unlink()
     assert Checkpoint(str(file), tmp_path).samples() == 0
@@ -40,5 +43,5 @@ def test_a_directory_is_as_new_as_what_is_in_it(tmp_path):
     counter, checkpoint = Counter(0, 8), Checkpoint(str(tmp_path / "step-*"), tmp_path)
     counter.step(time.monotonic(), None)
     inside.write_text("saved")
-    checkpoint.look(counter)
+    checkpoint.look(counter, math.inf)
     assert Checkpoint(str(tmp_path / "step-*"), tmp_path).samples() == 8

@@ -80,5 +80,5 @@ def test_placeholders_and_settings_belong_together(settings, said):
 def test_what_the_tuner_and_flags_use_is_used():
     read = spec.read({**GOOD, "flags": {"compile": {True: "--compile"}}})
     read.require_settings({"lr": 1, "compile": False, "seed": 0}, told=("seed",))
-    with pytest.raises(InputError, match="workload.flags: compile is no setting"):
+    with pytest.raises(InputError, match=r"workload\.flags: compile is no setting"):
         read.require_settings({"lr": 1})
