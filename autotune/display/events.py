@@ -75,9 +75,7 @@ def ended(trial: Trial, history: History) -> dict[str, Any]:
 
 def _reason(trial: Trial, history: History) -> str:
     """Why a trial ended; of a completed one the constraint of the user's own that keeps it from winning."""
-    if trial.completed and not trial.race:
-        return objective.broken_constraint(trial.measurement, history.space.objective) or ""
-    return trial.outcome.reason if trial.outcome else ""
+    return history.breaks(trial) or (trial.outcome.reason if trial.outcome else "")
 
 
 def _of_run(trial: Trial, space: Space) -> dict[str, Any]:

@@ -23,8 +23,7 @@ def rows(history: History, winner: int | None) -> tuple[Row, ...]:
 
 def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: bool) -> Row:
     m, outcome, shown = trial.measurement, trial.outcome, history.shown(trial)
-    goal = history.space.objective
-    broken = objective.broken_constraint(m, goal) if trial.completed and trial.searched else None
+    broken = history.breaks(trial)
     return Row(
         number=trial.number,
         kind=_kind(trial, winner),
@@ -48,7 +47,7 @@ def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: boo
         shared=m.shared,
         disturbed=m.disturbed,
         throttled=m.throttled,
-        curve=quality.shown_curve(m.curve, goal),
+        curve=quality.shown_curve(m.curve, history.space.objective),
         breaks_constraint=broken is not None,
     )
 
