@@ -19,7 +19,7 @@ def render(trial: Trial, history: History, workload: Workload, provenance: Mappi
         "trial": f"{trial.number} of session {provenance.get('session', '')}",
         "measured": view.measured(trial, history),
         "peak memory": view.memory(history.memory(trial)),
-        "over": f"{space.budget.samples_per_trial} samples per run",
+        "over": f"{space.budget.samples_per_trial} {space.unit} per run",
         **{
             name: provenance[name]
             for name in ("hardware", "versions", "seed", "command")
