@@ -20,14 +20,14 @@ _MULTIPLIERS = (1e-6, 1e6)
 
 
 def _one_of_the_fields(schema: dict[str, Any]) -> None:
-    """In JSON Schema, what the validators below say: one field, and it is there, so that it is not null."""
-    schema |= {"minProperties": 1, "maxProperties": 1}
+    """In JSON Schema, what the validators below say: one of the sources, and what is there is not null."""
     for field in schema["properties"].values():
         field.update(next(form for form in field.pop("anyOf") if form != {"type": "null"}))
+    schema["oneOf"] = [{"required": [name]} for name in schema["properties"] if name != "moves"]
 
 
 class Distribution(BaseModel):
-    """Where a knob's values come from, in Ray Tune's words: exactly one of the fields."""
+    """Where a knob's values come from, in Ray Tune's words: exactly one of the fields but `moves`."""
 
     model_config = STRICT | ConfigDict(json_schema_extra=_one_of_the_fields)
 
@@ -44,6 +44,10 @@ class Distribution(BaseModel):
         None, description="a whole number from [lowest, highest], both included"
     )
 
+    moves: tuple[Literal["speed", "memory", "quality"], ...] | None = Field(
+        None, description="what the setting changes, where that is not all of it: speed, memory, quality"
+    )
+
     @field_validator("choice", mode="before")
     @classmethod
     def _numbers(cls, value: Any) -> Any:
@@ -51,7 +55,7 @@ class Distribution(BaseModel):
 
     @model_validator(mode="after")
     def _one_and_ordered(self) -> Self:
-        given = self.model_fields_set
+        given = self.model_fields_set - {"moves"}
         if len(given) != 1:
             raise ValueError(f"exactly one of choice, uniform, loguniform, randint: got {sorted(given)}")
         if not self.choice and not self.bounds[0] < self.bounds[1]:
@@ -73,6 +77,10 @@ class Distribution(BaseModel):
     def bounds(self) -> tuple[float, float] | tuple[int, int]:
         """The lowest and the highest value of what is no choice."""
         return self.uniform or self.loguniform or self.randint or (0, 0)
+
+    def of(self, values: Sequence[Setting]) -> "Distribution":
+        """A choice of `values` for the same setting."""
+        return Distribution(choice=tuple(values), moves=self.moves)
 
     @property
     def exponents(self) -> tuple[int, int] | None:

@@ -72,7 +72,7 @@ def order(tmp_path):
     def make(score=0.25, workload="test_attempt:scored", samples=80, directory=tmp_path, **rest):
         return Order(
             number=3,
-            entry_point=workload,
+            workload=workload,
             settings={"score": score, "micro_batch_size": 4},
             directory=str(directory),
             quality="bleu_4",
