@@ -41,6 +41,21 @@ def init(
 
 
 @app.command()
+def check(
+    space: Annotated[
+        str, typer.Argument(help="search space: a file, or a name", autocompletion=completion.spaces)
+    ],
+    data: Annotated[Path | None, typer.Option(help="data set, where the workload is r2gen")] = None,
+    baseline: Annotated[Path | None, typer.Option(help="YAML file with the settings you run today")] = None,
+    time: Annotated[str, typer.Option(help="how long it may take, such as 90s or 30m")] = "5m",
+) -> int:
+    """Try a search space, and say what a search would see. Example: autotune check space.yaml"""
+    from autotune.cli.space_check import command  # noqa: PLC0415 - it imports what runs trials
+
+    return command.main(Tuned(space=space, data=data, baseline=baseline), time)
+
+
+@app.command()
 @grouped
 def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Running) -> int:
     """Search for the fastest settings. Example: autotune search --data data/iu_xray --trials 40 --time 2h"""
