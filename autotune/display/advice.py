@@ -10,6 +10,7 @@ from autotune.judging import confirm, objective
 from autotune.judging.confirm import Claim
 from autotune.judging.history import History
 from autotune.judging.quality import Answer
+from autotune.space.sections import Objective
 from autotune.storage.store import Session, anew, going_on
 
 
@@ -45,6 +46,7 @@ def has_winner(history: History) -> bool:
 class Fate(StrEnum):
     """What kept a trial from winning."""
 
+    BROKEN = "broke a constraint"
     KEPT = "kept the quality and ran no faster"
     SLOWER = "ran no faster"
     CLOSE = "ran faster by too little to be sure"
@@ -112,10 +114,12 @@ def _fate_of_completed(trial: Trial, history: History) -> Fate:
         return Fate.UNMEASURED
     if objective.over_memory(trial.measurement, history.space.limits.memory_fraction):
         return Fate.MEMORY
+    if objective.broken_constraint(trial.measurement, goal):
+        return Fate.BROKEN
     if goal.select == "same-training":
         if not objective.trains_alike(trial.config, baseline.config, history.space.known):
             return Fate.ANOTHER
-    elif goal.keep and objective.no_quality(trial.measurement):
+    elif not goal.takes_any_quality and objective.no_quality(trial.measurement):
         return Fate.CHANCE
     elif not history.keeps_quality(trial):
         return _without_quality(trial, history) if goal.target is None else Fate.LATE
@@ -125,7 +129,7 @@ def _fate_of_completed(trial: Trial, history: History) -> Fate:
         return Fate.REACHED
     if _is_faster(trial, history):
         return Fate.CLOSE
-    return Fate.KEPT if goal.keep and goal.select != "same-training" else Fate.SLOWER
+    return Fate.KEPT if not goal.takes_any_quality and goal.select != "same-training" else Fate.SLOWER
 
 
 def counted(history: History) -> str:
@@ -174,14 +178,24 @@ def what_to_try(
         Fate.REFUTED: Try(f"{repeats}: more repeats tell smaller gains, on a machine left alone", resume),
         Fate.UNDECIDED: Try(f"{repeats}: more seeds tell whether the quality is kept", resume),
         Fate.CHANCE: Try("longer trials, which learn more", f"{anew(session)} --samples auto"),
-        Fate.QUALITY: Try(f"an objective.keep below {goal.keep:g} in {file}", resume),
-        Fate.LATE: Try(f"an objective.target below {goal.target} in {file}", resume),
+        Fate.QUALITY: Try(f"{_more_slack(goal)} in {file}", resume),
+        Fate.BROKEN: Try(f"looser objective.constraints in {file}", resume),
+        Fate.LATE: Try(
+            f"an objective.target {'above' if goal.minimize else 'below'} {goal.target} in {file}", resume
+        ),
         Fate.OOM: Try(f"smaller batches, or a checkpointing knob, in a new search over {file}"),
     }
     tries = longer + [what for kind, what in told.items() if found[kind]]
     if exhausted:
         return [*tries, Try(f"more knobs and values in {file}, all of which were tried", anew(session))]
     return [*tries, Try("more trials", f"{resume} --trials 20")]
+
+
+def _more_slack(goal: Objective) -> str:
+    """What to ask of the quality instead."""
+    if goal.within is not None:
+        return f"an objective.within above {goal.within:g}"
+    return f"an objective.keep below {goal.keep:g}"
 
 
 def _for_baseline(failed: Trial, session: Path) -> Try:

@@ -20,7 +20,7 @@ from autotune.core.trial import Status, Trial
 from autotune.display import draw, estimate, events, view
 from autotune.display.estimate import Remaining
 from autotune.display.snapshot import Running, Snapshot
-from autotune.judging import confirm, gains, pilot
+from autotune.judging import confirm, gains, objective, pilot
 from autotune.judging.history import History
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
@@ -161,7 +161,9 @@ class Lines(Screen):
         history, name = self._history(), self.space.objective.quality
         shown, factor = history.shown(trial), view.factor(gains.gain(trial, history))
         speed, quality = view.speed(shown.throughput), view.quality(shown.quality)
-        figures = f"{speed} samples/s, {name} {quality}, memory {view.memory(shown.memory)}"
+        figures = f"{speed} {self.space.unit}/s, {name} {quality}, memory {view.memory(shown.memory)}"
+        if broken := objective.broken_constraint(trial.measurement, self.space.objective):
+            figures += f", cannot win: {broken}"
         beside = "the baseline" if self.space.objective.target is None else "as soon as the baseline"
         is_baseline = not trial.number or (trial.repeat is not None and not trial.repeat.of)
         return figures + (f", {factor} {beside}" if factor and not is_baseline else "")
@@ -270,8 +272,7 @@ class Events(Screen):
         if running.phase != phase or now_s - told_s >= _PROGRESS_S:
             self._told[trial.number] = now_s, running.phase
             shown = self.snapshot()
-            samples = self.space.budget.samples_per_trial
-            self._write("progress", **events.progress(running, samples, shown.remaining))
+            self._write("progress", **events.progress(running, self.space, shown.remaining))
 
     def ended(self, trial: Trial) -> None:
         super().ended(trial)

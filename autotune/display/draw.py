@@ -14,6 +14,7 @@ from autotune.core.trial import Trial
 from autotune.display import view
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Running, Snapshot
 from autotune.judging import estimates, gains, objective
+from autotune.judging import quality as qualities
 from autotune.judging.confirm import Claim
 from autotune.space.space import Space
 
@@ -85,7 +86,7 @@ def _grid(title: str, figures: str) -> Table:
 
 def _headings(space: Space, last: str = "") -> str:
     name = printable(space.objective.quality)
-    return _columns("samples/s", name[: _QUALITY - 1], "memory", last)
+    return _columns(f"{printable(space.unit)[: _SPEED - 3]}/s", name[: _QUALITY - 1], "memory", last)
 
 
 def _columns(speed: str, quality: str, memory: str, last: str) -> str:
@@ -94,7 +95,8 @@ def _columns(speed: str, quality: str, memory: str, last: str) -> str:
 
 def _of_run(trial: Trial, space: Space) -> Text:
     """What a trial's own run has read so far."""
-    m, quality = trial.measurement, view.quality(objective.final_quality(trial, space))
+    m = trial.measurement
+    quality = view.quality(qualities.shown(objective.final_quality(trial, space), space.objective))
     return Text(_columns(view.speed(estimates.of_run(m.throughput)), quality, view.peak(m), ""))
 
 
@@ -171,7 +173,8 @@ def _outcome(trial: Trial, shown: Snapshot) -> Text:
     if trial.race and trial.completed:
         return Text(view.raced(trial))
     if trial.completed:
-        return _figures(trial, shown)
+        broken = objective.broken_constraint(trial.measurement, shown.space.objective)
+        return _figures(trial, shown).append(f"\ncannot win: {printable(broken)}" if broken else "")
     reason = printable(trial.outcome.reason if trial.outcome else "")
     if len(reason) > _LONGEST_REASON:
         reason = f"{reason[:_LONGEST_REASON]}..."

@@ -12,10 +12,11 @@ from autotune.core.trial import Measurement, Trial
 from autotune.display import advice, view
 from autotune.display.estimate import Remaining
 from autotune.display.snapshot import Running, Snapshot
-from autotune.judging import estimates, gains, objective
+from autotune.judging import estimates, gains, objective, quality
 from autotune.judging.confirm import Claim
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
+from autotune.space.space import Space
 
 
 def line(values: Mapping[str, Any]) -> str:
@@ -41,13 +42,14 @@ def started(trial: Trial) -> dict[str, Any]:
     }
 
 
-def progress(running: Running, samples: int, remaining: Remaining | None) -> dict[str, Any]:
-    """What a running trial has shown, of so many `samples`, and when the search will end."""
+def progress(running: Running, space: Space, remaining: Remaining | None) -> dict[str, Any]:
+    """What a running trial has shown of a whole one, and when the search will end."""
+    samples = space.budget.samples_per_trial
     return {
         **started(running.trial),
         "phase": str(running.phase),
         "share": min(1.0, running.trial.measurement.samples / samples),
-        **_of_run(running.trial),
+        **_of_run(running.trial, space),
         "seconds": running.seconds,
         "remaining_s": _range(remaining),
     }
@@ -61,23 +63,30 @@ def ended(trial: Trial, history: History) -> dict[str, Any]:
         "status": str(trial.outcome.status) if trial.outcome else None,
         "failure": str(trial.outcome.failure) if trial.outcome and trial.outcome.failure else None,
         "reason": trial.outcome.reason if trial.outcome else "",
+        "breaks": _broken(trial, history),
         "samples": trial.measurement.samples,
         "throughput": _figure(shown.throughput),
         "quality": shown.quality,
         **_memory(shown.memory),
-        "run": _of_run(trial),
+        "run": _of_run(trial, history.space),
         "factor": _value(gains.gain(trial, history)),
         "seconds": trial.seconds,
     }
 
 
-def _of_run(trial: Trial) -> dict[str, Any]:
+def _broken(trial: Trial, history: History) -> str | None:
+    """Which constraint of the user's own keeps a completed trial from winning."""
+    goal = history.space.objective
+    return objective.broken_constraint(trial.measurement, goal) if trial.completed else None
+
+
+def _of_run(trial: Trial, space: Space) -> dict[str, Any]:
     """What a trial's own run has read."""
     m = trial.measurement
     return {
         "samples": m.samples,
         "throughput": _figure(estimates.of_run(m.throughput)),
-        "quality": m.quality,
+        "quality": quality.shown(m.quality, space.objective),
         **_memory(m),
     }
 
@@ -128,8 +137,10 @@ def status(shown: Snapshot) -> dict[str, Any]:
         "time_limit_s": plan.time_s,
         "remaining_s": _range(shown.remaining),
         "quality": space.objective.quality,
+        "minimize": space.objective.minimize is not None,
+        "unit": space.unit,
         "samples_per_trial": space.budget.samples_per_trial,
-        "running": [progress(r, space.budget.samples_per_trial, None) for r in shown.running],
+        "running": [progress(r, space, None) for r in shown.running],
         "trials": [ended(t, shown.history) for t in shown.trials],
         **result(shown.history, shown.best),
     }

@@ -104,7 +104,8 @@ def state_of(session: Session, plan: Plan, *, is_over: bool = False) -> str:
 
 def _so_far(session: Session, space: Space, trial: Trial, state: str) -> Running:
     records = session.records_of(trial)
-    progress = Progress(space.objective.quality, space.settings(trial.config))
+    goal, settings = space.objective, space.settings(trial.config)
+    progress = Progress(goal.quality, settings, minimize=goal.minimize is not None, unit=space.unit)
     for record in records:
         progress.count(record)
     trial = replace(trial, measurement=replace(progress.measurement(), shared=trial.measurement.shared))

@@ -14,6 +14,7 @@ from autotune.judging import quality as qualities
 from autotune.judging.confirm import Claim
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
+from autotune.space.sections import Objective
 from autotune.workloads import Workload
 
 _STYLES = {
@@ -67,9 +68,9 @@ def interval(found: Figure) -> str:
 
 
 def score(trial: Trial, history: History) -> str:
-    """The quality of a trial's settings, over its runs that count."""
+    """The quality of a trial's settings, over its runs that count, in the user's own sign."""
     found = history.quality(trial)
-    return quality(found.value if found else None)
+    return quality(qualities.shown(found.value if found else None, history.space.objective))
 
 
 def memory(measurement: Measurement) -> str:
@@ -154,7 +155,8 @@ def gain(trial: Trial, history: History) -> str:
     race = history.beside.raced(trial)
     rounds = f", {race.rounds} rounds side by side" if race else ""
     return (
-        f"{times} the baseline's throughput{sure}{rounds} ({ours[0]} against {theirs[0]} samples/s), "
+        f"{times} the baseline's throughput{sure}{rounds} ({ours[0]} against {theirs[0]} "
+        f"{history.space.unit}/s), "
         f"{goal.quality} {ours[1]} against {theirs[1]}"
     )
 
@@ -187,17 +189,29 @@ def promise(history: History) -> str:
         )
     if goal.select == "time-to-quality":
         target = "what the baseline reaches" if goal.target is None else f"{goal.target:g}"
-        return f"Promise: the same quality, sooner: {goal.quality} {target} in the least time."
+        return f"Promise: the same quality, sooner: {goal.quality} {target} in the least time{_sense(goal)}."
     what = ", and the front of both" if goal.select == "pareto" else ""
-    keeps = qualities.keeps(goal.keep, goal.quality, history.baseline_quality)
-    return f"Promise: the fastest that {keeps} after {samples} samples{what}."
+    keeps = kept(goal, history.baseline_quality)
+    return f"Promise: the fastest that {keeps} after {samples} {history.space.unit}{what}{_sense(goal)}."
+
+
+def kept(goal: Objective, reference: float | None) -> str:
+    """`keeps 95% of the baseline's bleu_4`, or `is at most 0.02 above the baseline's val_loss`."""
+    told = qualities.shown(reference, goal)
+    minimize = goal.minimize is not None
+    return qualities.keeps(goal.keep, goal.quality, told, within=goal.within, minimize=minimize)
+
+
+def _sense(goal: Objective) -> str:
+    """`; of val_loss lower is better`, where that has to be said."""
+    return f"; of {goal.minimize} lower is better" if goal.minimize else ""
 
 
 def nothing_better(history: History) -> str:
     """What a search says that has found nothing to recommend but the baseline, and why."""
     baseline = history.of(0)
     figures = (
-        f"{speed(history.throughput(baseline))} samples/s, "
+        f"{speed(history.throughput(baseline))} {history.space.unit}/s, "
         f"{history.space.objective.quality} {score(baseline, history)}"
     )
     return f"The baseline is the best so far ({figures}): {advice.counted(history)}."
@@ -212,7 +226,7 @@ def unconfirmed(trial: Trial, history: History) -> str:
 def rests_on(trial: Trial, history: History) -> str:
     """`each was measured once, over 400 samples`: what the figures of a trial and of the baseline rest on."""
     ours, theirs = (len(history.runs_of(number)) for number in (trial.number, 0))
-    samples = f"over {history.space.budget.samples_per_trial} samples"
+    samples = f"over {history.space.budget.samples_per_trial} {history.space.unit}"
     if max(ours, theirs) <= 1:
         return f"each was measured once, {samples}"
     return f"it was run {_often(ours)}, the baseline {_often(theirs)}, {samples} each"
@@ -242,10 +256,11 @@ def confirmed(claim: Claim, history: History) -> str:
             f"Confirmed: {claim.factor:.2f}x as soon at {goal.quality} {goal.target:g} as the baseline "
             f"({raced}, {seeds})"
         )
-    figures = f"{goal.quality} {quality(claim.quality)} against {quality(claim.baseline_quality)}"
+    ours, theirs = (quality(qualities.shown(q, goal)) for q in (claim.quality, claim.baseline_quality))
+    figures = f"{goal.quality} {ours} against {theirs}"
     if claim.share is not None:
-        kept = qualities.between(*claim.share, claim.baseline_quality or 0.0)
-        figures += f", {kept} at 95% with {seeds}"
+        between = qualities.between(*claim.share, claim.baseline_quality or 0.0, goal)
+        figures += f", {between} at 95% with {seeds}"
     speed = f"{claim.factor:.2f}x the baseline's throughput ({raced})"
     return f"Confirmed: {speed}" + (f", {figures}" if claim.seeds else "")
 
@@ -312,7 +327,22 @@ def cautions(history: History) -> list[str]:
     if throttled:
         lines.append(f"Thermally throttled, and slower for it: trials {_listed(throttled)}.")
     lines += [_meanwhile(what, found) for what, found in _disturbed(trials).items()]
+    lines += _breaking(history)
     return lines + unused.unused(history)
+
+
+def _breaking(history: History) -> list[str]:
+    """Who cannot win because of a constraint; and the baseline, where it breaks one itself."""
+    goal = history.space.objective
+    completed = [t for t in history.searched if t.completed]
+    found = {t.number: why for t in completed if (why := objective.broken_constraint(t.measurement, goal))}
+    lines = [f"The baseline itself breaks a constraint: {found.pop(0)}."] if 0 in found else []
+    if found:
+        first, numbers = min(found), ", ".join(map(str, found))
+        such = f"trial {first}: " if len(found) > 1 else ""
+        trials = f"trial{'s' * (len(found) > 1)} {numbers}"
+        lines.append(f"Constraints keep {trials} from winning ({such}{found[first]}).")
+    return lines
 
 
 def _meanwhile(what: str, trials: Sequence[Trial]) -> str:

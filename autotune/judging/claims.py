@@ -122,6 +122,9 @@ def claim(finalist: Trial, history: History) -> Claim:
     found = replace(found, factor=speed.factor, low=speed.low, high=speed.high)
     if surely.low <= 1:
         return replace(found, why_not=_not_faster(surely.factor, surely.low), is_done=True)
+    if space.objective.takes_any_quality:
+        # Who was stopped early has not shown whether it keeps the constraints.
+        return replace(found, is_done=finalist.completed or bool(ours) or not space.objective.constraints)
     return _kept(found, ours, theirs, space, is_last=is_last)
 
 
@@ -142,12 +145,12 @@ def _sooner(
 
     Two sources that know nothing of each other: the squares of what each leaves open are added.
     """
-    target = space.objective.target or 0.0
+    target = space.objective.aim or 0.0
     needs = [[n for t in runs if (n := objective.samples_to(t, target))] for runs in (ours, theirs)]
     a, b = ([math.log(n) for n in samples] for samples in needs)
     degrees = len(a) + len(b) - 2
     if not a or not b or degrees < 1:
-        return replace(found, why_not=_no_time(target, space), is_done=True) if is_last else found
+        return replace(found, why_not=_no_time(space), is_done=True) if is_last else found
     noise = max(_LEAST_NOISE, math.sqrt(sum(_squares(logs) for logs in (a, b)) / degrees))
     error, race = noise * math.sqrt(1 / len(a) + 1 / len(b)), _half(speed)
     level = 1 - (1 - _LEVEL) / space.budget.finalists if is_last else _EARLY_LEVEL
@@ -168,8 +171,9 @@ def _half(speed: Ratio) -> float:
     return math.log(speed.high / speed.low) / 2 if speed.low > 0 else math.inf
 
 
-def _no_time(target: float, space: Space) -> str:
-    return f"too few runs of the baseline have reached {space.objective.quality} {target:g} to tell its time"
+def _no_time(space: Space) -> str:
+    goal = space.objective
+    return f"too few runs of the baseline have reached {goal.quality} {goal.target:g} to tell its time"
 
 
 def _squares(values: Sequence[float]) -> float:
@@ -185,14 +189,14 @@ def _kept(
     The same training has to show no more than that it is not surely lost.
     """
     goal = space.objective
-    if not goal.keep:
-        return replace(found, is_done=True)
-    beside = quality.compare(ours, theirs, goal.keep, quality.noise([ours, theirs]))
+    keep = objective.least_share(goal, found.baseline_quality or 0.0)
+    beside = quality.compare(ours, theirs, keep, quality.noise([ours, theirs]))
     if beside is None:
         return _without_quality(found, ours, space, is_last=is_last)
     found = replace(found, share=(beside.low, beside.high), answer=beside.answer)
-    figures = f"{goal.quality} {beside.quality:.4f} against {beside.reference:.4f}"
-    between = f"{quality.between(beside.low, beside.high, beside.reference)} at 95%"
+    a, b = goal.turned(beside.quality), goal.turned(beside.reference)
+    figures = f"{goal.quality} {a:.4f} against {b:.4f}"
+    between = f"{quality.between(beside.low, beside.high, beside.reference, goal)} at 95%"
     if beside.answer is Answer.LOST:
         return replace(found, why_not=f"{figures}, {between}: lost", is_done=True)
     if beside.answer is Answer.KEPT or goal.select == "same-training":
@@ -218,7 +222,7 @@ def _without_quality(found: Claim, ours: Sequence[Trial], space: Space, *, is_la
 def _failed(finalist: Trial, history: History) -> str | None:
     """Why a finalist is out because of how a race or a repeat of it ended."""
     space, number = history.space, finalist.number
-    target = space.objective.target
+    goal, target = space.objective, space.objective.aim
     for trial in history.trials:
         is_race = trial.race == (0, number)
         is_repeat = trial.repeat is not None and is_alone(trial) and trial.repeat.of == number
@@ -230,8 +234,7 @@ def _failed(finalist: Trial, history: History) -> str | None:
         if too_much := objective.over_memory(trial.measurement, space.limits.memory_fraction):
             return f"repeated, {too_much}"
         if is_repeat and target is not None and objective.samples_to(trial, target) is None:
-            name = space.objective.quality
-            return f"its repeat, trial {trial.number}, has not reached {name} {target:g}"
-        if is_repeat and (broken := objective.broken_constraint(trial.measurement, space.objective)):
+            return f"its repeat, trial {trial.number}, has not reached {goal.quality} {goal.target:g}"
+        if is_repeat and (broken := objective.broken_constraint(trial.measurement, goal)):
             return f"repeated, {broken}"
     return None

@@ -20,7 +20,10 @@ from autotune.space.space import Space
 
 @dataclass(frozen=True)
 class Shown:
-    """The figures in a line about a trial; of the run in `memory` the peak counts."""
+    """The figures in a line about a trial; of the run in `memory` the peak counts.
+
+    The quality is in the user's own sign.
+    """
 
     throughput: Figure | None
     quality: float | None
@@ -107,9 +110,14 @@ class History:
         None while the baseline's is not known.
         """
         goal = self.space.objective
-        if goal.target is not None:
-            return goal.target
-        return None if self.baseline_quality is None else curves.least(goal.keep, self.baseline_quality)
+        if goal.aim is not None:
+            return goal.aim
+        return None if self.baseline_quality is None else objective.least(goal, self.baseline_quality)
+
+    @property
+    def least_share(self) -> float:
+        """What is to be kept of the baseline's quality, as a share of it."""
+        return objective.least_share(self.space.objective, self.baseline_quality or 0.0)
 
     def keeps_quality(self, trial: Trial) -> bool | None:
         """Whether `trial` has ended with that, or was at the target; None while nothing can be compared."""
@@ -122,8 +130,9 @@ class History:
     def is_out_of_reach(self, trial: Trial) -> bool:
         """Whether the quality of a whole `trial` would clearly be below what is to be kept."""
         curve, budget = trial.measurement.curve, self.space.budget
-        keep = self.space.objective.keep
-        return curves.is_out_of_reach(curve, self.baseline_curve, keep, self.noise, budget.samples_per_trial)
+        return curves.is_out_of_reach(
+            curve, self.baseline_curve, self.least_share, self.noise, budget.samples_per_trial
+        )
 
     @cached_property
     def speeds(self) -> Speeds:
@@ -171,11 +180,13 @@ class History:
 
     def shown(self, trial: Trial) -> Shown:
         """What a line about a trial shows: what its settings are known to do; of a repeat its own run."""
+        goal = self.space.objective
         if trial.repeat:
-            m = trial.measurement
-            return Shown(estimates.of_run(m.throughput), objective.final_quality(trial, self.space), m)
+            m, own = trial.measurement, quality.shown(objective.final_quality(trial, self.space), goal)
+            return Shown(estimates.of_run(m.throughput), own, m)
         found = self.quality(trial)
-        return Shown(self.throughput(trial), found.value if found else None, self.memory(trial))
+        known = quality.shown(found.value if found else None, goal)
+        return Shown(self.throughput(trial), known, self.memory(trial))
 
     def surely_per_s(self, trial: Trial) -> float:
         """The lower end of a trial's throughput, its equals counted in."""
@@ -187,7 +198,7 @@ class History:
 
         None where it was not there itself, or there is no target.
         """
-        target = self.space.objective.target
+        target = self.space.objective.aim
         if target is None or objective.samples_to(trial, target) is None:
             return None
         return objective.mean(self._samples_to_target[self._computes(trial)])
@@ -201,7 +212,7 @@ class History:
     def _samples_to_target(self) -> dict[tuple[Key, str], list[float]]:
         """Of each run; one that was not there by its end counts with all it had, and would need more."""
         found: dict[tuple[Key, str], list[float]] = defaultdict(list)
-        target = self.space.objective.target
+        target = self.space.objective.aim
         for trial in self.trials:
             if target is not None and trial.completed and trial.measurement.curve:
                 samples = objective.samples_to(trial, target) or trial.measurement.curve[-1].samples
@@ -232,8 +243,8 @@ class History:
             return too_much
         if broken := objective.broken_constraint(trial.measurement, goal):
             return broken
-        if goal.target is not None:
-            reached = objective.samples_to(trial, goal.target)
+        if goal.aim is not None:
+            reached = objective.samples_to(trial, goal.aim)
             return None if reached else f"it has not reached {goal.quality} {goal.target:g}"
         if not _is_sure(trial) and _is_sure(self.baseline):
             return "it took too few steps to tell its throughput"
@@ -242,14 +253,15 @@ class History:
     def _lost(self, trial: Trial) -> str | None:
         """How far a trial's quality is from what is to be kept, None where it is not."""
         goal = self.space.objective
-        if not goal.keep:
+        if goal.takes_any_quality:
             return None
-        if none := objective.no_quality(trial.measurement):
+        if none := objective.no_quality(trial.measurement, goal):
             return none
         if self.keeps_quality(trial):
             return None
         found, least = curves.ended_with(trial.measurement) or 0.0, self.least_quality or 0.0
-        return f"{goal.quality} {found:.4f} is below {least:.4f}"
+        worse = "above" if goal.minimize else "below"
+        return f"{goal.quality} {goal.turned(found):.4f} is {worse} {goal.turned(least):.4f}"
 
     @cached_property
     def ranked(self) -> tuple[Trial, ...]:
@@ -282,7 +294,7 @@ class History:
     def front(self) -> tuple[Trial, ...]:
         """The completed trials, fastest first, that no other one beats in throughput and quality.
 
-        None has more of one of them, and as much of the other.
+        None has more of one of them, and as much of the other. Who breaks a constraint is not on it.
         """
         measured = [
             (speed.value, score.value, t)
@@ -290,6 +302,7 @@ class History:
             if t.completed and (speed := self.throughput(t)) and (score := self.quality(t))
             if math.isfinite(speed.value) and math.isfinite(score.value)
             if self.baseline is None or t.measurement.origin == self.baseline.measurement.origin
+            if not t.number or objective.broken_constraint(t.measurement, self.space.objective) is None
         ]
         front: list[tuple[float, Trial]] = []
         for _, best, trial in sorted(measured, key=lambda found: found[:2], reverse=True):

@@ -9,6 +9,7 @@ from autotune.judging import curves
 from autotune.space.sections import Objective, comparison
 from autotune.space.space import Space
 
+_HIGHER_IS_BETTER = Objective()
 _ROUNDING = 1e-3  # of a learning rate, which has four digits
 
 
@@ -31,6 +32,23 @@ def over_memory(measurement: Measurement, memory_fraction: float) -> str | None:
     return f"it takes {share:.0%} of the memory, over {memory_fraction:.0%}"
 
 
+def least(goal: Objective, reference: float) -> float:
+    """The lowest quality that a winner may have where the baseline's is `reference`: higher is better.
+
+    The one rule of what is kept: everything that asks whether a quality is, asks here.
+    """
+    if goal.within is not None:
+        return reference - goal.within
+    return curves.least(goal.keep or 0.0, reference)
+
+
+def least_share(goal: Objective, reference: float) -> float:
+    """The same as a share of `reference` (`curves.share`); 0 of 0, of which nothing is a share."""
+    if goal.within is None:
+        return goal.keep or 0.0
+    return curves.share(least(goal, reference), reference) if reference else 0.0
+
+
 def samples_to(trial: Trial, target: float) -> float | None:
     """Training samples until `trial` was at the quality `target`; None where it never was."""
     return curves.reached(trial.measurement.curve, target)
@@ -42,7 +60,7 @@ def seconds_to(trial: Trial, target: float) -> float | None:
     return samples / throughput.samples_per_s if samples and throughput else None
 
 
-def no_quality(measurement: Measurement) -> str | None:
+def no_quality(measurement: Measurement, goal: Objective = _HIGHER_IS_BETTER) -> str | None:
     """Why what a trial ended with is no quality at all, None where it is one."""
     last = measurement.curve[-1] if measurement.curve else None
     if last is None:
@@ -50,7 +68,8 @@ def no_quality(measurement: Measurement) -> str | None:
     if last.collapsed:
         return "it does the same whatever it sees"
     if last.chance is not None and last.quality <= last.chance:
-        return f"its quality {last.quality:.4f} is not above chance, {last.chance:.4f}"
+        found, chance = goal.turned(last.quality), goal.turned(last.chance)
+        return f"its quality {found:.4f} is not {'below' if goal.minimize else 'above'} chance, {chance:.4f}"
     return None
 
 

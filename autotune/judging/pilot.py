@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from autotune.core.settings import MICRO_BATCH
 from autotune.core.trial import Evaluation
-from autotune.judging import curves, quality
+from autotune.judging import objective, quality
 from autotune.judging.history import History
 from autotune.judging.quality import Noise
 from autotune.space.knobs import Distribution, ScaledLearningRate
@@ -43,7 +43,7 @@ class Pilot:
 def is_wanted(space: Space) -> bool:
     """Whether the search depends on how equal runs differ in quality: the baseline is run twice, then."""
     goal, budget = space.objective, space.budget
-    asks = goal.select == "time-to-quality" or (goal.select != "same-training" and goal.keep > 0)
+    asks = goal.select == "time-to-quality" or (goal.select != "same-training" and not goal.takes_any_quality)
     return asks and budget.repeats > 0 and budget.trials > 1
 
 
@@ -87,25 +87,29 @@ def _doubt(known: Pilot, noise: Noise | None, space: Space) -> str | None:
     """Why `keep` is narrower than what the seeds that the budget allows can tell, None where it is not."""
     goal, seeds = space.objective, space.budget.repeats
     half = quality.half_width(seeds, noise) if noise and seeds and goal.select == "fastest" else 0.0
-    if half <= 1 - goal.keep:
+    room = 1 - objective.least_share(goal, known.quality)
+    if half <= room:
         return None
+    asked = f"keep {goal.keep:g}" if goal.within is None else f"within {goal.within:g}"
     return (
-        f"after {known.samples} samples equal runs lie {known.noise or 0:.1%} apart: {seeds} seeds tell "
-        f"{goal.quality} to {half:.1%}, where keep {goal.keep:g} asks for {1 - goal.keep:.1%}"
+        f"after {known.samples} {space.unit} equal runs lie {known.noise or 0:.1%} apart: {seeds} seeds tell "
+        f"{goal.quality} to {half:.1%}, where {asked} asks for {room:.1%}"
     )
 
 
 def _why_not(known: Pilot, ends: Sequence[Evaluation], space: Space) -> str | None:
     """Why qualities after so few samples cannot be compared, and how many times as many may do."""
-    goal, after = space.objective, f"after {known.samples} samples"
-    figure = f"{goal.quality} {known.quality:.4f}"
+    goal, after = space.objective, f"after {known.samples} {space.unit}"
+    figure = f"{goal.quality} {goal.turned(known.quality):.4f}"
     collapsed = sum(p.collapsed for p in ends)
     if collapsed:
         runs = "in one of its runs " if collapsed < len(ends) else ""
         return f"{after} the baseline {runs}does the same whatever it sees ({figure})"
-    clearly = curves.least(goal.keep, known.quality) - _SURE * (known.noise or 0.0) * abs(known.quality)
+    clearly = objective.least(goal, known.quality) - _SURE * (known.noise or 0.0) * abs(known.quality)
     if known.chance is not None and clearly <= known.chance:
-        return f"{after} the baseline's {figure} is not clearly above chance, {known.chance:.4f}"
+        better = "below" if goal.minimize else "above"
+        chance = goal.turned(known.chance)
+        return f"{after} the baseline's {figure} is not clearly {better} chance, {chance:.4f}"
     return None
 
 
@@ -135,7 +139,8 @@ def _settled(asked: History) -> Space:
     if found.why_not:
         return same_training(_with_objective(space, select="same-training", target=None))
     if goal.select == "time-to-quality" and goal.target is None:
-        return _with_objective(space, target=float(f"{curves.least(goal.keep, found.quality):.4g}"))
+        target = goal.turned(objective.least(goal, found.quality))
+        return _with_objective(space, target=float(f"{target:.4g}"))
     return space
 
 
@@ -212,8 +217,9 @@ def said(asked: History) -> str | None:
             f"--samples {found.samples_needed} or more, or --samples auto."
         )
     noise = f", equal runs {found.noise:.1%} apart" if found.noise is not None else ""
-    chance = f" (chance {found.chance:.4f})" if found.chance is not None else ""
-    text = f"Pilot: the baseline has {goal.quality} {found.quality:.4f}{chance} after {found.samples} samples"
+    chance = f" (chance {goal.turned(found.chance):.4f})" if found.chance is not None else ""
+    figure = f"{goal.quality} {goal.turned(found.quality):.4f}{chance}"
+    text = f"Pilot: the baseline has {figure} after {found.samples} {space.unit}"
     target = settled(asked).space.objective.target
     if found.doubt:
         text += f". Only what is clearly better than asked for can win: {found.doubt}"

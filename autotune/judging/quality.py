@@ -7,15 +7,18 @@ and, where the workload tells how each item was scored, that of the items' diffe
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
 
-from autotune.core.trial import Trial
+from autotune.core.trial import Evaluation, Trial
 from autotune.judging import curves
+from autotune.judging.estimates import Figure
 from autotune.judging.measure import student_t
+from autotune.space.sections import Objective
 
 LEVEL = 0.95
+_HIGHER_IS_BETTER = Objective()
 _MOST_RUNS = 64  # more than anybody would train to know
 
 
@@ -73,25 +76,79 @@ def compare(ours: Sequence[Trial], theirs: Sequence[Trial], keep: float, noise: 
     )
 
 
-def between(low: float, high: float, reference: float) -> str:
-    """`97% to 103% of it`; of a reference below 0 `3% below it to 2% above it`."""
-    if reference > 0:
+def between(low: float, high: float, reference: float, goal: Objective = _HIGHER_IS_BETTER) -> str:
+    """`97% to 103% of it`, where shares of the `reference` lie.
+
+    Of one that is below 0, or to be minimised, `3% below it to 2% above it`; where an absolute slack is asked
+    for `0.031 below it to 0.02 above it`.
+    """
+    if _is_share(reference, goal.within, minimize=goal.minimize is not None):
         return f"{low:.0%} to {high:.0%} of it"
-    return " to ".join(
-        f"{abs(share - 1):.0%} {'above' if share > 1 else 'below'} it" for share in (low, high)
+    return " to ".join(_apart(share - 1, reference, goal) for share in (low, high))
+
+
+def _apart(part: float, reference: float, goal: Objective) -> str:
+    """How far a quality lies from the `reference` that is better by a `part` of it."""
+    size = f"{abs(part):.0%}" if goal.within is None else f"{abs(part * reference):.3g}"
+    return f"{size} {'above' if goal.turned(part) > 0 else 'below'} it"
+
+
+def limit(
+    keep: float | None,
+    name: str,
+    reference: float | None,
+    *,
+    within: float | None = None,
+    minimize: bool = False,
+) -> str:
+    """`95% of the baseline's bleu_4`, the least that is kept; of a reference below 0 `5% below the ...`.
+
+    Of one to minimise `5% above the ...`, and of an absolute slack `0.02 below the ...`. The `reference` is
+    the baseline's in the user's own sign.
+    """
+    if _is_share(reference, within, minimize=minimize):
+        return f"{100 * (keep or 0.0):.3g}% of the baseline's {name}"
+    room = f"{100 * (1 - (keep or 0.0)):.3g}%" if within is None else f"{within:g}"
+    return f"{room} {'above' if minimize else 'below'} the baseline's {name}"
+
+
+def keeps(
+    keep: float | None,
+    name: str,
+    reference: float | None,
+    *,
+    within: float | None = None,
+    minimize: bool = False,
+) -> str:
+    """What a winner does: `keeps 95% of the baseline's bleu_4`, or `is at most 5% above the ...`."""
+    verb = "keeps" if _is_share(reference, within, minimize=minimize) else "is at most"
+    return f"{verb} {limit(keep, name, reference, within=within, minimize=minimize)}"
+
+
+def _is_share(reference: float | None, within: float | None, *, minimize: bool) -> bool:
+    """Whether what is kept can be called a share: less of a loss, or of what is below 0, is no worse."""
+    return within is None and not minimize and (reference is None or reference > 0)
+
+
+def shown(value: float | None, goal: Objective) -> float | None:
+    """A quality in the user's own sign."""
+    return None if value is None else goal.turned(value)
+
+
+def shown_figure(figure: Figure | None, goal: Objective) -> Figure | None:
+    """The same with its interval, whose ends change places where the sign is turned."""
+    if figure is None or not goal.minimize:
+        return figure
+    low, high = shown(figure.high, goal), shown(figure.low, goal)
+    return Figure(goal.turned(figure.value), low, high)
+
+
+def shown_curve(curve: Sequence[Evaluation], goal: Objective) -> tuple[Evaluation, ...]:
+    """A curve whose qualities, and what chance reaches, are in the user's own sign."""
+    return tuple(
+        replace(point, quality=goal.turned(point.quality), chance=shown(point.chance, goal))
+        for point in curve
     )
-
-
-def limit(keep: float, name: str, reference: float | None) -> str:
-    """`95% of the baseline's bleu_4`, the least that is kept; of a reference below 0 `5% below the ...`."""
-    part = f"{keep:.0%} of" if reference is None or reference > 0 else f"{1 - keep:.0%} below"
-    return f"{part} the baseline's {name}"
-
-
-def keeps(keep: float, name: str, reference: float | None) -> str:
-    """What a winner does: `keeps 95% of the baseline's bleu_4`, or `is at most 5% below` one below 0."""
-    verb = "keeps" if reference is None or reference > 0 else "is at most"
-    return f"{verb} {limit(keep, name, reference)}"
 
 
 def qualities(runs: Sequence[Trial]) -> list[float]:

@@ -1,12 +1,13 @@
 """May this trial still win? Pure functions of what it has shown, and of what is known of the others."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from autotune.core.trial import Evaluation, Measurement, Throughput, Trial
 from autotune.judging import curves
 from autotune.judging.history import History
+from autotune.space.sections import turned
 
 _FEWEST_STEPS = 8  # before that an interval is a guess, and it is asked again every second
 
@@ -38,10 +39,11 @@ class Rival:
 class Threshold:
     """What a running trial has to be able to reach, in plain values: it is sent to wherever trials run.
 
-    A whole trial has so many `samples`. `curve` is the baseline's quality, of which `keep` is to be kept;
+    A whole trial has so many `samples`. `curve` is the baseline's quality, of which a share of `keep` is to
+    be kept;
     `noise` is the relative standard deviation between runs that differ in their seed alone, None while it is
     not known. `drift` is that of the throughput of the same settings from run to run. `seconds` is the best
-    time to the target so far.
+    time to the target so far. `minimize` and `unit` are how qualities and samples are told.
     """
 
     rivals: tuple[Rival, ...] = ()
@@ -51,6 +53,8 @@ class Threshold:
     noise: float | None = None
     drift: float = 0.0
     seconds: float | None = None
+    minimize: bool = False
+    unit: str = "samples"
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -64,6 +68,11 @@ def _curve(points: Sequence[Mapping[str, Any]]) -> tuple[Evaluation, ...]:
 
 def threshold(history: History) -> Threshold:
     """What a trial has to be able to reach, after all that is known."""
+    space = history.space
+    return replace(_threshold(history), minimize=space.objective.minimize is not None, unit=space.unit)
+
+
+def _threshold(history: History) -> Threshold:
     goal, drift, noise = history.space.objective, history.speeds.drift, history.noise
     if goal.target is not None:
         times = map(history.seconds_to_target, history.ranked)
@@ -81,7 +90,7 @@ def threshold(history: History) -> Threshold:
         rivals=(_rival(best, history),) if best else (),
         samples=samples,
         curve=() if is_free else history.baseline_curve,
-        keep=goal.keep,
+        keep=history.least_share,
         noise=noise,
         drift=drift,
     )
@@ -116,7 +125,7 @@ def why_slower(throughput: Throughput | None, rival: Rival, threshold: Threshold
     most = throughput.samples_per_s + throughput.half_width_per_s
     if most * (1 + curves.SURE * threshold.drift) >= rival.samples_per_s:
         return None
-    return f"at most {most:.1f} samples/s; trial {rival.number} has {rival.samples_per_s:.1f}"
+    return f"at most {most:.1f} {threshold.unit}/s; trial {rival.number} has {rival.samples_per_s:.1f}"
 
 
 def _too_poor(shown: Measurement, threshold: Threshold) -> str | None:
@@ -126,7 +135,9 @@ def _too_poor(shown: Measurement, threshold: Threshold) -> str | None:
         return None
     last = shown.curve[-1]
     there = curves.at(threshold.curve, last.samples) or 0.0
-    return f"quality {last.quality:.4f} after {last.samples} samples, where the baseline has {there:.4f}"
+    found, beside = (turned(quality, minimize=threshold.minimize) for quality in (last.quality, there))
+    after = f"after {last.samples} {threshold.unit}"
+    return f"quality {found:.4f} {after}, where the baseline has {beside:.4f}"
 
 
 def _too_late(shown: Measurement, threshold: Threshold) -> str | None:

@@ -78,7 +78,7 @@ class Machine:
         """
         if trial.race:
             return self.race(members, at_s)
-        space = self._table.space
+        space, goal = self._table.space, self._table.space.objective
         config = self._config(trial)
         run, known = self._rng.choice(self._timed(config)), self._table.qualities(config)
         if run.outcome.status is not Status.COMPLETED:
@@ -87,7 +87,8 @@ class Machine:
         if not known:
             raise KeyError(f"no quality of {dict(config)}")
         curve = self._next_seed(config, known)
-        progress, asked_s, seconds = Progress(space.objective.quality, space.settings(config)), 0.0, 0.0
+        progress = Progress(goal.quality, space.settings(config), minimize=goal.minimize is not None)
+        asked_s, seconds = 0.0, 0.0
         for record in self._records(run, curve, at_s):
             progress.count(record)
             seconds = record["at_s"] - at_s
@@ -251,7 +252,7 @@ def ours(
         members = [known for number in trial.race for known in search.trials() if known.number == number]
         threshold = search.threshold if is_searched else None
         is_pilot = trial.number == 0 or trial.repeat == confirm.noise_repeat()
-        target = None if is_pilot else search.space.objective.target
+        target = None if is_pilot else search.space.objective.aim
         simulated = machine.run(
             trial,
             threshold,

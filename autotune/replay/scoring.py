@@ -10,7 +10,7 @@ from pathlib import Path
 
 from autotune.core.settings import Config, Key, settings_key
 from autotune.core.trial import Evaluation, Measurement, Status, Trial
-from autotune.judging import curves, racing
+from autotune.judging import curves, objective, racing
 from autotune.replay import replay, strategies
 from autotune.replay.replay import Result
 from autotune.replay.table import Table
@@ -48,12 +48,17 @@ class Truth:
         return sum(sum(run.step_samples) for run in runs) / seconds if seconds else 0.0
 
     def quality(self, config: Config) -> float:
+        """As the tuner has it: higher is better."""
         runs = self._table.qualities(config)
-        return statistics.fmean(run.evaluations[-1].quality for run in runs) if runs else 0.0
+        return statistics.fmean(self._turned(run.evaluations[-1].quality) for run in runs) if runs else 0.0
+
+    def _turned(self, quality: float) -> float:
+        return self._table.space.objective.turned(quality)
 
     def keeps_quality(self, config: Config) -> bool:
-        keep, baseline = self._table.space.objective.keep, self._table.space.baseline_config
-        return not keep or self.quality(config) >= curves.least(keep, self.quality(baseline))
+        goal, baseline = self._table.space.objective, self._table.space.baseline_config
+        least = objective.least(goal, self.quality(baseline))
+        return goal.takes_any_quality or self.quality(config) >= least
 
     def merit(self, config: Config) -> float:
         """What a search maximises: throughput, or the inverse of the time to quality; 0 of who cannot win."""
@@ -72,11 +77,14 @@ class Truth:
         for curve in self._curves(space.baseline_config):
             trial = tuple(p for p in curve if p.samples <= space.budget.samples_per_trial)
             ends.append(curves.ended_with(Measurement(curve=trial)) or 0.0)
-        return curves.least(space.objective.keep, statistics.fmean(ends))
+        return objective.least(space.objective, statistics.fmean(ends))
 
     def _curves(self, config: Config) -> list[tuple[Evaluation, ...]]:
         return [
-            tuple(Evaluation(p.samples, p.seconds, p.quality, p.chance, p.collapsed) for p in run.evaluations)
+            tuple(
+                Evaluation(p.samples, p.seconds, self._turned(p.quality), p.chance, p.collapsed)
+                for p in run.evaluations
+            )
             for run in self._table.qualities(config)
         ]
 

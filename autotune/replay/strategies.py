@@ -9,7 +9,7 @@ import optuna
 from optuna.trial import TrialState
 
 from autotune.core.trial import Evaluation, Measurement, Outcome, Repeat, Status, Trial
-from autotune.judging import confirm, pilot
+from autotune.judging import confirm, curves, pilot
 from autotune.judging.confirm import Race
 from autotune.judging.history import History
 from autotune.replay.replay import Machine, Moment, Result, Simulated
@@ -58,7 +58,7 @@ def _weighted(shown: Measurement, point: Evaluation, baseline: Measurement) -> f
     if not shown.throughput or not baseline.throughput or not baseline.quality:
         return 0.0
     speed = shown.throughput.samples_per_s / baseline.throughput.samples_per_s
-    return speed / 2 + point.quality / baseline.quality / 2
+    return speed / 2 + curves.share(point.quality, baseline.quality) / 2
 
 
 def _search(

@@ -208,7 +208,7 @@ class Report:
     created: str
     state: str  # running, interrupted, ended
     quality: str  # the metric's name
-    keep: float
+    keep: float | None
     select: str
     target: float | None
     memory_fraction: float

@@ -157,15 +157,15 @@ def told(trial: Trial, history: History) -> Told:
     over = 0.0 if share is None else max(0.0, share - space.limits.memory_fraction)
     if objective.broken_constraint(trial.measurement, goal) and trial.completed:
         return worst(space)
-    if goal.target is not None:
-        return _told_of_target(trial, goal.target, over)
+    if goal.aim is not None:
+        return _told_of_target(trial, goal.aim, over)
     speed, quality = trial.samples_per_s, _quality_share(trial, history.baseline_curve)
     if speed is None or (quality is not None and not math.isfinite(quality)):
         return worst(space)
     if goal.select == "pareto":
         return Told((speed, quality or 0.0), over)
     is_free = quality is None or goal.select == "same-training"
-    poor = 0.0 if is_free else max(0.0, goal.keep - (quality or 0.0))
+    poor = 0.0 if is_free else max(0.0, history.least_share - (quality or 0.0))
     return Told((speed,), over + poor)
 
 

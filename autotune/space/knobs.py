@@ -82,6 +82,12 @@ class Distribution(BaseModel):
         """A choice of `values` for the same setting."""
         return Distribution(choice=tuple(values), moves=self.moves)
 
+    def including(self, value: Setting) -> "Distribution":
+        """The choice with one more value; numbers stay in their order."""
+        everything = (*(self.choice or ()), value)
+        numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in everything)
+        return self.of(sorted(everything, key=_number) if numeric else everything)
+
     @property
     def exponents(self) -> tuple[int, int] | None:
         """Lowest and highest exponent where the values are consecutive powers of two, else None.
@@ -210,6 +216,11 @@ def as_number(value: Any) -> Any:
         if isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", value)
         else value
     )
+
+
+def _number(value: Setting) -> int | float:
+    """A number as it is: a whole one may be too large for a float, and is refused elsewhere."""
+    return value if isinstance(value, int | float) else 0
 
 
 def _is_power_of_two(value: Setting) -> bool:

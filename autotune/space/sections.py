@@ -40,6 +40,7 @@ class Limits(BaseModel):
 Select = Literal["time-to-quality", "same-training", "fastest", "pareto"]
 PROMISES: dict[str, Select] = {"same-quality": "time-to-quality", "same-training": "same-training"}
 
+_KEEP = 0.95
 _CONSTRAINT = re.compile(r"\s*(>=|<=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 
 
@@ -56,15 +57,37 @@ class Objective(BaseModel):
         json_schema_extra={
             "if": {"properties": {"target": {"type": "number"}}, "required": ["target"]},
             "then": {"properties": {"select": {"const": "time-to-quality"}}},
+            "not": {
+                "properties": {"keep": {"type": "number"}, "within": {"type": "number"}},
+                "required": ["keep", "within"],
+            },
         }
     )
 
-    speed: Literal["throughput"] = Field("throughput", description="training samples per second")
+    speed: Literal["throughput"] = Field(
+        "throughput", description="training samples, or the space's other unit of work, per second"
+    )
     quality: str = Field(
         "bleu_4", description="name of the quality in an evaluation's record; higher is better"
     )
-    keep: float = Field(
-        0.95, ge=0, le=1, description="share of the baseline's quality that a winner keeps; 0: any quality"
+    minimize: str | None = Field(
+        None,
+        description="name of the quality in an evaluation's record where lower is better, such as a loss; "
+        "instead of `quality`",
+    )
+    keep: float | None = Field(
+        _KEEP,
+        ge=0,
+        le=1,
+        description="share of the baseline's quality that a winner keeps; 0: any quality. Of one to "
+        "minimize, 0.98 allows what is 2% above the baseline's",
+    )
+    within: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="how much worse than the baseline's a winner's quality may be, in its own units; "
+        "instead of `keep`",
     )
     select: Select = Field(
         "time-to-quality",
@@ -74,14 +97,35 @@ class Objective(BaseModel):
     )
     target: float | None = Field(
         None,
-        description="the quality to reach, with select: time-to-quality; none: `keep` of the baseline's "
-        "quality at the end of a trial",
+        description="the quality to reach, with select: time-to-quality; none: what is to be kept of the "
+        "baseline's at the end of a trial",
     )
     constraints: dict[str, str] = Field(
         {},
         description='conditions on other figures of the last evaluation, such as ">= 0.5"',
         json_schema_extra={"additionalProperties": {"type": "string", "pattern": f"^{_CONSTRAINT.pattern}$"}},
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_of_each(cls, values: Any) -> Any:
+        """`minimize` names the quality, and `within` replaces `keep`."""
+        if not isinstance(values, dict):
+            return values
+        given = {name: value for name, value in values.items() if value is not None}
+        name = given.get("minimize")
+        if name is not None and given.get("quality", name) != name:
+            raise ValueError(
+                f"one of quality and minimize: got quality {units.shown(given['quality'])} "
+                f"and minimize {units.shown(name)}"
+            )
+        if "within" in given and "keep" in given:
+            raise ValueError(
+                f"one of keep and within: got keep {units.shown(given['keep'])} "
+                f"and within {units.shown(given['within'])}"
+            )
+        named = {} if name is None else {"quality": name}
+        return values | named | {"keep": None if "within" in given else given.get("keep", _KEEP)}
 
     @field_validator("constraints")
     @classmethod
@@ -100,11 +144,30 @@ class Objective(BaseModel):
             )
         return self
 
+    def turned(self, value: float) -> float:
+        """A quality of the tuner's own, where higher is better, in the user's sign; and the reverse."""
+        return turned(value, minimize=self.minimize is not None)
+
+    @property
+    def aim(self) -> float | None:
+        """The target as the tuner compares it: higher is better."""
+        return None if self.target is None else self.turned(self.target)
+
+    @property
+    def takes_any_quality(self) -> bool:
+        """Whether nothing of the baseline's quality is to be kept."""
+        return self.within is None and not self.keep
+
     @property
     def asks_for_speed_alone(self) -> bool:
         """Whether a trial's quality decides nothing, so that it may end as soon as its speed is known."""
-        is_free = self.select == "same-training" or (self.select == "fastest" and not self.keep)
+        is_free = self.select == "same-training" or (self.select == "fastest" and self.takes_any_quality)
         return is_free and not self.constraints
+
+
+def turned(value: float, *, minimize: bool) -> float:
+    """`value` with its sign turned where lower is better, so that higher is; and the reverse."""
+    return 0.0 - value if minimize else value  # not -value: nobody is to read -0.0000
 
 
 def comparison(text: str) -> tuple[str, float] | None:
@@ -123,7 +186,11 @@ class Budget(BaseModel):
 
     trials: int = Field(40, ge=1, le=MOST_COUNTED, description="configurations to try, repeats not counted")
     samples_per_trial: int = Field(
-        20000, ge=1, le=LARGEST_INT, description="training samples of a trial that is not stopped early"
+        20000,
+        ge=1,
+        le=LARGEST_INT,
+        description="training samples, or the space's other unit of work, of a trial that is not stopped "
+        "early",
     )
     until_learnt: bool = Field(
         False,

@@ -71,6 +71,12 @@ class Space(BaseModel):
     limits: Limits = Field(Limits(), description="limits on every trial but the baseline")
     objective: Objective = Field(Objective(), description="what wins")
     budget: Budget = Field(Budget(), description="what the search may spend")
+    unit: str = Field(
+        "samples",
+        pattern=r"^[A-Za-z][A-Za-z0-9_]{0,31}$",
+        description="what work is counted in: the figure of a record that says how much was trained so far, "
+        "such as tokens",
+    )
 
     @field_validator("values", mode="before")
     @classmethod
@@ -327,7 +333,7 @@ def complete(space: Space, source: str) -> Space:
         if not isinstance(knob, Distribution) or name not in space.baseline:
             continue
         if knob.choice and not knob.contains(space.baseline[name]):
-            knobs[name] = knob.of(_with(knob.choice, space.baseline[name]))
+            knobs[name] = knob.including(space.baseline[name])
         elif not knob.contains(space.baseline[name]):
             mistakes.append(f"knob {name}: must contain the baseline's {space.baseline[name]!r}")
     whole = space.model_copy(update={"knobs": knobs})
@@ -335,14 +341,3 @@ def complete(space: Space, source: str) -> Space:
     if mistakes:
         raise InputError(f"search space {source}: {'; '.join(mistakes)}")
     return whole
-
-
-def _with(values: tuple[Setting, ...], value: Setting) -> tuple[Setting, ...]:
-    everything = (*values, value)
-    numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in everything)
-    return tuple(sorted(everything, key=_number)) if numeric else everything
-
-
-def _number(value: Setting) -> int | float:
-    """A number as it is: a whole one may be too large for a float, and is refused elsewhere."""
-    return value if isinstance(value, int | float) else 0

@@ -32,7 +32,7 @@ _DECISIVE = {
 # Of the search space, what says how trials are judged and how many there are, and not what they do.
 _FREE = (
     *("limits.effective_batch_size", "limits.memory_fraction"),
-    *("objective.keep", "objective.select", "objective.target", "objective.constraints"),
+    *("objective.keep", "objective.within", "objective.select", "objective.target", "objective.constraints"),
     *("budget.trials", "budget.time", "budget.finalists", "budget.repeats"),
 )
 

@@ -37,7 +37,7 @@ class Attempt:
     def __init__(self, order: Order, server: ForkServer) -> None:
         self._order, self._server = order, server
         self._place = order.place
-        self._progress = Progress(order.quality, order.settings)
+        self._progress = Progress(order.quality, order.settings, minimize=order.minimize, unit=order.unit)
         self._started, self._earlier_s = time.monotonic(), 0.0
         self._heard_s = self._started
         self._device = telemetry.device()
@@ -122,15 +122,15 @@ class Attempt:
             return concluded
         reason = (
             f"the workload ended by itself, evaluated after {self._progress.evaluated_samples} of "
-            f"{self._order.samples} samples; let it train longer, or lower samples_per_trial"
+            f"{self._order.samples} {self._order.unit}; let it train longer, or lower samples_per_trial"
         )
         return failures.failed(Failure.ERROR, reason)
 
     def _overdue(self) -> str:
-        samples, quality = self._progress.measurement().samples, self._order.quality
+        samples, order = self._progress.measurement().samples, self._order
         return (
-            f"no record has {quality} after {samples} samples; the workload must yield one that has it by "
-            f"{self._order.samples}, the samples of a trial"
+            f"no record has {order.quality} after {samples} {order.unit}; the workload must yield one that "
+            f"has it by {order.samples}, the {order.unit} of a trial"
         )
 
     def _end_if_beaten(self, shown: Measurement) -> None:

@@ -16,15 +16,16 @@ class Order:
 
     `settings` are the tuner's, `given` what the workload takes for them: its user's names, shape and words;
     None where they are the same.
-    `quality` is the key that tells the record of an evaluation, `samples` are those of the whole trial.
+    `quality` is the key that tells the record of an evaluation, one to `minimize` where lower is better;
+    `samples` are those of the whole trial, by the figure of a record that is called `unit`.
     `memory_limit_bytes` is of the host's, on top of what a process holds that has imported the workload.
     `gpus` are the GPUs that it has to find, a part of one below 1 and 0 for none; `device_memory_bytes` is
     what is its share of each, and `memory_cap_bytes` what its allocator may take of that, None for whatever
     is free. `stall_timeout_s` is how long it may go without a record, None for a time that its own records
-    set. It ends at the quality `target`, too, and when it has learnt, after `until_learnt` evaluations at
-    least, 0 for never; or, `until_timed`, once its speed is known. As soon as there is a `stop_file` it is
-    to close, and to be gone on with another day. `card` says which trial of which session it is, None for a
-    training by itself: its files are only of that one.
+    set. It ends at the quality `target`, too, of which higher is better as everywhere inside, and when it has
+    learnt, after `until_learnt` evaluations at least, 0 for never; or, `until_timed`, once its speed is
+    known. As soon as there is a `stop_file` it is to close, and to be gone on with another day. `card` says
+    which trial of which session it is, None for a training by itself: its files are only of that one.
     """
 
     number: int
@@ -34,6 +35,8 @@ class Order:
     quality: str
     samples: int
     memory_limit_bytes: int | None = None
+    minimize: bool = False
+    unit: str = "samples"
     gpus: float = 0.0
     device_memory_bytes: int | None = None
     memory_cap_bytes: int | None = None

@@ -9,6 +9,7 @@ from autotune.core import units
 from autotune.core.settings import Config
 from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput
 from autotune.judging.measure import Meter, prefetched_steps
+from autotune.space.sections import turned
 from autotune.storage.records import COMPILING, QUEUED, is_mark
 from autotune.trials import failures
 
@@ -37,10 +38,16 @@ class Phase(StrEnum):
 
 
 class Progress:
-    """What a trial with `settings` has shown; a record that has `quality` is an evaluation's."""
+    """What a trial with `settings` has shown; a record that has `quality` is an evaluation's.
 
-    def __init__(self, quality: str, settings: Config) -> None:
-        self._quality = quality
+    Records have the workload's own sign. From here on higher is better: a quality to `minimize`, its chance
+    and its items are turned where they become a point of the curve, and nowhere else.
+    """
+
+    def __init__(
+        self, quality: str, settings: Config, *, minimize: bool = False, unit: str = "samples"
+    ) -> None:
+        self._quality, self._minimize, self._unit = quality, minimize, unit
         self._meter = Meter(prefetched_steps(settings))
         self._samples = self._evaluated_samples = self._steps_since_evaluation = 0
         self._has_begun = False
@@ -63,8 +70,11 @@ class Progress:
 
     @property
     def quality(self) -> float | None:
-        """What the last evaluation found; None where that was no number."""
-        return self._scores.get(self._quality)
+        """What the last evaluation found, higher is better; None where that was no number."""
+        return self._turned(self._scores.get(self._quality))
+
+    def _turned(self, value: float | None) -> float | None:
+        return None if value is None else turned(value, minimize=self._minimize)
 
     def is_overdue(self, samples: int) -> bool:
         """Whether a trial of so many `samples` has gone on far beyond its end without being evaluated."""
@@ -139,7 +149,8 @@ class Progress:
 
     def _evaluated(self, record: Mapping[str, Any]) -> None:
         """Takes the scores that are numbers, and a point of the curve where the quality is one."""
-        numbers = {k: units.number(v) for k, v in record.items() if k != "at_s"}
+        counted = {"at_s", self._unit} - {"samples"}  # the unit is there as samples, too
+        numbers = {k: units.number(v) for k, v in record.items() if k not in counted}
         self._scores = {k: v for k, v in numbers.items() if v is not None and abs(v) <= _LARGEST}
         self._found, self._evaluated_samples = record[self._quality], self._samples
         self._steps_since_evaluation = 0
@@ -147,11 +158,13 @@ class Progress:
             self._curve.pop()  # a trial that goes on from its checkpoint yields its last evaluation again
             self._items.pop()
         if self.quality is not None:
-            chance, collapsed = self._scores.get(f"{self._quality}_chance"), record.get("collapsed") is True
+            chance = self._turned(self._scores.get(f"{self._quality}_chance"))
+            collapsed = record.get("collapsed") is True
             self._curve.append(
                 Evaluation(self._samples, self._meter.training_s, self.quality, chance, collapsed)
             )
-            self._items.append(_numbers(record.get(f"{self._quality}_items")))
+            items = _numbers(record.get(f"{self._quality}_items"))
+            self._items.append(tuple(turned(value, minimize=self._minimize) for value in items))
 
     def _mean_items(self) -> tuple[float, ...]:
         """What each item was scored, on average over the evaluations that the trial's end is made of."""
@@ -172,11 +185,13 @@ class Progress:
             return f"the workload ended without a record that has {self._quality}"
         if self.quality is None:
             found = units.shown(self._found)
-            return f"{self._quality} is not a number after {self._evaluated_samples} samples: got {found}"
+            return (
+                f"{self._quality} is not a number after {self._evaluated_samples} {self._unit}: got {found}"
+            )
         if self._meter.throughput() is None:
             return (
                 "its throughput could not be measured: that takes two records without "
-                f"{self._quality}, the second with more samples; a trial may be too short"
+                f"{self._quality}, the second with more {self._unit}; a trial may be too short"
             )
         return None
 

@@ -130,7 +130,7 @@ def _drive(
     workdir = order.place.work
     workdir.mkdir(exist_ok=True)
     records = fit(dict(order.settings) if order.given is None else order.given, workdir)
-    check = _Check()
+    check = _Check(order.unit)
     for yielded in records:
         seen = watch()
         record = {**check(yielded), **seen.figures}
@@ -178,9 +178,14 @@ class _Watch:
 
 
 class _Check:
-    """Refuses a record that is none, and a loss that has stopped being a number."""
+    """Refuses a record that is none, and a loss that has stopped being a number.
 
-    def __init__(self) -> None:
+    What a record counts its work in, its `unit`, it has under the name of samples from here on: nothing that
+    reads it has to know.
+    """
+
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
         self.records = 0
         self._samples = 0
         self._non_finite = 0
@@ -189,14 +194,14 @@ class _Check:
         if not isinstance(record, Mapping):
             raise TypeError(f"a record must be a mapping, got {type(record).__name__}")
         plain = {str(key): _plain(value) for key, value in record.items() if key not in {COMPILING, QUEUED}}
-        samples = plain.get("samples")
+        what, samples = f"a record's {self._unit}", plain.get(self._unit)
         if not isinstance(samples, int) or isinstance(samples, bool):
-            raise TypeError(f"a record's samples must be an int, got {units.shown(samples)}")
+            raise TypeError(f"{what} must be an int, got {units.shown(samples)}")
         if not 0 <= samples <= _MOST_SAMPLES:
-            raise ValueError(f"a record's samples must be from 0 to 2**53, got {units.shown(samples)}")
+            raise ValueError(f"{what} must be from 0 to 2**53, got {units.shown(samples)}")
         if samples < self._samples:
-            raise ValueError(f"a record's samples must not decrease, got {samples} after {self._samples}")
-        self._samples = samples
+            raise ValueError(f"{what} must not decrease, got {samples} after {self._samples}")
+        self._samples = plain["samples"] = samples
         self.records += 1
         self._follow_loss(plain)
         return plain
@@ -211,7 +216,7 @@ class _Check:
             self._non_finite = 0 if math.isfinite(loss) else self._non_finite + 1
         if self._non_finite >= _NON_FINITE_LOSSES:
             raise _DivergedError(
-                f"train_loss was {loss} {self._non_finite} times in a row, at {self._samples} samples"
+                f"train_loss was {loss} {self._non_finite} times in a row, at {self._samples} {self._unit}"
             )
 
 

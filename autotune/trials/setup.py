@@ -80,12 +80,12 @@ class Training:
 
         `seed` is added to the settings' own.
         """
-        budget, quality = self.space.budget, self.space.objective.quality
+        budget, goal = self.space.budget, self.space.objective
         settings = self.workload.for_trial(
             self.workload.with_seed(self.space.settings(config), seed),
             budget.samples_per_trial,
             budget.evaluations_per_trial,
-            quality,
+            goal.quality,
         )
         order = Order(
             number=number,
@@ -93,7 +93,9 @@ class Training:
             settings=settings,
             given=self.space.for_trial(settings),
             directory=str(place.root),
-            quality=quality,
+            quality=goal.quality,
+            minimize=goal.minimize is not None,
+            unit=self.space.unit,
             samples=budget.samples_per_trial,
             memory_limit_bytes=self.options.memory_limit_bytes,
             stall_timeout_s=self.options.stall_timeout_s,
@@ -148,7 +150,7 @@ class Setup:
         return replace(
             order,
             samples=order.samples * (_TIMES_TO_TARGET if races_to_target else 1),
-            target=goal.target if races_to_target else None,
+            target=goal.aim if races_to_target else None,
             until_learnt=_FEWEST_EVALUATIONS if learns_on else 0,
             until_timed=objective.ends_once_timed(trial, goal),
             threshold_file=str(self.session.threshold_file) if can_be_beaten else None,
