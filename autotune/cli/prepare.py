@@ -16,6 +16,7 @@ from autotune.core.errors import InputError
 from autotune.core.settings import LARGEST_INT, Setting
 from autotune.core.trial import Trial
 from autotune.space import space as spaces
+from autotune.space import yaml_text
 from autotune.space.knobs import Distribution, ScaledLearningRate, explained
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import PROMISES, Budget, Limits, Objective
@@ -66,7 +67,7 @@ def _of_options(section: str, given: Mapping[str, Any], called: Mapping[str, str
 
 def baseline_file(file: Path) -> dict[str, Setting]:
     """The settings in a YAML file: those that the user trains with today."""
-    values = spaces.mapping(_text(file), f"--baseline {file}")
+    values = yaml_text.mapping(_text(file), f"--baseline {file}")
     secrecy.refuse(values, f"--baseline {file}")
     return values
 
