@@ -29,7 +29,7 @@ while done < 1000:
         print("acc", done / 1000)
 """
 TORCH = """
-import sys, torch
+import sys, time, torch
 from torch.utils.data import DataLoader, TensorDataset
 model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=float(sys.argv[1]))
@@ -39,7 +39,9 @@ for epoch in range(2):
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(model(x), y).backward()
         optimizer.step()
+    time.sleep(0.3)
     print(f"acc {epoch + 1}")
+    time.sleep(0.1)  # for a machine so busy that the line is read later
 """
 
 
