@@ -22,22 +22,28 @@ from autotune.core import units
 from autotune.display import console, draw, snapshot
 from autotune.export import export
 from autotune.judging.history import History
-from autotune.report import words
+from autotune.report import page, read, words
 from autotune.storage.store import Session
 from autotune.trackers import overview
 
 Thing = tuple[str, int]
 Told = tuple[str, Thing, str]  # where, what, and the figure
 
-_NONE = {"-", words.NOTHING, ""}
+NONE = {"-", words.NOTHING, ""}
 _ROW = re.compile(
     r"^ *(?P<number>\d+) .*? (?P<speed>[\d.]+|-)( ± [\d.]+)? +(?P<quality>-?[\d.]+|-) +"
     r"(?P<memory>>?[\d.]+ \w+|-)( +(?P<factor>[\d.]+)x)?$"
 )
 _FACTOR = re.compile(r"([\d.]+)x (?:the baseline's throughput|as soon at)")
-_AGAINST = re.compile(r"\(([\d.]+)(?: ± [\d.]+)? against ([\d.]+)(?: ± [\d.]+)? samples/s\)")
+_AGAINST = re.compile(r"\(([\d.]+)(?: ± [\d.]+)? against ([\d.]+)(?: ± [\d.]+)? \w+/s\)")
 _QUALITIES = re.compile(r", \w+ (-?[\d.]+) against (-?[\d.]+)")
-_STAYS = re.compile(r"is the best so far \(([\d.]+)(?: ± [\d.]+)? samples/s, \w+ (-?[\d.]+)\)")
+_STAYS = re.compile(r"is the best so far \(([\d.]+)(?: ± [\d.]+)? \w+/s, \w+ (-?[\d.]+)\)")
+_ENDED = re.compile(
+    r"trial (?P<number>\d+) completed: (?P<speed>[\d.]+)( ± [\d.]+)? \w+/s, "
+    r"\w+ (?P<quality>-?[\d.]+|-), memory (?:at least )?(?P<memory>[\d.]+ \w+)[^,]*"
+    r"(?:, still rising)?(?:, (?P<factor>[\d.]+)x)?"
+)
+_HOVER = re.compile(r"<b>Trial (\d+)</b> (.*)", re.DOTALL)
 _WINNER = re.compile(r"(?:Best: |: )trial (\d+)")
 _PEAK = re.compile(r"# peak memory: (?:at least )?([\d.]+ \w+)")
 
@@ -46,7 +52,7 @@ def contradictions(told: Iterable[Told]) -> dict[Thing, dict[str, list[str]]]:
     """The things that are not one figure everywhere: each figure, with where it stands."""
     found: dict[Thing, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for where, thing, figure in told:
-        if figure not in _NONE:
+        if figure not in NONE:
             found[thing][figure].append(where)
     return {thing: dict(figures) for thing, figures in found.items() if len(figures) > 1}
 
@@ -68,6 +74,18 @@ def told(place: Path) -> Iterator[Told]:
             yield from _of_export("export --trial", text, trial.repeat.of if trial.repeat else trial.number)
     yield from _of_tracker(history)
     yield from _of_live(place)
+    yield from _of_log(place, history)
+    yield from _of_plots(place, history)
+
+
+def texts(place: Path) -> Iterator[str]:
+    """What the commands print about the session in `place`, and write."""
+    yield _said(cli_session.status, place)
+    yield _said(cli_session.status, place, as_json=True)
+    for form in ("json", "md", "html"):
+        yield _said(cli_report.report, place, form, Path("-"), 1)
+    _said(cli_session.export, place, place / "best.yaml")
+    yield (place / "best.yaml").read_text()
 
 
 def _said(command: Any, *arguments: Any, **options: Any) -> str:
@@ -217,3 +235,45 @@ def _of_live(place: Path) -> Iterator[Told]:
     out = Console(width=80, file=StringIO())
     out.print(draw.whole(screen.snapshot()))
     yield from ((where.replace("status", "live"), *rest) for where, *rest in _of_status(out.file.getvalue()))
+
+
+def _of_log(place: Path, history: History) -> Iterator[Told]:
+    """The lines, and the events, of trials that end, once all others are known."""
+    begun = snapshot.take(Session.open(place), place)
+    repeats = {trial.number for trial in history.trials if trial.repeat}
+    out = Console(width=200, file=StringIO())
+    lines, written = console.Lines(out, begun), console.Events(out, begun)
+    for screen in (lines, written):
+        screen.known(history.trials)
+    for trial in history.trials:
+        if trial.completed and not trial.race:
+            lines.ended(trial)
+            written.ended(trial)
+    for line in out.file.getvalue().splitlines():
+        if line.startswith("{"):
+            event = json.loads(line)
+            yield from _exactly("events", event["trial"], event, is_repeat=event["repeats"] is not None)
+        elif row := _ENDED.search(line):
+            yield from _of_line("log", int(row["number"]), row.groupdict(), repeats)
+
+
+def _of_plots(place: Path, history: History) -> Iterator[Told]:
+    """Where the front has its markers, and what they say; where curves end, and are to end."""
+    shown = read.read(place, 1)
+    drawn = page.plots_of(shown)
+    name, repeats = words.metric(shown.quality), {t.number for t in history.trials if t.repeat}
+    for trace in (trace for plot in drawn.front for trace in plot.data if "text" in trace):
+        for text, y in zip(trace["text"], trace["y"], strict=True):
+            if (found := _HOVER.match(text)) and "means of its runs" not in text:
+                of = " of a run" if int(found[1]) in repeats else ""
+                said = re.search(rf"{re.escape(name)}(?: |<br>)(-?[\d.]+)", found[2])
+                if said and "yaxis" not in trace:
+                    yield "front", (f"quality{of}", int(found[1])), said[1]
+                    yield "front", (f"quality{of}", int(found[1])), f"{y:.4f}"
+    edges = [
+        shape["y0"] for plot in (*drawn.front, *drawn.quality) for shape in plot.layout.get("shapes", ())
+    ]
+    for edge in edges:
+        yield "plots", ("least quality", -1), f"{edge:.4f}"
+    if shown.least_quality is not None:
+        yield "report.json", ("least quality", -1), f"{shown.least_quality:.4f}"

@@ -21,7 +21,7 @@ from autotune.core.settings import PRECISION, PRECISIONS
 from autotune.core.shell import quoted
 from autotune.core.trial import Status
 from autotune.display import view
-from autotune.judging import pilot
+from autotune.judging import pilot, quality
 from autotune.judging.history import History
 from autotune.space.machine import Machine, why_not
 from autotune.space.space import Space
@@ -62,7 +62,7 @@ def compare(session: Path, precisions: str | None, samples_per_model: int | None
         running = Comparison(opened, training, history.trials, terms=terms, say=_say)
         running.keep_only(comparing.contenders(history, PRECISIONS))
         failed = [contender.label for contender in asked if not running.run(contender)]
-    Console().print(_table(results.models(opened.comparison_dir), space.objective.quality))
+    Console().print(_table(results.models(opened.comparison_dir), space))
     print(printable(f"See what they wrote: python -m autotune report {quoted(session)}"))
     if failed:
         _say(f"{len(failed)} of {len(asked)} models failed: {', '.join(failed)}")
@@ -120,23 +120,24 @@ def _say(line: str) -> None:
     print(printable(line), flush=True)
 
 
-def _table(models: Mapping[str, Model], quality: str) -> Table:
+def _table(models: Mapping[str, Model], space: Space) -> Table:
     """One row a model: its training, and its scores over the test split; the training's where it has none."""
     known = {name for model in models.values() for name in model.scores}
     scores = [name for name in _SHOWN_SCORES if name in known] or sorted(known)
-    headings = ("model", "samples/s", "memory", *(scores or [quality]), "reports/s")
+    headings = ("model", f"{space.unit}/s", "memory", *(scores or [space.objective.quality]), "reports/s")
     grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in headings:
         grid.add_column(Text(printable(heading)), justify="left" if heading == "model" else "right")
     for model in models.values():
-        grid.add_row(*(Text(printable(cell)) for cell in _row(model, scores)))
+        grid.add_row(*(Text(printable(cell)) for cell in _row(model, scores, space)))
     return grid
 
 
-def _row(model: Model, scores: list[str]) -> tuple[str, ...]:
+def _row(model: Model, scores: list[str], space: Space) -> tuple[str, ...]:
     trained = model.training.throughput
     is_trained = model.outcome.status is Status.COMPLETED
-    qualities = [model.scores.get(name) for name in scores] or [model.training.quality]
+    own = quality.shown(model.training.quality, space.objective)
+    qualities = [model.scores.get(name) for name in scores] or [own]
     return (
         model.label if is_trained else f"{model.label} {model.outcome}",
         "-" if trained is None else f"{trained.samples_per_s:.1f}",

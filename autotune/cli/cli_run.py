@@ -116,7 +116,7 @@ def _wandb(session: Session) -> AbstractContextManager["Tracker | None"]:
         return nullcontext()
     from autotune.trackers.tracking import Tracker  # noqa: PLC0415 - W&B takes a while, and may not be asked for
 
-    return Tracker(session.root, session.name, mode)
+    return Tracker(session.root, session.name, mode, unit=session.space().unit)
 
 
 def _begun(shown: Path, hardware: Hardware, space: Space, plan: Plan) -> Snapshot:

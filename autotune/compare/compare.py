@@ -18,7 +18,7 @@ from autotune.core.errors import EvaluationError, InputError
 from autotune.core.settings import PRECISION, Config
 from autotune.core.trial import Status, Trial
 from autotune.display import view
-from autotune.judging import confirm, estimates
+from autotune.judging import confirm, estimates, quality
 from autotune.judging.history import History
 from autotune.storage.identity import read_verdict
 from autotune.storage.store import Session
@@ -183,12 +183,13 @@ class Comparison:
         order, verdict = job.order, read_verdict(job.place)
         if verdict is None:
             self._say(
-                f"{job.label}: training over {order.samples} samples: {view.knobs(job.contender.config)}"
+                f"{job.label}: training over {order.samples} {order.unit}: {view.knobs(job.contender.config)}"
             )
             verdict = alone.run(order, self._server, _Progress(job, self._say))
         outcome, shown = verdict
         speed = view.speed(estimates.of_run(shown.throughput))
-        figures = f"{speed} samples/s, {order.quality} {view.quality(shown.quality)}"
+        found = quality.shown(shown.quality, self._space.objective)
+        figures = f"{speed} {order.unit}/s, {order.quality} {view.quality(found)}"
         is_done = outcome.status is Status.COMPLETED
         self._say(
             f"{job.label}: training {outcome}: "
@@ -234,5 +235,6 @@ class _Progress:
             return
         self._said_s = time.monotonic()
         rate = report.measurement.throughput
-        speed = "" if rate is None else f", {rate.samples_per_s:.1f} samples/s"
-        self._say(f"{self._job.label}: {report.samples} of {self._job.order.samples} samples{speed}")
+        speed = "" if rate is None else f", {rate.samples_per_s:.1f} {self._job.order.unit}/s"
+        done = f"{report.samples} of {self._job.order.samples} {self._job.order.unit}"
+        self._say(f"{self._job.label}: {done}{speed}")

@@ -114,7 +114,7 @@ def _fate_of_completed(trial: Trial, history: History) -> Fate:
         return Fate.UNMEASURED
     if objective.over_memory(trial.measurement, history.space.limits.memory_fraction):
         return Fate.MEMORY
-    if objective.broken_constraint(trial.measurement, goal):
+    if history.breaks(trial):
         return Fate.BROKEN
     if goal.select == "same-training":
         if not objective.trains_alike(trial.config, baseline.config, history.space.known):

@@ -20,7 +20,7 @@ from autotune.core.trial import Status, Trial
 from autotune.display import draw, estimate, events, view
 from autotune.display.estimate import Remaining
 from autotune.display.snapshot import Running, Snapshot
-from autotune.judging import confirm, gains, objective, pilot
+from autotune.judging import confirm, gains, pilot
 from autotune.judging.history import History
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
@@ -162,7 +162,7 @@ class Lines(Screen):
         shown, factor = history.shown(trial), view.factor(gains.gain(trial, history))
         speed, quality = view.speed(shown.throughput), view.quality(shown.quality)
         figures = f"{speed} {self.space.unit}/s, {name} {quality}, memory {view.memory(shown.memory)}"
-        if broken := objective.broken_constraint(trial.measurement, self.space.objective):
+        if broken := history.breaks(trial):
             figures += f", cannot win: {broken}"
         beside = "the baseline" if self.space.objective.target is None else "as soon as the baseline"
         is_baseline = not trial.number or (trial.repeat is not None and not trial.repeat.of)

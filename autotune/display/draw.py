@@ -173,7 +173,7 @@ def _outcome(trial: Trial, shown: Snapshot) -> Text:
     if trial.race and trial.completed:
         return Text(view.raced(trial))
     if trial.completed:
-        broken = objective.broken_constraint(trial.measurement, shown.space.objective)
+        broken = shown.history.breaks(trial)
         return _figures(trial, shown).append(f"\ncannot win: {printable(broken)}" if broken else "")
     reason = printable(trial.outcome.reason if trial.outcome else "")
     if len(reason) > _LONGEST_REASON:

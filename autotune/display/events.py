@@ -62,8 +62,7 @@ def ended(trial: Trial, history: History) -> dict[str, Any]:
         **started(trial),
         "status": str(trial.outcome.status) if trial.outcome else None,
         "failure": str(trial.outcome.failure) if trial.outcome and trial.outcome.failure else None,
-        "reason": trial.outcome.reason if trial.outcome else "",
-        "breaks": _broken(trial, history),
+        "reason": _reason(trial, history),
         "samples": trial.measurement.samples,
         "throughput": _figure(shown.throughput),
         "quality": shown.quality,
@@ -74,10 +73,9 @@ def ended(trial: Trial, history: History) -> dict[str, Any]:
     }
 
 
-def _broken(trial: Trial, history: History) -> str | None:
-    """Which constraint of the user's own keeps a completed trial from winning."""
-    goal = history.space.objective
-    return objective.broken_constraint(trial.measurement, goal) if trial.completed else None
+def _reason(trial: Trial, history: History) -> str:
+    """Why a trial ended; of a completed one the constraint of the user's own that keeps it from winning."""
+    return history.breaks(trial) or (trial.outcome.reason if trial.outcome else "")
 
 
 def _of_run(trial: Trial, space: Space) -> dict[str, Any]:

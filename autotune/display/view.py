@@ -333,9 +333,7 @@ def cautions(history: History) -> list[str]:
 
 def _breaking(history: History) -> list[str]:
     """Who cannot win because of a constraint; and the baseline, where it breaks one itself."""
-    goal = history.space.objective
-    completed = [t for t in history.searched if t.completed]
-    found = {t.number: why for t in completed if (why := objective.broken_constraint(t.measurement, goal))}
+    found = {t.number: why for t in history.searched if (why := history.breaks(t))}
     lines = [f"The baseline itself breaks a constraint: {found.pop(0)}."] if 0 in found else []
     if found:
         first, numbers = min(found), ", ".join(map(str, found))
@@ -359,6 +357,6 @@ def _listed(trials: Sequence[Trial]) -> str:
 
 def next_commands(session: Path, workload: Workload) -> list[str]:
     """The two commands that turn a search into a training run."""
-    config, program = Path("best.yaml"), workload.program
-    export = f"python -m autotune export {quoted(session)} -o {config}"
-    return [export] if program is None else [export, program.train(config)]
+    file = Path(workload.exported_to)
+    export, train = f"python -m autotune export {quoted(session)} -o {file}", workload.trains_with(file)
+    return [export, *([train] if train else [])]

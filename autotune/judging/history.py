@@ -223,6 +223,15 @@ class History:
         """What trials have in common that compute the same: settings, but for those of speed, and code."""
         return settings_key(trial.config, self.space.known.same_quality), trial.measurement.origin[1]
 
+    def breaks(self, trial: Trial) -> str | None:
+        """Which of the user's own constraints a completed trial breaks, None where it keeps them all.
+
+        Races and steps of an ablation are not there for their scores.
+        """
+        if not trial.completed or trial.race or trial.ablation_of is not None:
+            return None
+        return objective.broken_constraint(trial.measurement, self.space.objective)
+
     def why_not(self, trial: Trial) -> str | None:
         """Why a completed trial cannot be recommended, None if it can. The baseline can, measured in full."""
         if self.baseline is None:
@@ -241,7 +250,7 @@ class History:
             return "it trains something else than the baseline"
         if too_much := objective.over_memory(trial.measurement, self.space.limits.memory_fraction):
             return too_much
-        if broken := objective.broken_constraint(trial.measurement, goal):
+        if broken := self.breaks(trial):
             return broken
         if goal.aim is not None:
             reached = objective.samples_to(trial, goal.aim)
@@ -302,7 +311,7 @@ class History:
             if t.completed and (speed := self.throughput(t)) and (score := self.quality(t))
             if math.isfinite(speed.value) and math.isfinite(score.value)
             if self.baseline is None or t.measurement.origin == self.baseline.measurement.origin
-            if not t.number or objective.broken_constraint(t.measurement, self.space.objective) is None
+            if not t.number or self.breaks(t) is None
         ]
         front: list[tuple[float, Trial]] = []
         for _, best, trial in sorted(measured, key=lambda found: found[:2], reverse=True):

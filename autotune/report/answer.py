@@ -90,7 +90,7 @@ def _samples(report: Report) -> list[Line]:
     if report.target is None or answer.factor is None or answer.speed is None:
         return []
     factor = Cell(words.factor(answer.factor.value / answer.speed.value), "of the gain")
-    return [Line("Samples", f"to {words.limit(report)}", Cell(), Cell(), factor)]
+    return [Line(report.unit.capitalize(), f"to {words.limit(report)}", Cell(), Cell(), factor)]
 
 
 def unknown(report: Report) -> list[str]:
@@ -120,13 +120,13 @@ def _kinds(report: Report) -> tuple[_Kind, ...]:
     return (
         _Kind(
             "Throughput",
-            "samples per second",
+            f"{report.unit} per second",
             lambda s: s.throughput.value if s.throughput else None,
             lambda s: _measured(words.throughput(s.throughput)),
         ),
         _Kind(
             words.metric(report.quality),
-            f"mean of {seeds}",
+            f"mean of {seeds}" + ("; lower is better" if report.minimize else ""),
             lambda s: s.quality.value if s.quality else None,
             lambda s: _measured(words.quality(s.quality)),
         ),
@@ -142,13 +142,13 @@ def _kinds(report: Report) -> tuple[_Kind, ...]:
         ),
         _Kind(
             "Energy",
-            "per sample",
+            f"per {words.each(report)}",
             lambda s: s.joules_per_sample,
             lambda s: Cell(words.energy(s.joules_per_sample)),
         ),
         _Kind(
             _WHOLE,
-            f"{words.count(samples)} samples" if samples else "",
+            f"{words.count(samples)} {report.unit}" if samples else "",
             lambda s: s.full_training_s,
             lambda s: Cell(words.duration(s.full_training_s)),
         ),

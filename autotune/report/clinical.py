@@ -4,16 +4,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from autotune.compare.results import Model, Written
-from autotune.judging import estimates
+from autotune.judging import estimates, quality
 from autotune.report.model import Compared, Finding, Findings, Sample
+from autotune.space.sections import Objective
+
+_HIGHER_IS_BETTER = Objective()
 
 
-def compared(models: Mapping[str, Model], written: Mapping[str, Sequence[Written]]) -> tuple[Compared, ...]:
+def compared(
+    models: Mapping[str, Model],
+    written: Mapping[str, Sequence[Written]],
+    goal: Objective = _HIGHER_IS_BETTER,
+) -> tuple[Compared, ...]:
     """Every model that was compared, with the findings of what it wrote; both by label."""
-    return tuple(_compared(model, written.get(label, ())) for label, model in models.items())
+    return tuple(_compared(model, written.get(label, ()), goal) for label, model in models.items())
 
 
-def _compared(model: Model, written: Sequence[Written]) -> Compared:
+def _compared(model: Model, written: Sequence[Written], goal: Objective) -> Compared:
     training = model.training
     return Compared(
         label=model.label,
@@ -28,7 +35,7 @@ def _compared(model: Model, written: Sequence[Written]) -> Compared:
         scores=model.scores,
         reports_per_s=model.reports_per_s,
         writing_peak_bytes=model.peak_memory_bytes,
-        curve=training.curve,
+        curve=quality.shown_curve(training.curve, goal),
         findings=findings(written),
     )
 

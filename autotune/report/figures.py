@@ -9,7 +9,7 @@ from autotune.compare.results import Model, Written
 from autotune.core.settings import SEED
 from autotune.core.trial import PassedOver, Trial
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
-from autotune.judging import confirm
+from autotune.judging import confirm, quality
 from autotune.judging.history import History
 from autotune.report import clinical, importance, knobs, rows
 from autotune.report.model import Report
@@ -51,30 +51,34 @@ def report(known: Known, samples: int) -> Report:
         can_go_on=known.state == INTERRUPTED and known.can_go_on,
         training_samples=known.provenance.get("training_samples"),
     )
-    limit = _memory_limit_bytes(known)
+    limit, goal = _memory_limit_bytes(known), space.objective
     return Report(
         session=str(known.shown),
         created=str(known.provenance.get("created", "")),
         state=known.state,
-        quality=space.objective.quality,
-        keep=space.objective.keep,
-        select=space.objective.select,
-        target=space.objective.target,
+        quality=goal.quality,
+        keep=goal.keep,
+        select=goal.select,
+        target=goal.target,
         memory_fraction=space.limits.memory_fraction,
         memory_limit_bytes=limit,
         samples_per_trial=space.budget.samples_per_trial,
         planned=known.plan.trials,
         seconds=known.plan.spent_s or sum(t.seconds for t in history.trials),
         answer=found,
-        least_quality=history.least_quality,
+        least_quality=quality.shown(history.least_quality, goal),
         trials=rows.rows(history, found.best.trial if found.best else None),
         predicted=knobs.predicted(found.best.config, history, limit) if found.best else (),
         ablation=knobs.steps(history),
-        compared=clinical.compared(known.models, known.written),
+        compared=clinical.compared(known.models, known.written, goal),
         samples=clinical.samples(known.written, samples),
         skipped=rows.skipped(known.passed_over, history),
         importance=importance.importance(history),
         provenance=_provenance(known),
+        minimize=goal.minimize is not None,
+        within=goal.within,
+        unit=space.unit,
+        constraints=goal.constraints,
         going_on=_going_on(known),
     )
 

@@ -46,11 +46,13 @@ def _figures(side: Side, report: Report) -> dict[str, str]:
     whole_s = side.full_training_s
     return {
         "settings": side.knobs,
-        "samples/s": _figure(side.throughput, ".1f"),
-        report.quality: _figure(side.quality, ".4f"),
+        f"{report.unit}/s": _figure(side.throughput, ".1f"),
+        report.quality + (" (lower is better)" if report.minimize else ""): _figure(side.quality, ".4f"),
         "peak memory": "-" if side.peak_memory_bytes is None else peak,
         "GPU": "-" if side.gpu_percent is None else f"{side.gpu_percent:.0f}%",
-        "joules per sample": "-" if side.joules_per_sample is None else f"{side.joules_per_sample:.3g}",
+        f"joules per {words.each(report)}": "-"
+        if side.joules_per_sample is None
+        else f"{side.joules_per_sample:.3g}",
         "whole training": "-" if whole_s is None else units.format_seconds(whole_s),
     }
 
@@ -62,7 +64,7 @@ def _models(report: Report) -> list[str]:
     if not models:
         return []
     return _table(
-        ["model", "samples/s", *names, "reports/s", "findings F1"], [_model(m, names) for m in models]
+        ["model", f"{report.unit}/s", *names, "reports/s", "findings F1"], [_model(m, names) for m in models]
     )
 
 
@@ -76,7 +78,7 @@ def _model(model: Compared, names: Sequence[str]) -> list[str]:
 def _provenance(report: Report) -> str:
     """Where the figures come from, in a line."""
     facts = [f"{name} {report.provenance[name]}" for name in _FACTS if report.provenance.get(name)]
-    return _text("; ".join([*facts, f"{report.samples_per_trial} samples per trial"]))
+    return _text("; ".join([*facts, f"{report.samples_per_trial} {report.unit} per trial"]))
 
 
 def _code(commands: Sequence[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """The nouns of a report: every figure that it shows, as frozen values. Their JSON is `report --format json`.
 
-Seconds, bytes, joules and samples per second, never formatted text: wording and rounding are the page's.
+Seconds, bytes, joules and samples, or the search's other unit of work, per second, never formatted text:
+wording and rounding are the page's.
 """
 
 from collections.abc import Mapping
@@ -74,7 +75,8 @@ class Row:
 
     Throughput, quality and memory are what is known of its settings, over all runs that count; of a repeat
     they are what its own run has read. `factor` is the gain of its settings over the baseline.
-    `keeps_quality` is None where it is not known. `seconds` are the search's own, `saved_s` what stopping it
+    `keeps_quality` is None where it is not known; who `breaks_constraint` says in its `reason` which of the
+    user's own. `seconds` are the search's own, `saved_s` what stopping it
     early has saved, about. `shared` says that other trials ran beside it, `disturbed` that somebody else did.
     """
 
@@ -101,6 +103,7 @@ class Row:
     disturbed: bool
     throttled: bool
     curve: tuple[Evaluation, ...]
+    breaks_constraint: bool = False
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,10 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Report:
-    """All of a session.
+    """All of a session. Qualities are in the user's own sign: where one is to `minimize`, lower is better.
+
+    Work is counted in the `unit`, and is called samples here whatever that is. What is kept of the baseline's
+    quality is a share of `keep`, or all but what is `within` an absolute slack.
 
     `importance` is by objective - throughput, and the quality by its name - and knob: shares that sum to 1,
     with their intervals, of an objective of which they are known well enough to be told.
@@ -226,4 +232,8 @@ class Report:
     skipped: tuple[Skipped, ...]
     importance: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    minimize: bool = False
+    within: float | None = None
+    unit: str = "samples"
+    constraints: Mapping[str, str] = field(default_factory=dict)
     going_on: str = ""  # the command that runs more of the search, where it does not run and can

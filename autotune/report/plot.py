@@ -222,7 +222,7 @@ def rows_layout(rows: int, **rest: Any) -> dict[str, Any]:
 
 def told(row: Row, report: Report) -> str:
     """What a trial's marker says: what it is, its settings, its figures, and why it ended."""
-    figures = [f"{words.throughput(row.throughput)} samples/s"] if row.throughput else []
+    figures = [f"{words.throughput(row.throughput)} {report.unit}/s"] if row.throughput else []
     score = f"{words.metric(report.quality)} {words.score(row.quality)}"
     figures += [] if row.quality is None else [score]
     part = "" if row.memory_share is None else f" ({words.share(row.memory_share)} of the memory)"

@@ -50,7 +50,8 @@ def front(report: Report) -> Plot | None:
     return Plot(
         id="front",
         title=f"Throughput against {name}",
-        axes=f"↑ {name}. The best are at the top right. Crosses are intervals.",
+        axes=f"↑ {words.axis(report)}. The best are at the {'bottom' if report.minimize else 'top'} right. "
+        "Crosses are intervals.",
         label=_label(report, placed, name),
         data=[
             line(_LINE, [per_s(r) for r in best], [quality(r) for r in best], 1.5),
@@ -60,17 +61,21 @@ def front(report: Report) -> Plot | None:
         ],
         layout=layout(
             500,
-            xaxis={"title": "samples per second", "rangemode": "tozero", "anchor": "y2" if rug else "y"},
+            xaxis={
+                "title": f"{report.unit} per second",
+                "rangemode": "tozero",
+                "anchor": "y2" if rug else "y",
+            },
             yaxis={"range": [low, high], "domain": [_PLOT_FROM if rug else 0, 1]},
             **({"yaxis2": _RUG_AXIS} if rug else {}),
-            shapes=[] if least is None else _region(least, high),
+            shapes=[] if least is None else _region(least, low if report.minimize else high),
             annotations=[
                 *([] if least is None else [_threshold(report, least)]),
                 *([_rug_title(name)] if rug else []),
             ],
         ),
         legend=(*reversed(shown), _LINE, *([] if least is None else [_KEPT])),
-        table=_table(best, name),
+        table=_table(best, report),
         elsewhere=TRIALS,
     )
 
@@ -102,7 +107,7 @@ def _chosen(report: Report, placed: Sequence[Row]) -> list[_Chosen]:
 def _drawn(each: _Chosen, report: Report) -> Trace:
     """One of the chosen two with its intervals."""
     score = f"{words.metric(report.quality)} {words.quality(each.y)}, {words.plural(each.side.seeds, 'seed')}"
-    speed = f"{words.throughput(each.x)} samples/s, {words.plural(each.side.runs, 'run')}"
+    speed = f"{words.throughput(each.x)} {report.unit}/s, {words.plural(each.side.runs, 'run')}"
     means = lines(f"{each.mark.label}, means of its runs", each.side.knobs, speed, score)
     text = f"<b>Trial {each.row.number}</b> {means}" if each.is_mean else told(each.row, report)
     return points([each.row], each.mark, lambda _: each.x.value, lambda _: each.y.value, report) | {
@@ -124,17 +129,20 @@ _RUG_AXIS: dict[str, Any] = {
 def _label(report: Report, placed: Sequence[Row], name: str) -> str:
     kept, best = sum(r.keeps_quality is True for r in placed), sum(r.on_front for r in placed)
     return (
-        f"{words.plural(len(placed), 'trial')} with throughput and {name}: {kept} with at least "
-        f"{words.limit(report)}, {best} on the Pareto front. {report.answer.sentence}"
+        f"{words.plural(len(placed), 'trial')} with throughput and {name}: {kept} with "
+        f"{words.no_worse(report)}, {best} on the Pareto front. {report.answer.sentence}"
     )
 
 
-def _table(best: Sequence[Row], name: str) -> Table:
+def _table(best: Sequence[Row], report: Report) -> Table:
+    name = words.metric(report.quality)
     rows = (
         (str(r.number), r.knobs, words.throughput(r.throughput), words.score(r.quality), marks.of(r).label)
         for r in best
     )
-    return Table(("trial on the front", "settings", "samples/s", name, ""), tuple(rows), numeric=(0, 2, 3))
+    return Table(
+        ("trial on the front", "settings", f"{report.unit}/s", name, ""), tuple(rows), numeric=(0, 2, 3)
+    )
 
 
 def _range(values: Iterable[float | None]) -> tuple[float, float]:
@@ -158,12 +166,12 @@ def _error(figure: Figure, colour: str) -> dict[str, Any]:
     }
 
 
-def _region(least: float, high: float) -> list[dict[str, Any]]:
-    """What keeps the quality, shaded, and its lower edge."""
+def _region(least: float, best: float) -> list[dict[str, Any]]:
+    """What keeps the quality, shaded from the worst that does to the `best`, and its edge."""
     across = {"xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": least, "layer": "below"}
     edge = {"color": "var(--muted)", "width": 1, "dash": "dot"}
     return [
-        across | {"type": "rect", "y1": high, "fillcolor": "var(--keep)", "line": {"width": 0}},
+        across | {"type": "rect", "y1": best, "fillcolor": "var(--keep)", "line": {"width": 0}},
         across | {"type": "line", "y1": least, "line": edge},
     ]
 
@@ -174,4 +182,5 @@ def _rug_title(name: str) -> dict[str, Any]:
 
 def _threshold(report: Report, least: float) -> dict[str, Any]:
     text = f"{words.limit(report)}: {words.score(least)}" if report.target is None else words.limit(report)
-    return note(plain(text), 0.004, least, yref="y")
+    # Inside of the region, on whichever side of its edge that is.
+    return note(plain(text), 0.004, least, yref="y", yanchor="top" if report.minimize else "bottom")

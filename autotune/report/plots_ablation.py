@@ -45,14 +45,14 @@ def ablation(report: Report) -> Plot | None:
     return Plot(
         id="ablation",
         title="Ablation: from baseline to recommended, one knob at a time",
-        axes="Samples per second with each change on top of those above it. The factors multiply to the "
-        "gain; what knobs do only together counts for the later one.",
+        axes=f"{report.unit.capitalize()} per second with each change on top of those above it. The factors "
+        "multiply to the gain; what knobs do only together counts for the later one.",
         label="; ".join(f"{bar.what}: {bar.brought}" for bar in found),
-        data=[_trace(mark, found) for mark in (marks.BASELINE, *drawn, marks.WINNER)],
+        data=[_trace(mark, found, report.unit) for mark in (marks.BASELINE, *drawn, marks.WINNER)],
         layout=rows_layout(
             len(found),
             xaxis={
-                "title": "samples per second",
+                "title": f"{report.unit} per second",
                 "range": [0, _ROOM * max(bar.end + bar.half for bar in found)],
             },
             annotations=[note for row, bar in enumerate(found) for note in _notes(row, bar)],
@@ -74,7 +74,7 @@ def _rest(report: Report) -> list[tuple[str, float]]:
     gain, speed = report.answer.factor, report.answer.speed
     if report.target is None or gain is None or speed is None:
         return []
-    return [(f"samples to {words.limit(report)}", gain.value / speed.value)]
+    return [(f"{report.unit} to {words.limit(report)}", gain.value / speed.value)]
 
 
 def _steps(steps: Sequence[Step], start: float) -> list[_Bar]:
@@ -98,9 +98,9 @@ def _what(step: Step) -> str:
     return f"{step.knob}  {words.setting(step.before)} → {words.setting(step.after)}{together}"
 
 
-def _trace(mark: Mark, found: Sequence[_Bar]) -> Trace:
+def _trace(mark: Mark, found: Sequence[_Bar], unit: str) -> Trace:
     chosen = [(row, bar) for row, bar in enumerate(found) if bar.mark is mark]
-    texts = [f"{bar.what}: {words.rate(bar.end)} samples/s" for _, bar in chosen]
+    texts = [f"{bar.what}: {words.rate(bar.end)} {unit}/s" for _, bar in chosen]
     return bars(
         mark,
         [row for row, _ in chosen],
@@ -135,5 +135,5 @@ def _table(report: Report) -> Table:
     ]
     none = words.NOTHING
     rows += [(rest, none, none, none, words.factor(factor), none, none) for rest, factor in _rest(report)]
-    head = ("knob", "before", "after", "samples/s", "factor", "interval", "trial")
+    head = ("knob", "before", "after", f"{report.unit}/s", "factor", "interval", "trial")
     return Table(head, tuple(rows), numeric=(3, 4, 5, 6))

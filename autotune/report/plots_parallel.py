@@ -41,7 +41,7 @@ def parallel(report: Report) -> Plot | None:
     name = words.metric(report.quality)
     found = [
         *(_axis(knob, rows, _setting(knob)) for knob in knobs),
-        _axis("samples/s", rows, lambda r: per_s(r) or None),
+        _axis(f"{report.unit}/s", rows, lambda r: per_s(r) or None),
         _axis(name, rows, quality),
     ]
     axes = [axis for axis in found if axis is not None]

@@ -52,16 +52,20 @@ def _plots(
     if not series:
         return []
     name = words.metric(report.quality)
-    elsewhere = f"table-{prefix}-samples", f"In the table of {name} over samples"
+    elsewhere = f"table-{prefix}-samples", f"In the table of {name} over {report.unit}"
     told = "; ".join(f"{mark.label} {words.score(value)}" for mark, value in ends.items())
 
     def plot(axis: str, unit: str) -> Plot:
-        title = f"{name} over {axis}{of_what}"
-        drawn = [_line(m, c, axis, len(curves)) for m, curves in reversed(series.items()) for c in curves]
+        title = f"{name} over {report.unit if axis == 'samples' else axis}{of_what}"
+        drawn = [
+            _line(m, c, axis, len(curves), report.unit)
+            for m, curves in reversed(series.items())
+            for c in curves
+        ]
         return Plot(
             id=f"{prefix}-{axis}",
             title=title,
-            axes=f"↑ {name}",
+            axes=f"↑ {words.axis(report)}",
             label=f"{title} of {words.plural(len(series), 'model')}; in the end: {told}",
             data=drawn,
             layout=layout(340, xaxis={"title": unit, "rangemode": "tozero"}, yaxis={}, **sought),
@@ -69,25 +73,25 @@ def _plots(
         )
 
     return [
-        replace(plot("samples", "samples"), table=_table(name, series)),
+        replace(plot("samples", report.unit), table=_table(name, series, report.unit)),
         replace(plot("seconds", "seconds of training"), elsewhere=elsewhere),
     ]
 
 
-def _table(name: str, series: _Series) -> Table:
+def _table(name: str, series: _Series, unit: str) -> Table:
     rows = (
         (mark.label, str(run), words.count(p.samples), words.duration(p.seconds), words.score(p.quality))
         for mark, curves in series.items()
         for run, curve in enumerate(curves, start=1)
         for p in curve
     )
-    return Table(("model", "run", "samples", "time", name), tuple(rows), numeric=(1, 2, 3, 4))
+    return Table(("model", "run", unit, "time", name), tuple(rows), numeric=(1, 2, 3, 4))
 
 
-def _line(mark: Mark, curve: tuple[Evaluation, ...], axis: str, runs: int) -> Trace:
+def _line(mark: Mark, curve: tuple[Evaluation, ...], axis: str, runs: int, unit: str) -> Trace:
     """A run of many is thinner than one alone."""
     texts = (
-        f"{mark.label}: {words.score(p.quality)} after {words.count(p.samples)} samples, "
+        f"{mark.label}: {words.score(p.quality)} after {words.count(p.samples)} {unit}, "
         f"{words.duration(p.seconds)}"
         for p in curve
     )
@@ -113,5 +117,9 @@ def _sought(report: Report) -> dict[str, Any]:
     text = f"{'to be kept' if report.target is None else 'target'}: {words.score(at)}"
     return {
         "shapes": [across | {"line": edge, "layer": "below"}],
-        "annotations": [note(plain(text), 1, at, yref="y", xanchor="right", yanchor="top")],
+        "annotations": [
+            note(
+                plain(text), 1, at, yref="y", xanchor="right", yanchor="bottom" if report.minimize else "top"
+            )
+        ],
     }

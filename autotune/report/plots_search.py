@@ -27,8 +27,9 @@ def history(report: Report) -> Plot | None:
     return Plot(
         id="history",
         title="Throughput, trial by trial",
-        axes="↑ samples per second. What was not measured is at the bottom.",
-        label=f"{words.plural(len(rows), 'trial')} measured, the fastest {words.rate(highest)} samples/s. "
+        axes=f"↑ {report.unit} per second. What was not measured is at the bottom.",
+        label=f"{words.plural(len(rows), 'trial')} measured, the fastest {words.rate(highest)} "
+        f"{report.unit}/s. "
         + (
             f"Best that keeps the quality: {words.rate(best[-1][1])}, since trial {best[-1][0]}."
             if best
@@ -54,7 +55,8 @@ def _running_best(rows: Sequence[Row]) -> list[tuple[int, float]]:
     for row in rows:
         if row.kind in {"race", "repeat", "ablation"} or row.throughput is None or row.status != "completed":
             continue
-        if (row.keeps_quality or row.kind == "baseline") and (not found or per_s(row) > found[-1][1]):
+        may_win = row.kind == "baseline" or (row.keeps_quality and not row.breaks_constraint)
+        if may_win and (not found or per_s(row) > found[-1][1]):
             found.append((row.number, per_s(row)))
     return found
 

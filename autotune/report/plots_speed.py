@@ -39,8 +39,8 @@ def _speed(report: Report, rows: Sequence[Row]) -> Plot:
     return Plot(
         id="speed-by-batch",
         title="Throughput by micro-batch",
-        axes="↑ samples per second. Lines join the fastest of each precision.",
-        label="; ".join(_fastest(name, found) for name, found in best.items()),
+        axes=f"↑ {report.unit} per second. Lines join the fastest of each precision.",
+        label="; ".join(_fastest(name, found, report.unit) for name, found in best.items()),
         data=[
             *(
                 line(
@@ -58,7 +58,7 @@ def _speed(report: Report, rows: Sequence[Row]) -> Plot:
         layout=layout(360, xaxis=_axis(rows), yaxis={"rangemode": "tozero"}),
         legend=(*(marks.precision(name) for name, _ in groups), *(mark for mark, _ in _chosen(rows))),
         table=Table(
-            ("precision", "micro-batch", "trials", "fastest, samples/s"),
+            ("precision", "micro-batch", "trials", f"fastest, {report.unit}/s"),
             tuple(
                 (
                     marks.precision(name).label,
@@ -74,9 +74,9 @@ def _speed(report: Report, rows: Sequence[Row]) -> Plot:
     )
 
 
-def _fastest(name: str, found: dict[int, float]) -> str:
+def _fastest(name: str, found: dict[int, float], unit: str) -> str:
     size = max(found, key=lambda n: found[n])
-    return f"{marks.precision(name).label}: fastest at {size}, {words.rate(found[size])} samples/s"
+    return f"{marks.precision(name).label}: fastest at {size}, {words.rate(found[size])} {unit}/s"
 
 
 def _memory(report: Report, rows: Sequence[Row]) -> Plot:

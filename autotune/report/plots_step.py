@@ -34,24 +34,25 @@ def step_time(report: Report) -> Plot | None:
     ]
     if not found:
         return None
+    each = words.each(report)
     phases = marks.phases(name for part in found for name in part.sample_s)
     return Plot(
         id="step-time",
-        title="A sample's time, part by part",
-        axes="Milliseconds of training per sample, by part of a step. Evaluations are left out.",
-        label="; ".join(f"{part.label} {words.milliseconds(part.whole_s)} ms per sample" for part in found),
+        title=f"A {each}'s time, part by part",
+        axes=f"Milliseconds of training per {each}, by part of a step. Evaluations are left out.",
+        label="; ".join(f"{part.label} {words.milliseconds(part.whole_s)} ms per {each}" for part in found),
         data=[_bars(phase, found) for phase in phases],
         layout=rows_layout(
             len(found),
             barmode="stack",
-            xaxis={"title": "ms per sample"},
+            xaxis={"title": f"ms per {each}"},
             annotations=[
                 above(f"<b>{plain(part.label)}</b>  {words.milliseconds(part.whole_s)} ms", row)
                 for row, part in enumerate(found)
             ],
         ),
         legend=tuple(phases),
-        table=_table(phases, found),
+        table=_table(phases, found, each),
     )
 
 
@@ -71,8 +72,8 @@ def _bars(phase: Mark, found: Sequence[_Part]) -> Trace:
     return bars(phase, range(len(found)), [1000 * value for value in seconds], texts)
 
 
-def _table(phases: Sequence[Mark], found: Sequence[_Part]) -> Table:
-    head = [text for part in found for text in (f"{part.label}, ms per sample", f"{part.label}, ms per step")]
+def _table(phases: Sequence[Mark], found: Sequence[_Part], each: str) -> Table:
+    head = [text for part in found for text in (f"{part.label}, ms per {each}", f"{part.label}, ms per step")]
     rows = (
         (
             phase.label,

@@ -8,7 +8,7 @@ from autotune.core.settings import MICRO_BATCH
 from autotune.core.trial import Measurement, Trial
 from autotune.display import advice, view
 from autotune.display.advice import Verdict
-from autotune.judging import confirm, gains, objective
+from autotune.judging import confirm, gains, objective, quality
 from autotune.judging.confirm import Claim
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
@@ -92,13 +92,14 @@ def _side(trial: Trial, history: History, training_samples: int | None) -> Side:
     seen = [t for t in history.quality_runs(trial) if t.quality is not None]
     measurements, memory = [t.measurement for t in runs], history.memory(trial)
     throughput = history.throughput(trial)
+    found = quality.shown_figure(history.quality(trial), history.space.objective)
     return Side(
         trial=trial.number,
         config=trial.config,
         knobs=view.knobs(trial.config),
         throughput=throughput,
         runs=sum(m.throughput is not None for m in measurements),
-        quality=(found := history.quality(trial)),
+        quality=found,
         seeds=len({confirm.seed_of(t) for t in seen}),
         scores=_scored(_means([_scores(t.measurement) for t in seen]), found, history.space),
         peak_memory_bytes=memory.peak_memory_bytes,
@@ -119,7 +120,10 @@ def _speed_runs(trial: Trial, history: History) -> list[Trial]:
 
 
 def _scored(scores: Mapping[str, float], quality: Figure | None, space: Space) -> dict[str, float]:
-    """`scores`, of which the quality is what it is everywhere: not that of the very last evaluation."""
+    """`scores`, of which the quality is what it is everywhere: not that of the very last evaluation.
+
+    Both are in the user's own sign: scores are what the workload said.
+    """
     name = space.objective.quality
     return {**scores, **({name: quality.value} if quality and name in scores else {})}
 
@@ -151,6 +155,10 @@ def _step_s(
     """Seconds of each phase of an optimizer step: its share of the steps, times what one takes."""
     if throughput is None or throughput.value <= 0 or MICRO_BATCH not in space.settings(trial.config):
         return {}
-    whole_s = space.effective_batch_size(trial.config) / throughput.value
+    if space.unit == "samples":
+        whole_s = space.effective_batch_size(trial.config) / throughput.value
+    else:  # of which a step has now more, now fewer
+        timed = [m.throughput for m in measurements if m.throughput and m.throughput.steps]
+        whole_s = objective.mean([t.seconds / t.steps for t in timed]) or 0.0
     shares = _means([m.step_shares for m in measurements])
     return {phase.removesuffix("_s"): share * whole_s for phase, share in shares.items()}

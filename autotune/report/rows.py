@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from autotune.core.settings import settings_key
 from autotune.core.trial import PassedOver, Refused, Status, Trial
 from autotune.display import view
-from autotune.judging import gains, objective
+from autotune.judging import gains, objective, quality
 from autotune.judging.history import History
 from autotune.report.model import Row, Skipped
 from autotune.space.space import Space
@@ -23,6 +23,7 @@ def rows(history: History, winner: int | None) -> tuple[Row, ...]:
 
 def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: bool) -> Row:
     m, outcome, shown = trial.measurement, trial.outcome, history.shown(trial)
+    broken = history.breaks(trial)
     return Row(
         number=trial.number,
         kind=_kind(trial, winner),
@@ -31,7 +32,7 @@ def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: boo
         knobs=view.knobs(trial.config),
         status=outcome.status.value if outcome else "",
         failure=outcome.failure.value if outcome and outcome.failure else None,
-        reason=outcome.reason if outcome else "",
+        reason=broken or (outcome.reason if outcome else ""),
         throughput=shown.throughput,
         factor=gains.gain(trial, history),
         quality=shown.quality,
@@ -46,7 +47,8 @@ def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: boo
         shared=m.shared,
         disturbed=m.disturbed,
         throttled=m.throttled,
-        curve=m.curve,
+        curve=quality.shown_curve(m.curve, history.space.objective),
+        breaks_constraint=broken is not None,
     )
 
 
@@ -57,7 +59,7 @@ def _keeps_quality(trial: Trial, score: float | None, history: History) -> bool 
         return None
     if trial.repeat or history.space.objective.target is not None:
         return history.keeps_quality(trial)
-    return not trial.number or score >= least
+    return not trial.number or history.space.objective.turned(score) >= least
 
 
 def _kind(trial: Trial, winner: int | None) -> str:

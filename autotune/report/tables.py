@@ -106,7 +106,7 @@ def scores(report: Report) -> Table:
         *(words.metric(name) for name in names),
         "reports/s",
         "memory, writing",
-        "training samples/s",
+        f"training {report.unit}/s",
         "memory, training",
     )
     return Table(head, tuple(rows), numeric=tuple(range(1, len(names) + 5)))
@@ -155,7 +155,8 @@ def facts(report: Report) -> list[tuple[str, list[str]]]:
     found = [
         ("sought", [_sought(report)]),
         ("trials planned", [words.count(report.planned)]),
-        ("samples per trial", [words.count(report.samples_per_trial)]),
+        (f"{report.unit} per trial", [words.count(report.samples_per_trial)]),
+        ("constraints", [f"{name} {text}" for name, text in report.constraints.items()]),
         ("memory that may be used", [f"{words.share(report.memory_fraction)}{limit}"]),
         *((_label(name), _told(value)) for name, value in report.provenance.items()),
         ("warnings", list(report.answer.cautions)),
@@ -168,7 +169,7 @@ def _sought(report: Report) -> str:
     if report.target is not None:
         return f"the fewest seconds of training to {name} {report.target:g}"
     front = f"the front of throughput and {name}, and of it " if report.select == "pareto" else ""
-    return f"{front}the highest throughput with at least {words.limit(report)}"
+    return f"{front}the highest throughput with {words.no_worse(report)}"
 
 
 def _label(name: str) -> str:

@@ -47,11 +47,32 @@ def half_width(figure: Figure) -> float | None:
 
 
 def limit(report: Report) -> str:
-    """`95% of the baseline's BLEU-4`, or the target: the least that a winner has."""
+    """`95% of the baseline's BLEU-4`, or the target: the worst that a winner has."""
     if report.target is not None:
         return f"the target {metric(report.quality)} {report.target:g}"
     known = report.answer.baseline.quality if report.answer.baseline else None
-    return qualities.limit(report.keep, metric(report.quality), known.value if known else None)
+    return qualities.limit(
+        report.keep,
+        metric(report.quality),
+        known.value if known else None,
+        within=report.within,
+        minimize=report.minimize,
+    )
+
+
+def no_worse(report: Report) -> str:
+    """`at least 95% of the baseline's BLEU-4`, `at most 2% above the baseline's val_loss`."""
+    return f"{'at most' if report.minimize else 'at least'} {limit(report)}"
+
+
+def axis(report: Report) -> str:
+    """`BLEU-4`; `val_loss, lower is better`."""
+    return metric(report.quality) + (", lower is better" if report.minimize else "")
+
+
+def each(report: Report) -> str:
+    """One of the unit of work: `sample`, `token`."""
+    return report.unit.removesuffix("s")
 
 
 def throughput(figure: Figure | None) -> str:

@@ -65,8 +65,13 @@ def find(session: Session, space: Space) -> Found:
 def _plausible(study: StudyFile, numbers: Sequence[int]) -> tuple[StudyFile, list[int]]:
     """Without numbers that no search can have come to: a damaged one would have billions of trials lost."""
     most = len(study.entries) + len(numbers) + _MOST_LOST
-    entries = tuple(entry for entry in study.entries if 0 <= entry.number <= most)
+    entries = tuple(entry for entry in study.entries if _is_number(entry.number, most))
     return StudyFile(study.user_attrs, entries), [n for n in numbers if n <= most]
+
+
+def _is_number(found: object, most: int) -> bool:
+    """Whether what SQLite has in a column of whole numbers is one: it takes whatever it is given."""
+    return isinstance(found, int) and 0 <= found <= most
 
 
 def rebuild(session: Session, space: Space, found: Found) -> list[Path]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.study import StudyDirection
 from optuna.trial import TrialState, create_trial
 
 from autotune.core.settings import ACCUMULATION, MICRO_BATCH, Config
@@ -23,6 +24,7 @@ from autotune.core.trial import PassedOver, Repeat, Status, Trial
 from autotune.judging import objective
 from autotune.space import distributions
 from autotune.space.knobs import Distribution, ScaledLearningRate
+from autotune.space.sections import turned
 from autotune.space.space import Space
 from autotune.storage import identity, study_file
 from autotune.storage.identity import OF, SEAL, Card
@@ -49,7 +51,7 @@ __all__ = [
 
 _NAMELESS = "constraints"  # a system attribute of Optuna before 5, and all that optuna-dashboard 0.21 knows
 _ROUNDING = 1e-3  # of a learning rate, which has four digits, and more than its share can be
-_WORST = (0.0, 0.0)  # throughput and quality of a trial that has neither
+_WORST = (0.0, 0.0)  # throughput and quality of a trial that has neither; a violated constraint says so
 
 
 def open_study(file: Path, space: Space, session: str = "") -> optuna.Study:
@@ -63,7 +65,7 @@ def open_study(file: Path, space: Space, session: str = "") -> optuna.Study:
     study = optuna.create_study(
         study_name=study_file.NAME,
         storage=storage,
-        directions=["maximize", "maximize"],
+        directions=["maximize", "minimize" if space.objective.minimize else "maximize"],
         load_if_exists=True,
     )
     with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
@@ -232,10 +234,11 @@ def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
 
 def _tell(study: optuna.Study, handle: optuna.Trial, trial: Trial, memory_fraction: float) -> None:
     values = (trial.samples_per_s, trial.quality)
+    minimize = study.directions[1] is StudyDirection.MINIMIZE  # dashboards show the user's own sign
     if trial.completed and all(v is not None and math.isfinite(v) for v in values):
         share = objective.memory_share(trial.measurement)
         _constrain(handle, "memory", -1.0 if share is None else share - memory_fraction)
-        study.tell(handle, [float(v or 0) for v in values])
+        study.tell(handle, [float(values[0] or 0), turned(float(values[1] or 0), minimize=minimize)])
     elif trial.outcome and trial.outcome.status is Status.STOPPED:
         study.tell(handle, state=TrialState.PRUNED)
     else:

@@ -8,7 +8,6 @@ from autotune.core.trial import Measurement, Outcome
 from autotune.trials.reported import Report
 
 _NAMES = {
-    "samples": "samples",
     "elapsed_s": "seconds",
     "throughput": "perf/throughput",
     "learning_rate": "train/learning_rate",
@@ -23,21 +22,27 @@ _NAMES = {
     "allowed_cpus": "system/allowed_cpus",
 }
 _GROUPS = {"train_": "train/", "val_": "val/", "memory_": "memory/", "gpu_": "gpu/"}
-AXES = {"samples": ("train/*", "val/*", "perf/*"), "seconds": ("memory/*", "gpu/*", "system/*")}
+_OVER_SAMPLES, _OVER_SECONDS = ("train/*", "val/*", "perf/*"), ("memory/*", "gpu/*", "system/*")
 _CLOCK = "at_s"
 _LARGEST = 2**63
 
 
-def metrics(values: Mapping[str, Any]) -> dict[str, float]:
+def axes(unit: str) -> dict[str, tuple[str, ...]]:
+    """Which groups are charted over the work done, in its `unit`, and which over seconds."""
+    return {unit: _OVER_SAMPLES, "seconds": _OVER_SECONDS}
+
+
+def metrics(values: Mapping[str, Any], unit: str = "samples") -> dict[str, float]:
     """The numbers in a record, or among a report's own figures, under the names that the charts have.
 
     What is not known by name is a training metric beside a `train_loss`, and a validation score elsewhere.
+    The work done, which a record has as its samples, is called by its `unit`.
     """
     other = "train/" if "train_loss" in values else "val/"
     return {
-        _name(key, other): float(value)
+        unit if key == "samples" else _name(key, other): float(value)
         for key, value in values.items()
-        if _is_figure(value) and key != _CLOCK
+        if _is_figure(value) and key != _CLOCK and (key == "samples" or key != unit)
     }
 
 
@@ -57,7 +62,7 @@ def _name(key: str, other: str) -> str:
     return ("perf/" if key.endswith("_s") else other) + key
 
 
-def rows(report: Report) -> list[dict[str, float]]:
+def rows(report: Report, unit: str = "samples") -> list[dict[str, float]]:
     """A report as lines of the run's history: one for each record, then one for the trial as a whole."""
     records, shown = report.records, report.measurement
     last_at_s = records[-1].get(_CLOCK, 0.0) if records else 0.0
@@ -69,23 +74,25 @@ def rows(report: Report) -> list[dict[str, float]]:
     }
     return [
         *(
-            metrics(r) | {"seconds": report.elapsed_s - (last_at_s - r.get(_CLOCK, last_at_s))}
+            metrics(r, unit) | {"seconds": report.elapsed_s - (last_at_s - r.get(_CLOCK, last_at_s))}
             for r in records
         ),
-        metrics({**own, **report.telemetry}),
+        metrics({**own, **report.telemetry}, unit),
     ]
 
 
-def summary(outcome: Outcome, shown: Measurement | None) -> dict[str, Any]:
+def summary(outcome: Outcome, shown: Measurement | None, unit: str = "samples") -> dict[str, Any]:
     """What the run is to be known by: how the trial ended and why, and its figures over the whole trial.
 
     Of one that was lost nothing is `shown`.
     """
     verdict = {"status": outcome.status, "failure": outcome.failure or "", "reason": outcome.reason}
-    return (_figures(shown) if shown else {}) | {key: cleaned(str(value)) for key, value in verdict.items()}
+    return (_figures(shown, unit) if shown else {}) | {
+        key: cleaned(str(value)) for key, value in verdict.items()
+    }
 
 
-def _figures(shown: Measurement) -> dict[str, Any]:
+def _figures(shown: Measurement, unit: str) -> dict[str, Any]:
     peak, limit = shown.peak_memory_bytes, shown.memory_limit_bytes
     figures = {
         "throughput": shown.throughput and shown.throughput.samples_per_s,
@@ -95,7 +102,7 @@ def _figures(shown: Measurement) -> dict[str, Any]:
         **shown.scores,
         **shown.telemetry,
     }
-    return metrics(figures) | ({"memory/is_rising": shown.memory_is_rising} if peak else {})
+    return metrics(figures, unit) | ({"memory/is_rising": shown.memory_is_rising} if peak else {})
 
 
 def thinned(rows: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:

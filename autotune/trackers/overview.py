@@ -7,7 +7,7 @@ from autotune.core.secrecy import cleaned
 from autotune.core.settings import Setting
 from autotune.core.trial import Measurement, Trial
 from autotune.display import view
-from autotune.judging import confirm, gains, objective
+from autotune.judging import confirm, gains, objective, quality
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 
@@ -49,7 +49,7 @@ def _row(trial: Trial, history: History, mixed: set[str]) -> tuple[Value, ...]:
         *(cleaned(view.knobs(trial.config)), *knobs),
         *(_value(shown.throughput), _value(gains.gain(trial, history)), shown.quality),
         *_memory(shown.memory),
-        *(trial.samples_per_s, trial.quality),
+        *(trial.samples_per_s, quality.shown(trial.quality, history.space.objective)),
         *(outcome, cleaned(reason)),
     )
 
@@ -85,11 +85,12 @@ def figures(history: History) -> dict[str, Value]:
 
 def _side(who: str, trial: Trial, history: History) -> dict[str, Value]:
     peak_bytes, is_rising, share = _memory(history.memory(trial))
+    goal = history.space.objective
     return {
         f"{who}/trial": trial.number,
         f"{who}/configuration": cleaned(view.knobs(trial.config)),
         f"{who}/throughput": _value(history.throughput(trial)),
-        f"{who}/{history.space.objective.quality}": _value(history.quality(trial)),
+        f"{who}/{goal.quality}": _value(quality.shown_figure(history.quality(trial), goal)),
         f"{who}/peak_memory_bytes": peak_bytes,
         f"{who}/memory_is_rising": is_rising,
         f"{who}/memory_share": share,

@@ -37,6 +37,7 @@ class Board(LoggerCallback):
     def __init__(self, directory: Path, space: Space) -> None:
         self._directory, self._knobs = directory, tuple(space.knobs)
         self._figures = ("perf/throughput", f"val/{space.objective.quality}", "memory/peak_bytes")
+        self._unit = space.unit
         self._runs: dict[int, _Run] = {}
         self._complained = False
 
@@ -55,7 +56,7 @@ class Board(LoggerCallback):
         number = trial.config["number"]
         with self._excused(number):
             if run := self._runs.get(number):
-                run.log(Report.from_dict(result))
+                run.log(Report.from_dict(result), self._unit)
 
     def log_trial_end(self, trial: Any, failed: bool = False) -> None:  # noqa: ARG002
         self._close(trial.config["number"])
@@ -115,10 +116,10 @@ class _Run:
         self._write(summary=_hparams(metadata.EXPERIMENT_TAG, experiment=experiment))
         self._write(summary=hparams_pb(known, trial_id=self._name, start_time_secs=self._begun_s))
 
-    def log(self, report: Report) -> None:
-        for row in charts.thinned(charts.rows(report)):
+    def log(self, report: Report, unit: str) -> None:
+        for row in charts.thinned(charts.rows(report, unit)):
             values = dict(row)
-            samples = int(values.pop("samples", self._samples))
+            samples = int(values.pop(unit, self._samples))
             self._seconds = values.pop("seconds", self._seconds)
             is_behind, self._samples = samples < self._samples, samples
             if is_behind or self._goes_on:  # from its checkpoint: what was beyond is done again

@@ -23,7 +23,7 @@ from autotune.judging.history import History
 from autotune.space import space as spaces
 from autotune.storage.store import Session
 from autotune.trackers import overview
-from autotune.trackers.charts import AXES, rows, summary
+from autotune.trackers.charts import axes, rows, summary
 from autotune.trials.reported import Report
 
 logger = logging.getLogger(__name__)
@@ -48,9 +48,16 @@ class Tracker(WandbLoggerCallback):
     was logged is with W&B, or on the disk, when the `with` is left.
     """
 
-    def __init__(self, directory: Path, session: str, mode: str = "auto", project: str = "autotune") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        session: str,
+        mode: str = "auto",
+        project: str = "autotune",
+        unit: str = "samples",
+    ) -> None:
         super().__init__(project=os.environ.get("WANDB_PROJECT", project), group=session)
-        self._directory = directory
+        self._directory, self._unit = directory, unit
         self._online = wandb_is_online(mode, os.environ)
         self._worker: _Worker | None = None
 
@@ -59,7 +66,7 @@ class Tracker(WandbLoggerCallback):
 
     def _do(self, what: str, *args: Any) -> None:
         if self._worker is None:
-            runs = _Runs(self._directory, str(self.group), str(self.project), self._online)
+            runs = _Runs(self._directory, str(self.group), str(self.project), self._online, self._unit)
             self._worker = _Worker(runs)
         self._worker.put(what, *args)
 
@@ -166,9 +173,9 @@ class _Worker:
 class _Runs:
     """The W&B runs of the trials that are running, by number; and the session's own."""
 
-    def __init__(self, directory: Path, session: str, project: str, online: bool) -> None:
+    def __init__(self, directory: Path, session: str, project: str, online: bool, unit: str) -> None:
         self._directory, self._session, self._project = directory, session, project
-        self._online = online
+        self._online, self._unit = online, unit
         # Or else W&B's service calls home, even when every run is offline.
         os.environ["WANDB_ERROR_REPORTING"] = "false"
         os.environ.setdefault(
@@ -214,7 +221,7 @@ class _Runs:
             resume="allow",
             settings=_settings(),
         )
-        for axis, groups in AXES.items():
+        for axis, groups in axes(self._unit).items():
             run.define_metric(axis, hidden=True)
             for group in groups:
                 run.define_metric(group, step_metric=axis)
@@ -224,14 +231,14 @@ class _Runs:
         if report.outcome is not None:
             self._ends[report.number] = report.outcome, report.measurement
         if run := self._open.get(report.number):
-            for row in rows(report):
+            for row in rows(report, self._unit):
                 run.log(row)
 
     def end(self, number: int, failed: bool) -> None:
         """Finishes a run: as its last report says, and if that has no outcome, as lost or interrupted."""
         outcome, shown = self._ends.get(number, (_LOST if failed else _BROKEN_OFF, None))
         if run := self._open.get(number):
-            run.summary.update(summary(outcome, shown))
+            run.summary.update(summary(outcome, shown, self._unit))
             run.finish(exit_code=_EXIT_CODES.get(outcome.status, 0))
         self._open.pop(number, None)
         self._ends.pop(number, None)

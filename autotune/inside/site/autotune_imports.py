@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Callable, Dict  # noqa: UP035 - for Python 3.8
+from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 
-Actions = Dict[str, Callable[[Any], None]]  # noqa: UP006
+Action = Callable[[Any], None]
 
 
 class After:
-    """A finder that finds nothing itself: it adds its actions to what the others find."""
+    """A finder that finds nothing itself: it adds what is to be done to what the others find."""
 
-    def __init__(self, actions: Actions) -> None:
-        self._actions = actions
-
-    def arm(self) -> None:
-        """From now on; a module that is there has its action at once."""
+    def __init__(self) -> None:
+        self._actions: dict[str, Action] = {}
         sys.meta_path.insert(0, self)  # type: ignore[arg-type]  # its interface is read by names
-        for name in [name for name in self._actions if name in sys.modules]:
-            self._actions.pop(name)(sys.modules[name])
+
+    def do(self, name: str, action: Action) -> None:
+        """Calls `action` with the module `name` once that has been imported; at once where it has been."""
+        if name in sys.modules:
+            _attempt(action, sys.modules[name])
+        else:
+            self._actions[name] = action
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """A module's spec as the others find it, whose loader then calls the action."""
@@ -33,16 +35,18 @@ class After:
         return None
 
 
-def _call_after(loader: Any, action: Callable[[Any], None]) -> None:
+def _call_after(loader: Any, action: Action) -> None:
     execute = loader.exec_module
 
     def exec_module(module: Any) -> None:
         execute(module)
-        try:
-            action(module)
-        except Exception as error:  # noqa: BLE001 - never the script's
-            print(
-                f"autotune: {module.__name__} is as it is: {type(error).__name__}: {error}", file=sys.stderr
-            )
+        _attempt(action, module)
 
     loader.exec_module = exec_module
+
+
+def _attempt(action: Action, module: Any) -> None:
+    try:
+        action(module)
+    except Exception as error:  # noqa: BLE001 - never the script's
+        print(f"autotune: {module.__name__} is as it is: {type(error).__name__}: {error}", file=sys.stderr)

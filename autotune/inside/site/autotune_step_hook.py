@@ -33,11 +33,10 @@ def arm() -> None:
     wire = autotune_wire.Wire()
     sys.excepthook = _telling(sys.excepthook, wire)
     offset = int(os.environ.get(autotune_wire.SEED) or 0)
-    actions = {"torch": lambda torch: _attach(torch, Teller(torch, wire), offset)}
-    if offset:
-        for module in ("random", "numpy.random"):
-            actions[module] = functools.partial(autotune_seed.add, name="seed", offset=offset)
-    After(actions).arm()
+    after = After()
+    after.do("torch", lambda torch: _attach(torch, Teller(torch, wire), offset, after))
+    for module in ("random", "numpy.random") if offset else ():
+        after.do(module, functools.partial(autotune_seed.add, name="seed", offset=offset))
 
 
 def _telling(hook: Callable[..., Any], wire: autotune_wire.Wire) -> Callable[..., Any]:
@@ -65,26 +64,39 @@ class Teller:
         self._others = 0
         self._is_in_backward = self._has_told = self._is_mute = False
         self._scaler: Any = None
+        self._wrappers: list[Callable[..., Any]] = []
         os.register_at_fork(after_in_child=self._begin_anew)
 
     def _begin_anew(self) -> None:
         """A process forked from one that trains is a loader's worker, or whatever else; it does not tell."""
         self._is_mute |= self._has_told
 
-    def guarded(self, method: Callable[..., None]) -> Callable[..., None]:
-        """The method, which says what it has failed with, and that nothing is told from then on."""
+    def guarded(self, name: str) -> Callable[..., None]:
+        """The method `name`, which says what it has failed with, and that nothing is told from then on."""
 
-        @functools.wraps(method)
         def call(*args: Any) -> None:
             if self._is_mute:
                 return
             try:
-                method(*args)
+                getattr(self, name)(*args)
             except Exception as error:  # noqa: BLE001 - never the script's
                 self._is_mute = True
                 print(f"autotune: steps are told no more: {type(error).__name__}: {error}", file=sys.stderr)
 
-        return call
+        return self.beside(call)
+
+    def hide(self, dynamo: Any) -> None:
+        """Keeps torch.compile from compiling what is done here within a step that it was given whole."""
+        for name in ("drew", "fetched", "ended", "begins_backward", "stepped"):
+            setattr(self, name, dynamo.disable(getattr(self, name)))
+        skip = getattr(getattr(dynamo, "decorators", None), "skip", None)  # older ones need it less
+        for wrapper in self._wrappers if skip else ():
+            skip(wrapper)
+
+    def beside(self, wrapper: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, which from now on takes the place of one of torch's."""
+        self._wrappers.append(wrapper)
+        return wrapper
 
     def drew(self, iterator: Any, index: Any) -> None:
         """A loader's iterator has drawn what its next batch is to be made of."""
@@ -150,7 +162,7 @@ class Teller:
 
     def around_backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
         """torch's backward, which tells when it begins; one within another, a checkpoint's, is part of it."""
-        begins = self.guarded(self.begins_backward)
+        begins = self.guarded("begins_backward")
 
         @functools.wraps(backward)
         def told(*args: Any, **kwargs: Any) -> Any:
@@ -163,7 +175,7 @@ class Teller:
             finally:
                 self._is_in_backward = False
 
-        return told
+        return self.beside(told)
 
     def around_scaled_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """A gradient scaler's step, in which the loss is known to have been multiplied."""
@@ -176,12 +188,13 @@ class Teller:
             finally:
                 self._scaler = None
 
-        return told
+        return self.beside(told)
 
 
-def _attach(torch: Any, teller: Teller, offset: int) -> None:
+def _attach(torch: Any, teller: Teller, offset: int, after: After) -> None:
     """Wraps what a step is known by, caps the GPU's memory, and moves torch's seed by `offset`."""
-    stepped = teller.guarded(teller.stepped)
+    after.do("torch._dynamo", teller.hide)
+    stepped = teller.guarded("stepped")
     optimizers = importlib.import_module("torch.optim.optimizer")  # torch.optim hides it
     optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: stepped(optimizer))
     torch.autograd.backward = teller.around_backward(torch.autograd.backward)
@@ -199,7 +212,7 @@ def _attach(torch: Any, teller: Teller, offset: int) -> None:
 
 def _count_batches(iterator: Any, teller: Teller) -> None:
     draw, give = iterator._next_index, iterator.__next__
-    drew, fetched, ended = map(teller.guarded, (teller.drew, teller.fetched, teller.ended))
+    drew, fetched, ended = map(teller.guarded, ("drew", "fetched", "ended"))
 
     @functools.wraps(draw)
     def _next_index(self: Any) -> Any:
@@ -220,4 +233,4 @@ def _count_batches(iterator: Any, teller: Teller) -> None:
         fetched(self, batch)
         return batch
 
-    iterator._next_index, iterator.__next__ = _next_index, __next__
+    iterator._next_index, iterator.__next__ = map(teller.beside, (_next_index, __next__))

@@ -2,7 +2,10 @@
 
 import math
 import random
+import re
 import shutil
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -27,9 +30,9 @@ def session(tmp_path, monkeypatch):
     """A session on its disk with these trials."""
     monkeypatch.syspath_prepend(str(KEPT))
 
-    def make(trials, space):
+    def make(trials, space, name="s"):
         known = space.model_copy(update={"workload": "kept_workload:fit"})
-        made = Session.create(tmp_path / "s", known, Options(wandb="off"), {"created": "now"})
+        made = Session.create(tmp_path / name, known, Options(wandb="off"), {"created": "now"})
         study = record.open_study(made.study_file, known)
         for trial in trials:
             beside = {"ablation_of": trial.ablation_of, "race": trial.race}
@@ -60,6 +63,66 @@ def test_so_has_a_search_on_a_machine_that_moves(grid, session, select, is_equal
     trials = replay.ours(table, 3, 8, everything_is=space.baseline_config if is_equal else None).trials
     assert any(t.repeat for t in trials)
     assert surfaces.contradictions(surfaces.told(session(trials, space))) == {}
+
+
+def losses(run):
+    """The same run, whose figures of quality fall as a loss does."""
+    seen = tuple(point._replace(quality=2.5 - 5 * point.quality) for point in run.evaluations)
+    return replace(run, evaluations=seen)
+
+
+def turned(run):
+    """What a workload said of such a run that had to turn its loss's sign."""
+    return replace(run, evaluations=tuple(p._replace(quality=0.0 - p.quality) for p in run.evaluations))
+
+
+@pytest.mark.parametrize("rule", [{"select": "fastest"}, {"within": 0.05}, {}], ids=str)
+def test_a_loss_is_decided_on_as_its_negative_and_said_everywhere_with_its_own_sign(grid, session, rule):
+    """The same search twice: of a loss to minimise, counted in tokens, and of its negative."""
+    rng = random.Random(0)
+    runs = [
+        losses(made_up_run(grid, config, seed, rng)) for config in grid.every() or [] for seed in range(3)
+    ]
+    slack = rule | ({} if "within" in rule else {"keep": 0.95})
+    lower = grid.model_copy(update={"objective": Objective(minimize="val_loss", **slack), "unit": "tokens"})
+    higher = grid.model_copy(update={"objective": Objective(quality="val_loss", **slack)})
+    ours = replay.ours(Table(Header(lower, {}), runs), 3, 8)
+    theirs = replay.ours(Table(Header(higher, {}), list(map(turned, runs))), 3, 8)
+    assert [t.config for t in ours.trials] == [t.config for t in theirs.trials]
+    assert [t.outcome.status for t in ours.trials] == [t.outcome.status for t in theirs.trials]
+    assert ours.winner == theirs.winner
+    places = session(ours.trials, lower, "lower"), session(theirs.trials, higher, "higher")
+    said, negative = (list(surfaces.told(place)) for place in places)
+    assert surfaces.contradictions(said) == {}
+    qualities = [(where, thing, figure) for where, thing, figure in said if "quality" in thing[0]]
+    assert {where for where, *_ in qualities} >= {"status", "log", "events", "page", "W&B", "front", "plots"}
+    assert all(float(figure) > 0 for *_, figure in qualities if figure not in surfaces.NONE)
+    assert [(w, t, f.removeprefix("-")) for w, t, f in negative] == said
+
+
+def test_of_a_loss_no_text_has_the_tuners_own_sign_nor_another_unit(grid, session):
+    goal = Objective(minimize="val_loss", within=0.05, select="fastest")
+    space = grid.model_copy(update={"objective": goal, "unit": "tokens"})
+    trials = [
+        searched.trial(
+            space,
+            n,
+            10.0 + n,
+            -2.0 - n / 100,
+            micro_batch_size=4 * 2**n,
+            scores={"val_loss": 2.0 + n / 100},
+        )
+        for n in range(3)
+    ]
+    place = session(trials, space)
+    texts = list(surfaces.texts(place))
+    promise = "is at most 0.05 above the baseline's val_loss after 400 tokens; of val_loss lower is better"
+    assert sum(promise in unescape(text) for text in texts) >= 3, "status, and two reports"
+    for text in texts:
+        code = r"<(style|script)(?! type=.application/json).*?</\1>"
+        plain = unescape(re.sub(code, "", text, flags=re.DOTALL)).replace("\\", "")
+        assert not re.search(r"val.loss\W+-\d|-2\.0\d", plain)
+        assert not re.search(r"samples(/s| per (second|trial|run))|\d samples", plain)
 
 
 def with_ablation(space):

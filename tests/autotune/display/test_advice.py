@@ -210,3 +210,32 @@ def test_of_what_trains_something_else_no_quality_is_asked(make_trial, baseline,
     alike = make_trial(1, 9, 0.1, half_width=0.1, x=0, precision="bf16")
     trials = [baseline, alike, make_trial(2, 90, 0.2, half_width=0.1, x=1)]
     assert advice.fates(History(trials, same)) == {Fate.SLOWER: 1, Fate.ANOTHER: 1}
+
+
+def test_who_broke_a_constraint_is_counted_as_that_and_told_what_to_loosen(make_trial, space):
+    asked = goal(space, constraints={"rouge_l": ">= 0.2"})
+    baseline = make_trial(0, 10, curve=[0.2], half_width=0.1, x=0, scores={"rouge_l": 0.3})
+    trials = [baseline, make_trial(1, 30, 0.2, half_width=0.1, x=1, scores={"rouge_l": 0.1})]
+    history = History(trials, asked)
+    assert advice.fates(history) == {Fate.BROKEN: 1}
+    assert advice.why_none(history) == "No winner: of 1 other trial 1 broke a constraint"
+    assert advice.what_to_try(history, SESSION, exhausted=False)[0].what.startswith(
+        "looser objective.constraints"
+    )
+
+
+def test_what_to_try_for_a_loss_is_more_of_it(make_trial, space):
+    asked = space.model_copy(
+        update={"objective": Objective(minimize="val_loss", within=0.02, select="fastest")}
+    )
+    trials = [
+        make_trial(0, 10, curve=[-2.0], half_width=0.1),
+        make_trial(1, 30, curve=[-3.0], half_width=0.1, x=1),
+    ]
+    (first, *_) = advice.what_to_try(History(trials, asked), SESSION, exhausted=False)
+    assert first.what.startswith("an objective.within above 0.02 in")
+    late = space.model_copy(
+        update={"objective": Objective(minimize="val_loss", select="time-to-quality", target=1.5)}
+    )
+    (first, *_) = advice.what_to_try(History(trials, late), SESSION, exhausted=False)
+    assert first.what.startswith("an objective.target above 1.5 in")

@@ -11,6 +11,7 @@ from autotune.display.estimate import Remaining
 from autotune.display.snapshot import Running, Snapshot
 from autotune.judging import confirm
 from autotune.judging.history import History
+from autotune.space.sections import Objective
 from autotune.storage.study_file import Plan
 
 LONG = "a reason that is so long that nobody would read it to its end, and that wraps all the same; " * 5
@@ -149,3 +150,20 @@ def test_a_line_is_wrapped_at_words_on_a_terminal_and_a_command_is_left_whole(te
     said = capsys.readouterr().out.splitlines()
     assert text.strip() in [line.strip() for line in said], "elsewhere than on a terminal it is one line"
     assert len(said) == (6 if text.startswith("words") else 2)
+
+
+def test_who_breaks_a_constraint_says_so_below_its_figures(make, space):
+    goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
+    text = "\n".join(lines(draw.whole(make(space=goal)), width=100))
+    assert "cannot win: no evaluation has rouge_l" in text
+
+
+def test_a_loss_and_tokens_are_headed_by_their_own_names(make, make_trial, space):
+    goal = Objective(minimize="val_loss", within=0.02, select="fastest")
+    lower = space.model_copy(update={"objective": goal, "unit": "tokens"})
+    trials = (make_trial(0, 26.5, -2.154, half_width=0.3, peak=2**31, x=0),)
+    best = confirm.recommended(History(trials, lower))
+    text = "\n".join(lines(draw.whole(make(trials=trials, running=0, best=best, space=lower))))
+    assert "tokens/s" in text
+    assert "samples" not in text
+    assert "26.5 ± 0.3  2.1540" in text

@@ -277,3 +277,30 @@ def test_a_knob_that_changes_nothing_is_pointed_out(make_trial, changes, knob, t
         if knob
         else ""
     )
+
+
+def test_of_a_loss_the_summary_says_what_is_kept_and_that_lower_is_better(
+    make_trial, space, workload, tmp_path
+):
+    goal = Objective(minimize="val_loss", keep=0.98, select="fastest")
+    lower = space.model_copy(update={"objective": goal, "unit": "tokens"})
+    trials = [make_trial(0, 20, curve=[-2.0]), make_trial(1, 60, curve=[-2.03], x=1)]
+    text = "\n".join(view.summary(History(trials, lower), workload, tmp_path / "s"))
+    assert (
+        "Promise: the fastest that is at most 2% above the baseline's val_loss after 20000 tokens; "
+        "of val_loss lower is better."
+    ) in text
+    assert "(60.0 against 20.0 tokens/s), val_loss 2.0300 against 2.0000" in text
+    assert "over 20000 tokens." in text
+
+
+def test_who_breaks_a_constraint_is_named_with_the_reason(make_trial, space):
+    goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
+    trials = [make_trial(n, 20, 0.16, x=n, scores={"rouge_l": n / 10}) for n in (3, 1, 0)]
+    found = view.cautions(History(trials, goal))
+    assert "The baseline itself breaks a constraint: rouge_l is 0, and must be >= 0.2." in found
+    one = "Constraints keep trial 1 from winning (rouge_l is 0.1, and must be >= 0.2)."
+    assert one in found
+    more = view.cautions(History([*trials, make_trial(4, 20, 0.16, x=4, scores={"rouge_l": 0.15})], goal))
+    two = "Constraints keep trials 1, 4 from winning (trial 1: rouge_l is 0.1, and must be >= 0.2)."
+    assert two in more

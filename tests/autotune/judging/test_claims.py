@@ -2,11 +2,12 @@
 
 import math
 import random
+import re
 from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Evaluation, Repeat, Trial
+from autotune.core.trial import Evaluation, Outcome, Repeat, Status, Trial
 from autotune.judging import claims, confirm
 from autotune.judging.history import History
 from autotune.space.sections import Budget
@@ -324,3 +325,35 @@ def test_an_equal_is_hardly_ever_called_sooner_however_often_it_is_looked_at(pla
 
 def test_who_needs_far_less_is_called_sooner(played):
     assert played(0.4, 100) >= 0.8
+
+
+def test_who_was_stopped_early_is_run_to_its_end_where_a_constraint_asks_for_that(raced, space):
+    """Without a quality to keep the race alone would tell; it says nothing of the constraint."""
+    goal = with_goal(space, keep=0.0, select="fastest", constraints={"rouge_l": ">= 0.2"})
+    stopped = Outcome(Status.STOPPED)
+    trials = [replace(t, outcome=stopped) if t.number == 2 else t for t in raced()]
+    assert not claims.claim(trials[2], History(trials, goal)).is_done
+    assert claims.claim(trials[2], History(trials, with_goal(space, keep=0.0))).holds
+    whole = raced(0.2, scores={"rouge_l": 0.3})
+    whole[2] = trials[2]
+    assert claims.claim(whole[2], History(whole, goal)).holds
+    broken = raced(0.2, scores={"rouge_l": 0.1})
+    broken[2] = trials[2]
+    assert (
+        claims.claim(broken[2], History(broken, goal)).why_not
+        == "repeated, rouge_l is 0.1, and must be >= 0.2"
+    )
+
+
+def test_a_loss_that_is_lost_is_told_in_its_own_sign_and_by_its_slack(make_trial, space):
+    goal = with_goal(space, minimize="val_loss", quality="val_loss", keep=None, within=0.02)
+    trials = [
+        make_trial(0, 10, curve=[-2.0], half_width=0.1),
+        make_trial(1, 10, curve=[-2.001], half_width=0.1, repeat=confirm.noise_repeat()),
+        make_trial(2, 20, curve=[-2.0], half_width=0.1, micro_batch_size=32),
+        make_trial(3, race=(0, 2), slices=slices_of({2: 2.0}, apart=0.02)),
+        make_trial(4, 20, curve=[-3.0], half_width=0.1, micro_batch_size=32, repeat=Repeat(2, 1, (2,))),
+    ]
+    why_not = claims.claim(trials[2], History(trials, goal)).why_not
+    assert why_not.startswith("val_loss 3.0000 against 2.0005, 1.")
+    assert re.search(r", 1\.\d+ above it to 0\.\d+ above it at 95%: lost$", why_not)

@@ -310,3 +310,35 @@ def test_what_repeats_races_or_explains_a_lost_trial_is_lost_with_it(make_trial,
         make_trial(5, 100.0, ablation_of=2),
     ]
     assert History([*whole, *orphans], space).trials == tuple(whole)
+
+
+LOSS = Objective(minimize="val_loss", within=0.05, select="fastest")
+
+
+def test_of_losses_the_fastest_within_the_slack_wins(make_trial, held, win):
+    """Inside, a loss has its sign turned."""
+    losses = {0: -2.0, 1: -2.05, 2: -2.06, 3: -1.5}
+    trials = [make_trial(n, 10 + 10 * n, curve=[loss], half_width=0.1, x=n) for n, loss in losses.items()]
+    assert win(trials, LOSS) == 3
+    assert win(trials[:3], LOSS) == 1
+    assert held(trials, LOSS).why_not(trials[2]) == "val_loss 2.0600 is above 2.0500"
+    assert held(trials, LOSS).shown(trials[2]).quality == 2.06
+
+
+def test_a_target_of_a_loss_is_given_and_told_in_its_own_sign(make_trial, held):
+    goal = Objective(minimize="val_loss", select="time-to-quality", target=2.0)
+    trials = [make_trial(n, 10, curve=[-3.0, end, end], half_width=0.1) for n, end in ((0, -1.9), (1, -2.1))]
+    history = held(trials, goal)
+    assert history.least_quality == -2.0
+    assert history.samples_to_target(trials[0]) is not None
+    assert history.why_not(trials[1]) == "it has not reached val_loss 2"
+
+
+def test_who_breaks_a_constraint_is_not_on_the_front_however_fast(make_trial, held):
+    goal = Objective(constraints={"rouge_l": ">= 0.2"}, select="pareto")
+    trials = [
+        make_trial(n, 10 * n + 10, 0.2, scores={"rouge_l": found}, x=n)
+        for n, found in ((0, 0.1), (1, 0.3), (2, 0.1))
+    ]
+    assert [t.number for t in held(trials, goal).front] == [1]
+    assert [t.number for t in held(trials[::2], goal).front] == [0], "the baseline is what it is"

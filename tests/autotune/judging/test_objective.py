@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.judging import objective
+from autotune.judging import curves, objective
 from autotune.judging.history import History
 from autotune.space.sections import Objective
 
@@ -87,3 +87,26 @@ def test_the_quality_of_a_trial_that_ended_once_its_speed_was_known_is_none_at_a
     assert [objective.final_quality(t, alone) for t in (whole, part)] == [0.2, None]
     assert [objective.final_quality(t, space) for t in (whole, part)] == [0.2, 0.01]
     assert History([whole, part], alone).keeps_quality(part) is None
+
+
+KEPT = {"a share": Objective(keep=0.95), "a slack": Objective(within=0.1), "any": Objective(keep=0)}
+
+
+@pytest.mark.parametrize("reference", [2.0, -2.0])
+def test_the_least_that_is_kept_is_one_rule_as_a_quality_and_as_a_share(reference):
+    """A loss, with its sign turned, is below 0."""
+    kept = {name: objective.least(goal, reference) for name, goal in KEPT.items()}
+    assert kept == pytest.approx(
+        {"a share": reference - 0.1, "a slack": reference - 0.1, "any": reference - 2}
+    )
+    for goal in KEPT.values():
+        share = curves.share(objective.least(goal, reference), reference)
+        assert objective.least_share(goal, reference) == pytest.approx(share)
+    assert objective.least_share(KEPT["a slack"], 0.0) == 0.0, "of nothing there is no share"
+
+
+def test_a_loss_that_is_no_better_than_chance_is_told_with_its_own_sign(make_trial):
+    goal = Objective(minimize="val_loss")
+    trial = make_trial(1, 90, curve=[-2.4, -2.3], chance=-2.2)
+    found = objective.no_quality(trial.measurement, goal)
+    assert found == "its quality 2.3000 is not below chance, 2.2000"

@@ -216,3 +216,23 @@ def test_what_cannot_be_compared_is_said_with_what_would_help(runs, space):
     front = pilot.said(History(runs(collapsed=True), asked(space, select="pareto")))
     assert "The search goes on" not in front
     assert pilot.said(History(runs(), asked(space, select="same-training"))) is None
+
+
+def test_of_a_loss_the_pilot_speaks_with_its_own_sign_and_finds_the_target_in_it(runs, space):
+    """Inside, a loss has its sign turned; the search counts in tokens."""
+    losses = runs(curve=[-4.0, -3.0, -2.5, -2.0])
+    given = {"quality": "val_loss", "minimize": "val_loss", "keep": 0.98, "select": "time-to-quality"}
+    ours = asked(space, **given).model_copy(update={"unit": "tokens"})
+    assert pilot.settled(History(losses, ours)).space.objective.target == pytest.approx(2.04)
+    said = "Pilot: the baseline has val_loss 2.0000 after 400 tokens"
+    assert pilot.said(History(losses, ours)).startswith(said)
+    slack = asked(space, **given | {"keep": None, "within": 0.1})
+    assert pilot.settled(History(losses, slack)).space.objective.target == pytest.approx(2.1)
+    luck = pilot.said(History(runs(curve=[-4.0, -3.0, -2.5, -2.0], chance=-2.01), ours))
+    assert "the baseline's val_loss 2.0000 is not clearly below chance, 2.0100" in luck
+
+
+def test_a_slack_that_is_narrower_than_the_noise_is_told_as_one(runs, space):
+    given = {"quality": "val_loss", "minimize": "val_loss", "keep": None, "within": 0.02, "select": "fastest"}
+    doubt = pilot.pilot(History(runs(0.2, curve=[-4.0, -3.0, -2.5, -2.0]), asked(space, **given))).doubt
+    assert "where within 0.02 asks for" in doubt

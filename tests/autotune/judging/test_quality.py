@@ -6,9 +6,12 @@ from collections import Counter
 
 import pytest
 
+from autotune.core.trial import Evaluation
 from autotune.judging import quality
 from autotune.judging.curves import LEAST_NOISE
+from autotune.judging.estimates import Figure
 from autotune.judging.quality import Answer, Noise
+from autotune.space.sections import Objective
 
 KEEP = 0.95
 SURE = Noise(0.02, 100)
@@ -170,3 +173,31 @@ def test_a_share_of_what_is_below_0_is_told_as_how_far_it_is_from_it():
     assert quality.limit(0.98, "bleu_4", 0.2) == "98% of the baseline's bleu_4"
     assert quality.limit(0.98, "neg_loss", -2.4239) == "2% below the baseline's neg_loss"
     assert quality.keeps(0.98, "neg_loss", -2.4239) == "is at most 2% below the baseline's neg_loss"
+
+
+LOSS = Objective(minimize="val_loss")
+SLACK = Objective(minimize="val_loss", within=0.02)
+
+
+def test_of_what_is_minimized_more_is_worse():
+    assert (
+        quality.keeps(0.98, "val_loss", 2.4, minimize=True) == "is at most 2% above the baseline's val_loss"
+    )
+    assert quality.limit(0.995, "val_loss", None, minimize=True) == "0.5% above the baseline's val_loss"
+    assert quality.between(0.97, 1.034, -2.4, LOSS) == "3% above it to 3% below it"
+
+
+def test_an_absolute_slack_is_told_in_the_qualitys_own_units():
+    told = quality.keeps(None, "val_loss", 2.4, within=0.02, minimize=True)
+    assert told == "is at most 0.02 above the baseline's val_loss"
+    assert quality.limit(None, "bleu_4", 0.2, within=0.01) == "0.01 below the baseline's bleu_4"
+    assert quality.between(0.99, 1.0125, -2.4, SLACK) == "0.024 above it to 0.03 below it"
+
+
+def test_what_is_shown_has_the_users_sign_and_its_interval_in_order():
+    found = quality.shown_figure(Figure(-2.4, -2.5, -2.3), LOSS)
+    assert found == Figure(2.4, 2.3, 2.5)
+    assert quality.shown_figure(Figure(-2.4), LOSS) == Figure(2.4)
+    assert quality.shown_figure(Figure(0.2, 0.1, 0.3), Objective()) == Figure(0.2, 0.1, 0.3)
+    (point,) = quality.shown_curve([Evaluation(100, 1.0, -2.4, chance=-9.0)], LOSS)
+    assert (point.quality, point.chance) == (2.4, 9.0)

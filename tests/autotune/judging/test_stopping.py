@@ -1,7 +1,7 @@
 """When a running trial can no longer win, and what it is held against."""
 
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -164,3 +164,24 @@ def test_for_the_front_every_trial_on_it_is_a_rival_with_its_curve(make_trial, s
     threshold = stopping.threshold(History(trials, whole))
     assert rivals(threshold) == [(1, 19), (0, 9)]
     assert [rival.curve for rival in threshold.rivals] == [curve_of([0.1]), curve_of([0.2])]
+
+
+def test_who_is_stopped_for_a_loss_reads_it_with_its_own_sign_and_unit():
+    losses = curve_of([-4.0, -3.0, -2.5, -2.0])
+    threshold = Threshold(
+        rivals=AHEAD.rivals, curve=losses, keep=0.95, noise=0.02, minimize=True, unit="tokens"
+    )
+    why = why_stop(shown(curve=[-4.4, -3.3]), threshold)
+    assert why == "quality 3.3000 after 200 tokens, where the baseline has 3.0000"
+    assert why_stop(shown(98.0), threshold) == "at most 99.0 tokens/s; trial 3 has 100.0"
+    assert Threshold.from_dict(asdict(threshold)) == threshold
+
+
+def test_an_absolute_slack_is_the_share_that_it_is_of_the_baselines_end(make_trial, space):
+    goal = Objective(minimize="val_loss", within=0.1, select="fastest")
+    history = History(
+        [make_trial(0, 10, curve=[-4.0, -3.0, -2.5, -2.0])],
+        space.model_copy(update={"objective": goal, "unit": "tokens"}),
+    )
+    found = stopping.threshold(history)
+    assert (found.keep, found.minimize, found.unit) == (pytest.approx(0.95), True, "tokens")

@@ -373,3 +373,23 @@ def test_a_knob_over_powers_of_two_has_them_at_equal_distances(rich):
     notes = plots_parallel.parallel(rich).layout["annotations"]
     at = {n["text"]: n["y"] for n in notes if n["x"] == 0}
     assert at["16"] - at["8"] == pytest.approx(at["256"] - at["128"])
+
+
+def test_where_lower_is_better_the_region_that_keeps_the_quality_is_below_its_edge(rich):
+    """The same figures, read as losses counted in tokens."""
+    lower = replace(rich, minimize=True, unit="tokens", quality="val_loss")
+    plot = named(lower, "front")
+    region, edge = plot.layout["shapes"]
+    assert region["y1"] < region["y0"] == edge["y0"] == lower.least_quality
+    assert plot.axes.startswith("↑ val_loss, lower is better. The best are at the bottom right.")
+    assert plot.layout["xaxis"]["title"]["text"] == "tokens per second"
+    assert plot.layout["annotations"][0]["text"].startswith("5% above the baseline's val_loss: ")
+    assert "with at most 5% above the baseline's val_loss" in plot.label
+    curves = named(lower, "quality-samples")
+    assert (curves.title, curves.axes) == ("val_loss over tokens", "↑ val_loss, lower is better")
+    told = [
+        text
+        for found in every(lower)
+        for text in strings([found.data, found.layout, found.axes, found.label])
+    ]
+    assert not [text for text in told if re.search(r"\bsamples?\b(?!-)", text)]

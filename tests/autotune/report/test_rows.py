@@ -167,3 +167,23 @@ def test_where_no_trial_was_stopped_all_that_ended_say_how_long_one_takes(space,
     assert found.saved_s == pytest.approx(106 / 3)
     assert rows.skipped(passed, History([], space))[0].saved_s == 0.0
     assert rows.skipped([], History(ended, space)) == ()
+
+
+def test_who_breaks_a_constraint_says_why_and_is_never_the_best_so_far(space):
+    goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
+    trials = [trial(space, n, 10.0 * n + 10, 0.2, scores={"rouge_l": 0.3 - n / 5}) for n in (0, 1)]
+    kept, broken = rows.rows(History(trials, goal), None)
+    assert (kept.reason, kept.breaks_constraint) == ("", False)
+    assert (broken.reason, broken.breaks_constraint) == ("rouge_l is 0.1, and must be >= 0.2", True)
+
+
+def test_a_row_has_the_users_own_sign_along_its_curve_too(space):
+    goal = Objective(minimize="val_loss", within=0.02, select="fastest")
+    losses = History(
+        [trial(space, 0, 10, -2.0), trial(space, 1, 20, -2.01), trial(space, 2, 20, -2.03)],
+        space.model_copy(update={"objective": goal}),
+    )
+    found = rows.rows(losses, None)
+    assert [row.quality for row in found] == [2.0, 2.01, 2.03]
+    assert [row.keeps_quality for row in found] == [True, True, False]
+    assert [p.quality for p in found[2].curve] == [1.015, 2.03]

@@ -220,3 +220,25 @@ def test_beyond_the_baselines_curve_a_stopped_trial_is_compared_where_both_were_
 ):
     longer = make_trial(1, 5, curve=[0.05, 0.1, 0.9], stopped=True)
     assert sampler.told(longer, History([baseline, longer], space)).violation == pytest.approx(0.45)
+
+
+def test_a_loss_that_is_too_high_is_told_by_how_much(make_trial, space):
+    """Inside, a loss has its sign turned: 2.2 is a tenth worse than 2."""
+    goal = Objective(minimize="val_loss", within=0.1, select="fastest")
+    lower = space.model_copy(update={"objective": goal})
+    trials = [make_trial(n, 40, curve=[-4.0, end]) for n, end in ((0, -2.0), (1, -2.2), (2, -2.05))]
+    history = History(trials, lower)
+    told = [sampler.told(trial, history) for trial in trials]
+    assert [found.violation for found in told] == [0.0, pytest.approx(0.05), 0.0]
+    target = space.model_copy(
+        update={"objective": Objective(minimize="val_loss", select="time-to-quality", target=2.0)}
+    )
+    assert sampler.told(trials[1], History(trials, target)).violation == pytest.approx(0.1)
+
+
+def test_who_breaks_a_constraint_is_infeasible_to_optuna(make_trial, space, baseline):
+    goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
+    breaks = make_trial(1, 40, curve=[0.2, 0.2], scores={"rouge_l": 0.1}, **goal.baseline_config)
+    informed = sampler.informed(History([baseline, breaks], goal), (), seed=0)
+    (known,) = [t for t in informed._study.get_trials() if t.values == [0.0]]
+    assert known.constraints == {"limits": 1.0}

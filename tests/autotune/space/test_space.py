@@ -193,3 +193,51 @@ def test_a_target_goes_with_time_to_quality_alone_and_may_be_left_to_the_pilot()
         with pytest.raises(ValueError, match="a target goes with select: time-to-quality"):
             sections.Objective(select=select, target=0.2)
     assert set(sections.PROMISES.values()) == {"time-to-quality", "same-training"}
+
+
+def objective_of(text):
+    values = yaml.safe_load("{workload: some:fit, baseline: {x: 1}, knobs: {x: {choice: [1]}}}")
+    return spaces.from_values(values | {"objective": yaml.safe_load(text)}, "bad.yaml").objective
+
+
+def test_what_is_minimized_names_the_quality_and_an_absolute_slack_replaces_the_share():
+    loss = objective_of("{minimize: val_loss, within: 0.02}")
+    assert (loss.quality, loss.minimize, loss.keep, loss.within) == ("val_loss", "val_loss", None, 0.02)
+    assert objective_of("{}").keep == objective_of("{minimize: val_loss}").keep == 0.95
+    assert objective_of("{within: 0.0}").within == 0.0
+    assert objective_of("{quality: val_loss, minimize: val_loss, keep: null}") == objective_of(
+        "{minimize: val_loss}"
+    ), "as it is written down"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{quality: a, minimize: b}", "one of quality and minimize: got quality 'a' and minimize 'b'"),
+        ("{keep: 0.9, within: 0.1}", "one of keep and within: got keep 0.9 and within 0.1"),
+        ("{within: -1}", "objective.within: "),
+        ("{within: .inf}", "objective.within: "),
+    ],
+)
+def test_two_names_or_two_slacks_are_one_line(text, told):
+    with pytest.raises(InputError) as raised:
+        objective_of(text)
+    assert told in str(raised.value)
+    assert "; " not in str(raised.value)
+
+
+def test_a_space_with_a_direction_a_slack_and_a_unit_is_read_back_as_it_was_written():
+    given = {"objective": {"minimize": "val_loss", "within": 0.02}, "unit": "tokens"}
+    space = spaces.from_values(yaml.safe_load(SPACE) | given, "test")
+    assert (space.unit, space.objective.within) == ("tokens", 0.02)
+    assert spaces.parse(spaces.dump(space), "again") == space
+    assert spaces.parse(SPACE, "test").unit == "samples"
+    with pytest.raises(InputError, match="unit: "):
+        spaces.parse(f"{SPACE}unit: 'tokens/s'\n", "test")
+
+
+def test_a_sign_is_turned_and_turned_back_and_nobody_reads_a_negative_0():
+    higher, lower = sections.Objective(), sections.Objective(minimize="val_loss", target=2.5)
+    assert (higher.turned(0.2), lower.turned(2.5), lower.aim) == (0.2, -2.5, -2.5)
+    assert lower.turned(lower.turned(2.5)) == 2.5
+    assert f"{lower.turned(0.0):.4f} {lower.turned(-0.0):.4f}" == "0.0000 0.0000"

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 from optuna.trial import TrialState
@@ -18,6 +19,7 @@ from autotune.core.trial import (
     Throughput,
     Trial,
 )
+from autotune.space.sections import Objective
 from autotune.storage import study as record
 from autotune.storage.study import Plan
 
@@ -178,3 +180,13 @@ def test_the_plan_is_kept(study, file):
     assert record.plan(study) is None
     record.set_plan(study, Plan(5, 100.0, 3.0))
     assert record.plan(record.load_study(file)) == Plan(5, 100.0, 3.0)
+
+
+def test_of_a_loss_whoever_opens_the_study_sees_its_own_sign_and_that_lower_is_better(file, space):
+    goal = Objective(minimize="val_loss", within=0.02)
+    study = record.open_study(file, lower := space.model_copy(update={"objective": goal}))
+    trial = ended(baseline(study, lower), figures=replace(FIGURES, quality=-2.5))
+    record.end(study, trial, FRACTION)
+    assert (study.metric_names, study.directions[1].name) == (["throughput", "val_loss"], "MINIMIZE")
+    assert study.trials[0].values == [61.25, 2.5]
+    assert record.trials(study) == [trial], "the record is what was measured, higher is better"

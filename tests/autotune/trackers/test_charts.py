@@ -110,3 +110,12 @@ def test_a_failures_summary_says_why_without_the_users_name(monkeypatch: pytest.
         "failure": "oom",
         "reason": "see ~/runs/1/log",
     }
+
+
+def test_tokens_are_the_axis_where_work_is_counted_in_them() -> None:
+    record = {"samples": 2048, "tokens": 2048, "train_loss": 2.5}
+    assert charts.metrics(record, "tokens") == {"tokens": 2048.0, "train/loss": 2.5}
+    assert charts.axes("tokens").keys() == {"tokens", "seconds"}
+    shown = Measurement(throughput=Throughput(4.5, None, 9, 9.0), samples=64)
+    (row,) = charts.rows(Report(3, Phase.TRAINING, 1.0, shown), "tokens")
+    assert row == {"tokens": 64.0, "seconds": 1.0, "perf/throughput": 4.5}

@@ -15,11 +15,12 @@ from autotune.core.trial import Failure, Status
 from autotune.judging.stopping import Rival, Threshold
 from autotune.storage import identity, threshold_file
 from autotune.storage.identity import Card
-from autotune.storage.records import read_records
+from autotune.storage.records import is_mark, read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
+from autotune.trials.progress import Progress
 
 HERE = str(Path(__file__).parent)
 
@@ -31,6 +32,17 @@ def scored(config, workdir):
         yield {"samples": step * 4, "train_loss": 1.0, "forward_s": 0.003, "backward_s": 0.001}
         if step % 10 == 0:
             yield {"samples": step * 4, "bleu_4": config["score"], "rouge_l": 0.5}
+
+
+def losing(config, workdir):
+    """Counts its work in tokens, now more and now fewer a step; its loss falls to what it is told."""
+    tokens = 0
+    for step in itertools.count(1):
+        time.sleep(0.002)
+        tokens += 500 + step % 7
+        yield {"samples": step * 4, "tokens": tokens, "train_loss": 1.0}
+        if step % 10 == 0:
+            yield {"samples": step * 4, "tokens": tokens, "val_loss": config["score"] + 1 / step}
 
 
 def lasting(config, workdir):
@@ -70,12 +82,13 @@ def server():
 @pytest.fixture
 def order(tmp_path):
     def make(score=0.25, workload="test_attempt:scored", samples=80, directory=tmp_path, **rest):
+        quality = rest.pop("quality", "bleu_4")
         return Order(
             number=3,
             workload=workload,
             settings={"score": score, "micro_batch_size": 4},
             directory=str(directory),
-            quality="bleu_4",
+            quality=quality,
             samples=samples,
             device_memory_bytes=2**30,
             **rest,
@@ -109,6 +122,30 @@ def test_it_completes_at_the_samples_asked_for_with_every_figure(order, server, 
     assert not (tmp_path / "work").exists()
     records = list(read_records(TrialDir(tmp_path)))
     assert [r["samples"] for r in records if "train_loss" in r][:20] == list(range(4, 84, 4))
+
+
+def test_a_loss_over_tokens_is_counted_once_and_reads_back_the_same(order, server, tmp_path):
+    """The records have the workload's own sign, and the tokens as what all else calls samples."""
+    given = {"quality": "val_loss", "minimize": True, "unit": "tokens"}
+    counted = order(score=2.0, workload="test_attempt:losing", samples=20_000, **given)
+    figures = finish(Attempt(counted, server)).measurement
+    assert figures.quality_samples >= 20_000
+    assert [p.quality for p in figures.curve] == sorted(p.quality for p in figures.curve), "it rises"
+    assert figures.quality == -figures.scores["val_loss"] < -2.0
+    records = [r for r in read_records(TrialDir(tmp_path)) if not is_mark(r)]
+    assert all(r["samples"] == r["tokens"] for r in records)
+    again = Progress("val_loss", counted.settings, minimize=True, unit="tokens")
+    for record in read_records(TrialDir(tmp_path)):
+        again.count(record)
+    assert again.measurement().curve == figures.curve
+    assert again.measurement().throughput == figures.throughput
+
+
+def test_a_trial_ends_at_the_target_of_its_loss(order, server):
+    given = {"quality": "val_loss", "minimize": True, "unit": "tokens", "target": -2.05}
+    report = finish(Attempt(order(score=2.0, workload="test_attempt:losing", samples=10**9, **given), server))
+    assert report.outcome.status is Status.COMPLETED
+    assert report.measurement.scores["val_loss"] <= 2.05
 
 
 def test_what_a_workloads_own_process_holds_is_in_its_peak(order, server):

@@ -161,6 +161,12 @@ def test_every_failure_is_told(run, workload, config, kind, reason):
     assert reason in outcome.reason
 
 
+def test_a_record_without_the_unit_of_work_is_one_clear_line(run):
+    outcome, _ = run("steps", unit="tokens")
+    assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.ERROR)
+    assert outcome.reason.endswith("a record's tokens must be an int, got None")
+
+
 KILLS = {
     "the process itself": ("dies", {"how": "kill"}, "killed by SIGKILL"),
     "a worker of torch's loader": ("loads", {"fault": "kill"}, "is killed by signal: Killed"),

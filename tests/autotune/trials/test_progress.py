@@ -262,3 +262,23 @@ def test_an_evaluation_that_is_repeated_after_a_restart_has_its_items_once(progr
     progress.restart()
     evaluate(progress, 9.0, 16, 0.2, bleu_4_items=[0.2, 0.4])
     assert progress.measurement().items == (0.2, 0.4)
+
+
+def test_a_loss_is_a_point_that_rises_as_it_falls_and_its_scores_are_what_the_workload_said():
+    progress = Progress("val_loss", {"micro_batch_size": 4}, minimize=True, unit="tokens")
+    at_s, samples = train(progress, 20, tokens=4)
+    said = {"val_loss_chance": 6.5, "val_loss_items": [3.0, 2.0, 0.0]}
+    progress.count({"at_s": at_s, "samples": samples, "tokens": samples, "val_loss": 2.5, **said})
+    shown = progress.measurement()
+    assert [(p.samples, p.quality, p.chance) for p in shown.curve] == [(80, -2.5, -6.5)]
+    assert (shown.quality, shown.items) == (-2.5, (-3.0, -2.0, 0.0))
+    assert (shown.scores["val_loss"], shown.scores["val_loss_chance"]) == (2.5, 6.5)
+    assert "tokens" not in shown.scores, "they are the samples"
+    assert progress.concluded(COMPLETED) == COMPLETED
+
+
+def test_what_is_lacking_is_told_in_the_unit_of_work():
+    progress = Progress("val_loss", {"micro_batch_size": 4}, minimize=True, unit="tokens")
+    progress.count({"at_s": 1.0, "samples": 8, "val_loss": math.nan})
+    reason = "val_loss is not a number after 8 tokens: got nan"
+    assert progress.concluded(COMPLETED).reason == reason
