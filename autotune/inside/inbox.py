@@ -1,5 +1,6 @@
 """Where a trial's processes report: a socket that nobody else can reach, and a thread that listens to it."""
 
+import json
 import os
 import queue
 import selectors
@@ -8,15 +9,23 @@ import socket
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from autotune.inside.messages import Message, Stamped, parse
-from autotune.inside.site.autotune_wire import LONGEST_BYTES, SOCKET, STOP_LINE
+from autotune.inside.site.autotune_wire import (
+    LONGEST_BYTES,
+    SETTINGS,
+    SOCKET,
+    STOP_LINE,
+    TRIAL_SAMPLES,
+    WORKDIR,
+)
 
-__all__ = ["SITE", "Inbox", "Message", "Stamped"]
+__all__ = ["SITE", "Inbox", "Message", "Stamped", "of_trial"]
 
 SITE = Path(__file__).parent / "site"  # what a script finds there is put first on its PYTHONPATH
 _LONGEST_ADDRESS = 100  # bytes; Linux takes 107
@@ -24,6 +33,15 @@ _CHUNK_BYTES = 2**18
 _MOST_WAITING = 200_000  # messages; then those who send them wait
 _SWEEP_CHUNKS = 16  # a socket holds less
 _WAIT_S = 0.02
+
+
+def of_trial(workdir: Path, settings: Mapping[str, Any], samples: int) -> dict[str, str]:
+    """The variables by which a process knows its trial: of so many samples altogether."""
+    return {
+        WORKDIR: str(workdir.absolute()),
+        SETTINGS: json.dumps(dict(settings)),
+        TRIAL_SAMPLES: str(samples),
+    }
 
 
 class Inbox:

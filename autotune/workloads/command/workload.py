@@ -82,7 +82,7 @@ class CommandWorkload(Workload):
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
     ) -> dict[str, Setting]:
-        """With its length, and the samples of an optimizer step for scripts that do not show their batches."""
+        """With its length, and the samples of a step, for scripts that do not show their batches."""
         del evaluations, quality
         own = {spec.TRIAL_SAMPLES: samples, spec.EFFECTIVE_BATCH: effective_batch(settings)}
         return {**settings, **own}
