@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from autotune import workloads
 from autotune.core import secrecy, units
 from autotune.core.errors import InputError
 from autotune.core.settings import LARGEST_INT, Setting
@@ -33,6 +34,8 @@ def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
     """The search space in `file`; `overrides` replace single values, by section."""
     values = spaces.read(_text(file), str(file))
     secrecy.refuse(values, f"search space {file}")
+    if "workload" in values:
+        values["workload"] = workloads.located(values["workload"], file.parent)
     for section, changes in overrides.items():
         given = {name: value for name, value in changes.items() if value is not None}
         if given and isinstance(values.setdefault(section, {}), dict):
@@ -158,13 +161,12 @@ def complete(
     """
     baseline = workload.complete(workload.fill({**space.baseline, **_named(settings, space)}))
     workload.require_comparable(space.knobs, space.objective.quality)
-    notes = workload.check(baseline)
     knobs = _as_taken(space, baseline, workload, source)
     budget = _open_ended(space.budget, workload.training_samples(baseline))
     changes = {"baseline": baseline, "knobs": knobs, "budget": budget}
     whole = spaces.complete(space.model_copy(update=changes), source)
     fitted, dropped = fit_to(whole, machine)
-    return fitted, notes + dropped
+    return fitted, workload.check(fitted.for_workload(fitted.baseline)) + dropped
 
 
 def _named(settings: Mapping[str, Any], space: Space) -> dict[str, Setting]:

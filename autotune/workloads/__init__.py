@@ -14,12 +14,14 @@ from autotune.core import units
 from autotune.core.errors import InputError, instead
 from autotune.core.settings import COMMON, Knowledge
 from autotune.workloads.base import Workload
+from autotune.workloads.command import spec, workload
+from autotune.workloads.command.workload import CommandWorkload
 from autotune.workloads.program import Program
 
 __all__ = ["BUILTIN", "Program", "Workload", "known_settings", "label", "load", "located", "named"]
 
 BUILTIN = "r2gen"
-_KINDS = {"function": "call", "r2gen": ""}  # and the key that says which one, where there are several
+_OWN_KEYS = {"function": "call", "r2gen": None}  # what says which one, where there are several
 
 
 def load(value: str | Mapping[str, Any]) -> Workload:
@@ -29,8 +31,8 @@ def load(value: str | Mapping[str, Any]) -> Workload:
     that kind takes. Raises InputError where it is none, or its code cannot be found.
     """
     name = label(value)
-    if name == BUILTIN:
-        return named(name)
+    if name in {BUILTIN, spec.KIND}:
+        return named(value)
     module, _, function = name.partition(":")
     if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
         raise InputError(f"workload: {BUILTIN}, or an entry point package.module:function: got {name!r}")
@@ -46,26 +48,34 @@ def label(value: str | Mapping[str, Any]) -> str:
     """What a workload is called where there is a line for it; raises InputError for a mapping of no kind."""
     if isinstance(value, str):
         return value
-    kind = value.get("kind")
-    if not isinstance(kind, str) or kind not in _KINDS:
+    kind, kinds = value.get("kind"), (*_OWN_KEYS, spec.KIND)
+    if kind not in kinds:
         raise InputError(
-            f"workload.kind: one of {', '.join(_KINDS)}: got {units.shown(kind)}{instead(kind, _KINDS)}"
+            f"workload.kind: one of {', '.join(kinds)}: got {units.shown(kind)}{instead(str(kind), kinds)}"
         )
-    own = _KINDS[kind]
-    if unknown := sorted(map(str, value.keys() - {"kind", own})):
-        keys = [key for key in ("kind", own) if key]
+    return spec.KIND if kind == spec.KIND else _one_of_its_kind(value, str(kind))
+
+
+def _one_of_its_kind(value: Mapping[str, Any], kind: str) -> str:
+    """What the key says that a kind has beside its name."""
+    own = _OWN_KEYS[kind]
+    keys = ["kind", *([own] if own else [])]
+    if unknown := sorted(set(map(str, value)) - set(keys)):
         raise InputError(f"workload.{unknown[0]}: no such key{instead(unknown[0], keys)}")
-    if own and not isinstance(value.get(own), str):
-        raise InputError(
-            f"workload.{own}: text is required for kind: {kind}: got {units.shown(value.get(own))}"
-        )
-    return str(value[own]) if own else kind
+    if own is None:
+        return kind
+    if not isinstance(called := value.get(own), str):
+        raise InputError(f"workload.{own}: text is required for kind: {kind}: got {units.shown(called)}")
+    return called
 
 
-def located(value: str | Mapping[str, Any], directory: Path) -> str | Mapping[str, Any]:
-    """`value` with the paths in it that are relative to the `directory` of the search space's file."""
-    del directory
-    return value
+def located(value: Any, directory: Path) -> Any:
+    """`value` with its paths absolute, of which relative ones are below the `directory` of a search space.
+
+    What is no workload is left as it is, for `load` to refuse.
+    """
+    is_command = isinstance(value, Mapping) and value.get("kind") == spec.KIND
+    return workload.located(value, directory) if is_command else value
 
 
 @cache
@@ -76,7 +86,10 @@ def known_settings(name: str) -> Knowledge:
 
 def named(value: str | Mapping[str, Any]) -> Workload:
     """What is known of the workload called `value`, whose code need not be here: to show what it has done."""
-    if (name := label(value)) != BUILTIN:
+    name = label(value)
+    if not isinstance(value, str) and name == spec.KIND:
+        return CommandWorkload.of(value, Path())
+    if name != BUILTIN:
         return Workload(name)
     from autotune.workloads.r2gen import R2GenWorkload  # noqa: PLC0415 - it imports the trainer
 

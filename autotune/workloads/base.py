@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import BaseModel
 
 from autotune.core.settings import SEED, Known, Setting
@@ -60,7 +61,21 @@ class Workload:
 
     @property
     def program(self) -> Program | None:
-        """Its command line; None where it is only a function."""
+        """What scores its models on the test split; None where nothing does."""
+        return None
+
+    def exported(self, settings: Mapping[str, Any]) -> str:
+        """What trains with `settings` again, as the text of a file; they are the user's own."""
+        return yaml.safe_dump(dict(settings), sort_keys=False)
+
+    @property
+    def exported_to(self) -> str:
+        """What such a file is usually called."""
+        return "best.yaml"
+
+    def trains_with(self, file: Path) -> str | None:
+        """The command line that trains with what was exported to `file`; None where there is none."""
+        del file
         return None
 
     def revision(self) -> str:

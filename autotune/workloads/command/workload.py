@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from autotune.core.errors import InputError
-from autotune.core.settings import ACCUMULATION, MICRO_BATCH, SEED, Setting
+from autotune.core.settings import ACCUMULATION, MICRO_BATCH, SEED, Setting, effective_batch
 from autotune.core.shell import quoted, word
 from autotune.workloads import code
 from autotune.workloads.base import Fit, Workload
@@ -69,6 +69,23 @@ class CommandWorkload(Workload):
         """Nothing: the command is a process of its own."""
         return ()
 
+    def exported(self, settings: Mapping[str, Any]) -> str:
+        return f"{self.command_line(settings)}\n"
+
+    @property
+    def exported_to(self) -> str:
+        return "best.sh"
+
+    def trains_with(self, file: Path) -> str:
+        return f"sh {quoted(file)}"
+
+    def for_trial(
+        self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
+    ) -> dict[str, Setting]:
+        """With the samples of an optimizer step, for scripts that do not show their batches."""
+        del samples, evaluations, quality
+        return {**settings, spec.EFFECTIVE_BATCH: effective_batch(settings)}
+
     def revision(self) -> str:
         return code.revision_of_files(self.directory, self.spec.code)
 
@@ -81,18 +98,13 @@ class CommandWorkload(Workload):
         del settings
         return self.spec.training_samples
 
-    def require_settings(self, settings: Mapping[str, Any]) -> None:
-        """Raises InputError for a placeholder without a setting, and for a setting that nothing uses.
-
-        `settings` have the names and the shape that the user gives them.
-        """
-        self.spec.require_settings(settings, _TOLD)
-
     def check(self, settings: Mapping[str, Any]) -> list[str]:
         """Runs the set-up; what the user should know of that.
 
-        Raises InputError where the directory or a program is not there, and where the set-up fails.
+        Raises InputError for a placeholder without a setting, and for a setting that nothing uses; where the
+        directory or a program is not there, and where the set-up fails.
         """
+        self.spec.require_settings(settings, _TOLD)
         self.require_places()
         return self._set_up(settings) if self.spec.setup else []
 
