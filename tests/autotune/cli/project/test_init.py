@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from autotune.__main__ import main
 from autotune.cli.project import command, helped
 from autotune.cli.project.options import Option
 from autotune.core.errors import InputError
@@ -119,6 +120,20 @@ def test_a_script_of_which_nothing_is_known_still_has_a_file_that_asks(written):
     assert "no setting was found" in text
 
 
+def test_a_file_that_an_option_names_has_the_values(written):
+    text = """
+        import argparse
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--config", default="base.yaml")
+        parser.add_argument("--batch_size", type=int)
+        parser.add_argument("--lr", type=float, default=0.1)
+        train(parser.parse_args())
+    """
+    values, said = written({"train.py": text, "base.yaml": "data: {batch_size: 24}\nlr: 0.5\nwidth: 3\n"})
+    assert values["baseline"] == {"batch_size": 24, "lr": 0.5}
+    assert "# ? base.yaml has settings, too" in said
+
+
 def test_the_help_of_a_script_confirms_what_was_read(tmp_path):
     text = """
         import argparse
@@ -163,6 +178,20 @@ usage: train.py [-h] [--amp]
         Option("amp", "--amp", False),
         Option("mode", "--mode {}", "slow", ("fast", "slow")),
     ]
+
+
+def test_it_is_a_command(tmp_path, monkeypatch, capsys):
+    projects.make(tmp_path, projects.OF_CONSTANTS)
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        *(
+            "space.yaml: train.py with 5 knobs: batch_size, gradient_accumulation_steps, learning_rate, dtype, compile",
+        ),
+        "to answer first: 2 lines with a `?`",
+        "then: python -m autotune check space.yaml",
+    ]
+    assert main(["init", "--script", "missing.py", "-o", "other.yaml"]) == 2
 
 
 def test_no_file_is_written_over(tmp_path):
