@@ -7,12 +7,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from autotune import workloads
 from autotune.__main__ import main
+from autotune.cli import prepare
 from autotune.cli.project import command, helped
 from autotune.cli.project.options import Option
 from autotune.core.errors import InputError
+from autotune.space.machine import Machine
 
 from . import projects
+
+KNOBS = ("batch_size", "gradient_accumulation_steps", "learning_rate", "dtype", "compile")
 
 
 @pytest.fixture
@@ -25,9 +30,19 @@ def written(tmp_path, monkeypatch):
         output = tmp_path / "space.yaml"
         assert command.main(directory, output, None, None, has_gpu=has_gpu) == 0
         text = output.read_text()
-        return yaml.safe_load(text), text
+        values = yaml.safe_load(text)
+        if values["knobs"]:
+            prepared(output)
+        return values, text
 
     return write
+
+
+def prepared(file):
+    """The space in `file`, as a search prepares it; raises InputError where it would be refused."""
+    space = prepare.read_space(file, {})
+    workload = workloads.load(space.workload)
+    return prepare.complete(space, {}, workload, Machine(cpus=8, has_compiler=True), str(file))
 
 
 def test_constants_that_are_overridden(written):
@@ -185,9 +200,7 @@ def test_it_is_a_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["init"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        *(
-            "space.yaml: train.py with 5 knobs: batch_size, gradient_accumulation_steps, learning_rate, dtype, compile",
-        ),
+        f"space.yaml: train.py with 5 knobs: {', '.join(KNOBS)}",
         "to answer first: 2 lines with a `?`",
         "then: python -m autotune check space.yaml",
     ]
