@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from autotune import workloads
+from autotune.cli.project.proposal import UNSAID
 from autotune.core import secrecy, units
 from autotune.core.errors import InputError
 from autotune.core.settings import LARGEST_INT, Setting
@@ -42,6 +43,15 @@ def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
         if given and isinstance(values.setdefault(section, {}), dict):
             values[section] |= given
     return spaces.from_values(values, str(file))
+
+
+def require_said(space: Space, file: Path) -> None:
+    """Raises InputError for the settings that `init` could not know, and that nobody has said since."""
+    unsaid = [space.naming.path(name) for name, value in space.baseline.items() if value == UNSAID]
+    if unsaid:
+        raise InputError(
+            f"search space {file}: baseline.{', baseline.'.join(unsaid)}: say what you train with"
+        )
 
 
 def require_options(overrides: Mapping[str, Mapping[str, Any]], called: Mapping[str, str]) -> None:
