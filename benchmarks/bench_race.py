@@ -53,7 +53,7 @@ def order(number: int, batch: int, directory: Path) -> Order:
     settings = workload.complete(workload.fill(baseline))
     return Order(
         number=number,
-        entry_point=workload.entry_point,
+        workload=workload.value,
         settings=workload.for_trial(settings, _NEVER, 1, "bleu_4"),
         directory=str(directory / f"member-{number}"),
         quality="bleu_4",

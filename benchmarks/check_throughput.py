@@ -39,7 +39,7 @@ def of_trial(settings: Mapping[str, Any], samples: int, server: ForkServer) -> T
     with tempfile.TemporaryDirectory() as scratch:
         order = Order(
             number=0,
-            entry_point=workload.entry_point,
+            workload=workload.value,
             settings=workload.for_trial(settings, samples, _EVALUATIONS, "bleu_4"),
             directory=scratch,
             quality="bleu_4",

@@ -20,6 +20,42 @@ app = typer.Typer(
 
 
 @app.command()
+def init(
+    directory: Annotated[
+        Path, typer.Argument(help="the training project; default: the current one")
+    ] = Path(),
+    output: Annotated[Path, typer.Option("--output", "-o", help="file to write")] = Path("space.yaml"),
+    script: Annotated[
+        Path | None, typer.Option(help="the script that trains; default: the one that looks like it")
+    ] = None,
+    python: Annotated[
+        Path | None,
+        typer.Option(help="the Python that it runs with; default: the project's own, or this one"),
+    ] = None,
+) -> int:
+    """Write a first search space for a training script. Example: autotune init ../project -o space.yaml"""
+    from autotune.cli.project import command  # noqa: PLC0415 - `status` needs none of it
+    from autotune.system import telemetry  # noqa: PLC0415 - as above
+
+    return command.main(directory, output, script, python, has_gpu=bool(telemetry.hardware().gpus))
+
+
+@app.command()
+def check(
+    space: Annotated[
+        str, typer.Argument(help="search space: a file, or a name", autocompletion=completion.spaces)
+    ],
+    data: Annotated[Path | None, typer.Option(help="data set, where the workload is r2gen")] = None,
+    baseline: Annotated[Path | None, typer.Option(help="YAML file with the settings you run today")] = None,
+    time: Annotated[str, typer.Option(help="how long it may take, such as 90s or 30m")] = "5m",
+) -> int:
+    """Try a search space, and say what a search would see. Example: autotune check space.yaml"""
+    from autotune.cli.space_check import command  # noqa: PLC0415 - it imports what runs trials
+
+    return command.main(Tuned(space=space, data=data, baseline=baseline), time)
+
+
+@app.command()
 @grouped
 def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Running) -> int:
     """Search for the fastest settings. Example: autotune search --data data/iu_xray --trials 40 --time 2h"""

@@ -79,8 +79,8 @@ def export(
         wanted = named[0]
     files.write(output, exporting.render(wanted, history, workload, known.provenance()))
     print(printable(f"{output}: {view.knobs(wanted.config)}: {view.measured(wanted, history)}"))
-    if workload.program is not None:
-        print(printable(f"Train with: {workload.program.train(output)}"))
+    if (train := workload.trains_with(output)) is not None:
+        print(printable(f"Train with: {train}"))
     return 0
 
 

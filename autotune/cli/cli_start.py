@@ -1,6 +1,7 @@
 """How a search begins: what was given becomes a session, or a session is opened again."""
 
 import os
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from autotune.cli.cli_options import Goal, Length, Output, Running, Tuned
 from autotune.cli.gpus import Usable
 from autotune.core import secrecy
 from autotune.space import builtin
+from autotune.space.space import Space
 from autotune.storage import provenance, whole
 from autotune.storage.store import WANDB_MODES, Options, Session
 from autotune.system import scratch
 from autotune.system.telemetry import Hardware
+from autotune.workloads import Workload
 
 
 def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Running) -> int:
@@ -25,14 +28,8 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
     options = _options(tuned, output, running, here)
     overrides = _overrides(length, goal)
     prepare.require_options(overrides, {"select": "--promise"} if goal.promise else {})
-    file = _space_file(tuned, found)
-    asked = prepare.read_space(file, overrides)
-    workload = workloads.load(asked.workload)
-    workload.require_gpus(options.gpus_per_trial)
-    settings = prepare.settings(
-        workload, tuned.model, tuned.baseline, tuned.data, skip_bad_samples=tuned.skip_bad_samples
-    )
-    space, notes = prepare.complete(asked, settings, workload, here.machine, str(file))
+    file = space_file(tuned, found)
+    space, workload, notes = prepared(tuned, file, overrides, here)
     root = output.session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     if options.warm_start:
         known = Session.open(Path(options.warm_start))
@@ -44,7 +41,22 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
         return _run(opened, root, space, workload, found, held=held, notes=notes, as_json=output.as_json)
 
 
-def _space_file(tuned: Tuned, found: Hardware) -> Path:
+def prepared(
+    tuned: Tuned, file: Path, overrides: Mapping[str, Mapping[str, Any]], here: Usable
+) -> tuple[Space, Workload, list[str]]:
+    """The space in `file`, complete, its workload, and notes; raises InputError where one cannot start."""
+    asked = prepare.read_space(file, overrides)
+    workload = workloads.load(asked.workload)
+    workload.require_gpus(here.gpus_per_trial)
+    settings = prepare.settings(
+        workload, tuned.model, tuned.baseline, tuned.data, skip_bad_samples=tuned.skip_bad_samples
+    )
+    space, notes = prepare.complete(asked, settings, workload, here.machine, str(file))
+    return space, workload, notes
+
+
+def space_file(tuned: Tuned, found: Hardware) -> Path:
+    """The file of the search space: the one that is named, or the one for this machine."""
     if tuned.space:
         return builtin.space_file(tuned.space)
     return builtin.space_for(found, drawn=_is_demonstration(tuned))

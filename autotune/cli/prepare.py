@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from autotune import workloads
 from autotune.core import secrecy, units
 from autotune.core.errors import InputError
 from autotune.core.settings import LARGEST_INT, Setting
@@ -33,6 +34,8 @@ def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
     """The search space in `file`; `overrides` replace single values, by section."""
     values = spaces.read(_text(file), str(file))
     secrecy.refuse(values, f"search space {file}")
+    if "workload" in values:
+        values["workload"] = workloads.located(values["workload"], file.parent)
     for section, changes in overrides.items():
         given = {name: value for name, value in changes.items() if value is not None}
         if given and isinstance(values.setdefault(section, {}), dict):
@@ -156,15 +159,22 @@ def complete(
 
     Raises InputError where the baseline, its data or a knob is wrong.
     """
-    baseline = workload.complete(workload.fill({**space.baseline, **settings}))
+    baseline = workload.complete(workload.fill({**space.baseline, **_named(settings, space)}))
     workload.require_comparable(space.knobs, space.objective.quality)
-    notes = workload.check(baseline)
     knobs = _as_taken(space, baseline, workload, source)
     budget = _open_ended(space.budget, workload.training_samples(baseline))
     changes = {"baseline": baseline, "knobs": knobs, "budget": budget}
     whole = spaces.complete(space.model_copy(update=changes), source)
     fitted, dropped = fit_to(whole, machine)
-    return fitted, notes + dropped
+    return fitted, workload.check(fitted.for_workload(fitted.baseline)) + dropped
+
+
+def _named(settings: Mapping[str, Any], space: Space) -> dict[str, Setting]:
+    """What was said of the baseline beside the search space, in the tuner's names."""
+    try:
+        return space.naming.named(settings)
+    except ValueError as error:
+        raise InputError(f"baseline: {error}") from None
 
 
 def _open_ended(budget: Budget, training_samples: int | None) -> Budget:
@@ -198,7 +208,7 @@ def _as_taken(
             except InputError as error:
                 mistakes.append(f"knob {name}: {_alone(error, name)}")
         if knob.choice and len(taken) == len(knob.choice):
-            knobs[name] = Distribution(choice=tuple(taken))
+            knobs[name] = knob.of(taken)
     if mistakes:
         raise InputError(f"search space {source}: {'; '.join(dict.fromkeys(mistakes))}")
     return knobs
@@ -239,6 +249,8 @@ def warm_start(
     fixed = [n for n in space.baseline if n not in space.knobs and n not in workload.places]
     pairs = {
         "workload": (theirs.workload, space.workload),
+        "roles": (theirs.roles, space.roles),
+        "values": (theirs.values, space.values),
         "code": (provenance.get("revision"), revision),
         "fingerprint of the data": (provenance.get("data"), workload.data_fingerprint(space.baseline)),
         "hardware": (provenance.get("hardware"), hardware),

@@ -126,6 +126,16 @@ class Known:
     at_most_cpus: bool = False
     short: str = ""
 
+    @classmethod
+    def said(cls, name: str, moves: Collection[str]) -> "Known":
+        """What its user says of a setting: that it `moves` speed, memory or quality, and nothing else."""
+        return cls(
+            name,
+            moves_speed="speed" in moves,
+            moves_result=Result.OTHER if "quality" in moves else Result.EQUAL,
+            moves_memory=Memory.SOMEHOW if "memory" in moves else Memory.NOT,
+        )
+
     def needs_for(self, value: Setting) -> Needs:
         return self.needs.get(value, self.needs_else)
 

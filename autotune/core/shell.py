@@ -14,12 +14,16 @@ def pip_install(what: str) -> str:
 
 
 def quoted(path: Path | str) -> str:
-    """`path` as one word of a command, and no option, on one line that can be printed and copied.
+    """`path` as one word of a command, and no option, on one line that can be printed and copied."""
+    text = str(path)
+    return word(f"./{text}" if text.startswith("-") else text)
+
+
+def word(text: str) -> str:
+    """`text` as one word of a command, which may be an option, on one line that can be printed and copied.
 
     What cannot be shown is written as bash and zsh, and POSIX since 2024, read it: $'...'.
     """
-    text = str(path)
-    text = f"./{text}" if text.startswith("-") else text
     if text.isprintable() and _DOUBLE not in text and text == text.strip():
         return shlex.quote(text)
     return "$'" + "".join(map(_escaped, os.fsencode(text))) + "'"

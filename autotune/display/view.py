@@ -357,6 +357,6 @@ def _listed(trials: Sequence[Trial]) -> str:
 
 def next_commands(session: Path, workload: Workload) -> list[str]:
     """The two commands that turn a search into a training run."""
-    config, program = Path("best.yaml"), workload.program
-    export = f"python -m autotune export {quoted(session)} -o {config}"
-    return [export] if program is None else [export, program.train(config)]
+    file = Path(workload.exported_to)
+    export, train = f"python -m autotune export {quoted(session)} -o {file}", workload.trains_with(file)
+    return [export, *([train] if train else [])]

@@ -3,10 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from autotune.core.errors import printable
-from autotune.core.settings import Setting
 from autotune.core.trial import Trial
 from autotune.display import view
 from autotune.judging.history import History
@@ -28,11 +25,4 @@ def render(trial: Trial, history: History, workload: Workload, provenance: Mappi
         },
     }
     header = "".join(f"# {name}: {printable(fact)}\n" for name, fact in facts.items())
-    return header + _config(space.settings(trial.config), workload)
-
-
-def _config(settings: Mapping[str, Setting], workload: Workload) -> str:
-    """The trainer's own config file with `settings`; the settings as YAML where it has no command line."""
-    if workload.program is None:
-        return yaml.safe_dump(dict(settings), sort_keys=False)
-    return workload.program.config(settings)
+    return header + workload.exported(space.for_workload(space.settings(trial.config)))

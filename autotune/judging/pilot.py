@@ -187,7 +187,7 @@ def _fixed(
 ) -> Distribution | ScaledLearningRate:
     if isinstance(knob, ScaledLearningRate):
         return ScaledLearningRate(scale=knob.scale, multiplier=Distribution(choice=(1.0,)))
-    return Distribution(choice=(space.baseline[name],))
+    return knob.of([space.baseline[name]])
 
 
 def fell_back(asked: History) -> str | None:

@@ -20,14 +20,14 @@ _MULTIPLIERS = (1e-6, 1e6)
 
 
 def _one_of_the_fields(schema: dict[str, Any]) -> None:
-    """In JSON Schema, what the validators below say: one field, and it is there, so that it is not null."""
-    schema |= {"minProperties": 1, "maxProperties": 1}
+    """In JSON Schema, what the validators below say: one of the sources, and what is there is not null."""
     for field in schema["properties"].values():
         field.update(next(form for form in field.pop("anyOf") if form != {"type": "null"}))
+    schema["oneOf"] = [{"required": [name]} for name in schema["properties"] if name != "moves"]
 
 
 class Distribution(BaseModel):
-    """Where a knob's values come from, in Ray Tune's words: exactly one of the fields."""
+    """Where a knob's values come from, in Ray Tune's words: exactly one of the fields but `moves`."""
 
     model_config = STRICT | ConfigDict(json_schema_extra=_one_of_the_fields)
 
@@ -44,6 +44,10 @@ class Distribution(BaseModel):
         None, description="a whole number from [lowest, highest], both included"
     )
 
+    moves: tuple[Literal["speed", "memory", "quality"], ...] | None = Field(
+        None, description="what the setting changes, where that is not all of it: speed, memory, quality"
+    )
+
     @field_validator("choice", mode="before")
     @classmethod
     def _numbers(cls, value: Any) -> Any:
@@ -51,7 +55,7 @@ class Distribution(BaseModel):
 
     @model_validator(mode="after")
     def _one_and_ordered(self) -> Self:
-        given = self.model_fields_set
+        given = self.model_fields_set - {"moves"}
         if len(given) != 1:
             raise ValueError(f"exactly one of choice, uniform, loguniform, randint: got {sorted(given)}")
         if not self.choice and not self.bounds[0] < self.bounds[1]:
@@ -73,6 +77,16 @@ class Distribution(BaseModel):
     def bounds(self) -> tuple[float, float] | tuple[int, int]:
         """The lowest and the highest value of what is no choice."""
         return self.uniform or self.loguniform or self.randint or (0, 0)
+
+    def of(self, values: Sequence[Setting]) -> "Distribution":
+        """A choice of `values` for the same setting."""
+        return Distribution(choice=tuple(values), moves=self.moves)
+
+    def including(self, value: Setting) -> "Distribution":
+        """The choice with one more value; numbers stay in their order."""
+        everything = (*(self.choice or ()), value)
+        numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in everything)
+        return self.of(sorted(everything, key=_number) if numeric else everything)
 
     @property
     def exponents(self) -> tuple[int, int] | None:
@@ -202,6 +216,11 @@ def as_number(value: Any) -> Any:
         if isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", value)
         else value
     )
+
+
+def _number(value: Setting) -> int | float:
+    """A number as it is: a whole one may be too large for a float, and is refused elsewhere."""
+    return value if isinstance(value, int | float) else 0
 
 
 def _is_power_of_two(value: Setting) -> bool:

@@ -86,6 +86,6 @@ def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:
             values = tuple(value for value, why in judged if not why)
             if not values:
                 continue  # nothing left to choose: the setting stays the baseline's
-            kept = Distribution(choice=values)
+            kept = knob.of(values)
         knobs[name] = kept
     return space.model_copy(update={"knobs": knobs}), dropped

@@ -4,24 +4,25 @@ import itertools
 import json
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
 from autotune import workloads
-from autotune.core import units
 from autotune.core.errors import InputError, instead
 from autotune.core.settings import (
-    ACCUMULATION,
     LEARNING_RATE,
     MICRO_BATCH,
     Config,
     Knowledge,
+    Known,
     Setting,
     effective_batch,
 )
+from autotune.space import checks
 from autotune.space.knobs import (
     STRICT,
     Distribution,
@@ -30,9 +31,9 @@ from autotune.space.knobs import (
     mistakes,
     read_knob,
 )
+from autotune.space.naming import Naming, text_of
 from autotune.space.sections import Budget, Limits, Objective
 
-_RATES = (1e-20, 1e20)  # what the sampler and the arithmetic carry
 _MOST_LISTED = 20_000
 _DRAWS = 500
 
@@ -42,12 +43,30 @@ class Space(BaseModel):
 
     model_config = STRICT
 
-    workload: str = Field(description="what is trained: r2gen, or a function as package.module:function")
+    workload: str | dict[str, Any] = Field(
+        description="what is trained: r2gen, a function as package.module:function, or a mapping with a kind"
+    )
+    roles: dict[str, str] = Field(
+        {}, description="what your settings are to the tuner: micro_batch_size: data.batch_size"
+    )
+    values: dict[str, dict[str, Any]] = Field(
+        {}, description="your words for the tuner's values: precision: {fp16: 16-mixed}"
+    )
     baseline: dict[str, Setting] = Field(
-        description="the settings that you run today; every result is stated relative to them"
+        description="the settings that you run today, under your names and in your shape; every result is "
+        "stated relative to them",
+        json_schema_extra={"additionalProperties": True},
     )
     knobs: dict[str, Distribution | ScaledLearningRate] = Field(
         min_length=1, description="the settings that may change, and the values that each may have"
+    )
+    counted_in_steps: tuple[str, ...] = Field(
+        (),
+        description="settings that count optimizer steps, such as max_iters: with another effective batch "
+        "they become what is as many samples",
+    )
+    evaluate_every: str | None = Field(
+        None, description="the setting that says after how many optimizer steps there is an evaluation"
     )
     limits: Limits = Field(Limits(), description="limits on every trial but the baseline")
     objective: Objective = Field(Objective(), description="what wins")
@@ -59,18 +78,46 @@ class Space(BaseModel):
         "such as tokens",
     )
 
+    @field_validator("values", mode="before")
+    @classmethod
+    def _by_text(cls, value: Any) -> Any:
+        """Words by the text of the tuner's value: a key of YAML may be a number or a switch."""
+        if not isinstance(value, dict):
+            return value
+        return {
+            name: {text_of(k): v for k, v in words.items()} if isinstance(words, dict) else words
+            for name, words in value.items()
+        }
+
     @field_validator("baseline", mode="before")
     @classmethod
-    def _numbers(cls, value: Any) -> Any:
-        return {k: as_number(v) for k, v in value.items()} if isinstance(value, dict) else value
+    def _as_ours(cls, value: Any, info: ValidationInfo) -> Any:
+        """Flat, and under the tuner's names."""
+        if not isinstance(value, dict):
+            return value
+        return {k: as_number(v) for k, v in _naming(info.data).named(value).items()}
 
     @field_validator("knobs", mode="before")
     @classmethod
-    def _by_form(cls, value: Any) -> Any:
+    def _by_form(cls, value: Any, info: ValidationInfo) -> Any:
         """Each knob as the class that its form names, so that a mistake is explained by that class alone."""
         if not isinstance(value, dict):
             return value
-        return {name: read_knob(name, spec) for name, spec in value.items()}
+        naming = _naming(info.data)
+        read = {name: read_knob(name, spec) for name, spec in value.items()}
+        return {
+            naming.name(path): _in_our_words(knob, naming.name(path), naming) for path, knob in read.items()
+        }
+
+    @field_validator("counted_in_steps", mode="after")
+    @classmethod
+    def _names(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        return tuple(map(_naming(info.data).name, value))
+
+    @field_validator("evaluate_every", mode="after")
+    @classmethod
+    def _name(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return value and _naming(info.data).name(value)
 
     def effective_batch_size(self, config: Config) -> int:
         """Samples per optimizer step under `config`; settings that it lacks are the baseline's."""
@@ -81,9 +128,38 @@ class Space(BaseModel):
         return {**self.baseline, **config}
 
     @property
+    def naming(self) -> Naming:
+        """How the user's settings are called and shaped."""
+        return Naming(self.roles, self.values)
+
+    def for_workload(self, settings: Config) -> dict[str, Any]:
+        """`settings` as the workload takes them: with the user's names, in their shape and in their words.
+
+        What is counted in steps of the baseline's effective batch is rescaled to those of `settings`.
+        """
+        ratio = self.effective_batch_size({}) / effective_batch(settings)
+        steps = {
+            name: max(1, round(value * ratio))
+            for name in (*self.counted_in_steps, *([self.evaluate_every] if self.evaluate_every else []))
+            if isinstance(value := settings.get(name), int) and value > 0 and ratio != 1
+        }
+        return self.naming.as_given({**settings, **steps})
+
+    def for_trial(self, settings: Config) -> dict[str, Any]:
+        """The same for a trial, which has its evaluations evenly over its samples."""
+        if self.evaluate_every is None:
+            return self.for_workload(settings)
+        samples = self.budget.samples_per_trial / self.budget.evaluations_per_trial
+        every = max(1, round(samples / self.effective_batch_size({})))
+        return self.for_workload({**settings, self.evaluate_every: every})
+
+    @property
     def known(self) -> Knowledge:
         """What is known of settings, those included that are the workload's own."""
-        return workloads.known_settings(self.workload)
+        knobs = {name: knob for name, knob in self.knobs.items() if isinstance(knob, Distribution)}
+        said = tuple((name, knob.moves) for name, knob in knobs.items() if knob.moves is not None)
+        workload = workloads.label(self.workload)
+        return _knowledge(workload, said) if said else workloads.known_settings(workload)
 
     @property
     def micro_batch_sizes(self) -> list[int]:
@@ -167,6 +243,24 @@ class Space(BaseModel):
         return None if low <= size <= high else f"effective batch {size} is outside [{low}, {high}]"
 
 
+@cache
+def _knowledge(workload: str, said: tuple[tuple[str, tuple[str, ...]], ...]) -> Knowledge:
+    """What is known of a workload's settings, and what its user has said of some."""
+    return workloads.known_settings(workload).with_own(Known.said(*one) for one in said)
+
+
+def _naming(read: Mapping[str, Any]) -> Naming:
+    """How settings are called, as far as a space was `read`."""
+    return Naming(read.get("roles", {}), read.get("values", {}))
+
+
+def _in_our_words(knob: BaseModel, name: str, naming: Naming) -> BaseModel:
+    """A choice with the tuner's values for the user's words."""
+    if not isinstance(knob, Distribution) or not knob.choice:
+        return knob
+    return knob.model_copy(update={"choice": tuple(naming.value(name, value) for value in knob.choice)})
+
+
 def parse(text: str, source: str) -> Space:
     """The search space in YAML `text`; raises InputError with every mistake, naming `source`."""
     return from_values(read(text, source), source)
@@ -212,10 +306,14 @@ def dump(space: Space) -> str:
 def to_values(space: Space) -> dict[str, Any]:
     """`space` as plain values that `from_values` reads back."""
     values = space.model_dump(mode="json", exclude_none=False)
+    naming = space.naming
+    values["baseline"] = naming.shaped(space.baseline)
     values["knobs"] = {
-        name: knob.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+        naming.path(name): knob.model_dump(mode="json", exclude_unset=True, exclude_none=True)
         for name, knob in space.knobs.items()
     }
+    values["counted_in_steps"] = [naming.path(name) for name in space.counted_in_steps]
+    values["evaluate_every"] = space.evaluate_every and naming.path(space.evaluate_every)
     return values
 
 
@@ -229,84 +327,17 @@ def complete(space: Space, source: str) -> Space:
         for n in space.knobs
         if n not in space.baseline
     ]
-    mistakes += _not_numbers(space)
-    knobs: dict[str, Distribution | ScaledLearningRate] = {}
+    mistakes += checks.of_settings(space)
+    knobs: dict[str, Distribution | ScaledLearningRate] = dict(space.knobs)
     for name, knob in space.knobs.items():
-        knobs[name] = knob
-        if isinstance(knob, ScaledLearningRate):
-            if name != LEARNING_RATE:
-                mistakes.append(f"{name}: scale: sqrt is the rule of {LEARNING_RATE} alone")
-            if not knob.multiplier.contains(1.0):
-                mistakes.append(f"{name}.multiplier: must contain 1.0, the baseline's")
-        elif name in space.baseline and not knob.contains(space.baseline[name]):
-            if knob.choice is None:
-                mistakes.append(f"knob {name}: must contain the baseline's {space.baseline[name]!r}")
-            else:
-                knobs[name] = Distribution(choice=_with(knob.choice, space.baseline[name]))
+        if not isinstance(knob, Distribution) or name not in space.baseline:
+            continue
+        if knob.choice and not knob.contains(space.baseline[name]):
+            knobs[name] = knob.including(space.baseline[name])
+        elif not knob.contains(space.baseline[name]):
+            mistakes.append(f"knob {name}: must contain the baseline's {space.baseline[name]!r}")
     whole = space.model_copy(update={"knobs": knobs})
-    mistakes += [] if mistakes else _unreachable(whole)
+    mistakes += [] if mistakes else checks.of_limits(whole)
     if mistakes:
         raise InputError(f"search space {source}: {'; '.join(mistakes)}")
     return whole
-
-
-def _not_numbers(space: Space) -> list[str]:
-    """What the tuner itself computes with, where it is no number: batches, loaders, the learning rate."""
-    found = []
-    for name, (low, high) in space.known.whole.items():
-        knob = space.knobs.get(name)
-        values = (knob.choice or knob.bounds) if isinstance(knob, Distribution) else ()
-        given = [*values, *([space.baseline[name]] if name in space.baseline else [])]
-        wrong = [v for v in given if not _is_whole(v, low, high)]
-        found += [f"{name}: whole numbers of {low} to {high}: got {units.shown(wrong[0])}"] if wrong else []
-    rate = space.baseline.get(LEARNING_RATE)
-    scaled = isinstance(space.knobs.get(LEARNING_RATE), ScaledLearningRate)
-    if scaled and not _RATES[0] <= (units.number(rate) or 0.0) <= _RATES[1]:
-        found.append(f"baseline {LEARNING_RATE}: a number above 0, to be scaled: got {units.shown(rate)}")
-    return found
-
-
-def _is_whole(value: Setting, low: int, high: int) -> bool:
-    if value is None:
-        return low == 0  # nothing said: the trainer's own
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-
-
-def _with(values: tuple[Setting, ...], value: Setting) -> tuple[Setting, ...]:
-    everything = (*values, value)
-    numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in everything)
-    return tuple(sorted(everything, key=_number)) if numeric else everything
-
-
-def _number(value: Setting) -> int | float:
-    """A number as it is: a whole one may be too large for a float, and is refused elsewhere."""
-    return value if isinstance(value, int | float) else 0
-
-
-def _unreachable(space: Space) -> list[str]:
-    """The limit on the effective batch, where no combination of knobs can meet it."""
-    if MICRO_BATCH not in space.baseline:
-        return []
-    micro, accumulation = _values(space, MICRO_BATCH), _values(space, ACCUMULATION)
-    low, high = space.limits.effective_batch_size
-    if any(_has_between(micro, -(-low // steps), high // steps) for steps in accumulation):
-        return []
-    ends = f"{min(micro) * min(accumulation)} to {max(micro) * max(accumulation)}"
-    return [f"limits.effective_batch_size [{low}, {high}] allows none of the sizes, {ends}"]
-
-
-def _has_between(values: Sequence[int], low: int, high: int) -> bool:
-    """Whether one of `values` is from `low` to `high`; a range may have billions of them."""
-    if isinstance(values, range):
-        return max(values[0], low) <= min(values[-1], high)
-    return any(low <= value <= high for value in values)
-
-
-def _values(space: Space, name: str) -> Sequence[int]:
-    knob = space.knobs.get(name)
-    if isinstance(knob, Distribution):
-        if knob.choice:
-            return [int(v) for v in knob.choice if v is not None]
-        if knob.randint:
-            return range(knob.randint[0], knob.randint[1] + 1)
-    return [int(space.baseline.get(name) or 1)]

@@ -15,6 +15,8 @@ from autotune.storage.store import Session
 from autotune.storage.study_file import Plan, StudyFile
 from autotune.storage.whole import is_another
 
+_MOST_LOST = 10_000
+
 
 @dataclass(frozen=True)
 class Found:
@@ -46,7 +48,7 @@ def find(session: Session, space: Space) -> Found:
 
     Where both do, the study counts. The baseline's settings are known even where neither says.
     """
-    study, numbers = _readable(session), identity.numbers(session.trials_dir)
+    study, numbers = _plausible(_readable(session), identity.numbers(session.trials_dir))
     entries = {t.number: t for t in _trials_of(study, session.key) if record.fits(space, t.config)}
     own = {t.number: t for n in numbers if (t := _from_files(session, n)) and record.fits(space, t.config)}
     known = {0: Trial(0, space.baseline_config)} | own
@@ -58,6 +60,18 @@ def find(session: Session, space: Space) -> Found:
     last = max([*numbers, *(entry.number for entry in study.entries), *kept])
     lost = tuple(n for n in range(last + 1) if n not in kept)
     return Found(tuple(trials), lost, _plan(study), _passed(study))
+
+
+def _plausible(study: StudyFile, numbers: Sequence[int]) -> tuple[StudyFile, list[int]]:
+    """Without numbers that no search can have come to: a damaged one would have billions of trials lost."""
+    most = len(study.entries) + len(numbers) + _MOST_LOST
+    entries = tuple(entry for entry in study.entries if _is_number(entry.number, most))
+    return StudyFile(study.user_attrs, entries), [n for n in numbers if n <= most]
+
+
+def _is_number(found: object, most: int) -> bool:
+    """Whether what SQLite has in a column of whole numbers is one: it takes whatever it is given."""
+    return isinstance(found, int) and 0 <= found <= most
 
 
 def rebuild(session: Session, space: Space, found: Found) -> list[Path]:

@@ -12,7 +12,8 @@ from autotune.core.trial import Failure, Outcome, Shortage, Status
 from autotune.trials.gpu_memory import GpuMemory
 
 # What an allocator says when it has no more: CUDA and what builds on it, the CPU allocator, the C library,
-# C++, a compiler, a loader's worker that ran out of memory or was killed for it, and /dev/shm.
+# C++, a compiler, a loader's worker that ran out of memory or was killed for it, a command that was, and
+# /dev/shm.
 _OOM_TEXT = re.compile(
     r"(CUDA|HIP|XPU|MPS backend) out of memory"
     r"|(CUDA|HIP|CUDA driver|Triton|NCCL)\b[^\n]{0,40}\b(error|Error)\b[^\n]{0,80}\bout of memory"
@@ -27,6 +28,7 @@ _OOM_TEXT = re.compile(
     r"|[Oo]ut of memory allocating \d+ bytes"
     r"|Caught \w*MemoryError in "
     r"|DataLoader worker \(pid[^)]*\) is killed by signal: (Killed|Bus error)"
+    r"|command \(pid \d+\) is killed by signal: Killed"
     r"|insufficient shared memory"
     r"|(shared memory|/torch_)[^\n]*No space left on device"
 )
@@ -47,7 +49,7 @@ _OF_GPU = re.compile(r"\b(CUDA|Triton)|CU(BLAS|DNN|SPARSE|SOLVER|FFT)_|NVML_")
 _ASKED = re.compile(r"Tried to allocate (\d+(?:\.\d+)? [KMGT]iB)")
 # Where not the training process alone ran out, but what it shares with the loader's workers.
 _SHARED = re.compile(r"DataLoader worker|shared memory|killed by ")
-_KILLED_WORKER = re.compile(r"DataLoader worker \(pid[^)]*\) is killed by signal: Killed")
+_KILLED_WORKER = re.compile(r"(DataLoader worker|command) \(pid[^)]*\) is killed by signal: Killed")
 # The disk cannot be written, whatever a trial does: full, over a quota or a limit, read-only.
 DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 # Of what we write ourselves: a sync that comes upon a disk just turned read-only fails like that.

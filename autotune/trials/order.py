@@ -12,8 +12,10 @@ from autotune.storage.trial_dir import TrialDir
 
 @dataclass(frozen=True)
 class Order:
-    """One trial: a workload's entry point, what it is called with, what it may take and when it is over.
+    """One trial: a workload, what it is called with, what it may take and when it is over.
 
+    `settings` are the tuner's, `given` what the workload takes for them: its user's names, shape and words;
+    None where they are the same.
     `quality` is the key that tells the record of an evaluation, one to `minimize` where lower is better;
     `samples` are those of the whole trial, by the figure of a record that is called `unit`.
     `memory_limit_bytes` is of the host's, on top of what a process holds that has imported the workload.
@@ -27,7 +29,7 @@ class Order:
     """
 
     number: int
-    entry_point: str
+    workload: str | dict[str, Any]
     settings: dict[str, Setting]
     directory: str
     quality: str
@@ -47,6 +49,7 @@ class Order:
     revision: str = ""
     keep_work: bool = False
     card: Card | None = None
+    given: dict[str, Any] | None = None
 
     @property
     def place(self) -> TrialDir:

@@ -2,7 +2,6 @@
 
 import ctypes
 import faulthandler
-import importlib
 import json
 import math
 import multiprocessing
@@ -13,20 +12,21 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from autotune import workloads
 from autotune.core import units
-from autotune.core.settings import Setting
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.storage.records import COMPILING, QUEUED
 from autotune.system.memory_group import MemoryGroup
 from autotune.trials import cuda, failures
 from autotune.trials.cuda import Cuda
 from autotune.trials.order import Order
+from autotune.workloads.base import Fit
 
 STACK_SIGNAL = signal.SIGUSR1  # makes the process write the stack of every thread into its log
 _PR_SET_PDEATHSIG = 1
@@ -56,7 +56,7 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
     with os.fdopen(pipe.fileno(), "wb", closefd=False) as messages:
         try:
             guard = _become_independent(output)
-            fit = _entry_point(order.entry_point)
+            fit = workloads.load(order.workload).fit
             gpus.open()
             outcome = _drive(fit, order, messages, _Watch(gpus, _Memory(order)), stopping)
         except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
@@ -119,15 +119,8 @@ def _stop_on_sigterm() -> Callable[[], bool]:
     return lambda: bool(noted)
 
 
-def _entry_point(name: str) -> Callable[[Mapping[str, Setting], Path], Iterator[Mapping[str, Any]]]:
-    module, _, function = name.partition(":")
-    fit: Callable[[Mapping[str, Setting], Path], Iterator[Mapping[str, Any]]]
-    fit = getattr(importlib.import_module(module), function)
-    return fit
-
-
 def _drive(
-    fit: Callable[[Mapping[str, Setting], Path], Iterator[Mapping[str, Any]]],
+    fit: Fit,
     order: Order,
     messages: BinaryIO,
     watch: "_Watch",
@@ -136,7 +129,7 @@ def _drive(
     """Takes the workload's records one by one until it ends, or is to stop."""
     workdir = order.place.work
     workdir.mkdir(exist_ok=True)
-    records = fit(dict(order.settings), workdir)
+    records = fit(dict(order.settings) if order.given is None else order.given, workdir)
     check = _Check(order.unit)
     for yielded in records:
         seen = watch()

@@ -81,13 +81,17 @@ class Training:
         `seed` is added to the settings' own.
         """
         budget, goal = self.space.budget, self.space.objective
-        settings = self.workload.with_seed(self.space.settings(config), seed)
+        settings = self.workload.for_trial(
+            self.workload.with_seed(self.space.settings(config), seed),
+            budget.samples_per_trial,
+            budget.evaluations_per_trial,
+            goal.quality,
+        )
         order = Order(
             number=number,
-            entry_point=self.workload.entry_point,
-            settings=self.workload.for_trial(
-                settings, budget.samples_per_trial, budget.evaluations_per_trial, goal.quality
-            ),
+            workload=self.workload.value,
+            settings=settings,
+            given=self.space.for_trial(settings),
             directory=str(place.root),
             quality=goal.quality,
             minimize=goal.minimize is not None,

@@ -1,15 +1,19 @@
 """The least that is known of any workload: its entry point. Other kinds say more by overriding."""
 
-import hashlib
-import importlib.util
-from collections.abc import Collection, Mapping
+import importlib
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import yaml
 from pydantic import BaseModel
 
 from autotune.core.settings import SEED, Known, Setting
+from autotune.workloads import code
 from autotune.workloads.program import Program
+
+Fit = Callable[[Mapping[str, Any], Path], Iterator[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,18 @@ class Workload:
     """`entry_point` names a function `fit(config, workdir)` that trains and yields records."""
 
     entry_point: str
+
+    @property
+    def value(self) -> str | dict[str, Any]:
+        """What a search space calls it, whole: the process of a trial loads it by that."""
+        return self.entry_point
+
+    @property
+    def fit(self) -> Fit:
+        """What trains with settings, in the user's names and shape, and a directory for its checkpoint."""
+        module, _, function = self.entry_point.partition(":")
+        fit: Fit = getattr(importlib.import_module(module), function)
+        return fit
 
     @property
     def preload(self) -> tuple[str, ...]:
@@ -45,23 +61,26 @@ class Workload:
 
     @property
     def program(self) -> Program | None:
-        """Its command line; None where it is only a function."""
+        """What scores its models on the test split; None where nothing does."""
+        return None
+
+    def exported(self, settings: Mapping[str, Any]) -> str:
+        """What trains with `settings` again, as the text of a file; they are the user's own."""
+        return yaml.safe_dump(dict(settings), sort_keys=False)
+
+    @property
+    def exported_to(self) -> str:
+        """What such a file is usually called."""
+        return "best.yaml"
+
+    def trains_with(self, file: Path) -> str | None:
+        """The command line that trains with what was exported to `file`; None where there is none."""
+        del file
         return None
 
     def revision(self) -> str:
-        """A fingerprint of the code: of the package that the entry point is in."""
-        module = self.entry_point.partition(":")[0].partition(".")[0]
-        spec = importlib.util.find_spec(module)
-        if spec is None:
-            return ""
-        files = [
-            file for place in spec.submodule_search_locations or () for file in Path(place).rglob("*.py")
-        ]
-        files = sorted(files) or [file for file in [Path(spec.origin or "")] if file.is_file()]
-        digest = hashlib.sha256()
-        for file in files:
-            digest.update(file.read_bytes())
-        return digest.hexdigest()[:12]
+        """A fingerprint of the code: see `code.revision_of_module`."""
+        return code.revision_of_module(self.entry_point.partition(":")[0])
 
     def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
         """What tells the data of `settings` from others; None where that is not known. It has to be quick."""

@@ -1,4 +1,4 @@
-"""The command line of a trainer: what trains with what was found, and what scores a model."""
+"""The command line of a trainer that scores a model."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,12 +9,6 @@ from autotune.core.settings import Setting
 
 class Program(Protocol):
     """A trainer that can be called without the tuner."""
-
-    def config(self, settings: Mapping[str, Setting]) -> str:
-        """Its own config file with `settings`, as text."""
-
-    def train(self, config: Path) -> str:
-        """The command line that trains with the file `config`."""
 
     def evaluate(self, workdir: Path, settings: Mapping[str, Setting], reports: Path) -> list[str]:
         """The command that scores the best checkpoint in `workdir` on the test split.

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -70,6 +71,12 @@ class R2GenWorkload(Workload):
     @property
     def program(self) -> Program:
         return R2GenProgram()
+
+    def exported(self, settings: Mapping[str, Any]) -> str:
+        return trainer.dump(trainer.parse(settings))
+
+    def trains_with(self, file: Path) -> str:
+        return f"python -m r2gen train --config {quoted(file)}"
 
     def fill(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
         return {**baseline} if "data" in baseline else {**baseline, "data": str(_drawn_data())}
@@ -146,12 +153,6 @@ class R2GenWorkload(Workload):
 
 class R2GenProgram:
     """`python -m r2gen`."""
-
-    def config(self, settings: Mapping[str, Setting]) -> str:
-        return trainer.dump(trainer.parse(settings))
-
-    def train(self, config: Path) -> str:
-        return f"python -m r2gen train --config {quoted(config)}"
 
     def evaluate(self, workdir: Path, settings: Mapping[str, Setting], reports: Path) -> list[str]:
         program = [sys.executable, "-m", "r2gen", "evaluate", "--checkpoint", str(workdir / "best.pt")]

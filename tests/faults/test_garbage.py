@@ -73,7 +73,7 @@ def attempt_at(tmp_path, server):
     def run(kind):
         order = Order(
             number=3,
-            entry_point="garbage_workload:fit",
+            workload="garbage_workload:fit",
             settings={"kind": kind},
             directory=str(tmp_path),
             quality="bleu_4",

@@ -159,6 +159,17 @@ def test_what_neither_study_nor_files_say_is_told_and_keeps_its_number(place, ru
     assert run("resume", "s")[0] == 0
 
 
+@pytest.mark.parametrize("number", ["1000000000", "NULL", "'two'"])
+def test_a_number_that_no_search_comes_to_is_not_a_billion_trials_lost(place, run, number):
+    with closing(sqlite3.connect(place / "study.db")) as study, study:
+        study.execute(f"UPDATE trials SET number = {number} WHERE number = 2")
+    (place / "trials" / "1000000001").mkdir()
+    (place / "trials" / "1000000001" / "card.json").touch()
+    code, said, _ = run("recover", "s")
+    assert code == 0
+    assert "1000000" not in said
+
+
 def test_a_race_of_a_trial_that_is_lost_is_lost_with_it(place, run):
     missing(place)
     shutil.rmtree(place / "trials" / "0002")

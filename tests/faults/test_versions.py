@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,31 @@ def test_code_that_was_edited_is_noticed(tmp_path):
     text = (KEPT / "kept_workload.py").read_text()
     (edited / "kept_workload.py").write_text(text.replace("0.0001", "0.0002"))
     is_one_line(call(tmp_path, "resume", "s", workload=edited), "code ", ", now ")
+
+
+def test_a_module_beside_the_workload_that_was_edited_is_noticed(run, tmp_path, monkeypatch):
+    place = as_if_here(kept("format-2", tmp_path / "s"))
+    edit_space(place, lambda space: space.update(workload="imports_late:fit"))
+    for name, text in {
+        "imports_late": "def fit(settings, workdir):\n    import beside",
+        "unrelated": "",
+    }.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "beside.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def collect():
+        return provenance.collect(
+            "s", Session.open(place).space(), workloads.load("imports_late:fit"), here, 0
+        )
+
+    here = replace(hardware(), gpus=())
+    then = collect()
+    edit(place, lambda info: info.update(provenance=then))
+    (tmp_path / "unrelated.py").write_text("# edited")
+    assert provenance.require_same(place, then, collect(), ()) == []
+    (tmp_path / "beside.py").write_text("# edited")
+    is_refused(run("resume", "s"), "new trials cannot be compared with its own: code ", ", now ")
 
 
 @pytest.fixture

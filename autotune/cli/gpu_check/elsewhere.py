@@ -6,6 +6,7 @@ It says how the trial has ended, in JSON.
 import json
 import sys
 
+from autotune import workloads
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
@@ -15,7 +16,7 @@ _POLL_S = 1.0
 
 def main(told: str) -> None:
     order = Order.from_dict(json.loads(told))
-    attempt = Attempt(order, ForkServer([order.entry_point.partition(":")[0]]))
+    attempt = Attempt(order, ForkServer(workloads.load(order.workload).preload))
     try:
         while (outcome := attempt.step(_POLL_S).outcome) is None:
             pass

@@ -85,7 +85,7 @@ def order(tmp_path):
         quality = rest.pop("quality", "bleu_4")
         return Order(
             number=3,
-            entry_point=workload,
+            workload=workload,
             settings={"score": score, "micro_batch_size": 4},
             directory=str(directory),
             quality=quality,

@@ -62,7 +62,7 @@ def order(tmp_path):
         members = tuple(
             Order(
                 number=7 * place,
-                entry_point=workload,
+                workload=workload,
                 settings=one,
                 directory=str(tmp_path / f"member-{7 * place}"),
                 quality="bleu_4",

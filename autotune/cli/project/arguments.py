@@ -1,0 +1,143 @@
+"""Command lines as parsers are told them: argparse, click, dataclasses of Transformers. Read, not run."""
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from autotune.cli.project import syntax
+from autotune.cli.project.options import Option
+from autotune.cli.project.sources import Source
+from autotune.core.settings import Setting
+
+_SWITCHES = {"store_true", "store_false"}
+_NO_SETTINGS = {"help", "version", "store_const", "append", "append_const", "count"}
+_OF_TRANSFORMERS = (
+    Option("per_device_train_batch_size", "--per_device_train_batch_size {}", 8),
+    Option("gradient_accumulation_steps", "--gradient_accumulation_steps {}", 1),
+    Option("learning_rate", "--learning_rate {}", 5e-5),
+    Option("max_steps", "--max_steps {}", -1),
+    Option("warmup_steps", "--warmup_steps {}", 0),
+    Option("eval_steps", "--eval_steps {}"),
+    Option("bf16", "--bf16", False),
+    Option("fp16", "--fp16", False),
+    Option("gradient_checkpointing", "--gradient_checkpointing", False),
+    Option("dataloader_num_workers", "--dataloader_num_workers {}", 0),
+    Option("output_dir", "--output_dir {}", required=True),
+    Option("seed", "--seed {}", 42),
+)
+
+
+def takes_arguments(sources: Iterable[Source]) -> bool:
+    """Whether something in it parses a command line, so that asking for `--help` starts no training."""
+    parsers = ("ArgumentParser", "HfArgumentParser", "LightningCLI")
+    return any(True for one in sources for _ in (*syntax.calls(one.tree, *parsers), *_click(one.tree)))
+
+
+def is_transformers(sources: Iterable[Source]) -> bool:
+    """Whether the arguments of Transformers' `Trainer` are among them."""
+    return any("TrainingArguments" in _names(call) for s in sources for call in _hf_parsers(s.tree))
+
+
+def options(sources: Sequence[Source]) -> list[Option]:
+    """Every setting that the parsers in `sources` take, the first of each name."""
+    found = [one for source in sources for one in _of(source)]
+    for call in (call for source in sources for call in _hf_parsers(source.tree)):
+        found += _of_dataclasses(_names(call), sources)
+    if is_transformers(sources):
+        found += _OF_TRANSFORMERS
+    return list({one.name: one for one in reversed(found)}.values())[::-1]
+
+
+def _of(source: Source) -> Iterator[Option]:
+    changed = _changed_defaults(source.tree)
+    for call in syntax.calls(source.tree, "add_argument"):
+        if (option := _argument(call, changed)) is not None:
+            yield option
+    for call in _click(source.tree):
+        if (option := _argument(call, {})) is not None:
+            yield option
+
+
+def _click(tree: ast.Module) -> Iterator[ast.Call]:
+    return (call for call in syntax.calls(tree, "option") if syntax.dotted(call).startswith("click."))
+
+
+def _changed_defaults(tree: ast.Module) -> dict[str, Any]:
+    return {
+        one.arg: syntax.value(one.value)
+        for call in syntax.calls(tree, "set_defaults")
+        for one in call.keywords
+        if one.arg
+    }
+
+
+def _argument(call: ast.Call, changed: dict[str, Any]) -> Option | None:
+    """What `add_argument` or `click.option` is told of a setting; None where it is none."""
+    said = [name for arg in call.args if isinstance(name := syntax.value(arg), str)]
+    action = syntax.value(syntax.keyword(call, "action"))
+    is_flag = action in _SWITCHES or syntax.value(syntax.keyword(call, "is_flag")) is True
+    if not said or action in _NO_SETTINGS or any("/" in name for name in said):
+        return None
+    flags = sorted((name for name in said if name.startswith("-")), key=len)
+    spelled = next((name for name in said if name.startswith("--")), flags[-1] if flags else "")
+    dest = syntax.value(syntax.keyword(call, "dest"))
+    name = dest if isinstance(dest, str) else (spelled or said[0]).lstrip("-").replace("-", "_")
+    default = changed.get(name, syntax.value(syntax.keyword(call, "default")))
+    if action == "store_false":
+        return None  # what it turns off has a name of its own, or none
+    optional = syntax.value(syntax.keyword(call, "nargs")) in {"?", "*"}
+    return Option(
+        name=name,
+        form=spelled if is_flag else f"{spelled} {{}}".lstrip(),
+        value=False if is_flag else _scalar(default),
+        choices=_choices(syntax.keyword(call, "choices") or syntax.keyword(call, "type")),
+        required=syntax.value(syntax.keyword(call, "required")) is True or not (flags or optional),
+        help=_text(syntax.keyword(call, "help")),
+    )
+
+
+def _scalar(value: Any) -> Setting:
+    return value if isinstance(value, str | bool | int | float) else None
+
+
+def _choices(node: ast.expr | None) -> tuple[Setting, ...]:
+    """The values that are listed: by argparse as they are, by click in a `Choice`."""
+    if isinstance(node, ast.Call) and syntax.last(node) == "Choice" and node.args:
+        node = node.args[0]
+    values = syntax.value(node)
+    return tuple(map(_scalar, values)) if isinstance(values, list | tuple | set) else ()
+
+
+def _text(node: ast.expr | None) -> str:
+    text = syntax.value(node)
+    return " ".join(text.split()) if isinstance(text, str) else ""
+
+
+def _hf_parsers(tree: ast.Module) -> Iterator[ast.Call]:
+    return syntax.calls(tree, "HfArgumentParser", "TrlParser")
+
+
+def _names(call: ast.Call) -> list[str]:
+    """The classes that a parser is made of."""
+    return [syntax.last(node) for arg in call.args for node in ast.walk(arg) if syntax.last(node)]
+
+
+def _of_dataclasses(names: Sequence[str], sources: Iterable[Source]) -> Iterator[Option]:
+    """The fields of classes of the project: each is an option of its own name."""
+    for node in (node for source in sources for node in ast.walk(source.tree)):
+        if isinstance(node, ast.ClassDef) and node.name in names:
+            for one in node.body:
+                if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
+                    yield _field(one, one.target.id)
+
+
+def _field(node: ast.AnnAssign, name: str) -> Option:
+    given, told = node.value, None
+    if isinstance(given, ast.Call) and syntax.last(given) == "field":
+        told = syntax.value(syntax.keyword(given, "metadata"))
+        has_default = any(one.arg in {"default", "default_factory"} for one in given.keywords)
+        given = syntax.keyword(given, "default")
+    else:
+        has_default = given is not None
+    help_text = told.get("help", "") if isinstance(told, dict) else ""
+    return Option(name, f"--{name} {{}}", _scalar(syntax.value(given)), (), not has_default, str(help_text))

@@ -1,0 +1,148 @@
+"""Settings that stand in files: constants that a script lets be overridden, and Hydra's YAML."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from autotune.cli.project import syntax
+from autotune.cli.project.options import Option
+from autotune.cli.project.sources import Source
+from autotune.core.settings import Setting
+
+_DEEPEST = 8
+_OVERRIDES = re.compile(r"^([\w.-]*conf\w*)\.py$")
+
+
+def overridden(source: Source) -> list[Option]:
+    """The constants at the top of a script that runs a file to override them by `--name=value`."""
+    calls = [
+        (call.lineno, text) for call in syntax.calls(source.tree, "exec") for text in syntax.strings(call)
+    ]
+    lines = [line for line, text in calls if _OVERRIDES.match(text)]
+    if not lines:
+        return []
+    assigned = [
+        node for node in source.tree.body if isinstance(node, ast.Assign) and node.lineno < min(lines)
+    ]
+    return [option for node in assigned for option in _constant(node)]
+
+
+def _constant(node: ast.Assign) -> Iterator[Option]:
+    for target in node.targets:
+        if not isinstance(target, ast.Name) or target.id.startswith("_"):
+            continue
+        choices = _alternatives(node.value)
+        value = choices[0] if choices else syntax.value(node.value)
+        if isinstance(value, str | bool | int | float):
+            yield Option(target.id, f"--{target.id}={{}}", value, choices)
+
+
+def _alternatives(node: ast.expr) -> tuple[Setting, ...]:
+    """`a` and `b` of `a if ... else b`."""
+    if not isinstance(node, ast.IfExp):
+        return ()
+    values = (syntax.value(node.body), syntax.value(node.orelse))
+    return values if all(isinstance(v, str | bool | int | float) for v in values) else ()
+
+
+@dataclass(frozen=True)
+class Hydra:
+    """The `values` of a configuration in `root`, as Hydra composes it where nothing is chosen."""
+
+    root: Path
+    values: Mapping[str, Any]
+
+    @property
+    def options(self) -> list[Option]:
+        """Its scalars, under their dotted names."""
+        return list(_flat(self.values))
+
+    @property
+    def targets(self) -> list[str]:
+        """The modules of the classes that it makes."""
+        return [name.rpartition(".")[0] for name in _targets(self.values)]
+
+
+def hydra(directory: Path, source: Source) -> Hydra | None:
+    """The configuration of a script; None where Hydra does not start it."""
+    for call in syntax.calls(source.tree, "main"):
+        place, name = (syntax.value(syntax.keyword(call, n)) for n in ("config_path", "config_name"))
+        if syntax.dotted(call).endswith("hydra.main"):
+            root = directory / source.path.parent / (place if isinstance(place, str) else ".")
+            return Hydra(root, _composed(root, Path(name), (), 0) if isinstance(name, str) else {})
+    return None
+
+
+def _targets(values: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _targets(value)
+        elif name == "_target_" and isinstance(value, str):
+            yield value
+
+
+def _composed(root: Path, name: Path, package: tuple[str, ...], depth: int) -> dict[str, Any]:
+    """What the file `name` and its defaults say, the later over the earlier."""
+    file = (root / name).with_suffix(".yaml")
+    if depth > _DEEPEST or not file.is_file():
+        return {}
+    text = file.read_text(encoding="utf-8", errors="replace")
+    try:
+        said = yaml.safe_load(text)
+    except Exception:  # noqa: BLE001 - what is no YAML to us, Hydra may still read
+        return {}
+    values = dict(said) if isinstance(said, dict) else {}
+    place = () if re.search(r"^#\s*@package\s+_global_", text, re.MULTILINE) else package
+    found: dict[str, Any] = {}
+    for group, chosen in _defaults(values.pop("defaults", None)):
+        if group == "_self_":
+            continue
+        inner = (*package, *Path(group).parts) if group else package
+        _merge(found, _composed(root, name.parent / group / chosen, inner, depth + 1))
+    _merge(found, _below(place, values))
+    return found
+
+
+def _defaults(listed: Any) -> Iterator[tuple[str, str]]:
+    """The group and the choice of every entry of a defaults list; of none where nothing is chosen."""
+    for entry in listed if isinstance(listed, list) else ():
+        if isinstance(entry, str):
+            yield ("_self_", "") if entry == "_self_" else ("", entry)
+        elif isinstance(entry, dict):
+            for group, chosen in entry.items():
+                if isinstance(chosen, str):
+                    yield re.sub(r"^(optional|override)\s+", "", str(group)).strip("/"), chosen
+
+
+def _below(package: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any]:
+    below: dict[str, Any] = dict(values)
+    for name in reversed(package):
+        below = {name: below}
+    return below
+
+
+def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
+    for name, value in other.items():
+        if isinstance(value, dict) and isinstance(into.get(name), dict):
+            _merge(into[name], value)
+        else:
+            into[name] = value
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[Option]:
+    """Every scalar under its dotted name; what is computed from others is left to Hydra."""
+    for name, value in values.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, dict):
+            yield from _flat(value, f"{path}.")
+        elif _is_plain(value) and not str(name).startswith("_"):
+            yield Option(path, f"{path}={{}}", value)
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or (isinstance(value, str | bool | int | float) and "${" not in str(value))

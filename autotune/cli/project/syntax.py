@@ -1,0 +1,82 @@
+"""Python as it is written: small questions to a syntax tree. Nothing of what is asked about is run."""
+
+import ast
+import operator
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+UNKNOWN = object()  # what only running it would tell
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+def parsed(text: str) -> ast.Module | None:
+    """The tree of `text`, None where it is not Python of this version."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of escapes in other people's strings
+        try:
+            return ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` of a name, or of the function that is called; empty where it is none."""
+    match node:
+        case ast.Call(func=function):
+            return dotted(function)
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=owner, attr=name):
+            return f"{dotted(owner)}.{name}".removeprefix(".")
+    return ""
+
+
+def last(node: ast.AST) -> str:
+    """`c` of `a.b.c`."""
+    return dotted(node).rpartition(".")[2]
+
+
+def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
+    """The calls of functions whose last name is one of `names`, from top to bottom."""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and last(node) in names]
+    yield from sorted(found, key=lambda call: (call.lineno, call.col_offset))
+
+
+def keyword(call: ast.Call, name: str) -> ast.expr | None:
+    """The argument that was given by `name`."""
+    return next((one.value for one in call.keywords if one.arg == name), None)
+
+
+def value(node: ast.expr | None) -> Any:
+    """A literal, or arithmetic of literals; UNKNOWN where only running it would tell."""
+    if node is None:
+        return UNKNOWN
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        return _computed(_ARITHMETIC[type(node.op)], value(node.left), value(node.right))
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return UNKNOWN
+
+
+def _computed(how: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    if not all(isinstance(side, int | float) for side in (left, right)):
+        return UNKNOWN
+    try:
+        return how(left, right)
+    except ArithmeticError:
+        return UNKNOWN
+
+
+def strings(node: ast.AST) -> Iterator[str]:
+    """Every string in it."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Constant) and isinstance(one.value, str):
+            yield one.value

@@ -1,0 +1,72 @@
+"""The ways in which scripts take their settings; each says what it takes, and where it writes its scores."""
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.cli.project import arguments, configs, helped, lightning, scores, sources
+from autotune.cli.project.configs import Hydra
+from autotune.cli.project.options import Option
+from autotune.cli.project.proposal import ASK
+from autotune.cli.project.scores import Score
+from autotune.cli.project.sources import Source
+
+_HELP_S = 30.0
+_CSV_OF_CLI = (
+    "--trainer.logger=CSVLogger",
+    "--trainer.logger.save_dir={workdir}",
+    "--trainer.logger.name=log",
+)
+_OF_TRAINER = ("--do_train", "--do_eval", "--eval_strategy steps", "--report_to none")
+
+
+@dataclass(frozen=True)
+class Way:
+    """The settings that a script takes, and the arguments that are `fixed`.
+
+    Its scores are in what it prints, or in a `file`: the kind of file, and its path.
+    """
+
+    options: Sequence[Option]
+    scores: Sequence[Score]
+    fixed: tuple[str, ...] = ()
+    file: tuple[str, str] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def way(directory: Path, read: Sequence[Source], python: str | None) -> Way:
+    """How the script, the first that was `read`, takes its settings; a parser is asked for `--help`."""
+    script = read[0]
+    if (hydra := configs.hydra(directory, script)) is not None:
+        return _hydra(directory, hydra, read)
+    if options := configs.overridden(script):
+        return Way(options, scores.scores(read, options))
+    if options := lightning.options(read):
+        file = ("csv", "{workdir}/log/version_0/metrics.csv")
+        return Way(options, scores.logged(read), ("fit", *_CSV_OF_CLI), file)
+    options = arguments.options(read)
+    if not arguments.takes_arguments(read):
+        return Way(
+            options, scores.scores(read, options), notes=(f"{ASK}it was not found how it takes settings",)
+        )
+    answer = helped.ask(python or sys.executable, directory, script.path, _HELP_S)
+    options = options if answer.fault else helped.confirmed(options, answer.text)
+    fault = f"--help could not be asked ({answer.fault}): the settings were read from the code"
+    notes = (fault,) if answer.fault else ()
+    fixed = _OF_TRAINER if arguments.is_transformers(read) else ()
+    return Way(options, scores.scores(read, options), fixed, notes=notes)
+
+
+def _hydra(directory: Path, hydra: Hydra, read: Sequence[Source]) -> Way:
+    """Hydra's settings; where there is a CSV logger of Lightning to choose, the scores are its columns."""
+    options = [*hydra.options, Option("hydra.run.dir", "hydra.run.dir={}")]
+    made = sources.located(directory, read[0].path, hydra.targets)
+    read = [*read, *(one for path in made for one in sources.read(directory, path))]
+    logger = hydra.root / "logger" / "csv.yaml"
+    if not logger.is_file():
+        return Way(options, scores.scores(read, options))
+    name = re.search(r"^\s*name:\s*[\"']?([\w./-]*)", logger.read_text(encoding="utf-8"), re.MULTILINE)
+    place = Path("{workdir}", name[1] if name else "lightning_logs", "version_0", "metrics.csv")
+    return Way(options, scores.logged(read), ("logger=csv",), ("csv", str(place)))

@@ -1,0 +1,114 @@
+"""`check`: prepares a space as a search does, runs its baseline a few times, and says what was seen."""
+
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from autotune.cli import cli_start, doctor, prepare
+from autotune.cli.cli_options import Tuned
+from autotune.cli.space_check import runs, seen
+from autotune.cli.space_check.findings import Checked, findings, is_ready
+from autotune.cli.space_check.runs import Run, Runs
+from autotune.core import secrecy
+from autotune.core.errors import printable
+from autotune.storage.store import Options
+from autotune.system import scratch
+from autotune.system.telemetry import Hardware
+from autotune.trials.fork_server import ForkServer
+from autotune.trials.reported import Report
+from autotune.trials.setup import Training
+
+EXIT_FAILED = 1
+_FIRST_SHARE, _SECOND_SHARE = 0.5, 0.8  # of the time: when the first run has to end, and the second
+_FEWEST_EVALUATIONS = 2
+_KNOWN_SHARE = 0.1  # of a throughput: an interval as narrow as that says how long a search takes
+
+
+def main(tuned: Tuned, most: str) -> int:
+    """Checks a search space for `most` of time; the exit code, 1 where the baseline's trial did not work.
+
+    Raises InputError where a search would.
+    """
+    most_s = prepare.duration_s("--time", most) or 0.0
+    here = cli_start.hardware(None, None)
+    file = cli_start.space_file(tuned, here.hardware)
+    space, workload, notes = cli_start.prepared(tuned, file, {}, here)
+    console = Console(soft_wrap=True)
+    for note in [*here.notes, *notes]:
+        console.print(note, markup=False, highlight=False)
+    options = Options(gpus_per_trial=here.gpus_per_trial)
+    scratch.end_orphans()
+    with tempfile.TemporaryDirectory(prefix=".check-", dir=Path.cwd()) as root:
+        training = Training(space, workload, here.hardware, options)
+        asked = Runs(training, Path(root), ForkServer(workload.preload))
+        checked = _check(asked, console, most_s, slots(here.hardware, options))
+    console.print(doctor.table(findings(checked)))
+    for line in checked.run.log if checked.run.has_failed else ():
+        console.print(f"  {secrecy.cleaned(printable(line))}", markup=False, highlight=False)
+    return 0 if is_ready(checked) else EXIT_FAILED
+
+
+def _check(asked: Runs, console: Console, most_s: float, among: int) -> Checked:
+    """Runs the baseline, the same again, which is stopped and started again, and with another seed."""
+    space, begun_s = asked.training.space, time.monotonic()
+    quality = space.objective.quality
+    first_s, second_s, end_s = (begun_s + share * most_s for share in (_FIRST_SHARE, _SECOND_SHARE, 1.0))
+    with console.status("the baseline's trial"):
+        run = asked.run(asked.order("first", 0), _Enough(quality), first_s)
+    checked = Checked(space, run, seen.seen(run.records, quality), among)
+    if not is_ready(checked):
+        return checked
+    once = partial(_Enough, quality, evaluations=1, with_speed=False)
+    with console.status("the same again, stopped and started again"):
+        order = runs.endless(asked.order("again", 0))
+        asked.run(order, once(), second_s)
+        again = asked.run(order, _has_records, second_s)
+    with console.status("another seed"):
+        other = asked.run(runs.endless(asked.order("other", 1)), once(), end_s)
+    return Checked(
+        space,
+        run,
+        checked.seen,
+        among,
+        again=_likeness(run, again, quality),
+        other=_likeness(run, other, quality),
+        resumed=seen.resumed(again.records),
+    )
+
+
+def _likeness(one: Run, other: Run, quality: str) -> seen.Likeness | None:
+    return seen.likeness(one.records, other.records, quality)
+
+
+class _Enough:
+    """Whether a run has shown enough: so many evaluations, a step after the last one, and its speed."""
+
+    def __init__(
+        self, quality: str, *, evaluations: int = _FEWEST_EVALUATIONS, with_speed: bool = True
+    ) -> None:
+        self._quality, self._evaluations, self._with_speed = quality, evaluations, with_speed
+        self._seen = 0
+
+    def __call__(self, report: Report) -> bool:
+        kinds = [self._quality in record for record in report.records]
+        self._seen += sum(kinds)
+        found = report.measurement.throughput
+        half = found.half_width_per_s if found else None
+        is_known = found is not None and half is not None and half <= _KNOWN_SHARE * found.samples_per_s
+        has_gone_on = bool(kinds) and not kinds[-1]
+        return self._seen >= self._evaluations and has_gone_on and (is_known or not self._with_speed)
+
+
+def _has_records(report: Report) -> bool:
+    return bool(report.records)
+
+
+def slots(hardware: Hardware, options: Options) -> int:
+    """How many trials a search runs at a time."""
+    if options.gpus_per_trial:
+        per_device = 1 / options.gpus_per_trial
+        return max(1, int(len(hardware.gpus) * per_device))
+    return max(1, hardware.cpus // (options.cpus_per_trial or hardware.cpus))

@@ -1,0 +1,186 @@
+"""What was seen, as a search would use it: a line each, and what to do where something lacks. Pure."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autotune.cli.doctor import Capability
+from autotune.cli.space_check.runs import Run
+from autotune.cli.space_check.seen import Likeness, Resumed, Seen
+from autotune.core import units
+from autotune.core.settings import SEED
+from autotune.space.space import Space
+
+_LONGER = "check for longer, such as --time 30m"
+_FEWEST_EVALUATIONS = 2
+_MOST_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Checked:
+    """All that a check has found out; what was not asked, because the time was over, is None.
+
+    `again` is how alike a second run with the same seed was, `other` one with another seed; `resumed` is what
+    the second one did when it was stopped, and started again.
+    """
+
+    space: Space
+    run: Run
+    seen: Seen
+    slots: int
+    again: Likeness | None = None
+    other: Likeness | None = None
+    resumed: Resumed | None = None
+
+
+def is_ready(checked: Checked) -> bool:
+    """Whether a search could start: its first trial would have a speed and a quality."""
+    return (
+        not checked.run.has_failed
+        and checked.run.measurement.throughput is not None
+        and bool(checked.seen.evaluations)
+    )
+
+
+def findings(checked: Checked) -> Iterator[Capability]:
+    """Every point, in the order in which a search meets them."""
+    yield _start(checked)
+    if checked.run.has_failed or not checked.seen.steps:
+        return
+    yield _steps(checked.seen, checked.space)
+    yield _speed(checked)
+    yield _memory(checked)
+    yield _evaluation(checked)
+    yield _quality(checked)
+    yield _seed(checked)
+    yield _resume(checked)
+    if is_ready(checked):
+        yield _length(checked)
+
+
+def _start(checked: Checked) -> Capability:
+    run, seen = checked.run, checked.seen
+    if run.has_failed and run.outcome is not None:
+        remedy = "mend what its last lines say, which are below" if run.log else "mend that"
+        return Capability("starts", False, f"the trial failed: {run.outcome.reason or run.outcome}", remedy)
+    if seen.start_s is None:
+        return Capability("starts", False, "no record has come within the time", _LONGER)
+    return Capability("starts", True, f"the first record came after {seconds(seen.start_s)}")
+
+
+def _steps(seen: Seen, space: Space) -> Capability:
+    size = f", {seen.step_samples} {unit(space)} each" if seen.step_samples else ""
+    return Capability("steps", True, f"{seen.steps} in {seconds(seen.seconds)}{size}")
+
+
+def _speed(checked: Checked) -> Capability:
+    found = checked.run.measurement.throughput
+    if found is None:
+        return Capability(
+            "speed", False, "not known: too few steps without an evaluation between them", _LONGER
+        )
+    interval = f" ± {found.half_width_per_s:.3g}" if found.half_width_per_s is not None else ""
+    speed = f"{found.samples_per_s:.4g}{interval} {unit(checked.space)}/s"
+    return Capability("speed", True, f"{speed}, over {found.steps} steps after the warm-up")
+
+
+def _memory(checked: Checked) -> Capability:
+    peak_bytes = checked.run.measurement.peak_memory_bytes
+    if peak_bytes is None:
+        return Capability(
+            "memory", False, "its peak was not seen", "nothing; no trial is refused for its memory"
+        )
+    limit_bytes = checked.run.measurement.memory_limit_bytes
+    of = f" of {units.format_bytes(limit_bytes)}" if limit_bytes else ""
+    return Capability("memory", True, f"{units.format_bytes(peak_bytes)}{of} at its peak")
+
+
+def _evaluation(checked: Checked) -> Capability:
+    seen, samples = checked.seen, checked.space.budget.samples_per_trial
+    if seen.every is None:
+        told = f"none within {seen.samples} {unit(checked.space)}, {seconds(seen.seconds)} of training"
+        return Capability("evaluations", False, told, f"evaluate more often, or {_LONGER}")
+    count = evaluations(checked)
+    took = f", {seconds(seen.evaluation_s)} each" if seen.evaluation_s is not None else ""
+    told = (
+        f"one every {seen.every} {unit(checked.space)}{took}, {seen.evaluating_share:.0%} of the time; "
+        f"a trial of {samples} has {count}"
+    )
+    remedy = f"raise samples_per_trial to {_FEWEST_EVALUATIONS * seen.every}, or evaluate more often"
+    return Capability("evaluations", count >= _FEWEST_EVALUATIONS, told, remedy)
+
+
+def evaluations(checked: Checked) -> int:
+    """How many a trial has: it ends with the first one after its samples."""
+    every = checked.seen.every or checked.space.budget.samples_per_trial
+    return math.ceil(checked.space.budget.samples_per_trial / every)
+
+
+def _quality(checked: Checked) -> Capability:
+    name, found = checked.space.objective.quality, checked.seen.evaluations
+    if not found:
+        remedy = f"yield, print or report {name} with every evaluation"
+        return Capability("quality", False, f"no number was found for {name}", remedy)
+    told = ", ".join(f"{value:.5g} after {samples}" for samples, value in found[:_MOST_SHOWN])
+    more = f", and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    return Capability("quality", True, f"{name} {told} {unit(checked.space)}{more}")
+
+
+def _seed(checked: Checked) -> Capability:
+    again, other = checked.again, checked.other
+    if again is None or other is None:
+        return Capability("seed", False, "not asked: two more runs need as long again", _LONGER)
+    if not again.is_equal:
+        told = f"two runs with the same seed differ by {again.most:.2g}: repeats show that noise"
+        return Capability("seed", True, told)
+    if other.is_equal:
+        remedy = f"let the training use its {SEED}; a command without a setting for one has `seed: hook`"
+        return Capability(
+            "seed", False, "ignored: with another one nothing changes, so repeats show no noise", remedy
+        )
+    return Capability(
+        "seed", True, f"the same one gives the same curve, another one differs by {other.most:.2g}"
+    )
+
+
+def _resume(checked: Checked) -> Capability:
+    if checked.resumed is None:
+        return Capability("resume", False, "not asked: the time was over before", _LONGER)
+    stopped, begun = f"stopped after {checked.resumed.stopped} {unit(checked.space)}", checked.resumed.begun
+    if not checked.resumed.is_anew:
+        return Capability("resume", True, f"{stopped}, it went on: the next record says {begun}")
+    told = f"{stopped}, it began anew"
+    remedy = "nothing, where trials are short; else let it keep a checkpoint, and go on from it"
+    return Capability("resume", False, told, remedy)
+
+
+def trial_s(checked: Checked) -> float:
+    """How long a trial of the baseline takes."""
+    found, seen = checked.run.measurement.throughput, checked.seen
+    samples = evaluations(checked) * (seen.every or 0)
+    training_s = samples / found.samples_per_s if found else 0.0
+    return (seen.start_s or 0.0) + training_s + evaluations(checked) * (seen.evaluation_s or 0.0)
+
+
+def _length(checked: Checked) -> Capability:
+    """How long the search takes if each trial takes as long as the baseline's: many take less."""
+    budget, one_s = checked.space.budget, trial_s(checked)
+    listed = checked.space.every()
+    trials = min(budget.trials, len(listed) if listed is not None else budget.trials)
+    total_s = one_s * math.ceil(trials / checked.slots)
+    told = f"{trials} trials of {seconds(one_s)}: up to {seconds(total_s)}"
+    if budget.repeats:
+        told += f", and up to {seconds(2 * budget.repeats * one_s)} more to confirm the winner"
+    if budget.time is not None:
+        told += f"; it ends after {seconds(budget.time)}"
+    return Capability("a search", True, told)
+
+
+def unit(space: Space) -> str:
+    """What work is counted in."""
+    return str(getattr(space, "unit", "samples"))
+
+
+def seconds(value_s: float) -> str:
+    """`value_s` for people, short times with their fraction."""
+    return f"{value_s:.2g} s" if value_s < 10 else units.format_seconds(value_s)

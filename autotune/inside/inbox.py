@@ -1,0 +1,179 @@
+"""Where a trial's processes report: a socket that nobody else can reach, and a thread that listens to it."""
+
+import os
+import queue
+import selectors
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from autotune.inside.messages import Message, Stamped, parse
+from autotune.inside.site.autotune_wire import LONGEST_BYTES, SOCKET, STOP_LINE
+
+__all__ = ["SITE", "Inbox", "Message", "Stamped"]
+
+SITE = Path(__file__).parent / "site"  # what a script finds there is put first on its PYTHONPATH
+_LONGEST_ADDRESS = 100  # bytes; Linux takes 107
+_CHUNK_BYTES = 2**18
+_MOST_WAITING = 200_000  # messages; then those who send them wait
+_SWEEP_CHUNKS = 16  # a socket holds less
+_WAIT_S = 0.02
+
+
+class Inbox:
+    """A context: while it is open, its `environment` tells processes where to report.
+
+    Nothing that they send harms it: a line that is no message, or too long, is left out.
+    """
+
+    def __init__(self) -> None:
+        self._directory = _private_directory()
+        self._address = str(self._directory / "s")
+        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._clients: dict[socket.socket, _Lines] = {}
+        self._lock = threading.Lock()  # of the clients: whoever comes late is told to stop, too
+        self._is_stopping = self._is_finished = False
+        self._wake, self._woken = socket.socketpair()
+        self._selector: selectors.BaseSelector = selectors.DefaultSelector()
+        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._thread = threading.Thread(target=self._listen, name="inbox", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._server.bind(self._address)
+        self._server.listen(128)
+        self._server.setblocking(False)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.finish()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def environment(self) -> dict[str, str]:
+        """The variables by which a process finds this inbox."""
+        return {SOCKET: self._address}
+
+    def get(self, timeout_s: float) -> Message | None:
+        """The next message in the order of arrival, waiting at most `timeout_s`; None: there is none."""
+        with suppress(queue.Empty):
+            return self._messages.get(timeout=timeout_s) if timeout_s > 0 else self._messages.get_nowait()
+        return None
+
+    def tell_to_stop(self) -> None:
+        """Tells all who report that they are to end, those who come later as well."""
+        with self._lock:
+            self._is_stopping = True
+            for client in self._clients:
+                _tell(client)
+
+    def finish(self) -> None:
+        """Listens no more. What was sent until now can still be got; without waiting, for all has come."""
+        if not self._is_finished:
+            self._is_finished = True
+            self._wake.close()
+            self._thread.join()
+
+    def _listen(self) -> None:
+        with self._selector:
+            self._selector.register(self._server, selectors.EVENT_READ, self._accept)
+            self._selector.register(self._woken, selectors.EVENT_READ, lambda: None)
+            while not self._is_finished:
+                for key, _ in self._selector.select():
+                    key.data()
+            self._sweep()
+        for end in (self._server, self._woken, *self._clients):
+            end.close()
+
+    def _sweep(self) -> None:
+        """Takes what has been sent until now, and no more of those who go on sending."""
+        while self._accept():
+            pass
+        for client in list(self._clients):
+            for _ in range(_SWEEP_CHUNKS):
+                if not self._read(client):
+                    break
+
+    def _accept(self) -> bool:
+        """Whether another client has come."""
+        try:
+            client, _ = self._server.accept()
+        except BlockingIOError:
+            return False
+        except OSError:  # out of descriptors, say: it waits in the queue
+            time.sleep(_WAIT_S)
+            return False
+        client.setblocking(False)
+        self._selector.register(client, selectors.EVENT_READ, lambda: self._read(client))
+        with self._lock:
+            self._clients[client] = _Lines()
+            if self._is_stopping:
+                _tell(client)
+        return True
+
+    def _read(self, client: socket.socket) -> bool:
+        """Whether `client` may have said more than was read now."""
+        while self._messages.qsize() >= _MOST_WAITING and not self._is_finished:
+            time.sleep(_WAIT_S)
+        try:
+            chunk = client.recv(_CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:  # it was killed, and its socket reset
+            chunk = b""
+        for line in self._clients[client].of(chunk):
+            if (message := parse(line)) is not None:
+                self._messages.put(message)
+        if not chunk:
+            self._forget(client)
+        return bool(chunk)
+
+    def _forget(self, client: socket.socket) -> None:
+        self._selector.unregister(client)
+        with self._lock:
+            del self._clients[client]
+        client.close()
+
+
+class _Lines:
+    """Puts one client's lines together, in linear time; what is longer than a line may be is left out."""
+
+    def __init__(self) -> None:
+        self._begun: list[bytes] = []
+        self._bytes = 0
+
+    def of(self, chunk: bytes) -> list[bytes]:
+        """The lines that are whole with `chunk`."""
+        *ends, rest = chunk.split(b"\n")
+        lines = []
+        for end in ends:
+            if self._bytes + len(end) <= LONGEST_BYTES:
+                lines.append(b"".join([*self._begun, end]))
+            self._begun, self._bytes = [], 0
+        self._bytes += len(rest)
+        if self._bytes <= LONGEST_BYTES:
+            self._begun.append(rest)
+        else:
+            self._begun.clear()
+        return lines
+
+
+def _tell(client: socket.socket) -> None:
+    with suppress(OSError):  # it has gone, or has not read what it was told before
+        client.send(STOP_LINE, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+
+def _private_directory() -> Path:
+    """A directory that nobody else can enter, and whose name leaves room for a socket's."""
+    directory = Path(tempfile.mkdtemp(prefix="inbox_"))
+    if len(os.fsencode(directory)) > _LONGEST_ADDRESS:
+        directory.rmdir()
+        directory = Path(tempfile.mkdtemp(prefix="inbox_", dir="/tmp"))
+    return directory

@@ -1,0 +1,79 @@
+"""What is said in a line that comes from inside a training. Pure: no process, no socket."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer step that a hook has seen: its samples, None where nobody knows, and what it measured."""
+
+    samples: int | None
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ScriptError:
+    """The exception that has ended a script, or a record that could not be sent: its type's full name."""
+
+    type: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Message:
+    """Who has said it, when by the machine's monotonic clock, and one of a record, a step or an error."""
+
+    at_s: float
+    pid: int
+    rank: int
+    record: Mapping[str, Any] | None = None
+    step: Step | None = None
+    error: ScriptError | None = None
+
+
+class Stamped(dict[str, Any]):
+    """A record that says when it was: at `at_s` of the machine's monotonic clock, `time.monotonic()`.
+
+    What it carries besides under the tuner's own names is of the process that it speaks of, and wins.
+    """
+
+    def __init__(self, record: Mapping[str, Any], at_s: float) -> None:
+        super().__init__(record)
+        self.at_s = at_s
+
+
+def parse(line: bytes) -> Message | None:
+    """The message in a line; None where it is none."""
+    try:
+        return _message(json.loads(line))
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return None
+
+
+def _message(said: Mapping[str, Any]) -> Message:
+    at_s, pid, rank = float(said["at_s"]), int(said["pid"]), int(said["rank"])
+    if not math.isfinite(at_s):
+        raise ValueError("a stamp must be finite")
+    if "record" in said:
+        return Message(at_s, pid, rank, record=_mapping(said["record"]))
+    if "step" in said:
+        return Message(at_s, pid, rank, step=_step(_mapping(said["step"])))
+    error = _mapping(said["error"])
+    return Message(at_s, pid, rank, error=ScriptError(str(error["type"]), str(error["message"])))
+
+
+def _step(said: Mapping[str, Any]) -> Step:
+    samples = said["samples"]
+    if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 0):
+        raise ValueError("samples must be a count")
+    return Step(samples, _mapping(said.get("figures", {})))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError("must be an object")
+    return value

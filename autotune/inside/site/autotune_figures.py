@@ -1,0 +1,76 @@
+"""What a step of a PyTorch script shows of itself: its loss, its memory, whether it is like others."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from typing import Any
+
+_EVERY_S = 1.0  # the loss has to be fetched from the GPU, and the memory's figures take a while
+_clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
+
+
+class Figures:
+    """The figures of the steps of this process, the memory's counted from now: torch has been imported."""
+
+    def __init__(self) -> None:
+        self._born_with_bytes = _host_bytes("VmRSS") - _host_bytes("RssFile")
+        self._memory: dict[str, int] = {}
+        self._memory_s = self._loss_s = -math.inf
+        self._loss: Any = None
+        self._compilations = _compilations()
+
+    def note_loss(self, loss: Any) -> None:
+        """A backward pass begins at `loss`, a tensor or several."""
+        if _clock_s() - self._loss_s >= _EVERY_S:
+            self._loss = (loss if hasattr(loss, "shape") else loss[0]).detach()
+
+    def of_step(self, scale: Any, *, has_settled: bool) -> dict[str, Any]:
+        """The figures of the step that ends now; `scale()` is what its loss was multiplied by."""
+        before, self._compilations = self._compilations, _compilations()
+        marks = {"queued": not has_settled, "compiling": before != self._compilations}
+        figures = {**self._memory_now(), **{name: True for name, is_so in marks.items() if is_so}}
+        if has_settled and self._loss is not None:  # or else it would be waited for
+            figures["loss"] = float(self._loss.float().mean()) / scale()
+            self._loss, self._loss_s = None, _clock_s()
+        return figures
+
+    def _memory_now(self) -> dict[str, int]:
+        if _clock_s() - self._memory_s >= _EVERY_S:
+            self._memory, self._memory_s = _gpu_memory() or self._host_memory(), _clock_s()
+        return self._memory
+
+    def _host_memory(self) -> dict[str, int]:
+        """Pages of files that are mapped do not count: the kernel takes them back when it needs room."""
+        peak_bytes = _host_bytes("VmHWM") - _host_bytes("RssFile") - self._born_with_bytes
+        return {"memory_peak_bytes": max(peak_bytes, self._memory.get("memory_peak_bytes", 0))}
+
+
+def _gpu_memory() -> dict[str, int]:
+    """The allocator's figures in bytes; nothing where it has never been used."""
+    cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is None or not cuda.is_initialized() or not cuda.max_memory_allocated():
+        return {}
+    return {
+        "memory_allocated_bytes": cuda.memory_allocated(),
+        "memory_reserved_bytes": cuda.memory_reserved(),
+        "memory_peak_bytes": cuda.max_memory_allocated(),
+        "memory_peak_reserved_bytes": cuda.max_memory_reserved(),
+    }
+
+
+def _host_bytes(name: str) -> int:
+    """A figure of /proc/self/status, 0 where it is not there."""
+    try:
+        with open("/proc/self/status", "rb") as lines:  # noqa: PTH123 - a script may have no pathlib yet
+            found = [line for line in lines if line.startswith(name.encode() + b":")]
+    except OSError:
+        return 0
+    return int(found[0].split()[1]) * 1024 if found else 0
+
+
+def _compilations() -> int:
+    """How often torch has compiled something in this process, or tried to; 0 where it never was asked to."""
+    counters: Any = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return counters["frames"]["total"] + counters["stats"]["unique_graphs"] if counters else 0

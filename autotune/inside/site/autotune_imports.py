@@ -1,0 +1,52 @@
+"""Does something to a module as soon as it has been imported, and imports nothing by itself."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable  # noqa: UP035 - for Python 3.8
+
+Action = Callable[[Any], None]
+
+
+class After:
+    """A finder that finds nothing itself: it adds what is to be done to what the others find."""
+
+    def __init__(self) -> None:
+        self._actions: dict[str, Action] = {}
+        sys.meta_path.insert(0, self)  # type: ignore[arg-type]  # its interface is read by names
+
+    def do(self, name: str, action: Action) -> None:
+        """Calls `action` with the module `name` once that has been imported; at once where it has been."""
+        if name in sys.modules:
+            _attempt(action, sys.modules[name])
+        else:
+            self._actions[name] = action
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """A module's spec as the others find it, whose loader then calls the action."""
+        action = self._actions.get(name)
+        if action is None:
+            return None
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target) if finder is not self else None
+            if spec is not None:
+                _call_after(spec.loader, action)
+                return spec
+        return None
+
+
+def _call_after(loader: Any, action: Action) -> None:
+    execute = loader.exec_module
+
+    def exec_module(module: Any) -> None:
+        execute(module)
+        _attempt(action, module)
+
+    loader.exec_module = exec_module
+
+
+def _attempt(action: Action, module: Any) -> None:
+    try:
+        action(module)
+    except Exception as error:  # noqa: BLE001 - never the script's
+        print(f"autotune: {module.__name__} is as it is: {type(error).__name__}: {error}", file=sys.stderr)

@@ -1,0 +1,236 @@
+"""Tells the tuner of every optimizer step of a PyTorch script that knows nothing of it.
+
+PyTorch (2.0 or newer) calls a hook of the process after each step of each optimizer. What the step has seen
+is known by the batches of its data loaders and by its backward passes, which are wrapped. Whatever fails in
+here is said once, and the script goes on.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+import time
+import weakref
+from collections import deque
+from typing import Any, Callable  # noqa: UP035 - for Python 3.8
+
+import autotune_gpu
+import autotune_seed
+import autotune_wire
+from autotune_batches import Tally, size
+from autotune_figures import Figures
+from autotune_imports import After
+
+_OTHERS = 100  # steps of other optimizers in a row, after which one of them tells
+_LONGEST_MESSAGE = 10_000
+_clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
+
+
+def arm() -> None:
+    """From now on, as soon as the script has imported torch, its steps are told; so is what ends it."""
+    wire = autotune_wire.Wire()
+    sys.excepthook = _telling(sys.excepthook, wire)
+    offset = int(os.environ.get(autotune_wire.SEED) or 0)
+    after = After()
+    after.do("torch", lambda torch: _attach(torch, Teller(torch, wire), offset, after))
+    for module in ("random", "numpy.random") if offset else ():
+        after.do(module, functools.partial(autotune_seed.add, name="seed", offset=offset))
+
+
+def _telling(hook: Callable[..., Any], wire: autotune_wire.Wire) -> Callable[..., Any]:
+    """What is called with the exception that ends the script: `hook`, after the tuner has been told."""
+
+    def excepthook(kind: Any, error: Any, trace: Any) -> None:
+        try:
+            module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+            said = {"type": module + kind.__qualname__, "message": str(error)[:_LONGEST_MESSAGE]}
+            wire.tell({"error": said})
+        except Exception:  # noqa: BLE001, S110 - an exception's own class can do anything; its end is printed
+            pass
+        hook(kind, error, trace)
+
+    return excepthook
+
+
+class Teller:
+    """What is known of the step that goes on, and told of it when it ends."""
+
+    def __init__(self, torch: Any, wire: autotune_wire.Wire) -> None:
+        self._torch, self._wire = torch, wire
+        self._tally, self._figures, self._pace = Tally(), Figures(), autotune_gpu.Pace()
+        self._optimizer: Any = None  # a reference to the one whose steps are told
+        self._others = 0
+        self._is_in_backward = self._has_told = self._is_mute = False
+        self._scaler: Any = None
+        self._wrappers: list[Callable[..., Any]] = []
+        os.register_at_fork(after_in_child=self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        """A process forked from one that trains is a loader's worker, or whatever else; it does not tell."""
+        self._is_mute |= self._has_told
+
+    def guarded(self, name: str) -> Callable[..., None]:
+        """The method `name`, which says what it has failed with, and that nothing is told from then on."""
+
+        def call(*args: Any) -> None:
+            if self._is_mute:
+                return
+            try:
+                getattr(self, name)(*args)
+            except Exception as error:  # noqa: BLE001 - never the script's
+                self._is_mute = True
+                print(f"autotune: steps are told no more: {type(error).__name__}: {error}", file=sys.stderr)
+
+        return self.beside(call)
+
+    def hide(self, dynamo: Any) -> None:
+        """Keeps torch.compile from compiling what is done here within a step that it was given whole."""
+        for name in ("drew", "fetched", "ended", "begins_backward", "stepped"):
+            setattr(self, name, dynamo.disable(getattr(self, name)))
+        skip = getattr(getattr(dynamo, "decorators", None), "skip", None)  # older ones need it less
+        for wrapper in self._wrappers if skip else ():
+            skip(wrapper)
+
+    def beside(self, wrapper: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, which from now on takes the place of one of torch's."""
+        self._wrappers.append(wrapper)
+        return wrapper
+
+    def drew(self, iterator: Any, index: Any) -> None:
+        """A loader's iterator has drawn what its next batch is to be made of."""
+        if getattr(iterator, "_autotune_of", None) is not iterator._sampler_iter:  # it begins a new epoch
+            iterator._autotune_of, iterator._autotune_drawn = iterator._sampler_iter, deque()
+        iterator._autotune_drawn.append(len(index) if isinstance(index, (list, tuple)) else None)
+
+    def fetched(self, iterator: Any, batch: Any) -> None:
+        """A loader's iterator gives a batch; None: it has failed."""
+        drawn = getattr(iterator, "_autotune_drawn", None)
+        usual = drawn.popleft() if drawn else None
+        if batch is None or not self._torch.is_grad_enabled():
+            return
+        is_map = iterator._dataset_kind == self._torch.utils.data.dataloader._DatasetKind.Map
+        samples = usual if is_map and usual else size(batch, usual)
+        if samples:
+            self._tally.fetched(iterator, samples)
+
+    def ended(self, iterator: Any) -> None:
+        """A loader's iterator has no more to give."""
+        self._tally.ended(iterator)
+
+    def begins_backward(self, loss: Any) -> None:
+        """A backward pass begins at `loss`."""
+        self._tally.backward()
+        self._figures.note_loss(loss)
+
+    def stepped(self, optimizer: Any) -> None:
+        """An optimizer has made a step."""
+        if self._is_no_step(optimizer) or not self._tells(optimizer):
+            return
+        samples = self._tally.stepped()
+        if autotune_wire.rank():
+            return
+        has_settled = self._pace.has_settled()
+        at_s, figures = _clock_s(), self._figures.of_step(self._scale, has_settled=has_settled)
+        told = {"samples": samples and samples * autotune_wire.world_size(), "figures": figures}
+        self._wire.tell({"step": told}, at_s)
+        self._has_told = True
+
+    def _is_no_step(self, optimizer: Any) -> bool:
+        """Whether it was recorded only, belongs to a loader's worker, or left the weights as they were.
+
+        A fused optimizer leaves out what overflowed by itself; on a GPU it would have to be waited for.
+        """
+        overflow = getattr(optimizer, "found_inf", None)
+        return (
+            autotune_gpu.is_capturing()
+            or self._torch.utils.data.get_worker_info() is not None
+            or (overflow is not None and overflow.device.type == "cpu" and bool(overflow))
+        )
+
+    def _tells(self, optimizer: Any) -> bool:
+        """Whether it is the first that has made a step; another one, where that is gone or used no more."""
+        if self._optimizer is None or self._optimizer() is None or self._others >= _OTHERS:
+            self._optimizer = weakref.ref(optimizer)
+        is_the_one = self._optimizer() is optimizer
+        self._others = 0 if is_the_one else self._others + 1
+        return is_the_one
+
+    def _scale(self) -> float:
+        return float(self._scaler.get_scale()) if self._scaler is not None else 1.0
+
+    def around_backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
+        """torch's backward, which tells when it begins; one within another, a checkpoint's, is part of it."""
+        begins = self.guarded("begins_backward")
+
+        @functools.wraps(backward)
+        def told(*args: Any, **kwargs: Any) -> Any:
+            if self._is_in_backward:
+                return backward(*args, **kwargs)
+            begins(args[0] if args else kwargs.get("tensors"))
+            self._is_in_backward = True
+            try:
+                return backward(*args, **kwargs)
+            finally:
+                self._is_in_backward = False
+
+        return self.beside(told)
+
+    def around_scaled_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """A gradient scaler's step, in which the loss is known to have been multiplied."""
+
+        @functools.wraps(step)
+        def told(scaler: Any, *args: Any, **kwargs: Any) -> Any:
+            self._scaler = scaler
+            try:
+                return step(scaler, *args, **kwargs)
+            finally:
+                self._scaler = None
+
+        return self.beside(told)
+
+
+def _attach(torch: Any, teller: Teller, offset: int, after: After) -> None:
+    """Wraps what a step is known by, caps the GPU's memory, and moves torch's seed by `offset`."""
+    after.do("torch._dynamo", teller.hide)
+    stepped = teller.guarded("stepped")
+    optimizers = importlib.import_module("torch.optim.optimizer")  # torch.optim hides it
+    optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: stepped(optimizer))
+    torch.autograd.backward = teller.around_backward(torch.autograd.backward)
+    scaler = getattr(torch.amp, "grad_scaler", torch.cuda.amp.grad_scaler).GradScaler
+    scaler.step = teller.around_scaled_step(scaler.step)
+    _count_batches(torch.utils.data.dataloader._BaseDataLoaderIter, teller)
+    cap_bytes = int(os.environ.get(autotune_wire.MEMORY_CAP_BYTES) or 0)
+    if cap_bytes:
+        torch.cuda._lazy_call(lambda: autotune_gpu.cap(torch.cuda, cap_bytes))
+    if offset:
+        autotune_seed.add(torch, "manual_seed", offset)
+        torch.random.manual_seed = torch.manual_seed
+        torch.manual_seed(0)  # a script that seeds nothing has the same seed every time
+
+
+def _count_batches(iterator: Any, teller: Teller) -> None:
+    draw, give = iterator._next_index, iterator.__next__
+    drew, fetched, ended = map(teller.guarded, ("drew", "fetched", "ended"))
+
+    @functools.wraps(draw)
+    def _next_index(self: Any) -> Any:
+        index = draw(self)
+        drew(self, index)
+        return index
+
+    @functools.wraps(give)
+    def __next__(self: Any) -> Any:  # noqa: N807 - it takes that one's place
+        try:
+            batch = give(self)
+        except StopIteration:
+            ended(self)
+            raise
+        except Exception:
+            fetched(self, None)
+            raise
+        fetched(self, batch)
+        return batch
+
+    iterator._next_index, iterator.__next__ = map(teller.beside, (_next_index, __next__))

@@ -1,0 +1,124 @@
+"""This process's connection to the tuner: lines of JSON out, and whether to stop back."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+from typing import Any, Mapping  # noqa: UP035 - Python 3.8 cannot subscript the ones of collections.abc
+
+SOCKET = "AUTOTUNE_SOCKET"  # the variables of the environment that a trial's processes have
+WORKDIR = "AUTOTUNE_WORKDIR"
+SETTINGS = "AUTOTUNE_SETTINGS"
+TRIAL_SAMPLES = "AUTOTUNE_TRIAL_SAMPLES"
+MEMORY_CAP_BYTES = "AUTOTUNE_MEMORY_CAP_BYTES"
+SEED = "AUTOTUNE_SEED"
+
+STOP_LINE = b'{"stop": true}\n'
+LONGEST_BYTES = 16 * 2**20  # of a line
+_SEND_S = 60  # that a tuner may take no byte, before it is given up
+_clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
+
+
+class Wire:
+    """Tells the tuner, where the environment names one. Nothing of it raises where the tuner is gone.
+
+    It is opened with the first call, and not again once it has failed. A forked child opens its own.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin_anew)
+
+    def _begin(self) -> None:
+        self._lock = threading.RLock()  # a signal's handler may report while its thread does
+        self._socket: socket.socket | None = None
+        self._has_failed = self._is_stopped = False
+
+    def _begin_anew(self) -> None:
+        if self._socket is not None:
+            self._socket.close()  # this process's descriptor alone
+        self._begin()
+
+    def tell(self, message: Mapping[str, Any], at_s: float | None = None) -> None:
+        """Sends `message`, stamped now or `at_s`; raises TypeError or ValueError where it is not JSON's."""
+        if SOCKET not in os.environ:
+            return
+        origin = {"at_s": _clock_s() if at_s is None else at_s, "pid": os.getpid(), "rank": rank()}
+        line = json.dumps({**origin, **message}, default=_plain).encode() + b"\n"
+        if len(line) > LONGEST_BYTES:
+            raise ValueError(f"at most {LONGEST_BYTES // 2**20} MiB can be sent, got {len(line)} bytes")
+        with self._lock:
+            connection = self._opened()
+            try:
+                if connection is not None:
+                    connection.sendall(line)
+            except OSError:
+                self._give_up()
+
+    def is_stopped(self) -> bool:
+        """Whether the tuner has asked to stop."""
+        if self._is_stopped or SOCKET not in os.environ:
+            return self._is_stopped
+        with self._lock:
+            connection = self._opened()
+            try:
+                if connection is not None and not self._take(connection.recv(4096, socket.MSG_DONTWAIT)):
+                    self._give_up()
+            except BlockingIOError:
+                pass  # nothing has been said
+            except OSError:
+                self._give_up()
+        return self._is_stopped
+
+    def _take(self, said: bytes) -> bool:
+        self._is_stopped |= STOP_LINE in said
+        return bool(said)
+
+    def _opened(self) -> socket.socket | None:
+        if self._socket is None and not self._has_failed:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_S, 0))
+            try:
+                self._socket.connect(os.environ[SOCKET])
+            except OSError:
+                self._give_up()
+        return self._socket
+
+    def _give_up(self) -> None:
+        self._has_failed = True
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def rank() -> int:
+    """This process's among those of a distributed training, 0 where it is none."""
+    return int(_number_of("RANK", 0, "get_rank"))
+
+
+def world_size() -> int:
+    """The number of processes of a distributed training, 1 where it is none."""
+    return int(_number_of("WORLD_SIZE", 1, "get_world_size"))
+
+
+def _number_of(variable: str, otherwise: int, question: str) -> int:
+    """What torch.distributed says where it is in use, else what its launcher has put into the environment."""
+    distributed: Any = sys.modules.get("torch.distributed")
+    try:
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return int(getattr(distributed, question)())
+        return int(os.environ.get(variable, otherwise))
+    except (ValueError, RuntimeError):
+        return otherwise
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's and torch's scalars as Python's."""
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
+        return value.item()
+    raise TypeError(f"a record's values must be JSON's, got {type(value).__name__}")

@@ -1,0 +1,105 @@
+"""What is wrong with a search space that no single value of it shows. Pure."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from autotune.core import units
+from autotune.core.errors import instead
+from autotune.core.settings import ACCUMULATION, COMMON, LEARNING_RATE, MICRO_BATCH, Setting
+from autotune.space.knobs import Distribution, ScaledLearningRate
+
+if TYPE_CHECKING:  # which asks for these checks
+    from autotune.space.space import Space
+
+_RATES = (1e-20, 1e20)  # what the sampler and the arithmetic carry
+
+
+def of_settings(space: "Space") -> list[str]:
+    """What settings and knobs are said to be, and are not."""
+    wrong = [*space.naming.mistakes(COMMON.by_name, space.baseline), *_of_steps(space)]
+    return [*wrong, *_of_learning_rate(space), *_not_numbers(space)]
+
+
+def _of_learning_rate(space: "Space") -> Iterator[str]:
+    for name, knob in space.knobs.items():
+        if not isinstance(knob, ScaledLearningRate):
+            continue
+        if name != LEARNING_RATE:
+            yield f"{name}: scale: sqrt is the rule of {LEARNING_RATE} alone"
+        elif MICRO_BATCH not in space.baseline:
+            yield f"{name}: scale: sqrt needs {_lacking(MICRO_BATCH)}"
+        if not knob.multiplier.contains(1.0):
+            yield f"{name}.multiplier: must contain 1.0, the baseline's"
+
+
+def _lacking(role: str) -> str:
+    return f"the setting {role}: the baseline has none; name yours in roles: {{{role}: ...}}"
+
+
+def _of_steps(space: "Space") -> Iterator[str]:
+    """What is said to count optimizer steps, and does not."""
+    told = {"counted_in_steps": space.counted_in_steps}
+    told |= {"evaluate_every": (space.evaluate_every,)} if space.evaluate_every else {}
+    for where, names in told.items():
+        if names and MICRO_BATCH not in space.baseline:
+            yield f"{where}: needs {_lacking(MICRO_BATCH)}"
+        for name in names:
+            path, value = space.naming.path(name), space.baseline.get(name)
+            if name not in space.baseline:
+                paths = [space.naming.path(known) for known in space.baseline]
+                yield f"{where}: the baseline has no setting {path!r}{instead(path, paths)}"
+            elif name in space.knobs:
+                yield f"{where}: {path} is a knob, and cannot follow the effective batch as well"
+            elif not isinstance(value, int) or isinstance(value, bool):
+                yield f"{where}: {path} must be a whole number of steps: got {units.shown(value)}"
+
+
+def _not_numbers(space: "Space") -> list[str]:
+    """What the tuner itself computes with, where it is no number: batches, loaders, the learning rate."""
+    found = []
+    for name, (low, high) in space.known.whole.items():
+        knob = space.knobs.get(name)
+        values = (knob.choice or knob.bounds) if isinstance(knob, Distribution) else ()
+        given = [*values, *([space.baseline[name]] if name in space.baseline else [])]
+        wrong = [v for v in given if not _is_whole(v, low, high)]
+        found += [f"{name}: whole numbers of {low} to {high}: got {units.shown(wrong[0])}"] if wrong else []
+    rate = space.baseline.get(LEARNING_RATE)
+    scaled = isinstance(space.knobs.get(LEARNING_RATE), ScaledLearningRate)
+    if scaled and not _RATES[0] <= (units.number(rate) or 0.0) <= _RATES[1]:
+        found.append(f"baseline {LEARNING_RATE}: a number above 0, to be scaled: got {units.shown(rate)}")
+    return found
+
+
+def _is_whole(value: Setting, low: int, high: int) -> bool:
+    if value is None:
+        return low == 0  # nothing said: the trainer's own
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def of_limits(space: "Space") -> list[str]:
+    """The limit on the effective batch, where no combination of knobs can meet it."""
+    if MICRO_BATCH not in space.baseline:
+        return []
+    micro, accumulation = _values(space, MICRO_BATCH), _values(space, ACCUMULATION)
+    low, high = space.limits.effective_batch_size
+    if any(_has_between(micro, -(-low // steps), high // steps) for steps in accumulation):
+        return []
+    ends = f"{min(micro) * min(accumulation)} to {max(micro) * max(accumulation)}"
+    return [f"limits.effective_batch_size [{low}, {high}] allows none of the sizes, {ends}"]
+
+
+def _has_between(values: Sequence[int], low: int, high: int) -> bool:
+    """Whether one of `values` is from `low` to `high`; a range may have billions of them."""
+    if isinstance(values, range):
+        return max(values[0], low) <= min(values[-1], high)
+    return any(low <= value <= high for value in values)
+
+
+def _values(space: "Space", name: str) -> Sequence[int]:
+    knob = space.knobs.get(name)
+    if isinstance(knob, Distribution):
+        if knob.choice:
+            return [int(v) for v in knob.choice if v is not None]
+        if knob.randint:
+            return range(knob.randint[0], knob.randint[1] + 1)
+    return [int(space.baseline.get(name) or 1)]

@@ -1,0 +1,162 @@
+"""A user's settings beside the tuner's: nested and flat, by their names and by their roles, in their words.
+
+Inside the tuner a configuration is flat. A setting that has a role is called by it, every other one by its
+path, such as `optim.betas[0]`. What is translated comes in and goes out here.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from autotune.core.errors import instead
+from autotune.core.settings import Setting
+
+_STEP = re.compile(r"(?:^|\.)(?P<name>[^.\[\]{}]+)|\[(?P<index>\d+)\]|(?P<empty>\[\]|\{\})$")
+_EMPTY: Mapping[str, type] = {"[]": list, "{}": dict}
+Translations = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Naming:
+    """`roles` are the paths of settings by what the tuner calls them; `values` the user's words for values.
+
+    Words are by the setting as the tuner calls it, and by the text of the tuner's value: `{fp16: 16-mixed}`.
+    """
+
+    roles: Mapping[str, str] = field(default_factory=dict)
+    values: Translations = field(default_factory=dict)
+
+    def name(self, path: str) -> str:
+        """What the tuner calls the setting at `path`."""
+        return next((role for role, theirs in self.roles.items() if theirs == path), path)
+
+    def path(self, name: str) -> str:
+        """Where the user has the setting that the tuner calls `name`."""
+        return self.roles.get(name, name)
+
+    def named(self, nested: Mapping[str, Any]) -> dict[str, Any]:
+        """`nested` settings as the tuner has them; raises ValueError for a path that is none."""
+        flat: dict[str, Any] = {}
+        for path, value in flatten(nested):
+            name = self.name(path)
+            if name in flat or (name == path and path in self.roles):
+                raise ValueError(f"{name}: two settings are called so: {self.path(name)!r} and {path!r}")
+            flat[name] = self.value(name, value)
+        nest({self.path(name): value for name, value in flat.items()})
+        return flat
+
+    def shaped(self, flat: Mapping[str, Setting]) -> dict[str, Any]:
+        """What `named` was given for `flat`, but for the words of its values."""
+        return nest({self.path(name): value for name, value in flat.items()})
+
+    def value(self, name: str, theirs: Any) -> Any:
+        """The tuner's value for what may be a word of the user's."""
+        words = self.values.get(name, {})
+        if not isinstance(theirs, list | dict) and text_of(theirs) in words:
+            return theirs
+        found = next((ours for ours, word in words.items() if is_same(word, theirs)), None)
+        return theirs if found is None else yaml.safe_load(found)
+
+    def as_given(self, flat: Mapping[str, Setting]) -> dict[str, Any]:
+        """`flat` settings with the user's names, in their shape and in their words."""
+        words = {name: self.values.get(name, {}).get(text_of(value), value) for name, value in flat.items()}
+        return nest({self.path(name): value for name, value in words.items()})
+
+    def mistakes(self, known: Mapping[str, Any], baseline: Mapping[str, Any]) -> Iterator[str]:
+        """What of the roles and the words belongs to no setting of the `baseline`."""
+        for role, path in self.roles.items():
+            if role not in known:
+                yield f"roles: no such role {role!r}{instead(role, list(known))}"
+            elif role not in baseline:
+                paths = [self.path(name) for name in baseline]
+                yield f"roles.{role}: the baseline has no setting {path!r}{instead(path, paths)}"
+        for name in self.values:
+            if name not in baseline:
+                yield f"values: the baseline has no setting {name!r}{instead(name, list(baseline))}"
+
+
+def text_of(value: Setting) -> str:
+    """A value as a key of JSON or YAML: `fp16`, `true`, `8`."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def is_same(value: Any, other: Any) -> bool:
+    """Whether they are equal, and of one type: 1 is not True."""
+    return bool(value == other) and type(value) is type(other)
+
+
+def flatten(nested: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Every leaf of `nested` with its path; a mapping or a list that is empty is a leaf of its own kind."""
+    for key, value in nested.items():
+        if not isinstance(key, str):
+            raise ValueError(f"{above or 'baseline'}: names must be text: got {key!r}")  # noqa: TRY004 - pydantic collects ValueErrors
+        yield from _leaves(f"{above}.{key}" if above else key, value)
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        yield from flatten(value, path)
+    elif isinstance(value, list) and value:
+        for i, item in enumerate(value):
+            yield from _leaves(f"{path}[{i}]", item)
+    elif isinstance(value, list | Mapping):
+        yield f"{path}{'[]' if isinstance(value, list) else '{}'}", None
+    else:
+        yield path, value
+
+
+def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping whose leaves are `flat`; raises ValueError where paths do not go together."""
+    root: dict[str | int, Any] = {}
+    for path, value in flat.items():
+        *above, (last, empty) = _steps(path)
+        inside = root
+        for step, _ in above:
+            inside = inside.setdefault(step, {})
+            if not isinstance(inside, dict):
+                rule = f"{step} is a setting of its own: it has no settings below it"
+                raise ValueError(f"{path}: {rule}")  # noqa: TRY004 - pydantic collects ValueErrors
+        if last in inside:
+            raise ValueError(f"{path}: is there twice")
+        inside[last] = _EMPTY[empty]() if empty else _Leaf(value)
+    return {str(key): _built(value, str(key)) for key, value in root.items()}
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A value that is no level of its own, even where it is a mapping."""
+
+    value: Any
+
+
+def _steps(path: str) -> list[tuple[str | int, str]]:
+    """The names and indices of a path; the last with `[]` or `{}` where what is there is empty."""
+    steps: list[tuple[str | int, str]] = []
+    end = 0
+    for match in _STEP.finditer(path):
+        if match.start() != end:
+            break
+        end = match.end()
+        if match["empty"] and steps:
+            steps[-1] = (steps[-1][0], match["empty"])
+        else:
+            steps.append((match["name"] if match["index"] is None else int(match["index"]), ""))
+    if end != len(path) or not steps or not isinstance(steps[0][0], str):
+        raise ValueError(f"{path!r}: a path of names must be such as optim.lr or betas[0]")
+    return steps
+
+
+def _built(value: Any, path: str) -> Any:
+    if isinstance(value, _Leaf):
+        return value.value
+    if not isinstance(value, dict) or not value:
+        return value
+    if not any(isinstance(key, int) for key in value):
+        return {key: _built(inner, f"{path}.{key}") for key, inner in value.items()}
+    if set(value) != set(range(len(value))):
+        raise ValueError(f"{path}: a list must have every place from 0: got {sorted(map(str, value))}")
+    return [_built(value[i], f"{path}[{i}]") for i in range(len(value))]

@@ -1,0 +1,97 @@
+"""How far a command has come: samples counted from its steps, and kept for who resumes it."""
+
+import json
+from bisect import bisect_right
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+
+from autotune.core import files
+from autotune.workloads.command.follow import matching, written_s
+
+_NOTE = ".samples"  # in the workdir: what the checkpoint was saved at
+_STEPS_KEPT = 100_000
+
+
+class Counter:
+    """Samples in all: those of the checkpoint that a command goes on from, and those of its steps since.
+
+    `batch` are the samples of a step that says nothing of them.
+    """
+
+    def __init__(self, begun: int, batch: int) -> None:
+        self.begun = self.samples = begun
+        self.steps = 0
+        self._batch = batch
+        self._past: deque[tuple[float, int]] = deque([(float("-inf"), begun)], maxlen=_STEPS_KEPT)
+        self._own_begin: int | None = None
+
+    def step(self, at_s: float, samples: int | None) -> None:
+        """Counts a step that ended at `at_s` of the monotonic clock."""
+        self._reached(at_s, self.samples + (self._batch if samples is None else samples))
+
+    def said(self, at_s: float, samples: int) -> bool:
+        """Takes what the script itself says that it has seen; whether that is more than before.
+
+        A script that was resumed may have begun its own count anew.
+        """
+        if self._own_begin is None:
+            self._own_begin = self.begun if samples < self.begun else 0
+        total = self._own_begin + samples
+        if total <= self.samples:
+            return False
+        self._reached(at_s, total)
+        return True
+
+    def _reached(self, at_s: float, total: int) -> None:
+        self.samples = total
+        self.steps += 1
+        self._past.append((at_s, total))
+
+    def at(self, moment_s: float) -> int:
+        """Samples up to a moment of the monotonic clock."""
+        past = list(self._past)
+        after = bisect_right(past, moment_s, key=lambda entry: entry[0])
+        return past[max(0, after - 1)][1]
+
+
+class Checkpoint:
+    """A command's checkpoint, files or directories that match `pattern`, and the samples it was saved at.
+
+    That is known by when it was last written; a note beside it says so to the next attempt.
+    """
+
+    def __init__(self, pattern: str | None, workdir: Path) -> None:
+        self._pattern, self._note = pattern, workdir / _NOTE
+        self._noted_ns = self._written_ns()
+
+    @property
+    def exists(self) -> bool:
+        return self._pattern is not None and bool(matching(self._pattern))
+
+    def samples(self) -> int:
+        """At how many samples it was saved, as far as that was noted; 0 where there is no checkpoint."""
+        if self.exists:
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                return int(json.loads(self._note.read_text(encoding="utf-8"))["samples"])
+        return 0
+
+    def look(self, counter: Counter, until_s: float) -> None:
+        """Notes the samples of a checkpoint that is new; `counter` has all steps up to `until_s`."""
+        written_ns = self._written_ns()
+        if written_ns is None or written_ns == self._noted_ns:
+            return
+        if (moment_s := written_s(written_ns)) > until_s:
+            return
+        self._noted_ns = written_ns
+        samples = counter.at(moment_s)
+        with suppress(OSError):  # a full disk is for the script to tell
+            files.write_whole(self._note, json.dumps({"samples": samples}) + "\n")
+
+    def _written_ns(self) -> int | None:
+        """When it was last written; of a directory whatever is in it counts."""
+        places = matching(self._pattern) if self._pattern else []
+        with suppress(OSError):  # it was there a moment ago
+            inside = [file for place in places if place.is_dir() for file in place.rglob("*")]
+            return max((file.stat().st_mtime_ns for file in [*places, *inside]), default=None)
+        return None

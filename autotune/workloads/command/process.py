@@ -1,0 +1,191 @@
+"""The process of a command: started without a shell, listened to, and ended with all that it has started."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+
+import psutil
+
+from autotune.core.errors import InputError
+from autotune.workloads.command.readers import plain
+
+_CHUNK_BYTES = 65536
+_LONGEST_BYTES = 8192  # of a line; the rest is another one
+_LINES_KEPT = 50
+_LISTEN_MS = 200
+_LOOK_S = 0.05
+_LAST_LOOK_S = 2.0
+_ENDS = b"\r\n"  # progress bars end their lines with the first
+
+
+class Lines:
+    """Chunks of bytes in, whole lines out: none is empty, or longer than 8 KiB. Pure."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def add(self, chunk: bytes) -> list[str]:
+        """The lines that are whole with `chunk`."""
+        *whole, rest = (self._rest + chunk.replace(b"\r", b"\n")).split(b"\n")
+        cut = len(rest) - len(rest) % _LONGEST_BYTES
+        self._rest = rest[cut:]
+        return [_text(piece) for line in [*whole, rest[:cut]] for piece in _pieces(line)]
+
+    def end(self) -> list[str]:
+        """What is left when nothing more comes."""
+        rest, self._rest = self._rest, b""
+        return [_text(rest)] if rest else []
+
+
+def _pieces(line: bytes) -> Iterator[bytes]:
+    return (line[at : at + _LONGEST_BYTES] for at in range(0, len(line), _LONGEST_BYTES))
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace")
+
+
+class Process:
+    """A command that runs in `directory`, in the process group of who has started it.
+
+    Its output is passed on to our own; `heard` gets every line, without colours, and when it came, in a
+    thread. Its family is told by `mark`, a variable that it alone has in its `environment`.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        directory: Path,
+        environment: Mapping[str, str],
+        mark: str,
+        heard: Callable[[float, str], None],
+    ) -> None:
+        self._mark = (mark, environment[mark])
+        self._heard, self._is_enough = heard, Event()
+        self.tail: deque[str] = deque(maxlen=_LINES_KEPT)
+        self._process = started(arguments, directory, environment, subprocess.PIPE)
+        self._listener = Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, and all whom it has started."""
+        return self.code is not None and not self._listener.is_alive() and not self.family()
+
+    def family(self) -> list[psutil.Process]:
+        """The command and all that it has started, who has been orphaned, too."""
+        return [one for one in psutil.process_iter() if _is_marked(one, *self._mark)]
+
+    def end(self, grace_s: float) -> None:
+        """Ends the family: the command by a SIGTERM first, and after `grace_s` all that are left.
+
+        The others get no SIGTERM as long as the command lives: a loader whose workers vanish could not write
+        a checkpoint. What was printed is then passed on.
+        """
+        deadline = time.monotonic() + grace_s
+        if self.code is None:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(grace_s)
+        family = self.family()
+        for one in family:
+            with suppress(psutil.Error):
+                one.terminate()
+        self._wait_for(family, deadline)
+        while left := self.family():  # again, because one may have been born meanwhile
+            for one in left:
+                with suppress(psutil.Error):
+                    one.kill()
+            self._wait_for(left, time.monotonic() + _LAST_LOOK_S)
+            if time.monotonic() > deadline + _LAST_LOOK_S:
+                break
+        self._process.wait()
+        self._is_enough.set()
+        self._listener.join()
+
+    def _wait_for(self, family: Sequence[psutil.Process], deadline: float) -> None:
+        while any(_is_alive(one) for one in family) and time.monotonic() < deadline:
+            self._process.poll()  # or else it stays a zombie
+            time.sleep(_LOOK_S)
+
+    def _listen(self) -> None:
+        pipe = self._process.stdout
+        if pipe is None:
+            return
+        with pipe:
+            lines, poll = Lines(), select.poll()
+            poll.register(pipe, select.POLLIN)
+            while True:
+                if poll.poll(_LISTEN_MS):
+                    chunk = os.read(pipe.fileno(), _CHUNK_BYTES)
+                    if not chunk:
+                        break
+                    self._pass_on(time.monotonic(), lines.add(chunk))
+                elif self._is_enough.is_set():  # somebody who could not be found holds it open
+                    break
+            self._pass_on(time.monotonic(), lines.end())
+
+    def _pass_on(self, at_s: float, lines: Sequence[str]) -> None:
+        for line in lines:
+            shown = plain(line)
+            self.tail.append(shown)
+            self._heard(at_s, shown)
+        with suppress(OSError, ValueError):  # nobody listens any more
+            sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode(errors="replace"))
+            sys.stdout.buffer.flush()
+
+
+def started(
+    arguments: Sequence[str], directory: Path, environment: Mapping[str, str], output: int
+) -> "subprocess.Popen[bytes]":
+    """The process of `arguments`; raises InputError where there is no such program, or it cannot be run."""
+    try:
+        return subprocess.Popen(  # noqa: S603 - what the user has written, and no shell
+            arguments,
+            cwd=directory,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            bufsize=0,
+        )
+    except (OSError, ValueError) as error:  # ValueError: a zero byte
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(f"workload.run: {arguments[0]} cannot be started in {directory}: {said}") from None
+
+
+def _is_marked(process: psutil.Process, name: str, value: str) -> bool:
+    with suppress(psutil.Error, OSError):  # another user's, or it has ended
+        return process.environ().get(name) == value and _is_alive(process)
+    return False
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

@@ -1,0 +1,262 @@
+"""What a search space says of a command: its keys, and every mistake in them in one line."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from autotune.core import units
+from autotune.core.errors import InputError, instead
+from autotune.workloads.command import line
+
+KIND = "command"
+REPORTED = "reported"  # the script calls autotune.report: nothing has to be read
+# Placeholders that are no settings.
+WORKDIR, TRIAL_SAMPLES, TRAINING_SAMPLES = "workdir", "trial_samples", "training_samples"
+EFFECTIVE_BATCH = "effective_batch_size"
+GIVEN = (WORKDIR, TRIAL_SAMPLES, TRAINING_SAMPLES, EFFECTIVE_BATCH)
+_FILES = ("jsonl", "csv", "tensorboard", "wandb")
+_OF_SHELLS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+
+
+def _split(text: Any) -> Any:
+    return line.split(text) if isinstance(text, str) else text
+
+
+def _keys_as_json(by_value: Any) -> Any:
+    """Keys as they are after JSON: YAML's `true` and `1` are no texts."""
+    return (
+        {line.key_of(key): text for key, text in by_value.items()} if isinstance(by_value, dict) else by_value
+    )
+
+
+def _as_texts(values: Any) -> Any:
+    """Values of the environment: a number is written as YAML has it."""
+    if not isinstance(values, dict):
+        return values
+    return {name: line.written(v) if isinstance(v, int | float) else v for name, v in values.items()}
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
+ByValue = Annotated[dict[str, Words], BeforeValidator(_keys_as_json)]
+
+
+class Resume(BaseModel):
+    """What goes on with a training: `arguments` for the line, once there is the `file`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str = Field(description="the checkpoint, a file or directory; `*` stands for any characters")
+    arguments: Words = Field(description="what is then added at the end of the command line")
+
+
+def _as_resume(value: Any) -> Any:
+    """A text is the arguments; the checkpoint is the path in them."""
+    if not isinstance(value, str):
+        return value
+    if (path := line.path_in(line.split(value))) is None:
+        raise ValueError(
+            "arguments with the checkpoint's path, such as --resume {workdir}/last.pt; where they have none, "
+            f"{{file: '{{workdir}}/last.pt', arguments: ...}}: got {units.shown(value)}"
+        )
+    return {"file": path, "arguments": value}
+
+
+def _named_scores(value: Any) -> Any:
+    if value != REPORTED and not (isinstance(value, dict) and value):
+        raise ValueError(f"{{name: pattern}}, or {REPORTED}: got {units.shown(value)}")
+    return value
+
+
+class Spec(BaseModel):
+    """A command and what is known of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    kind: Literal["command"] = "command"
+    run: Words = Field(
+        min_length=1, description="the command line, with settings in braces; no shell reads it"
+    )
+    directory: str = Field(
+        ".", description="where it runs, relative to the directory of the search space's file"
+    )
+    python: str | None = Field(
+        None,
+        description="the Python that a leading `python` means, whose directory comes first on PATH; "
+        "the default is the one that the tuner runs with",
+    )
+    environment: Annotated[dict[str, str], BeforeValidator(_as_texts)] = Field(
+        default_factory=dict, description="variables that it gets besides; values may have settings in braces"
+    )
+    setup: Words = Field((), description="a command that runs before a search begins; it may run again")
+    flags: dict[str, ByValue] = Field(
+        default_factory=dict,
+        description="what a setting's value adds at the end of the line: {setting: {value: flags}}",
+    )
+    quality: Annotated[dict[str, str] | Literal["reported"], BeforeValidator(_named_scores)] = Field(
+        description="scores by name: a pattern whose first group is the number in a line of the output, or "
+        "its column, key or tag in the file below; `reported` where the script calls `autotune.report`",
+    )
+    jsonl: str | None = Field(None, description="a file of JSON lines that it writes, with the scores")
+    csv: str | None = Field(None, description="a CSV file that it writes, with the scores")
+    tensorboard: str | None = Field(
+        None, description="the directory of TensorBoard's event files, with the scores"
+    )
+    wandb: str | None = Field(None, description="the directory of W&B's offline runs, with the scores")
+    samples: str | None = Field(
+        None, description="where the script is not PyTorch: a pattern for the samples so far"
+    )
+    steps: str | None = Field(
+        None, description="the same: a pattern that matches once for every optimizer step"
+    )
+    resume: Annotated[Resume | None, BeforeValidator(_as_resume)] = Field(
+        None, description="arguments that are added once the checkpoint in them is there"
+    )
+    code: tuple[str, ...] = Field(
+        (), description="files whose change makes results incomparable; the default is what git tracks"
+    )
+    data: tuple[str, ...] = Field((), description="files of data, told from others by size and time")
+    training_samples: int | None = Field(
+        None, ge=1, description="samples of the whole training that the baseline is for"
+    )
+    seed: Literal["hook"] | None = Field(
+        None, description="`hook`: the script has no flag for a seed, it is set from outside"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if wrong := list(self._mistakes()):
+            raise ValueError("; ".join(wrong))
+        return self
+
+    def _mistakes(self) -> Iterator[str]:
+        yield from _shell_in(self.run)
+        files = [name for name in _FILES if getattr(self, name) is not None]
+        if len(files) > 1:
+            yield f"at most one of {', '.join(_FILES)}: got {' and '.join(files)}"
+        if self.quality == REPORTED and files:
+            yield f"quality: the keys of the scores in the file of {files[0]}, {{name: key}}: got {REPORTED}"
+        if self.samples is not None and self.steps is not None:
+            yield "at most one of samples, steps: got both"
+        if not files and isinstance(self.quality, dict):
+            for name, pattern in self.quality.items():
+                yield from _wrong_pattern(f"quality.{name}", pattern, groups=1)
+        yield from _wrong_pattern("samples", self.samples, groups=1)
+        yield from _wrong_pattern("steps", self.steps, groups=0)
+        if WORKDIR in line.names_in(self.setup):
+            yield "setup: has no {workdir}: it runs before there is a trial"
+
+    @property
+    def file(self) -> tuple[str, str] | None:
+        """The kind of the file that has the scores, and its path; None where they are not in a file."""
+        return next(((name, path) for name in _FILES if (path := getattr(self, name)) is not None), None)
+
+    @property
+    def scores(self) -> Mapping[str, str]:
+        """Where each score is; nothing where the script reports them."""
+        return {} if isinstance(self.quality, str) else self.quality
+
+    @property
+    def patterns(self) -> Mapping[str, str]:
+        """The patterns of scores in the output."""
+        return {} if self.file else self.scores
+
+    def placeholders(self) -> dict[str, list[str]]:
+        """The names in braces, by the key that they are in."""
+        by_key = {
+            "run": self.run,
+            "setup": self.setup,
+            "environment": tuple(self.environment.values()),
+            "flags": tuple(
+                text for by_value in self.flags.values() for texts in by_value.values() for text in texts
+            ),
+            "resume": (self.resume.file, *self.resume.arguments) if self.resume else (),
+            **({self.file[0]: (self.file[1],)} if self.file else {}),
+        }
+        return {key: line.names_in(texts) for key, texts in by_key.items()}
+
+    def require_settings(self, settings: Mapping[str, Any], told: tuple[str, ...] = ()) -> None:
+        """Raises InputError for a placeholder or flag without one of the `settings`, and for one of these
+        that nothing uses.
+
+        They are nested, or have dotted names, as the user calls them; `told` are those that the tuner uses.
+        """
+        wrong = [*self.without_setting(settings), *self._unused(settings, told)]
+        if wrong:
+            raise InputError("; ".join(wrong))
+
+    def without_setting(self, settings: Mapping[str, Any]) -> list[str]:
+        """What is wrong with the placeholders and flags for which `settings` have nothing."""
+        known = [path for path, _ in line.flat(settings)]
+        named = [
+            (f"workload.{key}: {{{name}}}", name)
+            for key, names in self.placeholders().items()
+            for name in names
+        ]
+        named += [(f"workload.flags: {name}", name) for name in self.flags]
+        there = {*known, *GIVEN}
+        return [
+            f"{what} is no setting of the baseline{instead(name, [*known, *GIVEN])}"
+            for what, name in named
+            if name not in there
+        ]
+
+    def _unused(self, settings: Mapping[str, Any], told: tuple[str, ...]) -> list[str]:
+        used = [
+            *self.flags,
+            *told,
+            *GIVEN,
+            *(name for names in self.placeholders().values() for name in names),
+        ]
+        return [
+            f"baseline.{name}: nothing uses it: write {{{name}}} into workload.run, or give it flags"
+            for name in line.unused(settings, used)
+        ]
+
+
+def read(values: Mapping[str, Any]) -> Spec:
+    """The specification in `values`; raises InputError with every mistake, in one line."""
+    try:
+        return Spec.model_validate(dict(values))
+    except ValidationError as error:
+        raise InputError("workload: " + "; ".join(map(_explained, error.errors()))) from None
+
+
+def _explained(error: ErrorDetails) -> str:
+    """What is wrong with a value, and where."""
+    where = ".".join(str(part) for part in error["loc"] if not str(part).startswith(("dict[", "literal[")))
+    match error["type"]:
+        case "extra_forbidden":
+            keys = Resume.model_fields if error["loc"][0] == "resume" else Spec.model_fields
+            return f"{where}: no such key{instead(error['loc'][-1], list(keys))}"
+        case "missing" if where == "quality":
+            return "quality: required: {name: pattern}, or {name: key} with one of " + ", ".join(_FILES)
+        case "missing":
+            return f"{where}: required"
+        case "value_error":
+            said = error["msg"].removeprefix("Value error, ")
+            return f"{where}: {said}" if where else said
+    return f"{where}: {error['msg'][0].lower()}{error['msg'][1:]}, got {units.shown(error['input'])}"
+
+
+def _shell_in(run: tuple[str, ...]) -> Iterator[str]:
+    """What only a shell would understand."""
+    if found := next((word for word in run if word in _OF_SHELLS), None):
+        yield f"run: no shell reads it: put {found!r} and what it is for into a script, and run that"
+    if _ASSIGNMENT.match(run[0]):
+        yield f"run: a variable belongs into workload.environment: got {run[0]}"
+
+
+def _wrong_pattern(where: str, pattern: str | None, groups: int) -> Iterator[str]:
+    if pattern is None:
+        return
+    try:
+        found = re.compile(pattern).groups
+    except re.error as error:
+        yield f"{where}: a regular expression: {error}: got {units.shown(pattern)}"
+        return
+    if found < groups:
+        yield f"{where}: needs a group for the number, such as ([0-9.]+): got {units.shown(pattern)}"

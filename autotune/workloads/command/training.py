@@ -1,0 +1,245 @@
+"""A command that trains: run, heard from every side, and told as records."""
+
+import glob
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from autotune.core.settings import SEED, effective_batch
+from autotune.inside.inbox import SITE, Inbox
+from autotune.inside.messages import Message, Stamped
+from autotune.inside.site import autotune_wire as wire
+from autotune.workloads.command import ending, line, spec
+from autotune.workloads.command.counting import Checkpoint, Counter
+from autotune.workloads.command.follow import Follower
+from autotune.workloads.command.process import Process
+from autotune.workloads.command.readers import Patterns
+from autotune.workloads.command.spec import Spec
+from autotune.workloads.command.timeline import Happened, Reported, SamplesSeen, Scores, Step, Timeline
+
+_LOOK_S = 0.05  # more often would take time from the training
+_HOLD_S = 0.05  # after which a line that was printed has been read
+_HOLD_OF_FILES_S = 0.2
+_GRACE_S = 10.0  # to write a checkpoint in, and for what is left behind to end by itself
+_FAILED_GRACE_S = 1.0
+_OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # as a trial without an evaluation is given up
+_STEPS, _SAMPLES = "steps", "samples"
+# What the hook calls it, and what the tuner does.
+_NAMES = {"loss": "train_loss", "queued": "is_queued", "compiling": "is_compiling"}
+_NO_STEP = (
+    "no optimizer step was seen: PyTorch tells them from version 2.0 on; for anything else give "
+    "workload.samples or workload.steps a pattern"
+)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A command with its settings, ready to be started."""
+
+    arguments: list[str]
+    directory: Path
+    environment: dict[str, str]
+
+
+def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bool) -> Call:
+    """The command of `spec_` with `values` for its placeholders; it has this process's environment, too."""
+    more = spec_.resume.arguments if resumes and spec_.resume else ()
+    arguments = [*line.words(spec_.run, values), *line.flags(spec_.flags, values), *line.words(more, values)]
+    python = spec_.python or sys.executable
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join(filter(None, (str(Path(python).parent), os.environ.get("PATH")))),
+        **{name: line.word(text, values) for name, text in spec_.environment.items()},
+    }
+    if Path(arguments[0]).name == arguments[0] and arguments[0] in {"python", "python3"}:
+        arguments[0] = python
+    return Call(arguments, directory, environment)
+
+
+def values_of(spec_: Spec, settings: Mapping[str, Any], workdir: Path | str) -> dict[str, Any]:
+    """What every placeholder stands for."""
+    trial = {} if (samples := os.environ.get(wire.TRIAL_SAMPLES)) is None else {spec.TRIAL_SAMPLES: samples}
+    whole = {} if spec_.training_samples is None else {spec.TRAINING_SAMPLES: spec_.training_samples}
+    return {**trial, **whole, spec.WORKDIR: str(workdir), **dict(line.flat(settings))}
+
+
+def fit(spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path) -> Iterator[Stamped]:
+    """Runs the command and yields what it does: steps, evaluations, and what it reports by itself.
+
+    Raises what the script has raised, or why nothing is known of it. Closed, it ends all that was started.
+    """
+    values = values_of(spec_, settings, workdir)
+    places = {name: glob.escape(value) if isinstance(value, str) else value for name, value in values.items()}
+    checkpoint = Checkpoint(
+        None if spec_.resume is None else str(directory / line.word(spec_.resume.file, places)), workdir
+    )
+    made, begun = call(spec_, directory, values, resumes=checkpoint.exists), checkpoint.samples()
+    if checkpoint.exists:
+        print(f"autotune: goes on from the checkpoint, after {begun} samples", flush=True)
+    counter = Counter(begun, int(settings.get(spec.EFFECTIVE_BATCH) or effective_batch(dict(settings))))
+    follower = spec_.file and Follower(
+        spec_.file[0], str(directory / line.word(spec_.file[1], places)), spec_.scores
+    )
+    with Inbox() as inbox:
+        run = _Run(spec_, inbox, counter, checkpoint, follower)
+        environment = {**made.environment, **_of_trial(spec_, settings, workdir), **inbox.environment()}
+        process = Process(made.arguments, made.directory, environment, wire.SOCKET, run.hear)
+        try:
+            yield from run.records(process, int(values.get(spec.TRIAL_SAMPLES) or 0))
+        finally:
+            inbox.tell_to_stop()
+            process.end(_GRACE_S)
+            run.conclude()
+
+
+def _of_trial(spec_: Spec, settings: Mapping[str, Any], workdir: Path) -> dict[str, str]:
+    """What a command's environment says of its trial, and where its hook is."""
+    own = spec_.environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
+    seed = {wire.SEED: str(settings.get(SEED) or 0)} if spec_.seed else {}
+    return {
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), own))),
+        wire.WORKDIR: str(workdir),
+        wire.SETTINGS: json.dumps(settings, default=str),
+        **seed,
+    }
+
+
+class _Run:
+    """Hears a command from its output, its files and the hook in it, and makes records of that."""
+
+    def __init__(
+        self, spec_: Spec, inbox: Inbox, counter: Counter, checkpoint: Checkpoint, follower: Follower | None
+    ) -> None:
+        self._spec, self._inbox = spec_, inbox
+        self._counter, self._checkpoint, self._follower = counter, checkpoint, follower
+        progress = {_SAMPLES: spec_.samples, _STEPS: spec_.steps}
+        self._progress = Patterns({name: pattern for name, pattern in progress.items() if pattern})
+        self._scores = Patterns(spec_.patterns)
+        self._lines: SimpleQueue[tuple[float, Happened]] = SimpleQueue()
+        self._timeline = Timeline(_HOLD_OF_FILES_S if follower else _HOLD_S)
+        self._told: ending.Told | None = None
+        self._evaluations = 0
+        self._reports = self._counts_itself = False
+
+    def hear(self, at_s: float, text: str) -> None:
+        """Takes a line of the output; in the thread that reads it."""
+        progress = self._progress.find(text)
+        if _STEPS in progress:
+            self._lines.put((at_s, Step(None)))
+        if math.isfinite(samples := progress.get(_SAMPLES, math.nan)):
+            self._lines.put((at_s, SamplesSeen(int(samples))))
+        if scores := self._scores.find(text):
+            self._lines.put((at_s, Scores(scores)))
+
+    def records(self, process: Process, trial_samples: int) -> Iterator[Stamped]:
+        """The records, until the command has ended; raises what its end means."""
+        until_s = math.inf
+        while not process.is_over and time.monotonic() < until_s:
+            time.sleep(_LOOK_S)  # what has come meanwhile has stamps of its own
+            self._listen()
+            yield from self._ready(time.monotonic())
+            self._require_sense(process, trial_samples)
+            if math.isinf(until_s) and process.code is not None:
+                until_s = time.monotonic() + (_FAILED_GRACE_S if process.code else _GRACE_S)
+        process.end(0.0)
+        self._inbox.finish()
+        self._listen()
+        yield from self._ready(math.inf)
+        if process.code:
+            raise ending.of_exit(process.code, process.pid, self._told, tuple(process.tail))
+        if lacks := self._lacks():
+            raise ending.of_nothing(lacks, tuple(process.tail))
+
+    def conclude(self) -> None:
+        """Counts what has come since, for who goes on from the checkpoint."""
+        self._inbox.finish()
+        self._listen()
+        for _ in self._ready(math.inf):
+            pass
+
+    def _listen(self) -> None:
+        """Takes what was said until now, and what was written."""
+        while (message := self._inbox.get(0.0)) is not None:
+            self._take(message)
+        with suppress(Empty):
+            while True:
+                self._timeline.add(*self._lines.get_nowait())
+        for found in self._follower.look() if self._follower else ():
+            self._timeline.add(found.at_s, Scores(found.scores))
+
+    def _take(self, message: Message) -> None:
+        if message.error is not None:  # of several processes the first one fails, the others for its failing
+            self._told = self._told or ending.Told(message.error.type, message.error.message)
+        elif message.record is not None:
+            self._timeline.add(message.at_s, Reported(message.record))
+        elif message.step is not None and not (self._spec.samples or self._spec.steps):
+            self._timeline.add(message.at_s, Step(message.step.samples, message.step.figures))
+
+    def _ready(self, now_s: float) -> Iterator[Stamped]:
+        """The records of what had happened by `now_s`, as far as that is known by now."""
+        for at_s, happened in self._timeline.until(now_s):
+            if (record := self._record(at_s, happened)) is not None:
+                yield Stamped(record, at_s)
+        self._checkpoint.look(self._counter, now_s - self._timeline.hold_s)
+
+    def _record(self, at_s: float, happened: Happened) -> dict[str, Any] | None:
+        counter = self._counter
+        match happened:
+            case Step():
+                if self._counts_itself:
+                    return None
+                counter.step(at_s, happened.samples)
+                figures = {_NAMES.get(name, name): value for name, value in happened.figures.items()}
+                return {"samples": counter.samples, **figures}
+            case SamplesSeen():
+                return {"samples": counter.samples} if counter.said(at_s, happened.samples) else None
+            case Scores():
+                self._evaluations += 1
+                # What nothing was trained for is no evaluation of the training.
+                return {"samples": counter.samples, **happened.scores} if counter.samples else None
+            case Reported():
+                self._reports = True
+                self._counts_itself |= "samples" in happened.record
+                return {"samples": counter.samples, **happened.record}
+
+    def _require_sense(self, process: Process, trial_samples: int) -> None:
+        """Raises where a command trains on, and there is nothing to be learnt of it any more."""
+        counter = self._counter
+        is_far = trial_samples and counter.samples >= _OVERDUE_TIMES * trial_samples
+        unscored = is_far and counter.steps >= _OVERDUE_STEPS and not self._evaluations and not self._reports
+        unstepped = self._evaluations > 1 and not counter.steps and not self._reports
+        if (unscored or unstepped) and (lacks := self._lacks()):
+            raise ending.of_nothing(lacks, tuple(process.tail))
+
+    def _lacks(self) -> list[str]:
+        """What a command has not shown that began at the beginning."""
+        if self._counter.begun:
+            return []
+        lacks = [] if self._counter.steps or self._reports else [self._no_step()]
+        if self._follower:
+            kind, place = self._spec.file or ("", "")
+            found = [
+                f"{name}: no {key!r} has come in {place}" for name, key in self._follower.missing.items()
+            ]
+            lacks += [f"workload.{kind}: {said}" for said in found]
+        for name, pattern in self._scores.missing.items():
+            text = self._scores.no_number.get(name)
+            why = "matched no line" if text is None else f"found no number, but {ending.short(text, 30)!r}"
+            lacks.append(f"workload.quality.{name}: {ending.short(pattern, 60)!r} {why}")
+        is_silent = self._spec.quality == spec.REPORTED and not self._reports
+        return [*lacks, "the script has not called autotune.report"] if is_silent else lacks
+
+    def _no_step(self) -> str:
+        wanted = next(iter(self._progress.missing.items()), None)
+        if wanted is None:
+            return _NO_STEP
+        return f"workload.{wanted[0]}: {ending.short(wanted[1], 60)!r} matched no line"

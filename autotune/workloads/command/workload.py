@@ -1,0 +1,148 @@
+"""A command line as a workload."""
+
+import functools
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from autotune.core.errors import InputError
+from autotune.core.settings import ACCUMULATION, MICRO_BATCH, SEED, Setting, effective_batch
+from autotune.core.shell import quoted, word
+from autotune.workloads import code
+from autotune.workloads.base import Fit, Workload
+from autotune.workloads.command import ending, line, spec, training
+from autotune.workloads.command.process import started
+from autotune.workloads.command.spec import Spec
+
+_TOLD = (SEED, MICRO_BATCH, ACCUMULATION)  # settings that the tuner itself makes use of
+_TRAINED = Path("trained")
+
+
+def located(values: Mapping[str, Any], directory: Path) -> dict[str, Any]:
+    """`values` of a specification with absolute paths in place of those relative to `directory`."""
+    paths = {"directory": values.get("directory", "."), "python": values.get("python")}
+    return {
+        **values,
+        # Not resolved: the Python of a virtual environment is a link to one that knows nothing of it.
+        **{key: str((directory / path).absolute()) for key, path in paths.items() if isinstance(path, str)},
+    }
+
+
+@dataclass(frozen=True)
+class CommandWorkload(Workload):
+    """`spec` says what is run; its paths are absolute."""
+
+    entry_point: str
+    spec: Spec
+    values: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], directory: Path) -> Self:
+        """The workload that `values` specify, in a search space's file in `directory`.
+
+        Raises InputError with every mistake in them, in one line.
+        """
+        spec.read(values)  # before paths are made of what may be none
+        whole = located(values, directory)
+        return cls(spec.KIND, spec.read(whole), whole)
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """What a search space calls it, whole: the process of a trial loads it by that."""
+        return dict(self.values)
+
+    @property
+    def directory(self) -> Path:
+        return Path(self.spec.directory)
+
+    @property
+    def fit(self) -> Fit:
+        """`fit(settings, workdir)` runs the command, with settings in the user's names and shape."""
+        return functools.partial(training.fit, self.spec, self.directory)
+
+    @property
+    def preload(self) -> tuple[str, ...]:
+        """Nothing: the command is a process of its own."""
+        return ()
+
+    def exported(self, settings: Mapping[str, Any]) -> str:
+        return f"{self.command_line(settings)}\n"
+
+    @property
+    def exported_to(self) -> str:
+        return "best.sh"
+
+    def trains_with(self, file: Path) -> str:
+        return f"sh {quoted(file)}"
+
+    def for_trial(
+        self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
+    ) -> dict[str, Setting]:
+        """With the samples of an optimizer step, for scripts that do not show their batches."""
+        del samples, evaluations, quality
+        return {**settings, spec.EFFECTIVE_BATCH: effective_batch(settings)}
+
+    def revision(self) -> str:
+        return code.revision_of_files(self.directory, self.spec.code)
+
+    def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
+        del settings
+        places = [self.directory / path for path in self.spec.data]
+        return code.fingerprint_of_data(places) if places else None
+
+    def training_samples(self, settings: Mapping[str, Setting]) -> int | None:
+        del settings
+        return self.spec.training_samples
+
+    def check(self, settings: Mapping[str, Any]) -> list[str]:
+        """Runs the set-up; what the user should know of that.
+
+        Raises InputError for a placeholder without a setting, and for a setting that nothing uses; where the
+        directory or a program is not there, and where the set-up fails.
+        """
+        self.spec.require_settings(settings, _TOLD)
+        self.require_places()
+        return self._set_up(settings) if self.spec.setup else []
+
+    def require_places(self) -> None:
+        """Raises InputError where the directory, or the Python, is not there."""
+        if not self.directory.is_dir():
+            raise InputError(f"workload.directory: there is no directory {self.directory}")
+        if self.spec.python is not None and not os.access(self.spec.python, os.X_OK):
+            raise InputError(f"workload.python: there is no program {self.spec.python}")
+
+    def _set_up(self, settings: Mapping[str, Any]) -> list[str]:
+        values = training.values_of(self.spec, settings, "")
+        made = training.call(
+            self.spec.model_copy(update={"run": self.spec.setup, "flags": {}}),
+            self.directory,
+            values,
+            resumes=False,
+        )
+        begun_s = time.monotonic()
+        with started(made.arguments, self.directory, made.environment, subprocess.PIPE) as process:
+            output = process.stdout.read().decode(errors="replace") if process.stdout else ""
+        shown = " ".join(map(word, made.arguments))
+        if process.returncode:
+            why = ending.of_exit(process.returncode, process.pid, None, output.splitlines())
+            raise InputError(f"workload.setup: {shown}: {ending.line_of(why)}")
+        return [f"setup: {shown} ({time.monotonic() - begun_s:.0f} s)"]
+
+    def command_line(self, settings: Mapping[str, Any], workdir: Path = _TRAINED) -> str:
+        """The command with `settings`, in the user's names and shape, as a line for a shell.
+
+        It trains into `workdir`. A trial's samples are the training's; what is not known stays in braces.
+        """
+        samples = self.spec.training_samples
+        whole = {} if samples is None else {spec.TRIAL_SAMPLES: samples}
+        values = {**training.values_of(self.spec, settings, workdir.absolute()), **whole}
+        made = training.call(self.spec, self.directory, values, resumes=False)
+        variables = [
+            f"{name}={word(line.word(text, values))}" for name, text in self.spec.environment.items()
+        ]
+        words = " ".join([*variables, *map(word, made.arguments)])
+        return f"cd {quoted(self.directory)} && {words}"

@@ -1,0 +1,181 @@
+"""A project in, a first search space out: every kind of command line, and what is said of it."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from autotune.cli.project import command, helped
+from autotune.cli.project.options import Option
+from autotune.core.errors import InputError
+
+from . import projects
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Writes the space of some files, none of which is asked for help; its values, and its text."""
+    monkeypatch.setattr(helped, "ask", lambda *_: helped.Help(fault="ModuleNotFoundError: no torch"))
+
+    def write(files, *, has_gpu=True):
+        directory = projects.make(tmp_path / "project", files)
+        output = tmp_path / "space.yaml"
+        assert command.main(directory, output, None, None, has_gpu=has_gpu) == 0
+        text = output.read_text()
+        return yaml.safe_load(text), text
+
+    return write
+
+
+def test_constants_that_are_overridden(written):
+    values, text = written(projects.OF_CONSTANTS, has_gpu=False)
+    run = shlex.split(values["workload"]["run"])
+    assert run[:2] == ["python", "train.py"]
+    assert {"--batch_size={batch_size}", "--max_iters={max_iters}", "--out_dir={workdir}"} <= set(run)
+    assert not any("not_a_setting" in word for word in run)
+    assert values["workload"]["directory"] == "project"
+    assert values["workload"]["seed"] == "hook"
+    assert values["workload"]["resume"] == {"file": "{workdir}/ckpt.pt", "arguments": "--init_from=resume"}
+    assert values["roles"] == {
+        "micro_batch_size": "batch_size",
+        "accumulation_steps": "gradient_accumulation_steps",
+        "precision": "dtype",
+    }
+    assert values["values"]["precision"] == {"bf16": "bfloat16", "fp16": "float16"}
+    assert values["counted_in_steps"] == ["max_iters", "warmup_iters"]
+    assert values["evaluate_every"] == "eval_interval"
+    assert values["baseline"]["gradient_accumulation_steps"] == 40
+    assert values["baseline"]["compile"] == "default"
+    assert values["baseline"]["device"] == "cpu"
+    assert values["knobs"]["gradient_accumulation_steps"] == {"choice": [10, 20, 40]}
+    assert values["limits"] == {"effective_batch_size": [240, 1920]}
+    assert values["objective"] == {"minimize": "val_loss", "keep": 0.98}
+    assert "# ?" in text
+
+
+def test_arguments_that_argparse_takes(written):
+    values, text = written(projects.OF_ARGUMENTS)
+    workload = values["workload"]
+    assert "--lr_ed {lr_ed}" in workload["run"]
+    assert "--save_dir {workdir}" in workload["run"]
+    assert "lr_ve" not in workload["run"]
+    assert "# ? lr_ve is a learning rate, too: it stays 5e-05" in text
+    assert workload["flags"] == {"precision": {"fp16": "--fp16"}}
+    assert workload["resume"] == "--resume {workdir}/current_checkpoint.pth"
+    assert workload["data"] == ["data/annotation.json"]
+    assert values["baseline"] == {
+        "batch_size": 16,
+        "lr_ed": 1e-4,
+        "num_workers": 2,
+        "seed": 9233,
+        "precision": "fp32",
+    }
+    assert values["roles"] == {"micro_batch_size": "batch_size", "learning_rate": "lr_ed"}
+    assert values["objective"] == {"quality": "val_bleu_4", "keep": 0.95}
+    assert "no torch" in text
+
+
+def test_a_configuration_of_hydra_is_composed(written):
+    values, _ = written(projects.OF_HYDRA)
+    assert "data.batch_size={data.batch_size}" in values["workload"]["run"]
+    assert "hydra.run.dir={workdir} logger=csv" in values["workload"]["run"]
+    assert values["workload"]["quality"] == {"val_acc": "val/acc"}
+    assert values["workload"]["csv"] == "{workdir}/csv/version_0/metrics.csv"
+    assert values["baseline"]["data"] == {"batch_size": 128, "num_workers": 0}
+    assert values["baseline"]["model"] == {"optimizer": {"lr": 0.001}}
+    assert values["roles"]["learning_rate"] == "model.optimizer.lr"
+
+
+def test_arguments_of_transformers(written):
+    values, text = written(projects.OF_TRANSFORMERS)
+    assert values["roles"]["micro_batch_size"] == "per_device_train_batch_size"
+    assert values["workload"]["flags"] == {
+        "precision": {"bf16": "--bf16", "fp16": "--fp16"},
+        "gradient_checkpointing": {"true": "--gradient_checkpointing"},
+    }
+    assert "--output_dir {workdir}" in values["workload"]["run"]
+    assert "--eval_strategy steps" in values["workload"]["run"]
+    assert values["evaluate_every"] == "eval_steps"
+    assert values["objective"]["minimize"] == "eval_loss"
+    assert values["baseline"]["model_name_or_path"] == "?"
+    assert "it has to be given: the model to begin with" in text
+
+
+def test_a_command_line_of_lightning(written):
+    values, _ = written(projects.OF_LIGHTNING)
+    assert "--data.batch_size={data.batch_size}" in values["workload"]["run"]
+    assert "--model.lr={model.lr}" in values["workload"]["run"]
+    assert values["roles"]["accumulation_steps"] == "trainer.accumulate_grad_batches"
+    assert values["values"]["precision"] == {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
+    assert values["workload"]["quality"] == {"val_loss": "val_loss"}
+
+
+def test_a_script_of_which_nothing_is_known_still_has_a_file_that_asks(written):
+    values, text = written({"train.py": "import torch\nfor _ in range(3):\n    loss.backward()\n"})
+    assert values["knobs"] == {}
+    assert values["workload"]["quality"] == "reported"
+    assert "no setting was found" in text
+
+
+def test_the_help_of_a_script_confirms_what_was_read(tmp_path):
+    text = """
+        import argparse
+        parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+        parser.add_argument("--batch_size", type=int, default=8, help="samples")
+        def others(parser):
+            parser.add_argument("--" + "learning_rate", type=float, default=1e-3, help="of Adam")
+        others(parser)
+        if __name__ == "__main__":
+            parser.parse_args()
+            raise SystemExit("it trains")
+        def unused(parser):
+            parser.add_argument("--batch", type=int, default=3)
+    """
+    directory = projects.make(tmp_path / "project", {"train.py": text})
+    found = command.look(directory, Path("train.py"), Path(sys.executable), has_gpu=False)
+    assert {one.name: one.value for one in found.proposal.settings} == {
+        "batch_size": 8,
+        "learning_rate": 1e-3,
+    }
+    assert found.notes == ()
+
+
+def test_a_script_that_does_not_answer_is_ended_and_said(tmp_path):
+    text = "import argparse, time\nargparse.ArgumentParser\ntime.sleep(600)\n"
+    directory = projects.make(tmp_path, {"train.py": text})
+    asked = helped.ask(sys.executable, directory, Path("train.py"), 0.2)
+    assert asked.fault == "it had not answered after 0.2 s"
+
+
+def test_options_in_a_help_text():
+    text = """
+usage: train.py [-h] [--amp]
+
+  -b N, --batch-size N  samples (default: 256)
+  --amp                 mixed precision
+  --mode {fast,slow}    how
+                        (default: slow)
+"""
+    assert helped.confirmed([Option("gone", "--gone {}", 1)], text) == [
+        Option("batch_size", "--batch-size {}", 256),
+        Option("amp", "--amp", False),
+        Option("mode", "--mode {}", "slow", ("fast", "slow")),
+    ]
+
+
+def test_no_file_is_written_over(tmp_path):
+    directory = projects.make(tmp_path, projects.OF_CONSTANTS)
+    output = tmp_path / "space.yaml"
+    output.write_text("mine")
+    with pytest.raises(InputError, match="is there already"):
+        command.main(directory, output, None, None, has_gpu=False)
+    assert output.read_text() == "mine"
+
+
+@pytest.mark.parametrize(("directory", "output"), [("missing", "space.yaml"), (".", "missing/space.yaml")])
+def test_what_cannot_be_read_or_written_is_one_line(tmp_path, directory, output):
+    projects.make(tmp_path, projects.OF_CONSTANTS)
+    with pytest.raises(InputError):
+        command.main(tmp_path / directory, tmp_path / output, None, None, has_gpu=False)

@@ -1,0 +1,161 @@
+"""A user's settings and the tuner's: nested and flat, by name and by role, in words."""
+
+import pytest
+import yaml
+
+from autotune.core.errors import InputError
+from autotune.core.settings import LEARNING_RATE, MICRO_BATCH, PRECISION
+from autotune.space import space as spaces
+from autotune.space.naming import Naming, flatten, nest
+
+NESTED = {
+    "data": {"batch_size": 4, "crops": [], "root": None},
+    "optim": {"lr": 0.1, "betas": [0.9, [0.95, 0.99]], "more": {}},
+    "amp": "16-mixed",
+}
+NAMING = Naming(
+    {"micro_batch_size": "data.batch_size", "learning_rate": "optim.lr", "precision": "amp"},
+    {"precision": {"fp16": "16-mixed", "fp32": 32}},
+)
+SPACE = """
+workload: other:fit
+roles: {micro_batch_size: data.batch_size, learning_rate: optim.lr, precision: amp}
+values: {precision: {fp16: 16-mixed, fp32: 32}, compile: {off: null, default: {mode: default, graphs: [1]}}}
+baseline:
+  data: {batch_size: 4}
+  optim: {lr: 1e-3, betas: [0.9, 0.95]}
+  amp: 32
+  compile: off
+  max_iters: 1000
+  eval_interval: 100
+knobs:
+  data.batch_size: {choice: [4, 8, 16]}
+  optim.lr: {scale: sqrt}
+  optim.betas[1]: {uniform: [0.9, 0.99], moves: [quality]}
+  amp: {choice: [32, 16-mixed]}
+counted_in_steps: [max_iters]
+evaluate_every: eval_interval
+objective: {quality: score}
+budget: {samples_per_trial: 1600, evaluations_per_trial: 4}
+"""
+
+
+def space(**changes):
+    values = yaml.safe_load(SPACE) | changes
+    return spaces.complete(spaces.from_values(values, "test"), "test")
+
+
+def test_what_is_nested_is_flat_under_the_tuners_names_and_back():
+    flat = NAMING.named(NESTED)
+    assert flat == {
+        "micro_batch_size": 4,
+        "data.crops[]": None,
+        "data.root": None,
+        "learning_rate": 0.1,
+        "optim.betas[0]": 0.9,
+        "optim.betas[1][0]": 0.95,
+        "optim.betas[1][1]": 0.99,
+        "optim.more{}": None,
+        "precision": "fp16",
+    }
+    assert NAMING.as_given(flat) == NESTED
+
+
+def test_a_dot_in_a_name_is_a_path():
+    assert NAMING.as_given(NAMING.named({"optim.lr": 0.2, "optim": {"b": 1}})) == {
+        "optim": {"lr": 0.2, "b": 1}
+    }
+
+
+@pytest.mark.parametrize(
+    ("nested", "said"),
+    [
+        ({"a": 1, "a.b": 2}, "a is a setting of its own"),
+        ({"a.b": 2, "a": 1}, "a: is there twice"),
+        ({"": 1}, "a path of names"),
+        ({"a..b": 1}, "a path of names"),
+        ({"[0]": 1}, "a path of names"),
+        ({"a[]x": 1}, "a path of names"),
+        ({"a[1]": 2}, "every place from 0"),
+        ({"a": {1: 2}}, "names must be text"),
+        ({"micro_batch_size": 1, "data": {"batch_size": 2}}, "two settings are called so"),
+    ],
+)
+def test_what_does_not_go_together_is_said(nested, said):
+    with pytest.raises(ValueError, match=said):
+        NAMING.named(nested)
+
+
+def test_flattening_and_nesting_know_each_other():
+    assert nest(dict(flatten(NESTED))) == NESTED
+
+
+def test_the_tuner_sees_roles_and_the_workload_what_its_user_wrote():
+    made = space()
+    assert made.baseline[MICRO_BATCH] == 4
+    assert made.baseline[LEARNING_RATE] == 1e-3
+    assert made.baseline[PRECISION] == "fp32"
+    assert set(made.knobs) == {MICRO_BATCH, LEARNING_RATE, "optim.betas[1]", PRECISION}
+    assert made.knobs[PRECISION].choice == ("fp32", "fp16")
+    config = made.config({**made.drawn(made.baseline_config), MICRO_BATCH: 16, PRECISION: "fp16"})
+    assert config[LEARNING_RATE] == pytest.approx(2e-3)
+    assert made.for_workload(made.settings(config)) == {
+        "data": {"batch_size": 16},
+        "optim": {"lr": config[LEARNING_RATE], "betas": [0.9, 0.95]},
+        "amp": "16-mixed",
+        "compile": None,
+        "max_iters": 250,
+        "eval_interval": 25,
+    }
+
+
+def test_words_may_stand_for_anything():
+    made = space()
+    given = made.for_workload({**made.baseline, "compile": "default"})
+    assert given["compile"] == {"mode": "default", "graphs": [1]}
+
+
+def test_a_trial_is_evaluated_as_often_whatever_its_batch():
+    made = space()
+    assert made.for_trial(made.baseline)["eval_interval"] == 100
+    assert made.for_trial({**made.baseline, MICRO_BATCH: 16})["eval_interval"] == 25
+
+
+def test_what_a_knob_moves_is_what_is_known_of_it():
+    known = space().known
+    assert "optim.betas[1]" in known.same_speed
+    assert "optim.betas[1]" not in known.same_quality
+    assert known[PRECISION].needs
+
+
+def test_a_space_is_read_back_as_it_was_written():
+    made = space()
+    assert spaces.parse(spaces.dump(made), "test") == made
+    assert spaces.to_values(made)["baseline"]["data"] == {"batch_size": 4}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"roles": {"batch": "data.batch_size"}}, "roles: no such role 'batch'"),
+        (
+            {"roles": {"micro_batch_size": "data.batchsize"}},
+            "no setting 'data.batchsize': did you mean data.batch_size",
+        ),
+        ({"values": {"amq": {"fp16": 1}}}, "values: the baseline has no setting 'amq'"),
+        ({"counted_in_steps": ["max_iter"]}, "counted_in_steps: the baseline has no setting 'max_iter'"),
+        ({"counted_in_steps": ["amp"]}, "amp is a knob"),
+        ({"evaluate_every": "compile"}, "compile must be a whole number of steps"),
+        (
+            {"roles": {"learning_rate": "optim.lr"}, "knobs": {"optim.lr": {"scale": "sqrt"}}},
+            "scale: sqrt needs the setting micro_batch_size: the baseline has none; name yours in roles",
+        ),
+        ({"baseline": {"a": 1, "a.b": 2}}, "baseline: a.b: a is a setting of its own"),
+        ({"knobs": {"x": {"choice": [1], "moves": ["colour"]}}}, "moves"),
+    ],
+)
+def test_a_mistake_is_one_line(changes, said):
+    with pytest.raises(InputError, match="search space test: ") as error:
+        space(**changes)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)

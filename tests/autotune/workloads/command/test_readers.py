@@ -1,0 +1,140 @@
+"""Figures in lines and in files, as scripts and libraries write them."""
+
+import json
+import math
+import random
+import struct
+
+import pytest
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from autotune.workloads.command import binary, readers
+from autotune.workloads.command.follow import Follower
+from autotune.workloads.command.readers import Patterns, csv_rows, json_lines
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("\tval_BLEU_4   : 0.125", {"bleu_4": 0.125}),
+        ("val_BLEU_4: 1e-3, val_BLEU_4: 2e-3", {"bleu_4": 0.002}),
+        ("val_BLEU_4: nan", {"bleu_4": math.nan}),
+        ("loss: 3", {}),
+    ],
+)
+def test_a_pattern_finds_its_number(text, wanted):
+    found = Patterns({"bleu_4": r"val_BLEU_4\s*:\s*(\S+?)(?:,|$)"}).find(text)
+    assert found == pytest.approx(wanted, nan_ok=True)
+
+
+def test_patterns_remember_who_never_matched_and_what_was_no_number():
+    patterns = Patterns({"loss": r"loss (\S+)", "acc": r"acc (\S+)", "step": "^step"})
+    assert patterns.find("loss high step") == {}
+    assert patterns.find("step 12") == {"step": 1.0}
+    assert patterns.missing == {"loss": r"loss (\S+)", "acc": r"acc (\S+)"}
+    assert patterns.no_number == {"loss": "high"}
+
+
+def test_numbers_may_be_grouped_and_lines_coloured():
+    assert readers.number_in("12,000") == 12000
+    assert readers.number_in("1_000.5") == 1000.5
+    assert readers.plain("\x1b[36mval\x1b[0m 0.5") == "val 0.5"
+
+
+def test_json_lines_are_read_once_whole():
+    data = b'{"eval": {"loss": 1.5}, "name": "x", "ok": true}\nnot json\n{"lo'
+    rows, end = json_lines(data, 0)
+    assert rows == [{"eval.loss": 1.5}]
+    assert json_lines(data + b'ss": 2}\n', end).rows == [{"loss": 2.0}]
+
+
+def test_csv_rows_have_the_names_of_the_first_line():
+    data = b"step,val loss,note\n1,,x\n2,0.5,y\n3,0."
+    rows, end = csv_rows(data, 0)
+    assert rows == [{"step": 1}, {"step": 2, "val loss": 0.5}]
+    assert csv_rows(data + b"25,z\n", end).rows == [{"step": 3, "val loss": 0.25}]
+
+
+def test_tensorboards_events_are_read_as_far_as_they_are_written(tmp_path):
+    tensor = TensorProto(dtype=1, float_val=[0.75])
+    values = [Summary.Value(tag="val/acc", simple_value=0.5), Summary.Value(tag="tf2", tensor=tensor)]
+    packed = Summary.Value(tag="tf2", tensor=TensorProto(dtype=1, tensor_content=struct.pack("<f", 0.25)))
+    with (tmp_path / "events").open("wb") as stream:
+        writer = RecordWriter(stream)
+        writer.write(Event(wall_time=1.0, file_version="brain.Event:2").SerializeToString())
+        writer.write(Event(wall_time=1.0, step=3, summary=Summary(value=values)).SerializeToString())
+        writer.write(Event(wall_time=1.0, step=4, summary=Summary(value=[packed])).SerializeToString())
+    data = (tmp_path / "events").read_bytes()
+    rows, end = binary.events(data[:-1], 0)
+    assert rows == [{"val/acc": 0.5, "tf2": 0.75}]
+    assert binary.events(data[end:], 0).rows == [{"tf2": 0.25}]
+
+
+def chunks(records):
+    """The file of a run as W&B writes it: blocks of LevelDB's log, whose check sums nobody looks at here."""
+    data = b":W&B" + bytes(3)
+    for record in records:
+        rest, kind = record, 1
+        while True:
+            left = 32768 - len(data) % 32768
+            if left < 7:
+                data += bytes(left)
+                continue
+            piece, rest = rest[: left - 7], rest[left - 7 :]
+            is_begun = kind in {2, 3}
+            kind = (3 if is_begun else 2) if rest else (4 if is_begun else 1)
+            data += struct.pack("<IHB", 0, len(piece), kind) + piece
+            if not rest:
+                break
+    return data
+
+
+def test_wandbs_runs_are_read_over_the_borders_of_blocks():
+    pb = pytest.importorskip("wandb.proto.wandb_internal_pb2")
+    records = []
+    for step in range(2000):
+        record = pb.Record()
+        for key, value in (("val/acc", step / 1000), ("note", "x" * 40), ("deep", None)):
+            item = record.history.item.add(value_json=json.dumps(value))
+            if key == "deep":
+                item.nested_key.extend(["a", "b"])
+                item.value_json = str(step)
+            else:
+                item.key = key
+        records.append(record.SerializeToString())
+    data = chunks(records)
+    wanted = [{"val/acc": step / 1000, "a/b": float(step)} for step in range(2000)]
+    first, end = binary.run_history(data[:100_000], 0)
+    assert first == wanted[: len(first)]
+    block = end - end % binary.BLOCK_BYTES
+    assert first + binary.run_history(data[block:], end - block).rows == wanted
+
+
+@pytest.mark.parametrize("read", [json_lines, csv_rows, binary.events, binary.run_history])
+@pytest.mark.parametrize(
+    "data", [b"", b"\0" * 40, random.Random(0).randbytes(70_000), b":W&B" + b"\xff" * 40_000]
+)
+def test_garbage_is_no_row(read, data):
+    rows, end = read(data, 0)
+    assert all(isinstance(value, float) for row in rows for value in row.values())
+    assert 0 <= end <= max(len(data), 7)
+
+
+def test_a_file_is_followed_from_where_it_ended(tmp_path):
+    file = tmp_path / "a" / "log.jsonl"
+    file.parent.mkdir()
+    file.write_text('{"val": 1}\n')
+    follower = Follower("jsonl", str(tmp_path / "*" / "log.jsonl"), {"acc": "val"})
+    assert follower.look() == []
+    assert follower.missing == {"acc": "val"}
+    with file.open("a") as stream:
+        stream.write('{"other": 2}\n{"val": 2}\n')
+    assert [found.scores for found in follower.look()] == [{"acc": 2.0}]
+    assert follower.missing == {}
+    file.write_text('{"val": 3}\n')  # written anew
+    assert [found.scores for found in follower.look()] == [{"acc": 3.0}]
+    file.unlink()
+    assert follower.look() == []

@@ -1,0 +1,84 @@
+"""What a user may get wrong about a command: one line, before anything starts."""
+
+import pytest
+
+from autotune.core.errors import InputError
+from autotune.workloads.command import spec
+
+GOOD = {"run": "python train.py --lr {lr}", "quality": {"bleu_4": "BLEU ([0-9.]+)"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"run": None}, "workload: run: "),
+        ({"run": ""}, "workload: run: "),
+        ({"run": "python 'train.py"}, "workload: run: No closing quotation"),
+        ({"run": "python a.py | tee log"}, "run: no shell reads it: put '|'"),
+        ({"run": "CUDA_VISIBLE_DEVICES=0 python a.py"}, "a variable belongs into workload.environment"),
+        ({"qualty": {"a": "b"}}, "qualty: no such key: did you mean quality?"),
+        ({"resume": {"file": "a", "argumens": "b"}}, "resume.argumens: no such key: did you mean arguments?"),
+        ({"resume": "--resume last.pt"}, "resume: arguments with the checkpoint's path"),
+        ({"quality": {}}, "quality: {name: pattern}, or reported: got {}"),
+        ({"quality": {"bleu_4": "BLEU [0-9.]+"}}, "quality.bleu_4: needs a group for the number"),
+        ({"quality": {"bleu_4": "BLEU ([0-9.]+"}}, "quality.bleu_4: a regular expression: "),
+        ({"samples": "seen"}, "samples: needs a group for the number"),
+        ({"samples": "(a)", "steps": "b"}, "at most one of samples, steps: got both"),
+        ({"csv": "a", "jsonl": "b"}, "at most one of jsonl, csv, tensorboard, wandb: got jsonl and csv"),
+        ({"quality": "reported", "csv": "a"}, "quality: the keys of the scores in the file of csv"),
+        ({"setup": "make {workdir}"}, "setup: has no {workdir}"),
+        ({"seed": 3}, "seed: input should be 'hook', got 3"),
+    ],
+)
+def test_a_mistake_is_one_line(changes, said):
+    with pytest.raises(InputError) as error:
+        spec.read({**GOOD, **changes})
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_missing_is_said_at_once():
+    with pytest.raises(InputError, match=r"run: required; quality: required: \{name: pattern\}"):
+        spec.read({"kind": "command"})
+
+
+def test_a_pattern_in_a_file_is_its_key():
+    read = spec.read({**GOOD, "quality": {"bleu_4": "val/BLEU(4"}, "csv": "{workdir}/metrics.csv"})
+    assert read.file == ("csv", "{workdir}/metrics.csv")
+    assert read.patterns == {}
+    assert read.scores == {"bleu_4": "val/BLEU(4"}
+
+
+def test_flags_are_the_same_from_yaml_and_from_json():
+    from_yaml = spec.read({**GOOD, "flags": {"compile": {True: "--compile"}, "size": {2: "-s 2"}}})
+    from_json = spec.read({**GOOD, "flags": {"compile": {"true": "--compile"}, "size": {"2": "-s 2"}}})
+    assert from_yaml == from_json
+    assert from_yaml.flags["size"]["2"] == ("-s", "2")
+
+
+def test_a_checkpoint_is_the_path_in_the_arguments_or_said():
+    read = spec.read({**GOOD, "resume": "--resume={workdir}/last.pt"})
+    assert read.resume == spec.Resume(file="{workdir}/last.pt", arguments=("--resume={workdir}/last.pt",))
+    said = {"file": "{workdir}/ckpt.pt", "arguments": "--init_from=resume"}
+    assert spec.read({**GOOD, "resume": said}).resume.arguments == ("--init_from=resume",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"lrr": 1}, "workload.run: {lr} is no setting of the baseline: did you mean lrr?"),
+        ({"lr": 1, "depth": 3}, "baseline.depth: nothing uses it"),
+        ({"lr": 1, "optim": {"beta": 3}}, "baseline.optim.beta: nothing uses it"),
+    ],
+)
+def test_placeholders_and_settings_belong_together(settings, said):
+    with pytest.raises(InputError) as error:
+        spec.read(GOOD).require_settings(settings)
+    assert said in str(error.value)
+
+
+def test_what_the_tuner_and_flags_use_is_used():
+    read = spec.read({**GOOD, "flags": {"compile": {True: "--compile"}}})
+    read.require_settings({"lr": 1, "compile": False, "seed": 0}, told=("seed",))
+    with pytest.raises(InputError, match=r"workload\.flags: compile is no setting"):
+        read.require_settings({"lr": 1})

@@ -1,0 +1,30 @@
+"""What comes from several sides is given out as it happened."""
+
+import math
+
+from autotune.workloads.command.timeline import Scores, Step, Timeline
+
+
+def test_what_was_heard_late_comes_in_its_order():
+    timeline = Timeline(hold_s=0.1)
+    timeline.add(2.0, Step(1))
+    timeline.add(1.9, Scores({"acc": 0.5}))  # printed before that step, and read after it
+    assert list(timeline.until(2.05)) == []
+    assert list(timeline.until(2.2)) == [(1.9, Scores({"acc": 0.5})), (2.0, Step(1))]
+
+
+def test_the_scores_of_one_evaluation_are_together():
+    timeline = Timeline(hold_s=0.0)
+    for at_s, scores in ((1.0, {"a": 1.0}), (1.1, {"b": 2.0}), (1.2, {"a": 3.0}), (9.0, {"b": 4.0})):
+        timeline.add(at_s, Scores(scores))
+    assert list(timeline.until(9.1)) == [(1.1, Scores({"a": 1.0, "b": 2.0})), (1.2, Scores({"a": 3.0}))]
+    assert list(timeline.until(math.inf)) == [(9.0, Scores({"b": 4.0}))]
+
+
+def test_a_step_ends_an_evaluation_and_time_never_goes_back():
+    timeline = Timeline(hold_s=0.0)
+    timeline.add(1.0, Scores({"a": 1.0}))
+    timeline.add(1.1, Step(8))
+    assert [at_s for at_s, _ in timeline.until(1.1)] == [1.0, 1.1]
+    timeline.add(0.5, Step(8))
+    assert list(timeline.until(2.0)) == [(1.1, Step(8))]

@@ -1,0 +1,235 @@
+"""Real scripts, run as commands: what is heard of them, and how they end."""
+
+import json
+import time
+from itertools import islice
+
+import psutil
+import pytest
+
+from autotune.core.errors import InputError
+from autotune.workloads.command import CommandWorkload
+from autotune.workloads.command.ending import CommandError
+
+STEPS = {"steps": r"^step", "quality": {"acc": r"acc ([\d.]+)"}}
+BATCH = {"effective_batch_size": 8}
+# Steps, evaluates every second one, and goes on from where it was.
+TRAINS = """
+import json, os, signal, sys, time
+file = sys.argv[1] + "/last.json"
+done = json.load(open(sys.argv[2])) if len(sys.argv) > 2 else 0
+def save(*_):
+    json.dump(done, open(file, "w"))
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+while done < 1000:
+    time.sleep(0.02)
+    print("step", done := done + 1)
+    if done % 2 == 0:
+        print("acc", done / 1000)
+"""
+TORCH = """
+import sys, torch
+from torch.utils.data import DataLoader, TensorDataset
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=float(sys.argv[1]))
+data = TensorDataset(torch.ones(32, 4), torch.ones(32, 1))
+for epoch in range(2):
+    for x, y in DataLoader(data, batch_size=int(sys.argv[2])):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+    print(f"acc {epoch + 1}")
+"""
+
+
+def figures(records):
+    return [dict(record) for record in records]
+
+
+def family_of(workdir):
+    """The processes whose trial has this workdir."""
+    mark = ("AUTOTUNE_WORKDIR", str(workdir))
+    return [one.pid for one in psutil.process_iter() if mark in environment_of(one)]
+
+
+def environment_of(process):
+    try:
+        return process.environ().items()
+    except (psutil.Error, OSError):
+        return ()
+
+
+def test_steps_and_scores_come_as_they_happened(command, workdir):
+    text = "for i in range(1, 4):\n    print('step', i)\nprint('acc 0.5', end='')"
+    records = list(command(text, **STEPS).fit(BATCH, workdir))
+    assert figures(records) == [
+        {"samples": 8},
+        {"samples": 16},
+        {"samples": 24},
+        {"samples": 24, "acc": 0.5},
+    ]
+    stamps = [record.at_s for record in records]
+    assert stamps == sorted(stamps)
+    assert stamps[-1] <= time.monotonic()
+
+
+def test_a_pytorch_script_needs_no_pattern_for_its_steps(command, workdir):
+    workload = command(TORCH, "{optim.lr} {batch}")
+    records = figures(workload.fit({"optim": {"lr": 0.1}, "batch": 12}, workdir))
+    steps = [record for record in records if "acc" not in record]
+    assert [record["samples"] for record in steps] == [12, 24, 32, 44, 56, 64]
+    assert [(r["samples"], r["acc"]) for r in records if "acc" in r] == [(32, 1.0), (64, 2.0)]
+    assert any("train_loss" in record for record in steps)
+    assert any(record.get("memory_peak_bytes", 0) > 0 for record in steps)
+
+
+def test_the_script_has_its_settings_its_environment_and_its_own_words(command, workdir, capfd):
+    text = "import os, sys\nprint(sys.argv[1:], os.environ['THREADS'], os.getcwd())\nprint('step\\nacc 1')"
+    workload = command(
+        text,
+        "--name={name} {betas} --dir {workdir}",
+        environment={"THREADS": "{threads}"},
+        flags={"compile": {True: "--compile"}},
+        **STEPS,
+    )
+    settings = {"name": "a b'; ls", "betas": [1, 2], "threads": 3, "compile": True}
+    list(workload.fit(settings, workdir))
+    wanted = ["--name=a b'; ls", "1", "2", "--dir", str(workdir), "--compile"]
+    assert f"{wanted} 3 {workload.directory}" in capfd.readouterr().out
+
+
+def test_a_script_may_report_by_itself(command, workdir):
+    text = "import autotune\nautotune.report(samples=5)\nautotune.report(samples=5, acc=0.25)"
+    records = figures(command(text, quality="reported").fit({}, workdir))
+    assert records == [{"samples": 5}, {"samples": 5, "acc": 0.25}]
+
+
+def test_what_the_script_counts_itself_counts(command, workdir):
+    text = "print('seen 12,000\\nseen 13,000\\nacc 1')"
+    records = figures(command(text, samples=r"seen ([\d,]+)").fit(BATCH, workdir))
+    assert records == [{"samples": 12000}, {"samples": 13000}, {"samples": 13000, "acc": 1.0}]
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        (
+            {"jsonl": "{workdir}/log.jsonl"},
+            "import json\njson.dump({'val': {'acc': 0.5}}, log)\nlog.write('\\n')",
+        ),
+        ({"csv": "{workdir}/log.*"}, "log.write('step,val.acc\\n1,\\n2,0.5\\n')"),
+    ],
+)
+def test_scores_are_found_in_a_file(command, workdir, keys, text):
+    script = (
+        f"import sys, time\nprint('step')\nlog = open(sys.argv[1] + '/log.jsonl', 'w')\n{text}\n"
+        "log.close()\ntime.sleep(0.3)\nprint('step')"
+    )
+    workload = command(script, "{workdir}", steps="step", quality={"acc": "val.acc"}, **keys)
+    records = figures(workload.fit(BATCH, workdir))
+    assert records == [{"samples": 8}, {"samples": 8, "acc": 0.5}, {"samples": 16}]
+
+
+def test_it_goes_on_from_its_checkpoint_and_knows_how_far_that_was(command, workdir):
+    keys = {"resume": "{workdir}/last.json", **STEPS}
+    first = command(TRAINS, "{workdir}", **keys).fit(BATCH, workdir)
+    seen = list(islice(first, 20))
+    first.close()
+    saved = json.loads((workdir / "last.json").read_text())
+    again = command(TRAINS, "{workdir}", **keys).fit(BATCH, workdir)
+    went_on = next(again)["samples"]
+    again.close()
+    assert saved * 8 >= seen[-1]["samples"]
+    assert went_on == (saved + 1) * 8
+
+
+def test_without_a_checkpoint_it_begins_anew(command, workdir):
+    for _ in range(2):
+        records = command(TRAINS, "{workdir}", **STEPS).fit(BATCH, workdir)
+        assert next(records)["samples"] == 8
+        records.close()
+        (workdir / "last.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("raise ValueError('no\\nway')", "ValueError", "no\nway"),
+        ("raise MemoryError('none')", "MemoryError", "none"),
+        ("import sys; sys.exit('bad arguments')", "CommandError", "exited with 1: bad arguments"),
+        ("import os; os.kill(os.getpid(), 11)", "CommandError", "killed by SIGSEGV"),
+        ("print('step'); import sys; sys.exit(3)", "CommandError", "exited with 3: step"),
+        ("pass", "CommandError", "workload.steps: '^step' matched no line; workload.quality.acc"),
+        ("print('step')", "CommandError", r"workload.quality.acc: 'acc ([\\d.]+)' matched no line; the last"),
+        ("print('acc 1')", "CommandError", "'^step' matched no line; the last lines of its output: acc 1"),
+        ("print('step'); print('acc .')", "CommandError", "found no number, but '.'"),
+    ],
+)
+def test_a_bad_end_is_one_reason(command, workdir, text, error, said):
+    with pytest.raises((CommandError, Exception)) as raised:
+        list(command(text, **STEPS).fit(BATCH, workdir))
+    assert type(raised.value).__name__ == error
+    assert said in str(raised.value)
+
+
+def test_scores_without_a_step_end_a_command_that_would_go_on(command, workdir):
+    text = "import time\nfor i in range(1000):\n    print('acc', i)\n    time.sleep(0.05)"
+    with pytest.raises(CommandError, match="no optimizer step was seen"):
+        list(command(text).fit(BATCH, workdir))
+    assert family_of(workdir) == []
+
+
+def test_a_long_training_without_a_score_is_ended_with_its_last_lines(command, workdir):
+    text = "import time\nwhile True:\n    print('step')\n    time.sleep(0.001)"
+    with pytest.raises(CommandError, match=r"acc.* matched no line; the last lines of its output: step"):
+        list(command(text, **STEPS).fit({**BATCH, "trial_samples": 80}, workdir))
+
+
+def test_the_output_may_be_anything(command, workdir):
+    text = (
+        "import os\nos.write(1, bytes(range(256)) * 4000)\nos.write(1, b'x' * 10**6)\n"
+        "os.write(1, b'\\rstep 1\\rstep 2\\racc 0.5\\r')"
+    )
+    records = figures(command(text, **STEPS).fit(BATCH, workdir))
+    assert records == [{"samples": 8}, {"samples": 16}, {"samples": 16, "acc": 0.5}]
+
+
+def test_who_survives_the_command_is_ended(command, workdir):
+    text = (
+        "import subprocess, sys\n"
+        "subprocess.Popen(['sleep', '600'], start_new_session=True)\nprint('step\\nacc 1')\nsys.exit(1)"
+    )
+    with pytest.raises(CommandError, match="exited with 1: acc 1"):
+        list(command(text, **STEPS).fit(BATCH, workdir))
+    assert family_of(workdir) == []
+
+
+def test_closed_it_ends_all_that_it_has_started(command, workdir):
+    text = (
+        "import signal, subprocess, sys, time\nsubprocess.Popen(['sleep', '600'])\n"
+        "while True:\n    print('step')\n    time.sleep(0.05)"
+    )
+    records = command(text, **STEPS).fit(BATCH, workdir)
+    next(records)
+    assert len(family_of(workdir)) == 2
+    records.close()
+    assert family_of(workdir) == []
+
+
+def test_a_script_that_is_deaf_to_sigterm_is_killed(command, workdir, monkeypatch):
+    monkeypatch.setattr("autotune.workloads.command.training._GRACE_S", 0.3)
+    text = (
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "while True:\n    print('step')\n    time.sleep(0.05)"
+    )
+    records = command(text, **STEPS).fit(BATCH, workdir)
+    next(records)
+    records.close()
+    assert family_of(workdir) == []
+
+
+def test_a_program_that_is_not_there_is_said(tmp_path, workdir):
+    values = {"run": "no-such-program", **STEPS}
+    with pytest.raises(InputError, match=r"no-such-program cannot be started in .*: No such file"):
+        list(CommandWorkload.of(values, tmp_path).fit({}, workdir))

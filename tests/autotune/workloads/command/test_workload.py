@@ -1,0 +1,77 @@
+"""What is known of a command before it runs, and what remains of it after."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autotune.core.errors import InputError
+from autotune.workloads.command import CommandWorkload
+
+VALUES = {"kind": "command", "run": "python train.py --lr {optim.lr}", "quality": {"acc": "acc (.*)"}}
+
+
+def test_paths_are_relative_to_the_file_of_the_search_space(tmp_path):
+    values = {**VALUES, "directory": "../code", "python": "../venv/bin/python"}
+    workload = CommandWorkload.of(values, tmp_path / "spaces")
+    assert workload.directory == tmp_path / "spaces" / ".." / "code"
+    assert workload.value["python"] == str(tmp_path / "spaces" / ".." / "venv/bin/python")
+    assert CommandWorkload.of(workload.value, Path("/elsewhere")) == workload
+
+
+def test_a_place_that_is_not_there_is_said_before_anything_starts(tmp_path):
+    with pytest.raises(InputError, match=r"workload\.directory: there is no directory"):
+        CommandWorkload.of({**VALUES, "directory": "nowhere"}, tmp_path).check({})
+    with pytest.raises(InputError, match=r"workload\.python: there is no program"):
+        CommandWorkload.of({**VALUES, "python": "venv/bin/python"}, tmp_path).check({})
+
+
+def test_the_set_up_runs_once_checked_and_its_failure_is_one_line(tmp_path):
+    good = {**VALUES, "setup": "python -c \"open('made', 'a').write('{optim.lr}')\""}
+    settings = {"optim": {"lr": 0.1}}
+    assert "setup: " in CommandWorkload.of(good, tmp_path).check(settings)[0]
+    assert (tmp_path / "made").read_text() == "0.1"
+    bad = {**VALUES, "setup": "python -c 'raise ValueError(\"no data\")'"}
+    with pytest.raises(InputError, match=r"workload.setup: .*: ValueError: no data") as error:
+        CommandWorkload.of(bad, tmp_path).check(settings)
+    assert "\n" not in str(error.value)
+
+
+def test_its_command_line_is_for_a_shell(tmp_path):
+    said = {
+        "run": "python -c 'import os, sys; print(os.environ[str.upper(\"a\")], sys.argv[1:])' {name} -n={n}",
+        "environment": {"A": "{name}"},
+        "flags": {"fast": {True: "--fast"}},
+        "training_samples": 500,
+        "quality": {"acc": "acc (.*)"},
+    }
+    workload = CommandWorkload.of({**said, "resume": "--resume {workdir}/a"}, tmp_path)
+    text = workload.command_line({"name": "it's $HOME", "n": 2, "fast": True}, tmp_path / "out")
+    words = ["it's $HOME", "-n=2", "--fast"]
+    done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == f"it's $HOME {words}\n"
+    assert shlex.split(text)[:2] == ["cd", str(tmp_path)]
+    assert sys.executable in shlex.split(text)
+
+
+def test_the_code_and_the_data_are_known_by_their_files(tmp_path):
+    (tmp_path / "train.py").write_text("1")
+    (tmp_path / "data.bin").write_text("1")
+    workload = CommandWorkload.of({**VALUES, "data": ["data.bin"], "training_samples": 7}, tmp_path)
+    before = workload.revision(), workload.data_fingerprint({})
+    assert before == (workload.revision(), workload.data_fingerprint({}))
+    (tmp_path / "train.py").write_text("2")
+    (tmp_path / "data.bin").write_text("22")
+    assert workload.revision() != before[0]
+    assert workload.data_fingerprint({}) != before[1]
+    assert workload.training_samples({}) == 7
+    assert CommandWorkload.of(VALUES, tmp_path).data_fingerprint({}) is None
+
+
+def test_settings_and_placeholders_are_compared_in_the_users_words(tmp_path):
+    workload = CommandWorkload.of(VALUES, tmp_path)
+    workload.require_settings({"optim": {"lr": 1}, "seed": 3})
+    with pytest.raises(InputError, match="nothing uses it"):
+        workload.require_settings({"optim": {"lr": 1, "beta": 2}})

@@ -1,0 +1,225 @@
+"""What a workload is made of: the modules that it imports, the files that it names, its data."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autotune import workloads
+from autotune.workloads import code
+
+ENTRY = """
+def fit(settings, workdir):
+    try:
+        import late_helper
+    except ImportError:
+        late_helper = None
+    from shared.deep import layers
+    yield {}
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project that no other test has: modules are found by their names."""
+    written = {
+        "own_entry.py": ENTRY,
+        "late_helper.py": "import os, numpy, own_package.inner\n",
+        "shared/__init__.py": "",
+        "shared/deep/layers.py": "from .. import sums\nfrom . import absent\n",
+        "shared/deep/unused.py": "",
+        "shared/sums.py": "from json import loads\n",
+        "own_package/__init__.py": "from own_package import inner\n",
+        "own_package/inner.py": "import own_package.inner\n",
+        "unrelated.py": "import own_entry\n",
+    }
+    write(tmp_path, written)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def write(place: Path, written: dict[str, str]) -> None:
+    for name, text in written.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+
+
+def edit(file: Path) -> None:
+    with file.open("a") as text:
+        text.write("# edited\n")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("own_entry.py", "late_helper.py", "shared/__init__.py", "shared/deep/layers.py", "shared/sums.py"),
+        *("own_package/__init__.py", "own_package/inner.py"),
+    ],
+)
+def test_every_module_that_is_imported_counts(project, name):
+    before = code.revision_of_module("own_entry")
+    assert before == code.revision_of_module("own_entry")
+    edit(project / name)
+    assert code.revision_of_module("own_entry") != before
+
+
+@pytest.mark.parametrize("name", ["unrelated.py", "shared/deep/unused.py", "notes.md"])
+def test_what_is_not_imported_does_not_count(project, name):
+    before = code.revision_of_module("own_entry")
+    edit(project / name)
+    assert code.revision_of_module("own_entry") == before
+
+
+def test_a_module_that_was_not_there_when_it_was_first_looked_for_counts(project):
+    before = code.revision_of_module("own_entry")
+    write(project, {"shared/deep/absent.py": ""})
+    assert code.revision_of_module("own_entry") != before
+
+
+def test_nothing_is_run_to_find_out(project):
+    write(project, {"shared/__init__.py": "raise SystemExit('run')", "own_entry.py": "import shared.sums"})
+    assert code.revision_of_module("own_entry")
+    assert not {"own_entry", "shared"} & set(sys.modules)
+
+
+def test_where_the_project_lies_does_not_count(project, tmp_path_factory, monkeypatch):
+    before = code.revision_of_module("own_entry")
+    moved = shutil.copytree(project, tmp_path_factory.mktemp("moved") / "project")
+    monkeypatch.setattr(sys, "path", [str(moved), *(p for p in sys.path if p != str(project))])
+    assert code.revision_of_module("own_entry") == before
+
+
+@pytest.mark.parametrize("name", ["own_package", "own_package.inner"])
+def test_of_a_package_that_imports_nothing_besides_its_bytes_count(project, name):
+    """As they always have: sessions know their code by that."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    for file in ("__init__.py", "inner.py"):
+        digest.update((project / "own_package" / file).read_bytes())
+    assert code.revision_of_module(name) == digest.hexdigest()[:12]
+
+
+def test_neither_what_is_installed_nor_the_tuner_is_followed(project):
+    write(project, {"own_entry.py": "import json, numpy, autotune\nfrom autotune.core import units\n"})
+    assert not code._followed({"own_entry": project / "own_entry.py"})
+
+
+def test_a_workload_of_ours_follows_no_module_but_its_own():
+    assert not code._followed(code._package("r2gen"))
+
+
+def test_there_may_be_no_such_module():
+    assert workloads.Workload("is_nowhere:fit").revision() == ""
+    assert workloads.Workload("time:sleep").revision() == ""
+
+
+@pytest.mark.parametrize("text", ["print 'Python 2'\n", "\0", "x = '\\d'\nimport late_helper\n"])
+def test_a_module_that_is_no_python_of_today_counts_by_its_bytes(project, text):
+    write(project, {"shared/sums.py": text})
+    before = code.revision_of_module("own_entry")
+    edit(project / "shared" / "sums.py")
+    assert code.revision_of_module("own_entry") != before
+
+
+def test_links_to_nowhere_and_files_that_vanish_are_left_out(project, monkeypatch):
+    (project / "own_package" / ".#inner.py").symlink_to("me@host")
+    (project / "own_package" / "loop").symlink_to(project)
+    assert code.revision_of_module("own_package")
+    assert code.revision_of_files(project, ["**/*.py"])
+    assert code.revision_of_files(project / "absent")
+    assert code.fingerprint_of_data([project])
+    listed = code.files(project, ["**/*.py"])
+    monkeypatch.setattr(code, "files", lambda *_: listed)
+    shutil.rmtree(project / "shared")
+    assert code.revision_of_files(project)
+
+
+FILES = ("main.py", "models/net.py", "models/deep/block.py", "configs/a.yaml")
+OTHERS = ("venv/pyvenv.cfg", "venv/lib.py", ".hidden/h.py", "node_modules/n.py", "__pycache__/c.py")
+
+
+@pytest.fixture
+def script(tmp_path):
+    write(tmp_path, {name: name for name in (*FILES, *OTHERS)})
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("patterns", "found"),
+    [
+        (["**/*.py"], FILES[:3]),
+        (["*.py"], FILES[:1]),
+        (["models/*.py", "models/net.py"], FILES[1:2]),
+        (["models"], FILES[1:3]),
+        (["models/**"], FILES[1:3]),
+        (["**/deep/*"], FILES[2:3]),
+        (["configs/?.yaml", "main.py"], (FILES[0], FILES[3])),
+        (["venv/*.py", ".hidden/h.py"], ("venv/lib.py", ".hidden/h.py")),
+        (["absent.py", "absent/*"], ()),
+        ([], FILES[:3]),
+    ],
+)
+def test_files_are_named_by_patterns(script, patterns, found):
+    assert {str(file.relative_to(script)) for file in code.files(script, patterns)} == set(found)
+
+
+def test_files_beside_the_directory_can_be_named(script):
+    assert code.files(script / "configs", ["../models/**/*.py"]) == [
+        script / "configs" / ".." / name for name in sorted(FILES[1:3])
+    ]
+
+
+def git(place: Path, *arguments: str) -> None:
+    subprocess.run(["git", "-C", str(place), *arguments], check=True, capture_output=True)
+
+
+def test_without_patterns_it_is_what_git_tracks_as_it_is_on_the_disk(script):
+    git(script, "init")
+    write(script, {".gitignore": "ignored*\n", "ignored.py": "", "log.txt": "", "new.py": ""})
+    git(script, "add", "main.py", "models", "configs")
+    named = {str(file.relative_to(script)) for file in code.files(script)}
+    assert named == {*FILES, "new.py", *(name for name in OTHERS if name.endswith(".py"))}
+    before = code.revision_of_files(script)
+    for unrelated in ("ignored.py", "log.txt"):
+        edit(script / unrelated)
+    assert code.revision_of_files(script) == before
+    edit(script / "configs" / "a.yaml")
+    assert (edited := code.revision_of_files(script)) != before
+    (script / "main.py").rename(script / "renamed.py")
+    assert code.revision_of_files(script) not in {before, edited}
+    assert [file.name for file in code.files(script / "configs")] == ["a.yaml"]
+
+
+def test_a_file_as_large_as_data_counts_by_its_size_and_time(script, monkeypatch):
+    monkeypatch.setattr(code, "_LARGE_BYTES", 4)
+    time_ns = (script / "main.py").stat().st_mtime_ns
+    before = code.revision_of_files(script)
+    (script / "main.py").write_text("MAIN.PY")
+    os.utime(script / "main.py", ns=(time_ns, time_ns))
+    assert code.revision_of_files(script) == before
+    os.utime(script / "main.py", ns=(time_ns, time_ns + 1))
+    assert code.revision_of_files(script) != before
+
+
+def test_data_is_told_by_path_size_and_time(script, monkeypatch):
+    paths = [script / "models", script / "main.py", script / "absent"]
+    known = [code.fingerprint_of_data(paths)]
+    assert code.fingerprint_of_data(paths) == known[0]
+    for change in (
+        lambda: edit(script / "models" / "deep" / "block.py"),
+        lambda: os.utime(script / "main.py", ns=(0, 0)),
+        (script / "absent").touch,
+        (script / "models" / "net.py").unlink,
+    ):
+        change()
+        known.append(code.fingerprint_of_data(paths))
+    assert len(set(known)) == len(known)
+    monkeypatch.setattr(code, "_MOST_FILES", 1)
+    write(script, {"models/a.py": ""})
+    known = [code.fingerprint_of_data([script / "models"])]
+    write(script, {"models/b.py": ""})
+    assert code.fingerprint_of_data([script / "models"]) == known[0]

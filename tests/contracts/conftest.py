@@ -1,0 +1,58 @@
+"""Attempts at a trial of a program, for every kind of workload."""
+
+import sys
+import time
+
+import pytest
+
+from autotune.trials.attempt import Attempt
+from autotune.trials.fork_server import ForkServer
+from autotune.trials.order import Order
+
+from .kinds import HERE, KINDS
+
+SETTINGS = {"micro_batch_size": 4, "seed": 7}
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="package")
+def server():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(HERE), *sys.path])  # a child has its supervisor's
+        yield ForkServer(["contract_programs"])
+
+
+@pytest.fixture
+def begin(kind, server, tmp_path):
+    """Begins a trial of a program, or goes on with it; what is left of it ends with the test."""
+    begun = []
+
+    def attempt(program, settings=None, *, samples=80, **rest):
+        settings = {**SETTINGS, **(settings or {})}
+        workload = kind.workload(program, settings)
+        order = Order(0, workload, settings, str(tmp_path), "score", samples, **rest)
+        begun.append(Attempt(order, server))
+        return begun[-1]
+
+    yield attempt
+    for one in begun:
+        one.stop()
+
+
+@pytest.fixture
+def run(begin):
+    """Runs a program to its end: the report that has its outcome."""
+    return lambda *program, **rest: finish(begin(*program, **rest))
+
+
+def finish(running):
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        report = running.step(0.2)
+        if report.outcome is not None:
+            return report
+    raise AssertionError("it did not end")

@@ -1,0 +1,36 @@
+"""The kinds of workloads, each with how it runs one of `contract_programs`."""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`workload` is what a search space says for a program with such settings.
+
+    Where it `tells_records`, the tuner gets every record whole; else only what a pattern finds in the output.
+    """
+
+    name: str
+    workload: Callable[[str, Mapping[str, Any]], str | dict[str, Any]]
+    tells_records: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _command(form: str, **own: Any) -> Callable[[str, Mapping[str, Any]], dict[str, Any]]:
+    def workload(program: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        given = [f"{name}={{{name}}}" for name in settings]
+        run = [sys.executable, str(HERE / "contract_script.py"), form, program, "{workdir}", *given]
+        return {"kind": "command", "run": run, "directory": str(HERE), **own}
+
+    return workload
+
+
+KINDS = (Kind("generator", lambda program, _: f"contract_programs:{program}"),)

@@ -1,0 +1,167 @@
+"""What every kind of workload keeps to, so that nothing else has to know its kind: real processes, no Ray."""
+
+import json
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from autotune import workloads
+from autotune.core.trial import Failure, Status
+from autotune.storage import identity
+from autotune.storage.records import read_records
+from autotune.storage.trial_dir import TrialDir
+from autotune.trials import attempt
+
+from .conftest import SETTINGS, finish
+
+
+def steps_of(place):
+    """Samples of each step, attempt by attempt."""
+    attempts = []
+    for record in read_records(TrialDir(place)):
+        if "attempt" in record:
+            attempts.append([])
+        elif "score" not in record:
+            attempts[-1].append(record["samples"])
+    return attempts
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def is_over(pid):
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def failed(report, kind, *words):
+    assert (report.outcome.status, report.outcome.failure) == (Status.FAILED, kind), report.outcome.reason
+    assert "\n" not in report.outcome.reason
+    for word in words:
+        assert word in report.outcome.reason
+
+
+def test_records_and_samples_are_exact(run, kind, tmp_path):
+    report = run("trains")
+    assert report.outcome.status is Status.COMPLETED, report.outcome.reason
+    [steps] = steps_of(tmp_path)
+    assert steps[:20] == list(range(4, 84, 4))
+    assert [point.samples for point in report.measurement.curve] == [40, 80]
+    assert [point.quality for point in report.measurement.curve] == [0.007, 0.007]
+    if kind.tells_records:
+        losses = [r["train_loss"] for r in read_records(TrialDir(tmp_path)) if "train_loss" in r]
+        assert losses[:20] == [1 / samples for samples in range(4, 84, 4)]
+
+
+def test_the_time_of_an_evaluation_is_none_of_training(run, tmp_path):
+    """By the program's own clock: its evaluations take longer than its training."""
+    found = run("evaluates", samples=160, keep_work=True).measurement
+    own_s = json.loads((tmp_path / "work" / "own").read_text())
+    assert found.throughput.samples_per_s == pytest.approx(4 * len(own_s) / sum(own_s), rel=0.2)
+    assert found.curve[-1].seconds == pytest.approx(sum(own_s), rel=0.2)
+
+
+def test_the_seed_arrives(run, kind):
+    workload = workloads.load(kind.workload("trains", SETTINGS))
+    settings = workload.with_seed(SETTINGS, 5)
+    assert run("trains", settings).measurement.quality == 0.012
+
+
+def test_after_a_kill_it_goes_on_from_its_checkpoint_and_no_point_is_twice(begin, tmp_path):
+    first = begin("trains", samples=160)
+    while first.step(0.1).samples < 60:
+        pass
+    os.kill(os.getsid(int((tmp_path / "work" / "pid").read_text())), signal.SIGKILL)
+    assert finish(first).outcome.status is Status.INTERRUPTED
+    report = finish(begin("trains", samples=160))
+    before, after = steps_of(tmp_path)
+    assert before[0] == 4
+    assert 40 < after[0] <= before[-1] + 4
+    assert [point.samples for point in report.measurement.curve] == [40, 80, 120, 160]
+
+
+@pytest.mark.parametrize("moment", ["at once", "in a step", "in an evaluation"])
+def test_a_stop_ends_it_at_any_moment_and_leaves_its_checkpoint(begin, tmp_path, moment):
+    running, work = begin("trains", {"evaluation_s": 0.5}, samples=10**6), tmp_path / "work"
+    if moment != "at once":
+        wait_for(lambda: running.step(0.1).samples >= 4 and (work / "pid").exists())
+    if moment == "in an evaluation":
+        wait_for((work / "state").exists)
+    running.stop()
+    assert identity.read_verdict(TrialDir(tmp_path)) is None
+    if moment != "at once":
+        assert (work / "closed").exists()
+        assert is_over(int((work / "pid").read_text()))
+    last = int((work / "state").read_text()) * 4 if (work / "state").exists() else 0
+    assert finish(begin("trains", samples=last + 80)).outcome.status is Status.COMPLETED
+    assert steps_of(tmp_path)[-1][0] == last + 4
+
+
+def test_a_stop_ends_what_hangs(begin, tmp_path, monkeypatch):
+    monkeypatch.setattr(attempt, "_GRACE_S", 1.0)
+    running = begin("hangs")
+    wait_for(lambda: running.step(0.1).samples)
+    running.stop()
+    assert is_over(int((tmp_path / "work" / "pid").read_text()))
+    assert identity.read_verdict(TrialDir(tmp_path)) is None
+
+
+def test_too_much_memory_is_told_from_any_error(run):
+    failed(run("grows", samples=1000, memory_limit_bytes=300 * 2**20), Failure.OOM)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("abort", ["SIGABRT"]),
+        ("segmentation fault", ["SIGSEGV"]),
+        ("exception", ["ValueError: the words of its own"]),
+        ("exit", ["3"]),
+    ],
+)
+def test_what_ends_badly_says_why(run, how, words):
+    failed(run("ends_badly", {"how": how}), Failure.ERROR, *words)
+
+
+def test_what_hangs_is_told_by_its_silence(run):
+    failed(run("hangs", stall_timeout_s=3.0), Failure.TIMEOUT, "no record of more samples for ")
+
+
+@pytest.mark.parametrize("how", ["text", "nothing", "half", "less", "object", "no number"])
+def test_what_is_no_record_fails_the_trial_in_one_line(run, kind, how):
+    if not kind.tells_records:
+        pytest.skip("of what it prints only numbers are found")
+    failed(run("no_record", {"how": how}, samples=4), Failure.ERROR)
+
+
+def test_whatever_it_prints_its_records_are_exact(run, tmp_path):
+    report = run("babbles")
+    assert report.outcome.status is Status.COMPLETED, report.outcome.reason
+    assert steps_of(tmp_path) == [list(range(4, 84, 4))]
+
+
+def test_what_says_nothing_fails_in_one_line(run):
+    failed(run("says_nothing"), Failure.ERROR)
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_whom_it_has_started_ends_with_it(begin, tmp_path, is_stopped):
+    running = begin("leaves_somebody", samples=10**6 if is_stopped else 80, keep_work=True)
+    if is_stopped:
+        wait_for(lambda: running.step(0.1).samples)
+        running.stop()
+    else:
+        assert finish(running).outcome.status is Status.COMPLETED
+    wait_for(lambda: is_over(int((tmp_path / "work" / "left").read_text())))
+
+
+def test_as_many_records_as_there_are_in_a_second_are_all_taken(run, tmp_path):
+    report = run("hurries", samples=20_000)
+    assert report.outcome.status is Status.COMPLETED, report.outcome.reason
+    assert steps_of(tmp_path) == [list(range(1, 20_001))]
