@@ -1,5 +1,7 @@
 """A user's settings and the tuner's: nested and flat, by name and by role, in words."""
 
+import itertools
+
 import pytest
 import yaml
 
@@ -133,6 +135,13 @@ def test_a_space_is_read_back_as_it_was_written():
     made = space()
     assert spaces.parse(spaces.dump(made), "test") == made
     assert spaces.to_values(made)["baseline"]["data"] == {"batch_size": 4}
+
+
+def test_aliases_that_stand_for_billions_are_too_many_settings():
+    lines = [f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]" for p, c in itertools.pairwise("abcdefghijk")]
+    bomb = yaml.safe_load("\n".join(["a: &a [1, 2]", *lines]))
+    with pytest.raises(ValueError, match="at most 10000 settings"):
+        NAMING.named(bomb)
 
 
 @pytest.mark.parametrize(
