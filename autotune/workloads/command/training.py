@@ -44,6 +44,7 @@ _OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # as a trial without an evaluation is g
 _STEPS, _SAMPLES = "steps", "samples"
 # What the hook calls it, and what the tuner does.
 _NAMES = {"loss": "train_loss", "queued": "is_queued", "compiling": "is_compiling"}
+_HOST_MEMORY, _GPU_MEMORY = "memory_peak_bytes", "memory_peak_reserved_bytes"
 _NO_STEP = (
     "no optimizer step was seen: PyTorch tells them from version 2.0 on; for anything else give "
     "workload.samples or workload.steps a pattern"
@@ -121,6 +122,16 @@ def _of_trial(spec_: Spec, settings: Mapping[str, Any], workdir: Path) -> dict[s
         wire.SETTINGS: json.dumps(settings, default=str),
         **seed,
     }
+
+
+def _as_ours(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """A step's figures under the tuner's names.
+
+    Without those of the host's memory: what a trial's processes hold together is measured from outside, and
+    the script is one of them.
+    """
+    left_out = _HOST_MEMORY if _GPU_MEMORY not in figures else ""
+    return {_NAMES.get(name, name): value for name, value in figures.items() if name != left_out}
 
 
 class _Run:
@@ -212,8 +223,7 @@ class _Run:
                 if self._counts_itself:
                     return None
                 counter.step(at_s, happened.samples)
-                figures = {_NAMES.get(name, name): value for name, value in happened.figures.items()}
-                return {"samples": counter.samples, **figures}
+                return {"samples": counter.samples, **_as_ours(happened.figures)}
             case SamplesSeen():
                 return {"samples": counter.samples} if counter.said(at_s, happened.samples) else None
             case Scores():
