@@ -208,6 +208,14 @@ def test_who_survives_the_command_is_ended(command, workdir):
     assert family_of(workdir) == []
 
 
+def test_a_command_that_goes_on_in_the_background_is_told_so(command, workdir, monkeypatch):
+    monkeypatch.setattr("autotune.workloads.command.training._GRACE_S", 0.3)
+    text = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)"
+    with pytest.raises(CommandError, match="what it had started went on: it must train in the foreground"):
+        list(command(text).fit(BATCH, workdir))
+    assert family_of(workdir) == []
+
+
 def test_closed_it_ends_all_that_it_has_started(command, workdir):
     text = (
         "import signal, subprocess, sys, time\nsubprocess.Popen(['sleep', '600'])\n"
