@@ -50,8 +50,8 @@ def printed_s(read_s: float, steps_s: Sequence[float]) -> float:
     """When scores were printed that were read at `read_s`, where steps had ended at `steps_s` by then.
 
     On a busy machine a line may be read only after the step that followed it. That step then seems to have
-    taken several times as long as others, for the evaluation is in it. A step of milliseconds often does so for
-    other reasons.
+    taken several times as long as others, for the evaluation is in it. Many a step of milliseconds seems so
+    for other reasons.
     """
     gaps = [(end_s - begin_s, end_s) for begin_s, end_s in itertools.pairwise(steps_s) if end_s <= read_s]
     usual_s = statistics.median(gap_s for gap_s, _ in gaps) if gaps else 0.0
