@@ -162,11 +162,10 @@ class Lines(Screen):
         shown, factor = history.shown(trial), view.factor(gains.gain(trial, history))
         speed, quality = view.speed(shown.throughput), view.quality(shown.quality)
         figures = f"{speed} {self.space.unit}/s, {name} {quality}, memory {view.memory(shown.memory)}"
-        if broken := history.breaks(trial):
-            figures += f", cannot win: {broken}"
         beside = "the baseline" if self.space.objective.target is None else "as soon as the baseline"
         is_baseline = not trial.number or (trial.repeat is not None and not trial.repeat.of)
-        return figures + (f", {factor} {beside}" if factor and not is_baseline else "")
+        figures += f", {factor} {beside}" if factor and not is_baseline else ""
+        return f"{figures}; cannot win: {broken}" if (broken := history.breaks(trial)) else figures
 
 
 class _Aside(io.TextIOBase):

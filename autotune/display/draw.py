@@ -19,7 +19,7 @@ from autotune.judging.confirm import Claim
 from autotune.space.space import Space
 
 _SPEED, _QUALITY, _MEMORY, _FACTOR = 14, 8, 9, 7  # columns of figures
-_FIGURES = _SPEED + _QUALITY + _MEMORY + _FACTOR
+_MANY = 20  # for speeds in a finer unit than samples
 _WIDEST = 100  # an eye must find the figures of a configuration
 _LONGEST_REASON = 160
 _ENDED_SHOWN = 8
@@ -76,36 +76,37 @@ def _time(shown: Snapshot) -> str:
 
 
 def _grid(title: str, figures: str) -> Table:
-    """A table of trials: number, configuration, and figures in columns as wide as everywhere."""
+    """A table of trials: number, configuration, and figures in columns as wide as their headings."""
     grid = Table(box=None, expand=True, pad_edge=False, padding=(0, 1, 0, 0), header_style=_HEADING)
     grid.add_column("#", justify="right", width=4, no_wrap=True)
     grid.add_column(title, ratio=1, overflow="fold")
-    grid.add_column(figures, width=_FIGURES, overflow="fold")
+    grid.add_column(figures, width=len(figures), overflow="fold")
     return grid
 
 
 def _headings(space: Space, last: str = "") -> str:
     name = printable(space.objective.quality)
-    return _columns(f"{printable(space.unit)[: _SPEED - 3]}/s", name[: _QUALITY - 1], "memory", last)
+    return _columns(space, f"{space.unit[: _SPEED - 3]}/s", name[:_QUALITY], "memory", last)
 
 
-def _columns(speed: str, quality: str, memory: str, last: str) -> str:
-    return f"{speed:>{_SPEED}}{quality:>{_QUALITY}}{memory:>{_MEMORY}}{last:>{_FACTOR}}"
+def _columns(space: Space, speed: str, quality: str, memory: str, last: str) -> str:
+    widest = _SPEED if space.unit == "samples" else _MANY
+    score = _QUALITY + (len(space.objective.quality) >= _QUALITY)  # a space before the name
+    return f"{speed:>{widest}}{quality:>{score}}{memory:>{_MEMORY}}{last:>{_FACTOR}}"
 
 
 def _of_run(trial: Trial, space: Space) -> Text:
     """What a trial's own run has read so far."""
     m = trial.measurement
     quality = view.quality(qualities.shown(objective.final_quality(trial, space), space.objective))
-    return Text(_columns(view.speed(estimates.of_run(m.throughput)), quality, view.peak(m), ""))
+    return Text(_columns(space, view.speed(estimates.of_run(m.throughput)), quality, view.peak(m), ""))
 
 
 def _figures(trial: Trial, shown: Snapshot) -> Text:
     """What is known of a trial's settings, of a repeat what its run has read; and the settings' gain."""
     found, factor = shown.history.shown(trial), view.factor(gains.gain(trial, shown.history))
-    return Text(
-        _columns(view.speed(found.throughput), view.quality(found.quality), view.peak(found.memory), factor)
-    )
+    speed, quality = view.speed(found.throughput), view.quality(found.quality)
+    return Text(_columns(shown.space, speed, quality, view.peak(found.memory), factor))
 
 
 def _running(shown: Snapshot, most: int | None) -> Table:

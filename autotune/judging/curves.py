@@ -59,20 +59,38 @@ def at(curve: Curve, samples: int) -> float | None:
     return next((p.quality for p in curve if p.samples == samples), None)
 
 
+def stages(curves: Sequence[Curve]) -> list[tuple[Evaluation, ...]]:
+    """The points of runs of the same settings that can be held against each other, one of each run.
+
+    Those after equally many samples; where there are none, as where a batch has now more tokens and now
+    fewer, the first of all, the second, and so on.
+    """
+    others = [{p.samples: p for p in curve} for curve in curves]
+    common = [p.samples for p in curves[0] if all(p.samples in o for o in others)] if curves else []
+    return [tuple(o[samples] for o in others) for samples in common] or list(zip(*curves, strict=False))
+
+
 def mean_curve(curves: Sequence[Curve]) -> tuple[Evaluation, ...]:
     """The mean of runs of the same settings, over the points that all of them have."""
-    if not curves:
-        return ()
-    others = [{p.samples: p for p in curve} for curve in curves]
-    common = [p.samples for p in curves[0] if all(p.samples in other for other in others)]
     return tuple(
         Evaluation(
-            samples,
-            math.fsum(o[samples].seconds for o in others) / len(others),
-            math.fsum(o[samples].quality for o in others) / len(others),
+            round(_mean([p.samples for p in points])),
+            _mean([p.seconds for p in points]),
+            _mean([p.quality for p in points]),
         )
-        for samples in common
+        for points in stages(curves)
     )
+
+
+def squares(points: Sequence[Evaluation]) -> tuple[float, int]:
+    """How far apart runs lie at one stage: relative squares from their mean, and their degrees of freedom."""
+    mean = _mean([p.quality for p in points])
+    apart = [p.quality / mean - 1 for p in points] if mean else []
+    return math.fsum(a * a for a in apart), len(points) - 1
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
 
 
 def relative_noise(curves: Sequence[Curve]) -> float | None:
@@ -80,17 +98,10 @@ def relative_noise(curves: Sequence[Curve]) -> float | None:
 
     None for fewer than two runs. Few runs read low by chance: it is never taken to be under 2%.
     """
-    mean = mean_curve(curves)
-    if len(curves) < 2 or not mean:
-        return None
-    squares, degrees = 0.0, 0
-    for point in mean:
-        if point.quality:
-            found = [q for c in curves if (q := at(c, point.samples)) is not None]
-            apart = [q / point.quality - 1 for q in found]
-            squares += sum(d * d for d in apart)
-            degrees += len(found) - 1
-    return max(LEAST_NOISE, math.sqrt(squares / degrees)) if degrees else None
+    shown = [points for points in stages(curves) if len(points) > 1 and any(p.quality for p in points)]
+    found = [squares(points) for points in shown]
+    degrees = sum(free for _, free in found)
+    return max(LEAST_NOISE, math.sqrt(math.fsum(s for s, _ in found) / degrees)) if degrees else None
 
 
 def ended_with(measurement: Measurement) -> float | None:

@@ -161,15 +161,14 @@ def noise(groups: Sequence[Sequence[Trial]]) -> Noise | None:
 
     Few runs read low by chance: it is never taken to be under 2%, as elsewhere.
     """
-    squares, degrees = 0.0, 0
+    found: list[tuple[float, int]] = []
     for runs in groups:
-        lines = [run.measurement.curve for run in runs if run.measurement.curve]
-        mean = curves.mean_curve(lines)
-        for point in mean[len(mean) // 2 :] if len(lines) > 1 else ():
-            found = [q for line in lines if (q := curves.at(line, point.samples)) is not None]
-            squares += sum((q / point.quality - 1) ** 2 for q in found) if point.quality else 0.0
-            degrees += len(found) - 1
-    return Noise(max(curves.LEAST_NOISE, math.sqrt(squares / degrees)), degrees) if degrees else None
+        stages = curves.stages([run.measurement.curve for run in runs if run.measurement.curve])
+        found += [curves.squares(points) for points in stages[len(stages) // 2 :] if len(points) > 1]
+    degrees = sum(free for _, free in found)
+    if not degrees:
+        return None
+    return Noise(max(curves.LEAST_NOISE, math.sqrt(math.fsum(s for s, _ in found) / degrees)), degrees)
 
 
 def half_width(runs: int, noise: Noise) -> float:

@@ -35,7 +35,7 @@ def matching(pattern: str) -> list[Path]:
 
 
 def written_s(mtime_ns: int) -> float:
-    """When a file was written, by the monotonic clock; the clock of files lags by up to its resolution."""
+    """When a file was written, by the monotonic clock; its stamp's clock lags by up to its resolution."""
     lag_s = time.clock_getres(_CLOCK_REALTIME_COARSE)
     return mtime_ns / 1e9 + lag_s + time.monotonic() - time.time()
 

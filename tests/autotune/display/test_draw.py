@@ -166,4 +166,5 @@ def test_a_loss_and_tokens_are_headed_by_their_own_names(make, make_trial, space
     text = "\n".join(lines(draw.whole(make(trials=trials, running=0, best=best, space=lower))))
     assert "tokens/s" in text
     assert "samples" not in text
-    assert "26.5 ± 0.3  2.1540" in text
+    assert "26.5 ± 0.3   2.1540" in text
+    assert "tokens/s val_loss" in text

@@ -167,3 +167,15 @@ def test_a_model_has_learnt_where_two_evaluations_in_a_row_are_clearly_above_cha
 def test_two_evaluations_are_the_fewest_that_can_show_it():
     assert not curves.has_learnt(curve_of([0.2], chance=0.1), fewest=1)
     assert curves.has_learnt(curve_of([0.2, 0.2], chance=0.1), fewest=1)
+
+
+def test_runs_that_were_never_evaluated_after_equally_many_tokens_are_compared_one_by_one():
+    """A batch has now more tokens and now fewer."""
+    one = [Evaluation(1000, 1.0, 0.10), Evaluation(2010, 2.0, 0.22), Evaluation(3000, 3.0, 0.30)]
+    other = [Evaluation(1005, 1.2, 0.12), Evaluation(1990, 2.2, 0.18)]
+    mean = curves.mean_curve([one, other])
+    assert [(p.samples, p.seconds) for p in mean] == [(1002, 1.1), (2000, 2.1)]
+    assert [p.quality for p in mean] == pytest.approx([0.11, 0.20])
+    assert curves.relative_noise([one, other]) == pytest.approx(math.sqrt((2 / 121 + 2 / 100) / 2))
+    some = [*one, Evaluation(4000, 4.0, 0.5)]
+    assert curves.mean_curve([one, some]) == tuple(one), "equally many samples come first"

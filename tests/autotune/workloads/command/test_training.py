@@ -125,7 +125,8 @@ def test_what_the_script_counts_itself_counts(command, workdir):
 )
 def test_scores_are_found_in_a_file(command, workdir, keys, text):
     script = (
-        f"import sys, time\nprint('step')\nlog = open(sys.argv[1] + '/log.jsonl', 'w')\n{text}\n"
+        "import sys, time\nprint('step')\ntime.sleep(0.3)\n"
+        f"log = open(sys.argv[1] + '/log.jsonl', 'w')\n{text}\n"
         "log.close()\ntime.sleep(0.3)\nprint('step')"
     )
     workload = command(script, "{workdir}", steps="step", quality={"acc": "val.acc"}, **keys)
