@@ -46,6 +46,7 @@ def prepared(
 ) -> tuple[Space, Workload, list[str]]:
     """The space in `file`, complete, its workload, and notes; raises InputError where one cannot start."""
     asked = prepare.read_space(file, overrides)
+    prepare.require_said(asked, file)
     workload = workloads.load(asked.workload)
     workload.require_gpus(here.gpus_per_trial)
     settings = prepare.settings(

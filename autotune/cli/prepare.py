@@ -11,11 +11,13 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from autotune import workloads
+from autotune.cli.project.proposal import UNSAID
 from autotune.core import secrecy, units
 from autotune.core.errors import InputError
 from autotune.core.settings import LARGEST_INT, Setting
 from autotune.core.trial import Trial
 from autotune.space import space as spaces
+from autotune.space import yaml_text
 from autotune.space.knobs import Distribution, ScaledLearningRate, explained
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import PROMISES, Budget, Limits, Objective
@@ -43,6 +45,15 @@ def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
     return spaces.from_values(values, str(file))
 
 
+def require_said(space: Space, file: Path) -> None:
+    """Raises InputError for the settings that `init` could not know, and that nobody has said since."""
+    unsaid = [space.naming.path(name) for name, value in space.baseline.items() if value == UNSAID]
+    if unsaid:
+        raise InputError(
+            f"search space {file}: baseline.{', baseline.'.join(unsaid)}: say what you train with"
+        )
+
+
 def require_options(overrides: Mapping[str, Mapping[str, Any]], called: Mapping[str, str]) -> None:
     """Raises InputError, by the options' names, where they contradict one another or their section's rules.
 
@@ -66,7 +77,7 @@ def _of_options(section: str, given: Mapping[str, Any], called: Mapping[str, str
 
 def baseline_file(file: Path) -> dict[str, Setting]:
     """The settings in a YAML file: those that the user trains with today."""
-    values = spaces.mapping(_text(file), f"--baseline {file}")
+    values = yaml_text.mapping(_text(file), f"--baseline {file}")
     secrecy.refuse(values, f"--baseline {file}")
     return values
 

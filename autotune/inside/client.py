@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from autotune.inside.site import autotune_gpu
 from autotune.inside.site import autotune_wire as wire
 
-_wire = wire.Wire()
+_wire, _pace = wire.Wire(), autotune_gpu.Pace()
 
 
 def report(**record: Any) -> None:
@@ -20,7 +21,8 @@ def report(**record: Any) -> None:
     if wire.SOCKET not in os.environ or wire.rank():
         return
     try:
-        _wire.tell({"record": record})
+        mark = {} if _pace.has_settled() else {"queued": True}
+        _wire.tell({"record": record, **mark})
     except Exception as error:  # noqa: BLE001 - a value's own class can do anything
         _wire.tell({"error": {"type": type(error).__name__, "message": str(error)}})
 

@@ -1,5 +1,7 @@
 """Where a trial's processes report: a socket that nobody else can reach, and a thread that listens to it."""
 
+import json
+import math
 import os
 import queue
 import selectors
@@ -8,15 +10,25 @@ import socket
 import tempfile
 import threading
 import time
+from bisect import bisect_right
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from autotune.inside.messages import Message, Stamped, parse
-from autotune.inside.site.autotune_wire import LONGEST_BYTES, SOCKET, STOP_LINE
+from autotune.inside.site.autotune_wire import (
+    LONGEST_BYTES,
+    SETTINGS,
+    SOCKET,
+    STOP_LINE,
+    TRIAL_SAMPLES,
+    WORKDIR,
+)
 
-__all__ = ["SITE", "Inbox", "Message", "Stamped"]
+__all__ = ["SITE", "Inbox", "Message", "Stamped", "of_trial"]
 
 SITE = Path(__file__).parent / "site"  # what a script finds there is put first on its PYTHONPATH
 _LONGEST_ADDRESS = 100  # bytes; Linux takes 107
@@ -24,6 +36,16 @@ _CHUNK_BYTES = 2**18
 _MOST_WAITING = 200_000  # messages; then those who send them wait
 _SWEEP_CHUNKS = 16  # a socket holds less
 _WAIT_S = 0.02
+_clock_s = time.monotonic  # kept here: a workload that replaces the module's clock replaces its own alone
+
+
+def of_trial(workdir: Path, settings: Mapping[str, Any], samples: int) -> dict[str, str]:
+    """The variables by which a process knows its trial: of so many samples altogether."""
+    return {
+        WORKDIR: str(workdir.absolute()),
+        SETTINGS: json.dumps(dict(settings)),
+        TRIAL_SAMPLES: str(samples),
+    }
 
 
 class Inbox:
@@ -38,6 +60,7 @@ class Inbox:
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._clients: dict[socket.socket, _Lines] = {}
         self._lock = threading.Lock()  # of the clients: whoever comes late is told to stop, too
+        self._held: list[Message] = []  # what others may have sent something before
         self._is_stopping = self._is_finished = False
         self._wake, self._woken = socket.socketpair()
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
@@ -62,7 +85,7 @@ class Inbox:
         return {SOCKET: self._address}
 
     def get(self, timeout_s: float) -> Message | None:
-        """The next message in the order of arrival, waiting at most `timeout_s`; None: there is none."""
+        """The next message, in the order of stamps, waiting at most `timeout_s`; None: there is none."""
         with suppress(queue.Empty):
             return self._messages.get(timeout=timeout_s) if timeout_s > 0 else self._messages.get_nowait()
         return None
@@ -83,23 +106,44 @@ class Inbox:
 
     def _listen(self) -> None:
         with self._selector:
-            self._selector.register(self._server, selectors.EVENT_READ, self._accept)
+            self._selector.register(self._server, selectors.EVENT_READ, self._accept_all)
             self._selector.register(self._woken, selectors.EVENT_READ, lambda: None)
             while not self._is_finished:
-                for key, _ in self._selector.select():
-                    key.data()
+                self._hear(0 if self._held else None)
+                known_s = _clock_s()
+                self._hear(0)
+                self._publish(known_s)
             self._sweep()
         for end in (self._server, self._woken, *self._clients):
             end.close()
 
+    def _hear(self, timeout_s: float | None) -> None:
+        """Takes what is there; a client that has come counts as well."""
+        for key, _ in self._selector.select(timeout_s):
+            key.data()
+
+    def _publish(self, known_s: float) -> None:
+        """Lets the messages be got that were sent up to `known_s`: nothing that was sent before is unread."""
+        while self._messages.qsize() >= _MOST_WAITING and not self._is_finished:
+            time.sleep(_WAIT_S)
+        self._held.sort(key=lambda message: message.at_s)
+        count = bisect_right(self._held, known_s, key=lambda message: message.at_s)
+        for message in self._held[:count]:
+            self._messages.put(message)
+        del self._held[:count]
+
     def _sweep(self) -> None:
         """Takes what has been sent until now, and no more of those who go on sending."""
-        while self._accept():
-            pass
+        self._accept_all()
         for client in list(self._clients):
             for _ in range(_SWEEP_CHUNKS):
                 if not self._read(client):
                     break
+        self._publish(math.inf)
+
+    def _accept_all(self) -> None:
+        while self._accept():
+            pass
 
     def _accept(self) -> bool:
         """Whether another client has come."""
@@ -116,21 +160,19 @@ class Inbox:
             self._clients[client] = _Lines()
             if self._is_stopping:
                 _tell(client)
+        self._read(client)
         return True
 
     def _read(self, client: socket.socket) -> bool:
         """Whether `client` may have said more than was read now."""
-        while self._messages.qsize() >= _MOST_WAITING and not self._is_finished:
-            time.sleep(_WAIT_S)
         try:
             chunk = client.recv(_CHUNK_BYTES)
         except BlockingIOError:
             return False
         except OSError:  # it was killed, and its socket reset
             chunk = b""
-        for line in self._clients[client].of(chunk):
-            if (message := parse(line)) is not None:
-                self._messages.put(message)
+        said, now_s = map(parse, self._clients[client].of(chunk)), _clock_s()
+        self._held += [_until(now_s, message) for message in said if message is not None]
         if not chunk:
             self._forget(client)
         return bool(chunk)
@@ -163,6 +205,11 @@ class _Lines:
         else:
             self._begun.clear()
         return lines
+
+
+def _until(now_s: float, message: Message) -> Message:
+    """The message, which cannot have been sent later than it is read."""
+    return message if message.at_s <= now_s else replace(message, at_s=now_s)
 
 
 def _tell(client: socket.socket) -> None:

@@ -33,6 +33,7 @@ class Message:
     record: Mapping[str, Any] | None = None
     step: Step | None = None
     error: ScriptError | None = None
+    is_queued: bool = False  # the GPU had not done yet what it was given: a record's step ends later
 
 
 class Stamped(dict[str, Any]):
@@ -59,7 +60,8 @@ def _message(said: Mapping[str, Any]) -> Message:
     if not math.isfinite(at_s):
         raise ValueError("a stamp must be finite")
     if "record" in said:
-        return Message(at_s, pid, rank, record=_mapping(said["record"]))
+        is_queued = said.get("queued") is True
+        return Message(at_s, pid, rank, record=_mapping(said["record"]), is_queued=is_queued)
     if "step" in said:
         return Message(at_s, pid, rank, step=_step(_mapping(said["step"])))
     error = _mapping(said["error"])

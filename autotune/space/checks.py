@@ -17,7 +17,7 @@ _RATES = (1e-20, 1e20)  # what the sampler and the arithmetic carry
 def of_settings(space: "Space") -> list[str]:
     """What settings and knobs are said to be, and are not."""
     wrong = [*space.naming.mistakes(COMMON.by_name, space.baseline), *_of_steps(space)]
-    return [*wrong, *_of_learning_rate(space), *_not_numbers(space)]
+    return [*wrong, *_of_learning_rate(space), *_of_other_rates(space), *_not_numbers(space)]
 
 
 def _of_learning_rate(space: "Space") -> Iterator[str]:
@@ -30,6 +30,18 @@ def _of_learning_rate(space: "Space") -> Iterator[str]:
             yield f"{name}: scale: sqrt needs {_lacking(MICRO_BATCH)}"
         if not knob.multiplier.contains(1.0):
             yield f"{name}.multiplier: must contain 1.0, the baseline's"
+
+
+def _of_other_rates(space: "Space") -> Iterator[str]:
+    for name in space.follow_learning_rate:
+        path = space.naming.path(name)
+        if LEARNING_RATE not in space.baseline:
+            yield f"follow_learning_rate: needs {_lacking(LEARNING_RATE)}"
+        elif name in space.knobs or name == LEARNING_RATE:
+            yield f"follow_learning_rate: {path} has values of its own, and cannot follow as well"
+        elif units.number(space.baseline.get(name)) is None:
+            given = units.shown(space.baseline.get(name))
+            yield f"follow_learning_rate: {path} must be a number of the baseline: got {given}"
 
 
 def _lacking(role: str) -> str:

@@ -17,6 +17,7 @@ from autotune.core.settings import Setting
 
 _STEP = re.compile(r"(?:^|\.)(?P<name>[^.\[\]{}]+)|\[(?P<index>\d+)\]|(?P<empty>\[\]|\{\})$")
 _EMPTY: Mapping[str, type] = {"[]": list, "{}": dict}
+_MOST = 10_000
 Translations = Mapping[str, Mapping[str, Any]]
 
 
@@ -42,6 +43,8 @@ class Naming:
         """`nested` settings as the tuner has them; raises ValueError for a path that is none."""
         flat: dict[str, Any] = {}
         for path, value in flatten(nested):
+            if len(flat) == _MOST:  # aliases of YAML can stand for billions
+                raise ValueError(f"at most {_MOST} settings: got more")
             name = self.name(path)
             if name in flat or (name == path and path in self.roles):
                 raise ValueError(f"{name}: two settings are called so: {self.path(name)!r} and {path!r}")

@@ -22,7 +22,7 @@ from autotune.core.settings import (
     Setting,
     effective_batch,
 )
-from autotune.space import checks
+from autotune.space import checks, yaml_text
 from autotune.space.knobs import (
     STRICT,
     Distribution,
@@ -64,6 +64,9 @@ class Space(BaseModel):
         (),
         description="settings that count optimizer steps, such as max_iters: with another effective batch "
         "they become what is as many samples",
+    )
+    follow_learning_rate: tuple[str, ...] = Field(
+        (), description="further learning rates, such as of other parameters: they keep their ratio to it"
     )
     evaluate_every: str | None = Field(
         None, description="the setting that says after how many optimizer steps there is an evaluation"
@@ -109,7 +112,7 @@ class Space(BaseModel):
             naming.name(path): _in_our_words(knob, naming.name(path), naming) for path, knob in read.items()
         }
 
-    @field_validator("counted_in_steps", mode="after")
+    @field_validator("counted_in_steps", "follow_learning_rate", mode="after")
     @classmethod
     def _names(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         return tuple(map(_naming(info.data).name, value))
@@ -143,7 +146,15 @@ class Space(BaseModel):
             for name in (*self.counted_in_steps, *([self.evaluate_every] if self.evaluate_every else []))
             if isinstance(value := settings.get(name), int) and value > 0 and ratio != 1
         }
-        return self.naming.as_given({**settings, **steps})
+        return self.naming.as_given({**settings, **steps, **self._other_rates(settings)})
+
+    def _other_rates(self, settings: Config) -> dict[str, Setting]:
+        """The learning rates that keep their ratio to the one of `settings`."""
+        ours, theirs = (float(of.get(LEARNING_RATE) or 0) for of in (settings, self.baseline))
+        if ours == theirs:
+            return {}
+        rates = {name: float(settings.get(name) or 0) * ours / theirs for name in self.follow_learning_rate}
+        return {name: float(f"{rate:.4g}") for name, rate in rates.items()}
 
     def for_trial(self, settings: Config) -> dict[str, Any]:
         """The same for a trial, which has its evaluations evenly over its samples."""
@@ -268,22 +279,7 @@ def parse(text: str, source: str) -> Space:
 
 def read(text: str, source: str) -> dict[str, Any]:
     """The mapping in YAML `text`; raises InputError where it is none."""
-    return mapping(text, f"search space {source}")
-
-
-def mapping(text: str, what: str) -> dict[str, Any]:
-    """The mapping in YAML `text`; raises InputError that says what is wrong with `what`."""
-    try:
-        values = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:  # told without the line itself: it may hold a password
-        at = error.problem_mark or error.context_mark
-        where = f" in line {at.line + 1}, column {at.column + 1}" if at else ""
-        raise InputError(f"{what}: not YAML: {error.problem or error.context}{where}") from None
-    except Exception as error:  # noqa: BLE001 - PyYAML lets pass what int, datetime and deep nesting raise
-        raise InputError(f"{what}: not YAML: {type(error).__name__}") from None
-    if not isinstance(values, dict):
-        raise InputError(f"{what}: must be a mapping, got {type(values).__name__}")
-    return values
+    return yaml_text.mapping(text, f"search space {source}")
 
 
 def from_values(values: Mapping[str, Any], source: str) -> Space:
@@ -313,6 +309,7 @@ def to_values(space: Space) -> dict[str, Any]:
         for name, knob in space.knobs.items()
     }
     values["counted_in_steps"] = [naming.path(name) for name in space.counted_in_steps]
+    values["follow_learning_rate"] = [naming.path(name) for name in space.follow_learning_rate]
     values["evaluate_every"] = space.evaluate_every and naming.path(space.evaluate_every)
     return values
 

@@ -2,8 +2,8 @@
 
 import ctypes
 import faulthandler
+import inspect
 import json
-import math
 import multiprocessing
 import os
 import resource
@@ -12,36 +12,34 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from autotune import workloads
-from autotune.core import units
 from autotune.core.trial import Failure, Outcome, Status
+from autotune.inside.inbox import Inbox, of_trial
+from autotune.inside.messages import Stamped
 from autotune.storage.records import COMPILING, QUEUED
 from autotune.system.memory_group import MemoryGroup
 from autotune.trials import cuda, failures
+from autotune.trials.check import Check, scalar
 from autotune.trials.cuda import Cuda
 from autotune.trials.order import Order
+from autotune.trials.pushed import Listener
 from autotune.workloads.base import Fit
 
 STACK_SIGNAL = signal.SIGUSR1  # makes the process write the stack of every thread into its log
 _PR_SET_PDEATHSIG = 1
-_NON_FINITE_LOSSES = 3
-_MOST_SAMPLES = 2**53  # every whole number up to here is a float
 _clock_s = time.monotonic  # kept here: a workload that replaces the module's clock replaces its own alone
 
 # A member of the trial's process group whose input ends when the supervisor does, however that dies; it then
 # kills the group. Neither loader workers nor what a workload has started besides watch for that themselves,
 # and the fork server may be dead by then: Ray kills an actor's children with the actor.
 GUARD = "trap '' USR1 TERM; while read -r _; do :; done; kill -s KILL 0"
-
-
-class _DivergedError(FloatingPointError):
-    """The workload goes on yielding losses that are no numbers."""
 
 
 def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup | None) -> None:
@@ -58,17 +56,33 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
             guard = _become_independent(output)
             fit = workloads.load(order.workload).fit
             gpus.open()
-            outcome = _drive(fit, order, messages, _Watch(gpus, _Memory(order)), stopping)
+            count = _Count(order, messages, _Watch(gpus, _Memory(order)))
+            outcome = _drive(fit, order, count, stopping, partial(_give_up, messages, order, gpus))
         except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
-            _lift_memory_limit()
-            with suppress(OSError):  # a disk that is full takes no log either; the verdict goes elsewhere
-                traceback.print_exc()
-            outcome = _explained(error, order, gpus)
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError):
-                stream.flush()
-        _send(messages, {"outcome": outcome.to_dict()})
+            outcome = _failed(error, order, gpus)
+        _conclude(messages, outcome)
     del guard
+
+
+def _give_up(messages: BinaryIO, order: Order, gpus: Cuda, error: BaseException) -> None:
+    """Ends the process with the verdict on `error`, whatever its other threads do."""
+    _conclude(messages, _failed(error, order, gpus))
+    os._exit(0)
+
+
+def _failed(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
+    """The verdict on `error`, whose trace goes into the log."""
+    _lift_memory_limit()
+    with suppress(OSError):  # a disk that is full takes no log either; the verdict goes elsewhere
+        traceback.print_exception(error)
+    return _explained(error, order, gpus)
+
+
+def _conclude(messages: BinaryIO, outcome: Outcome) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    _send(messages, {"outcome": outcome.to_dict()})
 
 
 def _explained(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
@@ -81,7 +95,7 @@ def _explained(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
 
 
 def _send(messages: BinaryIO, message: Mapping[str, Any]) -> None:
-    messages.write(json.dumps(message, default=_scalar).encode() + b"\n")
+    messages.write(json.dumps(message, default=scalar).encode() + b"\n")
     messages.flush()
 
 
@@ -122,29 +136,76 @@ def _stop_on_sigterm() -> Callable[[], bool]:
 def _drive(
     fit: Fit,
     order: Order,
-    messages: BinaryIO,
-    watch: "_Watch",
+    count: "_Count",
     stopping: Callable[[], bool],
+    give_up: Callable[[BaseException], None],
 ) -> Outcome:
-    """Takes the workload's records one by one until it ends, or is to stop."""
+    """Counts the workload's records until it ends, or is to stop.
+
+    A generator yields them. Any other function reports them while it runs, unless it returns an iterator.
+    """
     workdir = order.place.work
     workdir.mkdir(exist_ok=True)
-    records = fit(dict(order.settings) if order.given is None else order.given, workdir)
-    check = _Check(order.unit)
+    settings = dict(order.settings) if order.given is None else order.given
+    if inspect.isgeneratorfunction(fit):
+        return _drain(fit(settings, workdir), count, stopping)
+    with Inbox() as inbox, Listener(inbox, count.reported, stopping, give_up):
+        os.environ.update(inbox.environment() | of_trial(workdir, settings, order.samples))
+        returned = fit(settings, workdir)
+    if isinstance(returned, Iterator):
+        return _drain(returned, count, stopping)
+    return count.outcome("the workload reported no record", is_stopped=stopping())
+
+
+def _drain(records: Iterator[Mapping[str, Any]], count: "_Count", stopping: Callable[[], bool]) -> Outcome:
+    """Takes the workload's records one by one until it ends, or is to stop."""
     for yielded in records:
-        seen = watch()
-        record = {**check(yielded), **seen.figures}
-        if order.quality in record:  # rarely, and the step after it does not count
-            record |= watch.evaluated()
-        _send(messages, {"at_s": seen.at_s, "record": record})
+        count.yielded(yielded)
         if stopping():
             close = getattr(records, "close", None)
             if close is not None:
                 close()
+            return count.outcome("", is_stopped=True)
+    return count.outcome("the workload yielded no record", is_stopped=False)
+
+
+class _Count:
+    """Checks the records of a workload, adds what the process shows of itself, and sends them."""
+
+    def __init__(self, order: Order, messages: BinaryIO, watch: "_Watch") -> None:
+        self._quality, self._messages, self._watch = order.quality, messages, watch
+        self._check = Check(order.unit)
+        self._last_s = _clock_s()
+
+    def yielded(self, yielded: Mapping[str, Any]) -> None:
+        """Counts what has come now. A record with a stamp is of another process, and knows its figures."""
+        seen = self._watch()
+        record = {**self._check(yielded), **seen.figures}
+        if not isinstance(yielded, Stamped):
+            self._send(seen.at_s, record)
+            return
+        own = {name: yielded[name] for name in (*seen.figures, COMPILING, QUEUED) if name in yielded}
+        self._send(yielded.at_s, record | own)
+
+    def reported(self, said: Mapping[str, Any], at_s: float, is_queued: bool) -> None:
+        """Counts what was said at `at_s`, when the GPU had not done the step yet where that `is_queued`."""
+        record = {**self._check(said), **self._watch.figures()}
+        self._send(at_s, record | {QUEUED: True} if is_queued else record)
+
+    def _send(self, at_s: float, record: dict[str, Any]) -> None:
+        """A stamp is of no clock but this one: neither after now nor before the one that came before."""
+        if self._quality in record:  # rarely, and the step after it does not count
+            record |= self._watch.evaluated()
+        self._last_s = min(max(at_s, self._last_s), _clock_s())
+        _send(self._messages, {"at_s": self._last_s, "record": record})
+
+    def outcome(self, without_records: str, *, is_stopped: bool) -> Outcome:
+        """How the workload has ended that is over now."""
+        if is_stopped:
             return Outcome(Status.STOPPED, reason="was asked to stop")
-    if not check.records:
-        return failures.failed(Failure.ERROR, "the workload yielded no record")
-    return Outcome(Status.COMPLETED)
+        if not self._check.records:
+            return failures.failed(Failure.ERROR, without_records)
+        return Outcome(Status.COMPLETED)
 
 
 class _Seen(NamedTuple):
@@ -164,73 +225,21 @@ class _Watch:
     def __call__(self) -> _Seen:
         self._gpus.open()
         is_queued = not self._gpus.has_settled()
-        at_s = _clock_s()
+        at_s, figures = _clock_s(), self.figures()
+        return _Seen(at_s, {**figures, QUEUED: True} if is_queued else figures)
+
+    def figures(self) -> dict[str, Any]:
+        """What the process shows of itself without being waited for."""
+        self._gpus.open()
         before, self._compilations = self._compilations, cuda.compilations()
-        marks = {COMPILING: self._compilations != before, QUEUED: is_queued}
         figures = self._gpus.figures() or self._memory.figures()
-        return _Seen(at_s, {**figures, **{name: True for name, is_so in marks.items() if is_so}})
+        return {**figures, COMPILING: True} if self._compilations != before else figures
 
     def evaluated(self) -> dict[str, int]:
         """What the process takes of its GPU beside the allocator; it takes a while to ask."""
         self._gpus.evaluated()
         context_bytes = self._gpus.context_bytes()
         return {"memory_context_bytes": context_bytes} if context_bytes else {}
-
-
-class _Check:
-    """Refuses a record that is none, and a loss that has stopped being a number.
-
-    What a record counts its work in, its `unit`, it has under the name of samples from here on: nothing that
-    reads it has to know.
-    """
-
-    def __init__(self, unit: str) -> None:
-        self._unit = unit
-        self.records = 0
-        self._samples = 0
-        self._non_finite = 0
-
-    def __call__(self, record: object) -> dict[str, Any]:
-        if not isinstance(record, Mapping):
-            raise TypeError(f"a record must be a mapping, got {type(record).__name__}")
-        plain = {str(key): _plain(value) for key, value in record.items() if key not in {COMPILING, QUEUED}}
-        what, samples = f"a record's {self._unit}", plain.get(self._unit)
-        if not isinstance(samples, int) or isinstance(samples, bool):
-            raise TypeError(f"{what} must be an int, got {units.shown(samples)}")
-        if not 0 <= samples <= _MOST_SAMPLES:
-            raise ValueError(f"{what} must be from 0 to 2**53, got {units.shown(samples)}")
-        if samples < self._samples:
-            raise ValueError(f"{what} must not decrease, got {samples} after {self._samples}")
-        self._samples = plain["samples"] = samples
-        self.records += 1
-        self._follow_loss(plain)
-        return plain
-
-    def _follow_loss(self, record: Mapping[str, Any]) -> None:
-        loss = record.get("train_loss")
-        if (
-            "bad_steps" in record
-        ):  # the workload leaves such steps out, and says itself when there are too many
-            return
-        if isinstance(loss, float):
-            self._non_finite = 0 if math.isfinite(loss) else self._non_finite + 1
-        if self._non_finite >= _NON_FINITE_LOSSES:
-            raise _DivergedError(
-                f"train_loss was {loss} {self._non_finite} times in a row, at {self._samples} {self._unit}"
-            )
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's and torch's scalars as Python's."""
-    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
-
-
-def _scalar(value: object) -> object:
-    """The same for values inside a record's lists and mappings, where nothing else can be sent."""
-    plain = _plain(value)
-    if plain is value:
-        raise TypeError(f"a record's values must be JSON's, got {type(value).__name__}")
-    return plain
 
 
 class _Memory:

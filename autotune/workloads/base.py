@@ -13,7 +13,8 @@ from autotune.core.settings import SEED, Known, Setting
 from autotune.workloads import code
 from autotune.workloads.program import Program
 
-Fit = Callable[[Mapping[str, Any], Path], Iterator[Mapping[str, Any]]]
+# A generator of records, or a function that reports them and returns nothing.
+Fit = Callable[[Mapping[str, Any], Path], Iterator[Mapping[str, Any]] | None]
 
 
 @dataclass(frozen=True)

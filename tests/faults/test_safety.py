@@ -31,6 +31,7 @@ from autotune.engines.engine_cluster import TOKEN
 from autotune.export import export
 from autotune.judging.history import History
 from autotune.space import space as spaces
+from autotune.space import yaml_text
 from autotune.storage.study_file import Plan
 from autotune.workloads import Workload
 from r2gen import __main__ as trainer
@@ -376,7 +377,7 @@ def test_aliases_that_stand_for_billions_are_looked_at_once():
     bomb = "a: &a [x, x]\n" + "".join(
         f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]\n" for p, c in itertools.pairwise("abcdefghijk")
     )
-    values = spaces.mapping(bomb, "test")
+    values = yaml_text.mapping(bomb, "test")
     secrecy.refuse(values, "test")
     with pytest.raises(InputError, match="no such key"):
         spaces.from_values({**yaml.safe_load(SPACE), **values}, "test")

@@ -42,7 +42,7 @@ def look(directory: Path, script: Path, python: Path | None, *, has_gpu: bool) -
     return Found(
         directory=directory,
         script=script,
-        python=str(runs_with) if runs_with else None,
+        python=runs_with,
         proposal=proposal(how.options, how.fixed, has_gpu=has_gpu),
         scores=how.scores,
         file=how.file,

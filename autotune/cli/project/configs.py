@@ -92,11 +92,7 @@ def _composed(root: Path, name: Path, package: tuple[str, ...], depth: int) -> d
     if depth > _DEEPEST or not file.is_file():
         return {}
     text = file.read_text(encoding="utf-8", errors="replace")
-    try:
-        said = yaml.safe_load(text)
-    except Exception:  # noqa: BLE001 - what is no YAML to us, Hydra may still read
-        return {}
-    values = dict(said) if isinstance(said, dict) else {}
+    values = _mapping(text)
     place = () if re.search(r"^#\s*@package\s+_global_", text, re.MULTILINE) else package
     found: dict[str, Any] = {}
     for group, chosen in _defaults(values.pop("defaults", None)):
@@ -106,6 +102,21 @@ def _composed(root: Path, name: Path, package: tuple[str, ...], depth: int) -> d
         _merge(found, _composed(root, name.parent / group / chosen, inner, depth + 1))
     _merge(found, _below(place, values))
     return found
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    try:
+        said = yaml.safe_load(text)
+    except Exception:  # noqa: BLE001 - what is no YAML to us, its own reader may still read
+        return {}
+    return dict(said) if isinstance(said, dict) else {}
+
+
+def read(file: Path) -> list[Option]:
+    """The settings in a YAML file, nothing where there is none."""
+    if file.suffix not in {".yaml", ".yml"} or not file.is_file():
+        return []
+    return list(_flat(_mapping(file.read_text(encoding="utf-8", errors="replace"))))
 
 
 def _defaults(listed: Any) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune.cli.project import arguments, configs, helped, lightning, scores, sources
@@ -19,6 +19,7 @@ _CSV_OF_CLI = (
     "--trainer.logger.save_dir={workdir}",
     "--trainer.logger.name=log",
 )
+_FILES = frozenset({"config", "cfg", "config_file", "config_path", "yaml"})
 _OF_TRAINER = ("--do_train", "--do_eval", "--eval_strategy steps", "--report_to none")
 
 
@@ -51,12 +52,24 @@ def way(directory: Path, read: Sequence[Source], python: str | None) -> Way:
         return Way(
             options, scores.scores(read, options), notes=(f"{ASK}it was not found how it takes settings",)
         )
+    options, of_file = _with_file(directory, options)
     answer = helped.ask(python or sys.executable, directory, script.path, _HELP_S)
     options = options if answer.fault else helped.confirmed(options, answer.text)
     fault = f"--help could not be asked ({answer.fault}): the settings were read from the code"
-    notes = (fault,) if answer.fault else ()
+    notes = (*((fault,) if answer.fault else ()), *of_file)
     fixed = _OF_TRAINER if arguments.is_transformers(read) else ()
     return Way(options, scores.scores(read, options), fixed, notes=notes)
+
+
+def _with_file(directory: Path, options: Sequence[Option]) -> tuple[list[Option], tuple[str, ...]]:
+    """The options with the values of the YAML file that one of them names; and what is to be said of that."""
+    named = next((str(one.value) for one in options if one.key in _FILES and one.value), None)
+    values = {one.key: one.value for one in configs.read(directory / named)} if named else {}
+    if not values:
+        return list(options), ()
+    told = f"{named} has settings, too: a command can change those alone that the script takes as arguments"
+    changed = [replace(one, value=values[one.key]) if one.key in values else one for one in options]
+    return changed, (f"{ASK}{told}",)
 
 
 def _hydra(directory: Path, hydra: Hydra, read: Sequence[Source]) -> Way:

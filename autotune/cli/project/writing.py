@@ -31,7 +31,7 @@ class Found:
 
     directory: Path
     script: Path
-    python: str | None
+    python: Path | None
     proposal: Proposal
     scores: Sequence[Score]
     file: tuple[str, str] | None = None
@@ -69,7 +69,7 @@ def _workload(found: Found, output: Path) -> Iterator[str]:
     if directory != ".":
         yield f"  directory: {inline(directory)}"
     if found.python is not None:
-        yield f"  python: {inline(found.python)}"
+        yield f"  python: {inline(_python(found.python, found.directory, output))}"
     if flags := {one.name: dict(one.flags) for one in found.proposal.settings if one.flags}:
         yield "  flags:"
         yield from (f"    {inline(name)}: {inline(by_value)}" for name, by_value in flags.items())
@@ -84,6 +84,12 @@ def _workload(found: Found, output: Path) -> Iterator[str]:
         yield f"  data: {inline(list(found.data))}"
     if not found.proposal.has_seed:
         yield "  seed: hook  # no setting for a seed was found: it is set from outside"
+
+
+def _python(python: Path, directory: Path, output: Path) -> str:
+    """The project's own Python relative to `output`, as the directory is; any other as it is here."""
+    inside = python.absolute().is_relative_to(directory.absolute())
+    return os.path.relpath(python, output.parent) if inside else str(python.absolute())
 
 
 def _run(found: Found) -> Iterator[str]:

@@ -84,7 +84,10 @@ def _likeness(one: Run, other: Run, quality: str) -> seen.Likeness | None:
 
 
 class _Enough:
-    """Whether a run has shown enough: so many evaluations, a step after the last one, and its speed."""
+    """Whether a run has shown enough: so many evaluations, a step after the last one, and its speed.
+
+    An evaluation before the first step does not count: a checkpoint need not follow it.
+    """
 
     def __init__(
         self, quality: str, *, evaluations: int = _FEWEST_EVALUATIONS, with_speed: bool = True
@@ -94,7 +97,7 @@ class _Enough:
 
     def __call__(self, report: Report) -> bool:
         kinds = [self._quality in record for record in report.records]
-        self._seen += sum(kinds)
+        self._seen += sum(self._quality in record and record["samples"] > 0 for record in report.records)
         found = report.measurement.throughput
         half = found.half_width_per_s if found else None
         is_known = found is not None and half is not None and half <= _KNOWN_SHARE * found.samples_per_s

@@ -69,7 +69,7 @@ def _start(checked: Checked) -> Capability:
 
 
 def _steps(seen: Seen, space: Space) -> Capability:
-    size = f", {seen.step_samples} {unit(space)} each" if seen.step_samples else ""
+    size = f", {seen.step_samples} {space.unit} each" if seen.step_samples else ""
     return Capability("steps", True, f"{seen.steps} in {seconds(seen.seconds)}{size}")
 
 
@@ -80,7 +80,7 @@ def _speed(checked: Checked) -> Capability:
             "speed", False, "not known: too few steps without an evaluation between them", _LONGER
         )
     interval = f" ± {found.half_width_per_s:.3g}" if found.half_width_per_s is not None else ""
-    speed = f"{found.samples_per_s:.4g}{interval} {unit(checked.space)}/s"
+    speed = f"{found.samples_per_s:.4g}{interval} {checked.space.unit}/s"
     return Capability("speed", True, f"{speed}, over {found.steps} steps after the warm-up")
 
 
@@ -98,12 +98,12 @@ def _memory(checked: Checked) -> Capability:
 def _evaluation(checked: Checked) -> Capability:
     seen, samples = checked.seen, checked.space.budget.samples_per_trial
     if seen.every is None:
-        told = f"none within {seen.samples} {unit(checked.space)}, {seconds(seen.seconds)} of training"
+        told = f"none within {seen.samples} {checked.space.unit}, {seconds(seen.seconds)} of training"
         return Capability("evaluations", False, told, f"evaluate more often, or {_LONGER}")
     count = evaluations(checked)
     took = f", {seconds(seen.evaluation_s)} each" if seen.evaluation_s is not None else ""
     told = (
-        f"one every {seen.every} {unit(checked.space)}{took}, {seen.evaluating_share:.0%} of the time; "
+        f"one every {seen.every} {checked.space.unit}{took}, {seen.evaluating_share:.0%} of the time; "
         f"a trial of {samples} has {count}"
     )
     remedy = f"raise samples_per_trial to {_FEWEST_EVALUATIONS * seen.every}, or evaluate more often"
@@ -123,7 +123,7 @@ def _quality(checked: Checked) -> Capability:
         return Capability("quality", False, f"no number was found for {name}", remedy)
     told = ", ".join(f"{value:.5g} after {samples}" for samples, value in found[:_MOST_SHOWN])
     more = f", and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
-    return Capability("quality", True, f"{name} {told} {unit(checked.space)}{more}")
+    return Capability("quality", True, f"{name} {told} {checked.space.unit}{more}")
 
 
 def _seed(checked: Checked) -> Capability:
@@ -146,7 +146,7 @@ def _seed(checked: Checked) -> Capability:
 def _resume(checked: Checked) -> Capability:
     if checked.resumed is None:
         return Capability("resume", False, "not asked: the time was over before", _LONGER)
-    stopped, begun = f"stopped after {checked.resumed.stopped} {unit(checked.space)}", checked.resumed.begun
+    stopped, begun = f"stopped after {checked.resumed.stopped} {checked.space.unit}", checked.resumed.begun
     if not checked.resumed.is_anew:
         return Capability("resume", True, f"{stopped}, it went on: the next record says {begun}")
     told = f"{stopped}, it began anew"
@@ -174,11 +174,6 @@ def _length(checked: Checked) -> Capability:
     if budget.time is not None:
         told += f"; it ends after {seconds(budget.time)}"
     return Capability("a search", True, told)
-
-
-def unit(space: Space) -> str:
-    """What work is counted in."""
-    return str(getattr(space, "unit", "samples"))
 
 
 def seconds(value_s: float) -> str:

@@ -13,7 +13,7 @@ class After:
 
     def __init__(self) -> None:
         self._actions: dict[str, Action] = {}
-        sys.meta_path.insert(0, self)  # type: ignore[arg-type]  # its interface is read by names
+        sys.meta_path.insert(0, self)
 
     def do(self, name: str, action: Action) -> None:
         """Calls `action` with the module `name` once that has been imported; at once where it has been."""

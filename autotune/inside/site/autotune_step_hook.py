@@ -89,7 +89,7 @@ class Teller:
         """Keeps torch.compile from compiling what is done here within a step that it was given whole."""
         for name in ("drew", "fetched", "ended", "begins_backward", "stepped"):
             setattr(self, name, dynamo.disable(getattr(self, name)))
-        skip = getattr(getattr(dynamo, "decorators", None), "skip", None)  # older ones need it less
+        skip: Any = getattr(getattr(dynamo, "decorators", None), "skip", None)  # older ones need it less
         for wrapper in self._wrappers if skip else ():
             skip(wrapper)
 

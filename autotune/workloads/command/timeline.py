@@ -3,10 +3,13 @@
 import heapq
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+LATE_S = 0.2  # after which a line has been read
+_LONG_STEPS = 3
 _TOGETHER_S = 0.5  # scores of one evaluation are printed within that
 
 
@@ -40,6 +43,18 @@ class Reported:
 
 
 Happened = Step | SamplesSeen | Scores | Reported
+
+
+def printed_s(read_s: float, steps_s: Sequence[float]) -> float:
+    """When scores were printed that were read at `read_s`, where steps had ended at `steps_s` by then.
+
+    On a busy machine a line may be read only after the step that followed it. That step then seems to have
+    taken several times as long as others, for the evaluation is in it.
+    """
+    gaps = [(end_s - begin_s, end_s) for begin_s, end_s in itertools.pairwise(steps_s) if end_s <= read_s]
+    usual_s = statistics.median(gap_s for gap_s, _ in gaps) if gaps else 0.0
+    late = [end_s for gap_s, end_s in gaps if gap_s > _LONG_STEPS * usual_s and end_s > read_s - LATE_S]
+    return late[-1] - usual_s if late else read_s
 
 
 class Timeline:

@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,11 +24,20 @@ from autotune.workloads.command.follow import Follower
 from autotune.workloads.command.process import Process
 from autotune.workloads.command.readers import Patterns
 from autotune.workloads.command.spec import Spec
-from autotune.workloads.command.timeline import Happened, Reported, SamplesSeen, Scores, Step, Timeline
+from autotune.workloads.command.timeline import (
+    LATE_S,
+    Happened,
+    Reported,
+    SamplesSeen,
+    Scores,
+    Step,
+    Timeline,
+    printed_s,
+)
 
 _LOOK_S = 0.05  # more often would take time from the training
-_HOLD_S = 0.05  # after which a line that was printed has been read
-_HOLD_OF_FILES_S = 0.2
+_HOLD_S = LATE_S + _LOOK_S
+_STEPS_REMEMBERED = 50
 _GRACE_S = 10.0  # to write a checkpoint in, and for what is left behind to end by itself
 _FAILED_GRACE_S = 1.0
 _OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # as a trial without an evaluation is given up
@@ -125,7 +135,8 @@ class _Run:
         self._progress = Patterns({name: pattern for name, pattern in progress.items() if pattern})
         self._scores = Patterns(spec_.patterns)
         self._lines: SimpleQueue[tuple[float, Happened]] = SimpleQueue()
-        self._timeline = Timeline(_HOLD_OF_FILES_S if follower else _HOLD_S)
+        self._timeline = Timeline(_HOLD_S)
+        self._steps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
         self._told: ending.Told | None = None
         self._evaluations = 0
         self._reports = self._counts_itself = False
@@ -172,7 +183,9 @@ class _Run:
             self._take(message)
         with suppress(Empty):
             while True:
-                self._timeline.add(*self._lines.get_nowait())
+                at_s, happened = self._lines.get_nowait()
+                is_score = isinstance(happened, Scores)
+                self._timeline.add(printed_s(at_s, self._steps_s) if is_score else at_s, happened)
         for found in self._follower.look() if self._follower else ():
             self._timeline.add(found.at_s, Scores(found.scores))
 
@@ -182,6 +195,7 @@ class _Run:
         elif message.record is not None:
             self._timeline.add(message.at_s, Reported(message.record))
         elif message.step is not None and not (self._spec.samples or self._spec.steps):
+            self._steps_s.append(message.at_s)
             self._timeline.add(message.at_s, Step(message.step.samples, message.step.figures))
 
     def _ready(self, now_s: float) -> Iterator[Stamped]:

@@ -82,9 +82,10 @@ class CommandWorkload(Workload):
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
     ) -> dict[str, Setting]:
-        """With the samples of an optimizer step, for scripts that do not show their batches."""
-        del samples, evaluations, quality
-        return {**settings, spec.EFFECTIVE_BATCH: effective_batch(settings)}
+        """With its length, and the samples of a step, for scripts that do not show their batches."""
+        del evaluations, quality
+        own = {spec.TRIAL_SAMPLES: samples, spec.EFFECTIVE_BATCH: effective_batch(settings)}
+        return {**settings, **own}
 
     def revision(self) -> str:
         return code.revision_of_files(self.directory, self.spec.code)

@@ -51,7 +51,7 @@ def test_over_drawn_data_the_model_is_small(hardware, name):
     ],
 )
 def test_a_demonstration_says_how_to_go_on_to_the_published_model(tuned, is_demonstration):
-    assert cli_start._space_file(tuned, gpu(80)).stem == ("gpu-small" if is_demonstration else "gpu")
+    assert cli_start.space_file(tuned, gpu(80)).stem == ("gpu-small" if is_demonstration else "gpu")
     assert bool(cli_start._demonstration(tuned, gpu(80))) is is_demonstration
     assert cli_start._demonstration(tuned, CPU) == []
 
@@ -161,6 +161,15 @@ def test_r2gen_trains_on_one_gpu():
     workloads.load("r2gen").require_gpus(0.5)
     with pytest.raises(InputError, match="one GPU, or a part of one: got 2"):
         workloads.load("r2gen").require_gpus(2)
+
+
+def test_what_init_could_not_know_has_to_be_said(tmp_path):
+    file = tmp_path / "space.yaml"
+    file.write_text(
+        "workload: r2gen\nbaseline: {d_model: '?', data: '?', seed: 1}\nknobs: {seed: {choice: [1, 2]}}"
+    )
+    with pytest.raises(InputError, match=r"space.yaml: baseline.d_model, baseline.data: say what"):
+        prepare.require_said(prepare.read_space(file, {}), file)
 
 
 def test_an_override_is_checked_like_the_file(tmp_path):

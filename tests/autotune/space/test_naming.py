@@ -1,5 +1,7 @@
 """A user's settings and the tuner's: nested and flat, by name and by role, in words."""
 
+import itertools
+
 import pytest
 import yaml
 
@@ -23,7 +25,7 @@ roles: {micro_batch_size: data.batch_size, learning_rate: optim.lr, precision: a
 values: {precision: {fp16: 16-mixed, fp32: 32}, compile: {off: null, default: {mode: default, graphs: [1]}}}
 baseline:
   data: {batch_size: 4}
-  optim: {lr: 1e-3, betas: [0.9, 0.95]}
+  optim: {lr: 1e-3, slow_lr: 1e-4, betas: [0.9, 0.95]}
   amp: 32
   compile: off
   max_iters: 1000
@@ -34,6 +36,7 @@ knobs:
   optim.betas[1]: {uniform: [0.9, 0.99], moves: [quality]}
   amp: {choice: [32, 16-mixed]}
 counted_in_steps: [max_iters]
+follow_learning_rate: [optim.slow_lr]
 evaluate_every: eval_interval
 objective: {quality: score}
 budget: {samples_per_trial: 1600, evaluations_per_trial: 4}
@@ -101,7 +104,7 @@ def test_the_tuner_sees_roles_and_the_workload_what_its_user_wrote():
     assert config[LEARNING_RATE] == pytest.approx(2e-3)
     assert made.for_workload(made.settings(config)) == {
         "data": {"batch_size": 16},
-        "optim": {"lr": config[LEARNING_RATE], "betas": [0.9, 0.95]},
+        "optim": {"lr": config[LEARNING_RATE], "slow_lr": pytest.approx(2e-4), "betas": [0.9, 0.95]},
         "amp": "16-mixed",
         "compile": None,
         "max_iters": 250,
@@ -134,6 +137,13 @@ def test_a_space_is_read_back_as_it_was_written():
     assert spaces.to_values(made)["baseline"]["data"] == {"batch_size": 4}
 
 
+def test_aliases_that_stand_for_billions_are_too_many_settings():
+    lines = [f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]" for p, c in itertools.pairwise("abcdefghijk")]
+    bomb = yaml.safe_load("\n".join(["a: &a [1, 2]", *lines]))
+    with pytest.raises(ValueError, match="at most 10000 settings"):
+        NAMING.named(bomb)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -145,6 +155,8 @@ def test_a_space_is_read_back_as_it_was_written():
         ({"values": {"amq": {"fp16": 1}}}, "values: the baseline has no setting 'amq'"),
         ({"counted_in_steps": ["max_iter"]}, "counted_in_steps: the baseline has no setting 'max_iter'"),
         ({"counted_in_steps": ["amp"]}, "amp is a knob"),
+        ({"follow_learning_rate": ["optim.lr"]}, "optim.lr has values of its own"),
+        ({"follow_learning_rate": ["optim.fast"]}, "optim.fast must be a number of the baseline"),
         ({"evaluate_every": "compile"}, "compile must be a whole number of steps"),
         (
             {"roles": {"learning_rate": "optim.lr"}, "knobs": {"optim.lr": {"scale": "sqrt"}}},

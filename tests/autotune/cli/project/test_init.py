@@ -7,11 +7,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from autotune import workloads
+from autotune.__main__ import main
+from autotune.cli import prepare
 from autotune.cli.project import command, helped
 from autotune.cli.project.options import Option
 from autotune.core.errors import InputError
+from autotune.space.machine import Machine
 
 from . import projects
+
+KNOBS = ("batch_size", "gradient_accumulation_steps", "learning_rate", "dtype", "compile")
 
 
 @pytest.fixture
@@ -24,9 +30,19 @@ def written(tmp_path, monkeypatch):
         output = tmp_path / "space.yaml"
         assert command.main(directory, output, None, None, has_gpu=has_gpu) == 0
         text = output.read_text()
-        return yaml.safe_load(text), text
+        values = yaml.safe_load(text)
+        if values["knobs"]:
+            prepared(output)
+        return values, text
 
     return write
+
+
+def prepared(file):
+    """The space in `file`, as a search prepares it; raises InputError where it would be refused."""
+    space = prepare.read_space(file, {})
+    workload = workloads.load(space.workload)
+    return prepare.complete(space, {}, workload, Machine(cpus=8, has_compiler=True), str(file))
 
 
 def test_constants_that_are_overridden(written):
@@ -119,6 +135,20 @@ def test_a_script_of_which_nothing_is_known_still_has_a_file_that_asks(written):
     assert "no setting was found" in text
 
 
+def test_a_file_that_an_option_names_has_the_values(written):
+    text = """
+        import argparse
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--config", default="base.yaml")
+        parser.add_argument("--batch_size", type=int)
+        parser.add_argument("--lr", type=float, default=0.1)
+        train(parser.parse_args())
+    """
+    values, said = written({"train.py": text, "base.yaml": "data: {batch_size: 24}\nlr: 0.5\nwidth: 3\n"})
+    assert values["baseline"] == {"batch_size": 24, "lr": 0.5}
+    assert "# ? base.yaml has settings, too" in said
+
+
 def test_the_help_of_a_script_confirms_what_was_read(tmp_path):
     text = """
         import argparse
@@ -163,6 +193,18 @@ usage: train.py [-h] [--amp]
         Option("amp", "--amp", False),
         Option("mode", "--mode {}", "slow", ("fast", "slow")),
     ]
+
+
+def test_it_is_a_command(tmp_path, monkeypatch, capsys):
+    projects.make(tmp_path, projects.OF_CONSTANTS)
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"space.yaml: train.py with 5 knobs: {', '.join(KNOBS)}",
+        "to answer first: 2 lines with a `?`",
+        "then: python -m autotune check space.yaml",
+    ]
+    assert main(["init", "--script", "missing.py", "-o", "other.yaml"]) == 2
 
 
 def test_no_file_is_written_over(tmp_path):

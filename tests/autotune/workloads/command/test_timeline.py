@@ -2,7 +2,9 @@
 
 import math
 
-from autotune.workloads.command.timeline import Scores, Step, Timeline
+import pytest
+
+from autotune.workloads.command.timeline import Scores, Step, Timeline, printed_s
 
 
 def test_what_was_heard_late_comes_in_its_order():
@@ -28,3 +30,22 @@ def test_a_step_ends_an_evaluation_and_time_never_goes_back():
     assert [at_s for at_s, _ in timeline.until(1.1)] == [1.0, 1.1]
     timeline.add(0.5, Step(8))
     assert list(timeline.until(2.0)) == [(1.1, Step(8))]
+
+
+@pytest.mark.parametrize(
+    ("steps_s", "read_s", "wanted_s"),
+    [
+        ([1.0, 1.1, 1.2, 1.3], 1.35, 1.35),  # no step was long
+        (
+            [1.0, 1.1, 1.2, 9.3],
+            9.31,
+            9.2,
+        ),  # the evaluation is in the last one, which was told before the line
+        ([1.0, 1.1, 1.2, 9.3, 9.4], 9.45, 9.2),
+        ([1.0, 1.1, 9.2, 9.3, 9.4, 9.5], 9.55, 9.55),  # too long ago
+        ([1.0, 1.1, 1.2, 9.3], 9.15, 9.15),  # in time
+        ([], 1.0, 1.0),
+    ],
+)
+def test_a_line_that_was_read_late_was_printed_before_the_long_step(steps_s, read_s, wanted_s):
+    assert printed_s(read_s, steps_s) == pytest.approx(wanted_s)

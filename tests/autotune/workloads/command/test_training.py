@@ -29,7 +29,7 @@ while done < 1000:
         print("acc", done / 1000)
 """
 TORCH = """
-import sys, torch
+import sys, time, torch
 from torch.utils.data import DataLoader, TensorDataset
 model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=float(sys.argv[1]))
@@ -39,7 +39,9 @@ for epoch in range(2):
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(model(x), y).backward()
         optimizer.step()
+    time.sleep(0.3)
     print(f"acc {epoch + 1}")
+    time.sleep(0.1)  # for a machine so busy that the line is read later
 """
 
 
@@ -123,7 +125,8 @@ def test_what_the_script_counts_itself_counts(command, workdir):
 )
 def test_scores_are_found_in_a_file(command, workdir, keys, text):
     script = (
-        f"import sys, time\nprint('step')\nlog = open(sys.argv[1] + '/log.jsonl', 'w')\n{text}\n"
+        "import sys, time\nprint('step')\ntime.sleep(0.3)\n"
+        f"log = open(sys.argv[1] + '/log.jsonl', 'w')\n{text}\n"
         "log.close()\ntime.sleep(0.3)\nprint('step')"
     )
     workload = command(script, "{workdir}", steps="step", quality={"acc": "val.acc"}, **keys)

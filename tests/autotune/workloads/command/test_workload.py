@@ -11,6 +11,7 @@ from autotune.core.errors import InputError
 from autotune.workloads.command import CommandWorkload
 
 VALUES = {"kind": "command", "run": "python train.py --lr {optim.lr}", "quality": {"acc": "acc (.*)"}}
+SETTINGS = {"optim": {"lr": 0.1}}
 
 
 def test_paths_are_relative_to_the_file_of_the_search_space(tmp_path):
@@ -23,19 +24,18 @@ def test_paths_are_relative_to_the_file_of_the_search_space(tmp_path):
 
 def test_a_place_that_is_not_there_is_said_before_anything_starts(tmp_path):
     with pytest.raises(InputError, match=r"workload\.directory: there is no directory"):
-        CommandWorkload.of({**VALUES, "directory": "nowhere"}, tmp_path).check({})
+        CommandWorkload.of({**VALUES, "directory": "nowhere"}, tmp_path).check(SETTINGS)
     with pytest.raises(InputError, match=r"workload\.python: there is no program"):
-        CommandWorkload.of({**VALUES, "python": "venv/bin/python"}, tmp_path).check({})
+        CommandWorkload.of({**VALUES, "python": "venv/bin/python"}, tmp_path).check(SETTINGS)
 
 
 def test_the_set_up_runs_once_checked_and_its_failure_is_one_line(tmp_path):
     good = {**VALUES, "setup": "python -c \"open('made', 'a').write('{optim.lr}')\""}
-    settings = {"optim": {"lr": 0.1}}
-    assert "setup: " in CommandWorkload.of(good, tmp_path).check(settings)[0]
+    assert "setup: " in CommandWorkload.of(good, tmp_path).check(SETTINGS)[0]
     assert (tmp_path / "made").read_text() == "0.1"
     bad = {**VALUES, "setup": "python -c 'raise ValueError(\"no data\")'"}
     with pytest.raises(InputError, match=r"workload.setup: .*: ValueError: no data") as error:
-        CommandWorkload.of(bad, tmp_path).check(settings)
+        CommandWorkload.of(bad, tmp_path).check(SETTINGS)
     assert "\n" not in str(error.value)
 
 
@@ -72,6 +72,6 @@ def test_the_code_and_the_data_are_known_by_their_files(tmp_path):
 
 def test_settings_and_placeholders_are_compared_in_the_users_words(tmp_path):
     workload = CommandWorkload.of(VALUES, tmp_path)
-    workload.require_settings({"optim": {"lr": 1}, "seed": 3})
+    assert workload.check({"optim": {"lr": 1}, "seed": 3}) == []
     with pytest.raises(InputError, match="nothing uses it"):
-        workload.require_settings({"optim": {"lr": 1, "beta": 2}})
+        workload.check({"optim": {"lr": 1, "beta": 2}})

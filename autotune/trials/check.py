@@ -1,0 +1,71 @@
+"""What of a workload's records is taken: numbers that JSON has, of work that goes on."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from autotune.core import units
+from autotune.storage.records import COMPILING, QUEUED
+
+_NON_FINITE_LOSSES = 3
+_MOST_SAMPLES = 2**53  # every whole number up to here is a float
+
+
+class _DivergedError(FloatingPointError):
+    """The workload goes on yielding losses that are no numbers."""
+
+
+class Check:
+    """Refuses a record that is none, and a loss that has stopped being a number.
+
+    What a record counts its work in, its `unit`, it has under the name of samples from here on: nothing that
+    reads it has to know.
+    """
+
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
+        self.records = 0
+        self._samples = 0
+        self._non_finite = 0
+
+    def __call__(self, record: object) -> dict[str, Any]:
+        if not isinstance(record, Mapping):
+            raise TypeError(f"a record must be a mapping, got {type(record).__name__}")
+        plain = {str(key): _plain(value) for key, value in record.items() if key not in {COMPILING, QUEUED}}
+        what, samples = f"a record's {self._unit}", plain.get(self._unit)
+        if not isinstance(samples, int) or isinstance(samples, bool):
+            raise TypeError(f"{what} must be an int, got {units.shown(samples)}")
+        if not 0 <= samples <= _MOST_SAMPLES:
+            raise ValueError(f"{what} must be from 0 to 2**53, got {units.shown(samples)}")
+        if samples < self._samples:
+            raise ValueError(f"{what} must not decrease, got {samples} after {self._samples}")
+        self._samples = plain["samples"] = samples
+        self.records += 1
+        self._follow_loss(plain)
+        return plain
+
+    def _follow_loss(self, record: Mapping[str, Any]) -> None:
+        loss = record.get("train_loss")
+        if (
+            "bad_steps" in record
+        ):  # the workload leaves such steps out, and says itself when there are too many
+            return
+        if isinstance(loss, float):
+            self._non_finite = 0 if math.isfinite(loss) else self._non_finite + 1
+        if self._non_finite >= _NON_FINITE_LOSSES:
+            raise _DivergedError(
+                f"train_loss was {loss} {self._non_finite} times in a row, at {self._samples} {self._unit}"
+            )
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's and torch's scalars as Python's."""
+    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
+
+
+def scalar(value: object) -> object:
+    """The same for values inside a record's lists and mappings, where nothing else can be sent."""
+    plain = _plain(value)
+    if plain is value:
+        raise TypeError(f"a record's values must be JSON's, got {type(value).__name__}")
+    return plain

@@ -1,0 +1,69 @@
+"""A workload that trains in a loop of its own and reports from there: another thread counts what it says."""
+
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from autotune.inside.inbox import Inbox, Message
+
+_LOOK_S = 0.1
+
+Take = Callable[[Mapping[str, Any], float, bool], None]
+
+
+class ReportError(Exception):
+    """What was reported cannot be a record."""
+
+
+class Listener:
+    """A context in which `take` is given what the inbox hears: a record, its stamp, and whether it is queued.
+
+    Whoever reports is told to stop as soon as `stopping` says so. What `take` raises goes to `fail`, which
+    has to end the process: the workload may never ask. When the context is left, all that was reported is
+    taken.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        take: Take,
+        stopping: Callable[[], bool],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._inbox, self._take, self._stopping, self._fail = inbox, take, stopping, fail
+        self._is_told = self._is_over = False
+        self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._inbox.finish()
+        self._is_over = True
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._listen()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody else would hear of it
+            self._fail(error)
+
+    def _listen(self) -> None:
+        message: Message | None = None
+        while message is not None or not self._is_over:
+            message = self._inbox.get(_LOOK_S)
+            if self._stopping() and not self._is_told:
+                self._is_told = True
+                self._inbox.tell_to_stop()
+            if message is not None:
+                self._count(message)
+
+    def _count(self, message: Message) -> None:
+        if message.error is not None:
+            raise ReportError(f"{message.error.type}: {message.error.message}")
+        if message.record is not None:
+            self._take(message.record, message.at_s, message.is_queued)
