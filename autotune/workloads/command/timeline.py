@@ -10,6 +10,7 @@ from typing import Any
 
 _ON_ITS_WAY_S, _LATE_S = 0.05, 0.2  # of what was printed or sent, usually and on a busy machine
 _LONG_STEPS = 3
+_LONG_S = 0.05  # what is shorter may be a process that had to wait for a core
 _TOGETHER_S = 0.5  # scores of one evaluation are printed within that
 
 
@@ -49,15 +50,16 @@ def evaluated_s(now_s: float, steps_s: Sequence[float]) -> float | None:
     """When an evaluation had ended whose scores may be read only now, where steps had ended at `steps_s`.
 
     On a busy machine a line may be read only after the step that followed it. That step then seems to have
-    taken several times as long as others, for the evaluation is in it. None: there was no such step shortly
-    before.
+    taken several times as long as others, for the evaluation is in it; many a step of milliseconds seems so
+    for other reasons. None: there was no such step shortly before.
     """
     gaps = [(end_s - begin_s, end_s) for begin_s, end_s in itertools.pairwise(steps_s) if end_s <= now_s]
-    if not gaps or gaps[-1][1] <= now_s - _LATE_S:
+    late = [gap for gap in gaps if gap[1] > now_s - _LATE_S]
+    if not late:
         return None
     usual_s = statistics.median(gap_s for gap_s, _ in gaps)
-    late = [end_s for gap_s, end_s in gaps if gap_s > _LONG_STEPS * usual_s and end_s > now_s - _LATE_S]
-    return late[-1] - usual_s if late else None
+    gap_s, end_s = max(late)
+    return end_s - usual_s if gap_s > max(_LONG_STEPS * usual_s, _LONG_S) else None
 
 
 def known_s(now_s: float, steps_s: Sequence[float]) -> float:
