@@ -87,6 +87,7 @@ def fit(spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path
 
     Raises what the script has raised, or why nothing is known of it. Closed, it ends all that was started.
     """
+    workdir = workdir.absolute()  # the command runs elsewhere
     values = values_of(spec_, settings, workdir)
     places = {name: glob.escape(value) if isinstance(value, str) else value for name, value in values.items()}
     checkpoint = Checkpoint(

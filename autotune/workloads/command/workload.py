@@ -5,12 +5,12 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from autotune.core.errors import InputError
+from autotune.core.errors import InputError, instead
 from autotune.core.settings import ACCUMULATION, MICRO_BATCH, SEED, Setting, effective_batch
 from autotune.core.shell import quoted, word
 from autotune.workloads import code
@@ -99,6 +99,14 @@ class CommandWorkload(Workload):
     def training_samples(self, settings: Mapping[str, Setting]) -> int | None:
         del settings
         return self.spec.training_samples
+
+    def require_comparable(self, knobs: Collection[str], quality: str) -> None:
+        del knobs
+        if self.spec.scores and quality not in self.spec.scores:
+            raise InputError(
+                f"objective: {quality} is not among the scores of workload.quality"
+                f"{instead(quality, self.spec.scores)}"
+            )
 
     def check(self, settings: Mapping[str, Any]) -> list[str]:
         """Runs the set-up; what the user should know of that.

@@ -3,6 +3,7 @@
 import json
 import time
 from itertools import islice
+from pathlib import Path
 
 import psutil
 import pytest
@@ -99,6 +100,21 @@ def test_the_script_has_its_settings_its_environment_and_its_own_words(command, 
     list(workload.fit(settings, workdir))
     wanted = ["--name=a b'; ls", "1", "2", "--dir", str(workdir), "--compile"]
     assert f"{wanted} 3 {workload.directory}" in capfd.readouterr().out
+
+
+def test_the_workdir_is_the_same_wherever_the_command_runs(command, workdir, monkeypatch):
+    monkeypatch.chdir(workdir.parent)
+    text = "import sys\nopen(sys.argv[1] + '/made', 'w')\nprint('step\\nacc 1')"
+    workload = command(
+        text,
+        "{workdir}",
+        **STEPS,
+        directory="elsewhere",
+        run=f"python {workdir.parent}/script.py {{workdir}}",
+    )
+    workload.directory.mkdir()
+    list(workload.fit(BATCH, Path("work")))
+    assert (workdir / "made").exists()
 
 
 def test_a_script_may_report_by_itself(command, workdir):

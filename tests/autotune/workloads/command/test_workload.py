@@ -33,6 +33,13 @@ def test_a_place_that_is_not_there_is_said_before_anything_starts(tmp_path):
     assert CommandWorkload.of({**VALUES, "run": "./train.sh {optim.lr}"}, tmp_path).check(SETTINGS) == []
 
 
+def test_what_wins_is_one_of_its_scores(tmp_path):
+    CommandWorkload.of(VALUES, tmp_path).require_comparable([], "acc")
+    CommandWorkload.of({**VALUES, "quality": "reported"}, tmp_path).require_comparable([], "loss")
+    with pytest.raises(InputError, match="objective: loss is not among the scores of workload.*: one of acc"):
+        CommandWorkload.of(VALUES, tmp_path).require_comparable([], "loss")
+
+
 def test_the_set_up_runs_once_checked_and_its_failure_is_one_line(tmp_path):
     good = {**VALUES, "setup": "python -c \"open('made', 'a').write('{optim.lr}')\""}
     assert "setup: " in CommandWorkload.of(good, tmp_path).check(SETTINGS)[0]
