@@ -19,15 +19,15 @@ TRAINS = """
 import json, os, signal, sys, time
 file = sys.argv[1] + "/last.json"
 done = json.load(open(sys.argv[2])) if len(sys.argv) > 2 else 0
-def save(*_):
-    json.dump(done, open(file, "w"))
-    sys.exit(0)
-signal.signal(signal.SIGTERM, save)
-while done < 1000:
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+while done < 1000 and not told:
     time.sleep(0.02)
     print("step", done := done + 1)
     if done % 2 == 0:
         print("acc", done / 1000)
+time.sleep(0.02)
+json.dump(done, open(file, "w"))
 """
 TORCH = """
 import sys, time, torch
