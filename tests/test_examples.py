@@ -11,15 +11,13 @@ import pytest
 import torch
 
 from autotune import workloads
-from autotune.core.trial import Outcome, Status
+from autotune.core.trial import Status
 from autotune.space import space as spaces
 from autotune.storage.store import Options
 from autotune.storage.trial_dir import TrialDir
 from autotune.system.telemetry import hardware
 from autotune.trials.attempt import Attempt
-from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Order
 from autotune.trials.setup import Training
 from tests import forked
 from tests.endings import ENDED
@@ -55,24 +53,6 @@ def settings():
     )
     assert space.knobs.keys() <= space.baseline.keys()
     return {**space.baseline, "micro_batch_size": 16, "learning_rate": 4e-3, "eval_every_samples": 2000}
-
-
-def test_a_loop_of_its_own_runs_with_and_without_the_tuner(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(EXAMPLES)
-    config = {"micro_batch_size": 512, "learning_rate": 0.05}
-    importlib.import_module("own_loop").train(config, tmp_path)  # outside of a trial
-    assert torch.load(tmp_path / "last.pt")[0] >= 100_000
-    order = Order(0, "own_loop:train", config, str(tmp_path / "0"), "val_loss", samples=40_000)
-    (tmp_path / "0").mkdir()
-    child, records = Child(order, ForkServer(["own_loop"])), []
-    while child.verdict is None:
-        records += [event.record for event in child.poll(30.0)]
-    records += [event.record for event in child.poll(0.0)]
-    child.kill()
-    losses = [record["val_loss"] for record in records if "val_loss" in record]
-    assert child.verdict == Outcome(Status.COMPLETED)
-    assert len(losses) == 49
-    assert losses[-1] < 0.01 * losses[0]
 
 
 def test_shapes_are_learnt_and_every_image_is_scored(shapes, settings, tmp_path):
@@ -134,7 +114,9 @@ def one_trial(file, samples, place, **config):
 
 def test_a_training_that_reports_by_itself_is_a_trial(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(EXAMPLES)
-    found = one_trial(EXAMPLES / "push.yaml", 4096, tmp_path, micro_batch_size=64)
+    settings = {"micro_batch_size": 512, "learning_rate": 0.05, "seed": 0, "samples": 4096}
+    importlib.import_module("push").fit(settings, tmp_path)  # outside of a trial
+    found = one_trial(EXAMPLES / "push.yaml", 4096, tmp_path / "trial", micro_batch_size=64)
     assert [point.samples for point in found.curve] == [2048, 4096]
     assert found.throughput.samples_per_s > 0
 
