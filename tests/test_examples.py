@@ -3,17 +3,24 @@
 import importlib
 import os
 import sys
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
 
+from autotune import workloads
 from autotune.core.trial import Outcome, Status
 from autotune.space import space as spaces
+from autotune.storage.store import Options
+from autotune.storage.trial_dir import TrialDir
+from autotune.system.telemetry import hardware
+from autotune.trials.attempt import Attempt
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
+from autotune.trials.setup import Training
 from tests import forked
 from tests.endings import ENDED
 
@@ -109,3 +116,47 @@ def test_every_class_is_drawn_to_learn_from_and_to_be_scored(shapes):
     (images, labels), (_, others) = shapes.data()
     assert images.shape == (shapes.TRAIN, 1, shapes.SIDE, shapes.SIDE)
     assert set(labels.tolist()) == set(others.tolist()) == set(range(shapes.CLASSES))
+
+
+def one_trial(file, samples, place, **config):
+    """The report of a trial of the search space in `file`, of so many `samples`."""
+    space = spaces.complete(spaces.parse(file.read_text(), file.name), file.name)
+    shorter = {"samples_per_trial": samples, "evaluations_per_trial": 2}
+    space = space.model_copy(update={"budget": space.budget.model_copy(update=shorter)})
+    workload = workloads.load(workloads.located(space.workload, file.parent))
+    training = Training(space, workload, replace(hardware(), gpus=()), Options())
+    running = Attempt(training.order(space.baseline_config | config, TrialDir(place)), ForkServer([]))
+    while (report := running.step(1.0)).outcome is None:
+        pass
+    assert report.outcome.status is Status.COMPLETED, report.outcome.reason
+    return report.measurement
+
+
+def test_a_training_that_reports_by_itself_is_a_trial(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    found = one_trial(EXAMPLES / "push.yaml", 4096, tmp_path, micro_batch_size=64)
+    assert [point.samples for point in found.curve] == [2048, 4096]
+    assert found.throughput.samples_per_s > 0
+
+
+def test_a_script_with_flags_of_its_own_is_a_trial(tmp_path):
+    """Its batches are counted, and its loss is read from its output: while it is, a step may pass or two."""
+    found = one_trial(EXAMPLES / "command_line" / "space.yaml", 6400, tmp_path, micro_batch_size=64)
+    assert [point.samples for point in found.curve][:2] == pytest.approx([3200, 6400], rel=0.2)
+    assert found.curve[1].quality > found.curve[0].quality
+    assert found.throughput.samples_per_s > 0
+
+
+@pytest.mark.slow
+def test_a_script_with_flags_of_its_own_can_be_tuned(tmp_path):
+    for file in (EXAMPLES / "command_line").iterdir():
+        if file.is_file():
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    shorter = ("--trials", 2, "--samples", 4800, "--repeats", 0)
+    command = ("search", "--space", "space.yaml", "--session", "s", "--wandb", "off")
+    done = forked.run((*command, *shorter), tmp_path, os.environ)
+    assert done.returncode in ENDED, done.stdout + done.stderr
+    assert "val_loss 0." in done.stdout
+    exported = forked.run(("export", "s", "-o", "best.sh"), tmp_path, os.environ)
+    assert exported.returncode == 0, exported.stderr
+    assert "train.py --batch_size " in (tmp_path / "best.sh").read_text()

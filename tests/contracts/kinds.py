@@ -33,4 +33,13 @@ def _command(form: str, **own: Any) -> Callable[[str, Mapping[str, Any]], dict[s
     return workload
 
 
-KINDS = (Kind("generator", lambda program, _: f"contract_programs:{program}"),)
+KINDS = (
+    Kind("generator", lambda program, _: f"contract_programs:{program}"),
+    Kind("function", lambda program, _: {"kind": "function", "call": f"contract_pushed:{program}"}),
+    Kind("command that reports", _command("reports", quality="reported")),
+    Kind(
+        "command that prints",
+        _command("prints", quality={"score": r"score ([-\w.]+)"}, samples=r"seen (\d+)"),
+        tells_records=False,
+    ),
+)

@@ -10,6 +10,7 @@ from typing import Any
 
 LATE_S = 0.2  # after which a line has been read
 _LONG_STEPS = 3
+_LONG_S = 0.05  # what is shorter may be a process that had to wait for a core
 _TOGETHER_S = 0.5  # scores of one evaluation are printed within that
 
 
@@ -49,12 +50,13 @@ def printed_s(read_s: float, steps_s: Sequence[float]) -> float:
     """When scores were printed that were read at `read_s`, where steps had ended at `steps_s` by then.
 
     On a busy machine a line may be read only after the step that followed it. That step then seems to have
-    taken several times as long as others, for the evaluation is in it.
+    taken several times as long as others, for the evaluation is in it. Many a step of milliseconds seems so
+    for other reasons.
     """
     gaps = [(end_s - begin_s, end_s) for begin_s, end_s in itertools.pairwise(steps_s) if end_s <= read_s]
     usual_s = statistics.median(gap_s for gap_s, _ in gaps) if gaps else 0.0
-    late = [end_s for gap_s, end_s in gaps if gap_s > _LONG_STEPS * usual_s and end_s > read_s - LATE_S]
-    return late[-1] - usual_s if late else read_s
+    gap_s, end_s = max((gap for gap in gaps if gap[1] > read_s - LATE_S), default=(0.0, 0.0))
+    return end_s - usual_s if gap_s > max(_LONG_STEPS * usual_s, _LONG_S) else read_s
 
 
 class Timeline:
