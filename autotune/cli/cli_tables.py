@@ -130,7 +130,8 @@ def replay(
     known = Table.read(file)
     require_whole(known, file)
     best = scoring.Truth(known).best
-    print(f"best that keeps the quality: {best:.1f} samples/s; simulated device time, medians of {seeds}:")
+    heading = f"best that keeps the quality: {best:.1f} {known.space.unit}/s"
+    print(f"{heading}; simulated device time, medians of {seeds}:")
     print(scoring.HEADING)
     print(scoring.line(strategy, scoring.scores(file, strategy, seeds, trials)))
     return 0

@@ -267,6 +267,8 @@ def warm_start(
         "hardware": (provenance.get("hardware"), hardware),
         "samples_per_trial": (theirs.budget.samples_per_trial, space.budget.samples_per_trial),
         "quality": (theirs.objective.quality, space.objective.quality),
+        "minimize": (theirs.objective.minimize, space.objective.minimize),
+        "unit": (theirs.unit, space.unit),
         **{n: (theirs.baseline.get(n), space.baseline[n]) for n in fixed},
     }
     differ = [f"{name} {then!r}, now {now!r}" for name, (then, now) in pairs.items() if then != now]

@@ -99,7 +99,7 @@ def record(
         run = _run(planned, order, server)
         table.append(file, run)
         known.add(run)
-        say(f"{_shown(planned)}: {run.outcome}{_figures(run)}")
+        say(f"{_shown(planned)}: {run.outcome}{_figures(run, training.space.unit)}")
     shutil.rmtree(scratch, ignore_errors=True)
 
 
@@ -194,8 +194,8 @@ def _shown(planned: Planned) -> str:
     return f"{'timed ' if planned.timed else ''}seed {planned.seed}: {knobs}"
 
 
-def _figures(run: Run) -> str:
+def _figures(run: Run, unit: str) -> str:
     if not run.evaluations:
         return f": {run.outcome.reason}" if run.outcome.reason else ""
-    speed = f", {sum(run.step_samples) / sum(run.step_s):.1f} samples/s" if run.step_s else ""
+    speed = f", {sum(run.step_samples) / sum(run.step_s):.1f} {unit}/s" if run.step_s else ""
     return f"{speed}, quality {run.evaluations[-1].quality:.4f}"

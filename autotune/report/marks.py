@@ -25,6 +25,7 @@ WINNER = Mark("recommended", "var(--winner)", "star", 16)
 BASELINE = Mark("baseline", "var(--baseline)", "diamond", 12)
 KEPT = Mark("keeps the quality", "var(--completed)", "circle")
 LOST = Mark("completed, quality not kept", "var(--completed)", "circle-open")
+BROKEN = Mark("completed, breaks a constraint", "var(--completed)", "diamond-open")
 COMPLETED = Mark("completed", "var(--completed)", "circle-open-dot")
 STOPPED = Mark("stopped early", "var(--stopped)", "triangle-down-open", 9)
 OOM = Mark("out of memory", "var(--failed)", "x")
@@ -32,7 +33,19 @@ FAILED = Mark("failed otherwise", "var(--failed)", "cross-open")
 OPEN = Mark("not ended", "var(--stopped)", "square-open")
 AGAIN = Mark("run again to confirm or explain", "var(--stopped)", "square", 5)
 
-ORDER = (AGAIN, OPEN, FAILED, OOM, STOPPED, LOST, COMPLETED, KEPT, BASELINE, WINNER)  # the last is on top
+ORDER = (
+    AGAIN,
+    OPEN,
+    FAILED,
+    OOM,
+    STOPPED,
+    BROKEN,
+    LOST,
+    COMPLETED,
+    KEPT,
+    BASELINE,
+    WINNER,
+)  # the last is on top
 
 _SYMBOLS = (
     ("circle", 8),
@@ -62,6 +75,8 @@ def outcome(row: Row) -> Mark:
         return STOPPED if row.status == "stopped" else OPEN
     if row.kind in {"race", "repeat", "ablation"}:
         return AGAIN
+    if row.breaks_constraint:
+        return BROKEN
     if row.keeps_quality is None:
         return KEPT if row.kind == "baseline" else COMPLETED
     return KEPT if row.keeps_quality else LOST

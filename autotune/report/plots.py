@@ -127,7 +127,8 @@ _RUG_AXIS: dict[str, Any] = {
 
 
 def _label(report: Report, placed: Sequence[Row], name: str) -> str:
-    kept, best = sum(r.keeps_quality is True for r in placed), sum(r.on_front for r in placed)
+    may_win = [r for r in placed if not r.breaks_constraint]
+    kept, best = sum(r.keeps_quality is True for r in may_win), sum(r.on_front for r in placed)
     return (
         f"{words.plural(len(placed), 'trial')} with throughput and {name}: {kept} with "
         f"{words.no_worse(report)}, {best} on the Pareto front. {report.answer.sentence}"

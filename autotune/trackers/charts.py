@@ -62,6 +62,11 @@ def _name(key: str, other: str) -> str:
     return ("perf/" if key.endswith("_s") else other) + key
 
 
+def score(name: str) -> str:
+    """Under which name the charts have a score of an evaluation."""
+    return _name(name, "val/")
+
+
 def rows(report: Report, unit: str = "samples") -> list[dict[str, float]]:
     """A report as lines of the run's history: one for each record, then one for the trial as a whole."""
     records, shown = report.records, report.measurement

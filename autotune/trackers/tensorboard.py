@@ -36,7 +36,7 @@ class Board(LoggerCallback):
 
     def __init__(self, directory: Path, space: Space) -> None:
         self._directory, self._knobs = directory, tuple(space.knobs)
-        self._figures = ("perf/throughput", f"val/{space.objective.quality}", "memory/peak_bytes")
+        self._figures = ("perf/throughput", charts.score(space.objective.quality), "memory/peak_bytes")
         self._unit = space.unit
         self._runs: dict[int, _Run] = {}
         self._complained = False

@@ -1,7 +1,10 @@
 """`check`: prepares a space as a search does, runs its baseline a few times, and says what was seen."""
 
+import signal
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from autotune.cli.space_check.findings import Checked, findings, is_ready
 from autotune.cli.space_check.runs import Run, Runs
 from autotune.core import secrecy
 from autotune.core.errors import printable
+from autotune.core.trial import Throughput
 from autotune.storage.store import Options
 from autotune.system import scratch
 from autotune.system.telemetry import Hardware
@@ -22,7 +26,8 @@ from autotune.trials.reported import Report
 from autotune.trials.setup import Training
 
 EXIT_FAILED = 1
-_FIRST_SHARE, _SECOND_SHARE = 0.5, 0.8  # of the time: when the first run has to end, and the second
+_FIRST_SHARE, _SECOND_SHARE = 0.5, 0.9  # of the time: when the first run has to end, and the second
+_PATIENT_SHARE = 0.25  # of the time: for so long the first run may go on for a second evaluation
 _FEWEST_EVALUATIONS = 2
 _KNOWN_SHARE = 0.1  # of a throughput: an interval as narrow as that says how long a search takes
 
@@ -41,7 +46,7 @@ def main(tuned: Tuned, most: str) -> int:
         console.print(note, markup=False, highlight=False)
     options = Options(gpus_per_trial=here.gpus_per_trial)
     scratch.end_orphans()
-    with tempfile.TemporaryDirectory(prefix=".check-", dir=Path.cwd()) as root:
+    with _ended_by_sigterm(), tempfile.TemporaryDirectory(prefix=".check-", dir=Path.cwd()) as root:
         training = Training(space, workload, here.hardware, options)
         asked = Runs(training, Path(root), ForkServer(workload.preload))
         checked = _check(asked, console, most_s, slots(here.hardware, options))
@@ -51,17 +56,28 @@ def main(tuned: Tuned, most: str) -> int:
     return 0 if is_ready(checked) else EXIT_FAILED
 
 
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Lets SIGTERM end it as Ctrl-C does, so that no trial is left behind."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _check(asked: Runs, console: Console, most_s: float, among: int) -> Checked:
     """Runs the baseline, the same again, which is stopped and started again, and with another seed."""
     space, begun_s = asked.training.space, time.monotonic()
     quality = space.objective.quality
     first_s, second_s, end_s = (begun_s + share * most_s for share in (_FIRST_SHARE, _SECOND_SHARE, 1.0))
     with console.status("the baseline's trial"):
-        run = asked.run(asked.order("first", 0), _Enough(quality), first_s)
+        patient = _Enough(quality, begun_s + _PATIENT_SHARE * most_s)
+        run = asked.run(asked.order("first", 0), patient, first_s)
     checked = Checked(space, run, seen.seen(run.records, quality), among)
     if not is_ready(checked):
         return checked
-    once = partial(_Enough, quality, evaluations=1, with_speed=False)
+    once = partial(_Enough, quality, begun_s)
     with console.status("the same again, stopped and started again"):
         order = runs.endless(asked.order("again", 0))
         asked.run(order, once(), second_s)
@@ -84,25 +100,29 @@ def _likeness(one: Run, other: Run, quality: str) -> seen.Likeness | None:
 
 
 class _Enough:
-    """Whether a run has shown enough: so many evaluations, a step after the last one, and its speed.
+    """Whether a run has shown enough: an evaluation, and a step after it, when a checkpoint is written.
 
-    An evaluation before the first step does not count: a checkpoint need not follow it.
+    Until `patient_s` of the monotonic clock it takes two evaluations, and a speed that is known. One before
+    the first step does not count: nothing is to be kept by then.
     """
 
-    def __init__(
-        self, quality: str, *, evaluations: int = _FEWEST_EVALUATIONS, with_speed: bool = True
-    ) -> None:
-        self._quality, self._evaluations, self._with_speed = quality, evaluations, with_speed
+    def __init__(self, quality: str, patient_s: float) -> None:
+        self._quality, self._patient_s = quality, patient_s
         self._seen = 0
+        self._has_gone_on = False
 
     def __call__(self, report: Report) -> bool:
-        kinds = [self._quality in record for record in report.records]
-        self._seen += sum(self._quality in record and record["samples"] > 0 for record in report.records)
-        found = report.measurement.throughput
-        half = found.half_width_per_s if found else None
-        is_known = found is not None and half is not None and half <= _KNOWN_SHARE * found.samples_per_s
-        has_gone_on = bool(kinds) and not kinds[-1]
-        return self._seen >= self._evaluations and has_gone_on and (is_known or not self._with_speed)
+        for record in report.records:
+            self._seen += self._quality in record and record["samples"] > 0
+            self._has_gone_on = self._quality not in record
+        is_whole = self._seen >= _FEWEST_EVALUATIONS and _is_known(report.measurement.throughput)
+        is_late = self._seen > 0 and time.monotonic() >= self._patient_s
+        return self._has_gone_on and (is_whole or is_late)
+
+
+def _is_known(found: Throughput | None) -> bool:
+    half = found.half_width_per_s if found else None
+    return found is not None and half is not None and half <= _KNOWN_SHARE * found.samples_per_s
 
 
 def _has_records(report: Report) -> bool:

@@ -11,7 +11,7 @@ from autotune.core import units
 from autotune.core.settings import SEED
 from autotune.space.space import Space
 
-_LONGER = "check for longer, such as --time 30m"
+_RUNS = 6  # times what the first evaluation takes: three runs, one of them to a second evaluation, and room
 _FEWEST_EVALUATIONS = 2
 _MOST_SHOWN = 3
 
@@ -58,13 +58,22 @@ def findings(checked: Checked) -> Iterator[Capability]:
         yield _length(checked)
 
 
+def _longer(seen: Seen) -> str:
+    """How to ask for the time that all runs take, as far as the first one has shown it."""
+    rate = seen.samples / seen.seconds if seen.seconds else 0.0
+    if not (seen.every and rate and seen.start_s is not None):
+        return "check for longer, such as --time 30m"
+    one_s = seen.start_s + seen.every / rate
+    return f"check for longer, such as --time {math.ceil(_RUNS * one_s / 60)}m"
+
+
 def _start(checked: Checked) -> Capability:
     run, seen = checked.run, checked.seen
     if run.has_failed and run.outcome is not None:
-        remedy = "mend what its last lines say, which are below" if run.log else "mend that"
+        remedy = "see its last lines below" if run.log else "mend that"
         return Capability("starts", False, f"the trial failed: {run.outcome.reason or run.outcome}", remedy)
     if seen.start_s is None:
-        return Capability("starts", False, "no record has come within the time", _LONGER)
+        return Capability("starts", False, "no record has come within the time", _longer(seen))
     return Capability("starts", True, f"the first record came after {seconds(seen.start_s)}")
 
 
@@ -77,7 +86,7 @@ def _speed(checked: Checked) -> Capability:
     found = checked.run.measurement.throughput
     if found is None:
         return Capability(
-            "speed", False, "not known: too few steps without an evaluation between them", _LONGER
+            "speed", False, "not known: too few steps between evaluations", _longer(checked.seen)
         )
     interval = f" ± {found.half_width_per_s:.3g}" if found.half_width_per_s is not None else ""
     speed = f"{found.samples_per_s:.4g}{interval} {checked.space.unit}/s"
@@ -99,7 +108,7 @@ def _evaluation(checked: Checked) -> Capability:
     seen, samples = checked.seen, checked.space.budget.samples_per_trial
     if seen.every is None:
         told = f"none within {seen.samples} {checked.space.unit}, {seconds(seen.seconds)} of training"
-        return Capability("evaluations", False, told, f"evaluate more often, or {_LONGER}")
+        return Capability("evaluations", False, told, f"evaluate more often, or {_longer(seen)}")
     count = evaluations(checked)
     took = f", {seconds(seen.evaluation_s)} each" if seen.evaluation_s is not None else ""
     told = (
@@ -129,7 +138,7 @@ def _quality(checked: Checked) -> Capability:
 def _seed(checked: Checked) -> Capability:
     again, other = checked.again, checked.other
     if again is None or other is None:
-        return Capability("seed", False, "not asked: two more runs need as long again", _LONGER)
+        return Capability("seed", False, "not asked: two more runs need as long again", _longer(checked.seen))
     if not again.is_equal:
         told = f"two runs with the same seed differ by {again.most:.2g}: repeats show that noise"
         return Capability("seed", True, told)
@@ -145,7 +154,7 @@ def _seed(checked: Checked) -> Capability:
 
 def _resume(checked: Checked) -> Capability:
     if checked.resumed is None:
-        return Capability("resume", False, "not asked: the time was over before", _LONGER)
+        return Capability("resume", False, "not asked: the time was over before", _longer(checked.seen))
     stopped, begun = f"stopped after {checked.resumed.stopped} {checked.space.unit}", checked.resumed.begun
     if not checked.resumed.is_anew:
         return Capability("resume", True, f"{stopped}, it went on: the next record says {begun}")

@@ -21,26 +21,28 @@ class Tally:
     def __init__(self) -> None:
         self._source: Any = _nothing
         self._unused: list[int] = []
-        self._is_trained_on = False
+        self._trained_on: Any = weakref.WeakSet()  # the sources of which a batch was
         self._counted = 0
 
     def fetched(self, source: Any, samples: int) -> None:
         """An iterator, the `source`, gave a batch."""
         if self._source() is not source:
-            self._source, self._is_trained_on = weakref.ref(source), False
+            self._source = weakref.ref(source)
             self._unused.clear()
         self._unused.append(samples)
 
     def ended(self, source: Any) -> None:
-        """An iterator has no more to give; what no backward pass came after was an evaluation's."""
-        if self._source() is source and not self._is_trained_on:
+        """An iterator has no more to give; where no backward pass ever came after, it was an evaluation's."""
+        if self._source() is source and source not in self._trained_on:
             self._unused.clear()
 
     def backward(self) -> None:
         """A backward pass begins."""
         if self._unused:
             self._counted += self._unused.pop()
-            self._is_trained_on = True
+            source = self._source()
+            if source is not None:  # next(iter(loader)) leaves none
+                self._trained_on.add(source)
 
     def stepped(self) -> int | None:
         """The samples of the step that has ended now; None where no batch was seen."""

@@ -189,6 +189,10 @@ def test_another_session_warms_only_its_like(tmp_path, space):
     with pytest.raises(InputError, match="hardware 'one GPU', now 'two GPUs'") as raised:
         prepare.warm_start(earlier, space, workload, "two GPUs", "def")
     assert "code 'abc', now 'def'" in str(raised.value)
+    goal = space.objective.model_copy(update={"minimize": "bleu_4"})
+    turned = space.model_copy(update={"objective": goal, "unit": "tokens"})
+    with pytest.raises(InputError, match=r"minimize None, now 'bleu_4'; unit 'samples', now 'tokens'"):
+        prepare.warm_start(earlier, turned, workload, "one GPU", "abc")
 
 
 def test_a_session_over_other_data_says_nothing_about_these(tmp_path, space):

@@ -3,13 +3,16 @@
 import json
 import shutil
 import time
+from io import StringIO
 from pathlib import Path
 
 import pytest
+import yaml
+from rich.console import Console
 
 from autotune.core.errors import InputError
 from autotune.core.trial import Outcome, Status, Trial
-from autotune.display import snapshot
+from autotune.display import draw, events, snapshot
 from autotune.storage import study as record
 from autotune.storage.store import Options, Session
 from autotune.storage.study_file import Plan
@@ -39,6 +42,20 @@ def test_an_interrupted_session_shows_how_far_its_trials_had_come(kept):
     assert 0 < running.seconds < 10
     assert shown.best[0].number == 2
     assert [t.number for t in shown.everything] == [0, 1, 2, 3, 4]
+
+
+def test_a_running_trial_is_shown_with_the_users_own_sign(kept):
+    values = yaml.safe_load(kept.space_file.read_text())
+    values["objective"]["minimize"] = values["objective"]["quality"]
+    kept.space_file.write_text(yaml.safe_dump(values))
+    shown = take(kept)
+    assert shown.running[0].trial.measurement.quality == -0.2
+    status = events.status(shown)
+    assert status["running"][0]["quality"] == 0.2
+    assert status["minimize"]
+    out = Console(width=100, file=StringIO())
+    out.print(draw.whole(shown))
+    assert "  0.2000  " in out.file.getvalue()
 
 
 def test_a_session_in_use_is_running_and_its_clock_goes_on(kept):

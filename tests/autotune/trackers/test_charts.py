@@ -112,6 +112,11 @@ def test_a_failures_summary_says_why_without_the_users_name(monkeypatch: pytest.
     }
 
 
+def test_a_score_has_one_name_wherever_charts_are_spoken_of() -> None:
+    for name in ("val_loss", "bleu_4"):
+        assert charts.metrics({name: 2.5}) == {charts.score(name): 2.5}
+
+
 def test_tokens_are_the_axis_where_work_is_counted_in_them() -> None:
     record = {"samples": 2048, "tokens": 2048, "train_loss": 2.5}
     assert charts.metrics(record, "tokens") == {"tokens": 2048.0, "train/loss": 2.5}

@@ -134,6 +134,13 @@ def test_what_lacks_is_told_with_what_to_do(name, changes, detail):
     assert row.remedy
 
 
+def test_the_time_to_ask_for_is_that_of_six_first_evaluations():
+    # one takes 2 s to start, and 40 samples at 72 in 5 s
+    assert told(again=None)["seed"].remedy == "check for longer, such as --time 1m"
+    slow = seen.seen(records(start_s=100.0), "r2")
+    assert told(again=None, seen=slow)["seed"].remedy == "check for longer, such as --time 11m"
+
+
 def test_runs_that_differ_with_the_same_seed_show_their_noise():
     assert told(again=Likeness(1, 0.1))["seed"].ok
 

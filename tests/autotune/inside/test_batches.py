@@ -1,0 +1,51 @@
+"""How many samples a batch has, whatever it is made of."""
+
+import numpy as np
+import pytest
+
+from autotune.inside.site.autotune_batches import Tally, size
+
+X, Y, SCALAR = np.zeros((4, 3)), np.zeros(4), np.zeros(())
+
+
+@pytest.mark.parametrize(
+    ("batch", "usual", "samples"),
+    [
+        (X, None, 4),
+        ((X, Y), None, 4),
+        ([X, {"a": Y, "b": [Y, Y]}], None, 4),
+        ((("a", "b", "c", "d"), X, X), None, 4),
+        (((X, X), Y), None, 4),
+        (SCALAR, None, 1),
+        (["a", "b"], None, 2),
+        ([X, X, X, X, X], 5, 5),  # a list of images
+        ([X, X], 2, 2),
+        ("text", None, None),
+        (None, None, None),
+        ({}, None, None),
+    ],
+)
+def test_a_batch_is_as_long_as_most_of_it(batch, usual, samples):
+    assert size(batch, usual) == samples
+
+
+class Source:
+    """An iterator."""
+
+
+def test_a_batch_counts_once_and_only_where_a_backward_pass_came_after_it():
+    tally, training, evaluation = Tally(), Source(), Source()
+    tally.fetched(training, 4)
+    tally.backward()
+    tally.backward()
+    assert tally.stepped() == 4
+    for _ in range(3):
+        tally.fetched(evaluation, 10)
+    tally.ended(evaluation)
+    tally.backward()
+    assert tally.stepped() is None, "what it was trained on came from elsewhere"
+    for samples in (4, 3):
+        tally.fetched(training, samples)
+    tally.ended(training)
+    tally.backward()
+    assert tally.stepped() == 3, "the other one may still be an evaluation's"

@@ -1,0 +1,121 @@
+"""What a training calls from its own loop: it does nothing outside of a trial, and harms no training."""
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import autotune
+from autotune.inside import client
+from autotune.inside.inbox import Inbox, of_trial
+from autotune.inside.site import autotune_wire
+from tests.autotune.inside.heard import all_of
+
+
+@pytest.fixture
+def wire(monkeypatch):
+    """A connection of its own: the module's is the process's."""
+    wire = autotune_wire.Wire()
+    monkeypatch.setattr(client, "_wire", wire)
+    return wire
+
+
+@pytest.fixture
+def inbox(monkeypatch, wire):
+    with Inbox() as inbox:
+        for name, value in inbox.environment().items():
+            monkeypatch.setenv(name, value)
+        yield inbox
+
+
+def test_what_may_be_called_is_listed():
+    assert autotune.__all__ == ["report", "settings", "should_stop", "workdir"]
+
+
+def test_to_import_it_imports_nothing_but_the_standard_library():
+    text = "import sys; import autotune; print(*{name.partition('.')[0] for name in sys.modules})"
+    environment = {"PYTHONPATH": str(Path(autotune.__file__).parents[1])}
+    said = subprocess.run(
+        [sys.executable, "-S", "-c", text], env=environment, capture_output=True, text=True, check=True
+    )
+    assert set(said.stdout.split()) <= {*sys.stdlib_module_names, "autotune", "__main__"}
+
+
+def test_outside_of_a_trial_nothing_happens(wire, monkeypatch):
+    for name in (autotune_wire.SOCKET, autotune_wire.WORKDIR, autotune_wire.SETTINGS):
+        monkeypatch.delenv(name, raising=False)
+    autotune.report(samples=1, anything=object())
+    assert not autotune.should_stop()
+    assert (autotune.workdir(), autotune.settings()) == (None, {})
+    assert wire._socket is None
+
+
+def test_a_trial_knows_its_directory_and_its_settings(monkeypatch, tmp_path):
+    for name, value in of_trial(tmp_path, {"optim": {"lr": 0.5}, "sizes": [1, 2]}, 100).items():
+        monkeypatch.setenv(name, value)
+    assert autotune.workdir() == tmp_path
+    assert autotune.settings() == {"optim": {"lr": 0.5}, "sizes": [1, 2]}
+
+
+def test_what_cannot_be_sent_is_told_and_not_raised(inbox):
+    ring = []
+    ring.append(ring)
+    for value in (object(), ring, b"bytes", "x" * autotune_wire.LONGEST_BYTES):
+        autotune.report(samples=1, value=value)
+    assert [message.error.type for message in all_of(inbox)] == ["TypeError", "ValueError"] * 2
+
+
+def test_a_tuner_that_is_gone_is_not_missed(inbox):
+    autotune.report(samples=1)
+    inbox.__exit__(None, None, None)
+    for _ in range(3):
+        autotune.report(samples=2)
+    assert not autotune.should_stop()
+
+
+def test_a_tuner_that_hangs_holds_nobody_for_ever(inbox, monkeypatch):
+    monkeypatch.setattr(autotune_wire, "_SEND_S", 1)
+    monkeypatch.setattr(inbox, "_hear", lambda _: time.sleep(0.1))
+    autotune.report(samples=0)  # which wakes it, once more
+    for samples in range(4):
+        autotune.report(samples=samples, text="x" * 2**20)
+    assert client._wire._has_failed
+
+
+def test_a_signals_handler_may_report_while_its_thread_does(inbox):
+    before = signal.signal(signal.SIGALRM, lambda *_: autotune.report(samples=0, who="handler"))
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        for samples in range(2000):
+            autotune.report(samples=samples, who="itself")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    heard = [message.record for message in all_of(inbox)]
+    assert sum(record["who"] == "itself" for record in heard) == 2000
+
+
+def test_a_fork_has_a_connection_of_its_own(inbox):
+    autotune.report(samples=1)
+    if not (pid := os.fork()):
+        autotune.report(samples=2)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    autotune.report(samples=3)
+    heard = all_of(inbox)
+    assert [(message.record["samples"], message.pid) for message in heard] == [
+        (1, os.getpid()),
+        (2, pid),
+        (3, os.getpid()),
+    ]
+
+
+def test_a_report_works_where_the_room_of_that_name_is_imported(inbox):
+    importlib.import_module("autotune.report")
+    autotune.report(samples=7)
+    assert [message.record for message in all_of(inbox)] == [{"samples": 7}]

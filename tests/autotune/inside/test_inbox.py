@@ -1,0 +1,187 @@
+"""An inbox hears every process of a trial, and nothing that is said to it does any harm."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from autotune.inside import messages
+from autotune.inside.inbox import Inbox
+from autotune.inside.messages import Message, Step
+from autotune.inside.site.autotune_wire import LONGEST_BYTES, SOCKET, Wire
+from tests.autotune.inside.heard import all_of
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def inbox(monkeypatch):
+    with Inbox() as inbox:
+        for name, value in inbox.environment().items():
+            monkeypatch.setenv(name, value)
+        yield inbox
+
+
+def connected(inbox):
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(inbox.environment()[SOCKET])
+    return client
+
+
+def line(samples, at_s=1.0):
+    return json.dumps({"at_s": at_s, "pid": 7, "rank": 0, "record": {"samples": samples}}).encode() + b"\n"
+
+
+def samples(found):
+    return [message.record["samples"] for message in found]
+
+
+def test_what_is_told_arrives_in_order_with_who_told_it(inbox):
+    wire, begun_s = Wire(), time.monotonic()
+    wire.tell({"record": {"samples": 1}})
+    wire.tell({"step": {"samples": None, "figures": {"loss": 0.5}}}, at_s=begun_s + 1e-9)
+    first, second = sorted([inbox.get(10), inbox.get(10)], key=lambda message: message.step is None)
+    assert (second.pid, second.rank, second.record) == (os.getpid(), 0, {"samples": 1})
+    assert begun_s <= second.at_s <= time.monotonic()
+    assert first.step == Step(None, {"loss": 0.5})
+    assert inbox.get(0) is None
+
+
+def test_whoever_said_something_first_is_got_first(inbox):
+    """However late the other one's connection is looked at."""
+    wires = [Wire() for _ in range(20)]
+    for number in range(200):
+        wires[number % 20].tell({"record": {"samples": number}})
+    assert samples(all_of(inbox)) == list(range(200))
+
+
+def test_twenty_thousand_records_are_all_heard(inbox):
+    wire = Wire()
+    for number in range(20_000):
+        wire.tell({"record": {"samples": number, "train_loss": 0.5}})
+    assert samples(all_of(inbox)) == list(range(20_000))
+
+
+GARBAGE = [
+    b"garbage\n",
+    b"\xff\xfe\n",
+    b"\n",
+    b"[1, 2]\n",
+    b"null\n",
+    b'{"record": {"samples": 1}}\n',
+    b'{"at_s": NaN, "pid": 1, "rank": 0, "record": {}}\n',
+    b'{"at_s": 1, "pid": 1, "rank": 0, "record": 5}\n',
+    b'{"at_s": 1, "pid": 1, "rank": 0}\n',
+    b'{"at_s": 1, "pid": 1, "rank": 0, "step": {"samples": -1}}\n',
+    b'{"at_s": 1, "pid": 1, "rank": 0, "step": {"samples": true}}\n',
+    b'{"at_s": 1, "pid": 1, "rank": 0, "error": {"type": "E"}}\n',
+    b'{"at_s": 1, "pid": 1e999, "rank": 0, "record": {}}\n',
+    b"[" * 100_000 + b"\n",
+    b"1" * 10_000 + b"\n",
+]
+
+
+def test_garbage_is_left_out_and_its_sender_is_heard_on(inbox):
+    assert [messages.parse(text) for text in GARBAGE] == [None] * len(GARBAGE)
+    client = connected(inbox)
+    client.sendall(b"".join(text + line(number) for number, text in enumerate(GARBAGE)))
+    assert samples(all_of(inbox)) == list(range(len(GARBAGE)))
+    client.close()
+
+
+def test_a_line_of_64_mib_is_left_out_and_takes_no_memory(inbox):
+    client, chunk = connected(inbox), b"x" * 2**20
+    for _ in range(64):
+        client.sendall(chunk)
+    client.sendall(b"\n" + line(1))
+    assert inbox.get(30).record == {"samples": 1}
+    assert not inbox._held
+    client.close()
+
+
+def test_who_is_killed_in_the_middle_of_a_line_harms_nobody(inbox):
+    text = "import os, socket, time; s = socket.socket(socket.AF_UNIX); "
+    text += "s.connect(os.environ['AUTOTUNE_SOCKET']); "
+    text += f"s.sendall({line(1)!r} + {line(2)!r}[:20]); print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) as program:
+        program.stdout.readline()
+        program.send_signal(signal.SIGKILL)
+    Wire().tell({"record": {"samples": 3}})
+    assert samples(all_of(inbox)) == [1, 3]
+
+
+def test_a_stamp_of_the_future_is_of_now(inbox):
+    client = connected(inbox)
+    client.sendall(line(1, at_s=1e12))
+    assert inbox.get(30).at_s <= time.monotonic()
+    client.close()
+
+
+def test_all_are_told_to_stop_and_who_comes_later_too(inbox):
+    early, late = Wire(), Wire()
+    early.tell({"record": {"samples": 1}})
+    assert inbox.get(30)
+    assert not early.is_stopped()
+    inbox.tell_to_stop()
+    for wire in (early, late):
+        wait_for(wire.is_stopped)
+
+
+def wait_for(what):
+    deadline = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_was_said_before_it_finishes_is_heard_and_nothing_more(inbox):
+    wire, others = Wire(), threading.Event()
+    wire.tell({"record": {"samples": 1}})
+    flood = connected(inbox)
+
+    def says_on():
+        while not others.is_set():
+            flood.sendall(line(2) * 1000)
+
+    def until_refused():
+        try:
+            says_on()
+        except OSError:
+            others.set()
+
+    thread = threading.Thread(target=until_refused)
+    thread.start()
+    inbox.finish()
+    thread.join()
+    assert 1 in samples(all_of(inbox))
+    flood.close()
+
+
+def test_a_long_temporary_directory_leaves_room_for_a_sockets_name(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * 120)))
+    (tmp_path / ("x" * 120)).mkdir()
+    with Inbox() as inbox:
+        directory = Path(inbox.environment()[SOCKET]).parent
+        assert directory.stat().st_mode & 0o777 == 0o700
+    assert not directory.exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_is_refused(inbox):
+    text = f"import os, socket; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); "
+    text += "socket.socket(socket.AF_UNIX).connect(os.environ['AUTOTUNE_SOCKET'])"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].startswith("PermissionError")
+
+
+def test_a_message_has_one_of_three():
+    said = {"at_s": 1.5, "pid": 1, "rank": 2, "step": {"samples": 4}}
+    assert messages.parse(json.dumps(said).encode()) == Message(1.5, 1, 2, step=Step(4, {}))
+    assert LONGEST_BYTES >= 2**24

@@ -1,0 +1,208 @@
+"""Every step of a training that knows nothing of the tuner is told, with the samples that it has seen."""
+
+import ast
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from autotune.inside.inbox import SITE, Inbox
+from tests.autotune.inside.heard import all_of
+
+KINDS = [
+    "loader",
+    "workers",
+    "accumulation",
+    "fetched_ahead",
+    "an_iterator_a_batch",
+    "scaler",
+    "two_optimizers",
+    "another_optimizer",
+    pytest.param("compiled", marks=pytest.mark.slow),
+    "iterable",
+    "batched_by_the_dataset",
+    "lists_of_samples",
+    "backward_of_several",
+    "checkpointed",
+    "without_a_loader",
+    "forks",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_step_is_told_with_its_samples(hear, kind):
+    heard = hear(kind)
+    assert heard.said, heard.errors
+    assert heard.samples == heard.said
+    assert "autotune" not in heard.errors
+    assert [message.rank for message in heard.messages] == [0] * len(heard.said)
+    assert len({message.pid for message in heard.messages}) == 1
+
+
+def test_a_step_is_stamped_in_order_and_has_its_memory_and_now_and_then_its_loss(hear):
+    heard = hear("scaler")
+    stamps = [message.at_s for message in heard.messages]
+    assert stamps == sorted(stamps)
+    assert all(step.figures["memory_peak_bytes"] >= 0 for step in heard.steps)
+    assert 0 < heard.steps[0].figures["loss"] < 8, "what the scaler has multiplied it by is taken out again"
+    assert "loss" not in heard.steps[1].figures, "it is not waited for with every step"
+
+
+@pytest.mark.slow
+def test_a_step_in_which_torch_has_compiled_is_marked(hear):
+    marked = ["compiling" in step.figures for step in hear("compiled").steps]
+    assert marked[0]
+    assert not marked[1]
+
+
+def test_of_several_ranks_the_first_tells_for_all(hear):
+    assert hear("loader", RANK="1", WORLD_SIZE="4").messages == []
+    first = hear("loader", RANK="0", WORLD_SIZE="4")
+    assert first.samples == [4 * samples for samples in first.said]
+
+
+def test_what_ends_a_training_is_told_and_printed(hear):
+    heard = hear("fails")
+    assert heard.samples == [4, 4]
+    assert heard.messages[-1].error.type == "torch.OutOfMemoryError"
+    assert heard.messages[-1].error.message == "CUDA out of memory. Tried to allocate 2 GiB"
+    assert heard.errors.splitlines()[-1].startswith("torch.OutOfMemoryError: CUDA out of memory")
+
+
+def test_another_seed_is_added_to_whatever_a_training_seeds_with(hear):
+    usual, other, again = (hear("seeded", **env).said for env in ({}, {"AUTOTUNE_SEED": "1"}, {}))
+    assert usual == again
+    assert not set(usual) & set(other)
+
+
+def script(tmp_path, text, path=(), **environment):
+    """Runs a script with the hook on its path, as a command's is."""
+    (tmp_path / "script.py").write_text(text)
+    with Inbox() as inbox:
+        given = os.environ | inbox.environment() | environment
+        given["PYTHONPATH"] = os.pathsep.join(map(str, (SITE, *path)))
+        command = [sys.executable, str(tmp_path / "script.py")]
+        done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
+        return done, all_of(inbox)
+
+
+TRAINS = """
+import torch
+net = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in torch.utils.data.DataLoader(torch.randn(7, 4), 4):
+    net(x).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_an_unchanged_script_is_heard(tmp_path):
+    done, messages = script(tmp_path, TRAINS)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [message.step.samples for message in messages] == [4, 3]
+
+
+def test_the_environments_own_sitecustomize_runs_and_nothing_is_imported_for_it(tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("print('the own one')")
+    text = "import sys, sitecustomize\nprint(sitecustomize.__file__, 'torch' in sys.modules)\n1 / 0"
+    done, messages = script(tmp_path, text, [own])
+    assert done.stdout.splitlines() == ["the own one", f"{own / 'sitecustomize.py'} False"]
+    assert "ZeroDivisionError" in done.stderr
+    assert [message.error.type for message in messages] == ["ZeroDivisionError"]
+
+
+def test_a_sitecustomize_that_fails_fails_as_it_does_without_the_hook(tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("raise ValueError('the own one')")
+    done, messages = script(tmp_path, "1 / 0", [own])
+    assert "ValueError: the own one" in done.stderr
+    assert [message.error.type for message in messages] == ["ZeroDivisionError"]
+
+
+def test_a_script_that_looks_for_torch_and_does_not_import_it_leaves_the_hook_armed(tmp_path):
+    (tmp_path / "torch.py").write_text("optim = None")
+    text = "import importlib.util; assert importlib.util.find_spec('torch'); import torch; print(torch.optim)"
+    done, messages = script(tmp_path, text, [tmp_path])
+    assert (done.returncode, done.stdout) == (0, "None\n"), "what is no torch is not touched"
+    assert done.stderr.startswith("autotune: torch is as it is: ")
+    assert messages == []
+
+
+def test_what_is_put_on_a_scripts_path_needs_nothing_but_python_38():
+    names = {file.stem for file in SITE.glob("*.py")}
+    for file in SITE.glob("*.py"):
+        tree = ast.parse(file.read_text(), feature_version=(3, 8))
+        for node in ast.walk(tree):
+            found = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            found += [node.module] if isinstance(node, ast.ImportFrom) else []
+            assert {name.partition(".")[0] for name in found} <= {*sys.stdlib_module_names, *names}, file
+
+
+class Stream:
+    """A GPU that has done what it was given, or has not."""
+
+    def __init__(self):
+        self.is_busy = self.is_capturing = False
+        self.waits = 0
+        self.fractions = []
+
+    def is_initialized(self):
+        return True
+
+    def is_current_stream_capturing(self):
+        return self.is_capturing
+
+    def current_stream(self):
+        assert not self.is_capturing, "to ask would end the recording"
+        return SimpleNamespace(query=lambda: not self.is_busy)
+
+    def synchronize(self):
+        self.waits += 1
+
+    def device_count(self):
+        return 2
+
+    def get_device_properties(self, index):
+        return SimpleNamespace(total_memory=8 * 2**30)
+
+    def set_per_process_memory_fraction(self, fraction, index):
+        self.fractions.append((fraction, index))
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    stream = Stream()
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=stream))
+    return stream
+
+
+def test_a_training_that_runs_ahead_of_its_gpu_waits_now_and_then(gpu):
+    from autotune.inside.site.autotune_gpu import Pace
+
+    pace = Pace()
+    assert all(pace.has_settled() for _ in range(3)), "it has done all"
+    assert gpu.waits == 0
+    gpu.is_busy = True
+    settled = [pace.has_settled() for _ in range(100)]
+    assert settled[0]
+    assert gpu.waits == sum(settled) < 20
+
+
+def test_a_gpu_that_records_is_not_asked(gpu):
+    from autotune.inside.site import autotune_gpu
+
+    gpu.is_capturing = True
+    assert autotune_gpu.is_capturing()
+    assert autotune_gpu.Pace().has_settled()
+
+
+def test_the_cap_is_of_every_gpu(gpu):
+    from autotune.inside.site import autotune_gpu
+
+    autotune_gpu.cap(gpu, 2 * 2**30)
+    assert gpu.fractions == [(0.25, 0), (0.25, 1)]

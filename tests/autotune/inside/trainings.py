@@ -1,0 +1,237 @@
+"""Small PyTorch trainings that know nothing of the tuner. Each prints what its steps have seen, as JSON.
+
+They run in processes of their own, in which the hook is armed.
+"""
+
+import json
+import os
+
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+NET = torch.nn.Linear(4, 1)
+
+
+def loss_of(x, y):
+    return ((NET(x) - y) ** 2).mean()
+
+
+def data(size):
+    return TensorDataset(torch.randn(size, 4), torch.randn(size, 1))
+
+
+def train(batches, optimizer=None, *, xy=lambda batch: batch):
+    """Trains on batches, one a step; returns the sizes."""
+    optimizer = optimizer or torch.optim.SGD(NET.parameters(), lr=0.01)
+    seen = []
+    for batch in batches:
+        x, y = xy(batch)
+        optimizer.zero_grad()
+        loss_of(x, y).backward()
+        optimizer.step()
+        seen.append(len(x))
+    return seen
+
+
+def loader():
+    """With an evaluation after each epoch, and one in the middle that computes gradients for nothing."""
+    batches, evaluation = DataLoader(data(22), 8, shuffle=True), DataLoader(data(9), 3)
+    optimizer, seen = torch.optim.SGD(NET.parameters(), lr=0.01), []
+    for _ in range(2):
+        for batch in batches:
+            seen += train([batch], optimizer)
+            for x, y in evaluation:
+                loss_of(x, y)
+        with torch.no_grad():
+            for x, y in evaluation:
+                loss_of(x, y)
+    return seen
+
+
+def workers():
+    batches = DataLoader(data(22), 8, num_workers=2, persistent_workers=True)
+    optimizer = torch.optim.SGD(NET.parameters(), lr=0.01)
+    return [*train(batches, optimizer), *train(batches, optimizer)]
+
+
+def accumulation():
+    optimizer, seen = torch.optim.SGD(NET.parameters(), lr=0.01), []
+    held = 0
+    for number, (x, y) in enumerate(DataLoader(data(38), 4), 1):
+        (loss_of(x, y) / 3).backward()
+        held += len(x)
+        if number % 3 == 0 or number == 10:
+            optimizer.step()
+            optimizer.zero_grad()
+            seen.append(held)
+            held = 0
+    return seen
+
+
+def fetched_ahead():
+    """Takes all batches of a step before the first backward pass, as the Trainer of Transformers does."""
+    optimizer, batches, seen = torch.optim.SGD(NET.parameters(), lr=0.01), iter(DataLoader(data(23), 4)), []
+    for count in (3, 3):
+        step = [next(batches) for _ in range(count)]
+        for x, y in step:
+            loss_of(x, y).backward()
+        optimizer.step()
+        seen.append(sum(len(x) for x, _ in step))
+    return seen
+
+
+def an_iterator_a_batch():
+    batches = DataLoader(data(8), 4)
+    return train(next(iter(batches)) for _ in range(3))
+
+
+def scaler():
+    """One of its steps overflows, which the scaler leaves out; its batch is part of the next step's work."""
+    optimizer, seen, held = torch.optim.SGD(NET.parameters(), lr=0.01), [], 0
+    scaling = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for number, (x, y) in enumerate(DataLoader(data(20), 4)):
+        optimizer.zero_grad()
+        scaling.scale(loss_of(x * float("inf") if number == 2 else x, y)).backward()
+        scaling.step(optimizer)
+        scaling.update()
+        held += len(x)
+        if number != 2:
+            seen.append(held)
+            held = 0
+    return seen
+
+
+def two_optimizers():
+    """As a GAN is trained: three backward passes and two steps for every batch."""
+    other = torch.nn.Linear(4, 1)
+    first, second = (torch.optim.Adam(one.parameters()) for one in (other, NET))
+    seen = []
+    for x, y in DataLoader(data(11), 4):
+        other(x).mean().backward()
+        (other(x) + 1).mean().backward()
+        first.step()
+        loss_of(x, y).backward()
+        second.step()
+        seen.append(len(x))
+    return seen
+
+
+def another_optimizer():
+    """The first one is used no more after a while: another one is then heard, with all that it has done."""
+    first, second = (torch.optim.SGD(NET.parameters(), lr=0.01) for _ in range(2))
+    batches = iter(DataLoader(data(208), 2))
+    seen = train([next(batches), next(batches)], first)
+    return [*seen, sum(train([next(batches) for _ in range(101)], second)), *train(batches, second)]
+
+
+def compiled():
+    """The whole step, with the optimizer's: what it does not compile it calls."""
+    optimizer = torch.optim.SGD(NET.parameters(), lr=0.01)
+
+    @torch.compile(backend="eager")
+    def step(x, y):
+        loss_of(x, y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    seen = []
+    for x, y in DataLoader(data(22), 8):
+        step(x, y)
+        seen.append(len(x))
+    return seen
+
+
+class Endless(IterableDataset):
+    def __init__(self, items):
+        self.items = items
+
+    def __iter__(self):
+        return iter(self.items)
+
+
+def iterable():
+    rows = [(torch.randn(4), torch.randn(1)) for _ in range(10)]
+    return train(DataLoader(Endless(rows), 4))
+
+
+def batched_by_the_dataset():
+    batches = [{"x": torch.randn(size, 4), "y": torch.randn(size, 1)} for size in (5, 3)]
+    loader = DataLoader(Endless(batches), batch_size=None)
+    return train(loader, xy=lambda batch: (batch["x"], batch["y"]))
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 7
+
+    def __getitem__(self, index):
+        return {"id": str(index), "image": torch.randn(4), "target": torch.randn(1)}
+
+
+def lists_of_samples():
+    """Nothing in these batches is as long as they are, but for the list itself."""
+    loader = DataLoader(Rows(), 3, collate_fn=list)
+    fields = ("image", "target")
+    return train(loader, xy=lambda batch: [torch.stack([row[name] for row in batch]) for name in fields])
+
+
+def backward_of_several():
+    optimizer, seen = torch.optim.SGD(NET.parameters(), lr=0.01), []
+    for x, y in DataLoader(data(7), 4):
+        loss = (NET(x) - y) ** 2
+        torch.autograd.backward([loss], [torch.ones_like(loss)])
+        optimizer.step()
+        seen.append(len(x))
+    return seen
+
+
+def checkpointed():
+    """Another backward pass within each: the batches fetched ahead are not its."""
+    from torch.utils.checkpoint import checkpoint
+
+    optimizer, batches, seen = torch.optim.SGD(NET.parameters(), lr=0.01), iter(DataLoader(data(12), 4)), []
+    ahead = next(batches)
+    for batch in batches:
+        (x, y), ahead = ahead, batch
+        x.requires_grad_()
+        (checkpoint(NET, x, use_reentrant=True) - y).pow(2).mean().backward()
+        optimizer.step()
+        seen.append(len(x))
+    return seen
+
+
+def without_a_loader():
+    optimizer = torch.optim.AdamW(NET.parameters())
+    train([(torch.randn(4, 4), torch.randn(4, 1))] * 3, optimizer)
+    return [None] * 3
+
+
+def forks():
+    """A process that is forked from it trains something of its own."""
+    seen = train(DataLoader(data(8), 4))
+    if not (pid := os.fork()):
+        train(DataLoader(data(8), 4))
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    return seen
+
+
+def seeded():
+    """Draws after it has seeded all; then without seeding torch."""
+    import random
+
+    import numpy as np
+
+    torch.manual_seed(3)
+    random.seed(3)
+    np.random.seed(3)  # noqa: NPY002 - the one that scripts seed
+    return [float(torch.rand(1)), random.random(), float(np.random.rand())]  # noqa: NPY002
+
+
+def fails():
+    train(DataLoader(data(8), 4))
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+
+def tell(name):
+    print(json.dumps(globals()[name]()))
