@@ -39,7 +39,8 @@ _LOOK_S = 0.05  # more often would take time from the training
 _STEPS_REMEMBERED = 50
 _GRACE_S = 10.0  # to write a checkpoint in, and for what is left behind to end by itself
 _FAILED_GRACE_S = 1.0
-_OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # as a trial without an evaluation is given up
+# A little before a trial without an evaluation is given up: here it is known what was looked for.
+_OVERDUE_TIMES, _OVERDUE_STEPS = 2.7, 90
 _STEPS, _SAMPLES = "steps", "samples"
 # What the hook calls it, and what the tuner does.
 _NAMES = {"loss": "train_loss", "queued": "is_queued", "compiling": "is_compiling"}
