@@ -232,6 +232,16 @@ def test_a_command_that_goes_on_in_the_background_is_told_so(command, workdir, m
     assert family_of(workdir) == []
 
 
+def test_who_cannot_be_found_and_writes_on_is_not_listened_to_for_ever(command, workdir, monkeypatch):
+    monkeypatch.setattr("autotune.workloads.command.training._GRACE_S", 0.3)
+    text = (
+        "import subprocess\nprint('step\\nacc 1', flush=True)\n"
+        "subprocess.Popen(['/bin/sh', '-c', 'sleep 0.1; exec yes'], env={}, start_new_session=True)"
+    )
+    records = figures(command(text, **STEPS).fit(BATCH, workdir))
+    assert records[-1] == {"samples": 8, "acc": 1.0}
+
+
 def test_closed_it_ends_all_that_it_has_started(command, workdir):
     text = (
         "import signal, subprocess, sys, time\nsubprocess.Popen(['sleep', '600'])\n"
