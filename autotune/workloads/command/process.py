@@ -140,7 +140,7 @@ class Process:
                 is_enough = (
                     self._is_enough.is_set()
                 )  # whoever could not be found may hold it open, and write on
-                if poll.poll(_LISTEN_MS):
+                if poll.poll(0 if is_enough else _LISTEN_MS):
                     chunk = os.read(pipe.fileno(), _CHUNK_BYTES)
                     if not chunk:
                         break
