@@ -20,6 +20,7 @@ from autotune.workloads.command.readers import plain
 
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 _CHUNK_BYTES = 65536
+_PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold
 _LONGEST_BYTES = 8192  # of a line; the rest is another one
 _LINES_KEPT = 50
 _LISTEN_MS = 200
@@ -134,13 +135,18 @@ class Process:
         with pipe:
             lines, poll = Lines(), select.poll()
             poll.register(pipe, select.POLLIN)
-            while True:
+            left_bytes = _PIPE_BYTES
+            while left_bytes > 0:
+                is_enough = (
+                    self._is_enough.is_set()
+                )  # whoever could not be found may hold it open, and write on
                 if poll.poll(_LISTEN_MS):
                     chunk = os.read(pipe.fileno(), _CHUNK_BYTES)
                     if not chunk:
                         break
                     self._pass_on(time.monotonic(), lines.add(chunk))
-                elif self._is_enough.is_set():  # somebody who could not be found holds it open
+                    left_bytes -= len(chunk) if is_enough else 0
+                elif is_enough:
                     break
             self._pass_on(time.monotonic(), lines.end())
 
