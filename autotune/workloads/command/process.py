@@ -1,5 +1,6 @@
 """The process of a command: started without a shell, listened to, and ended with all that it has started."""
 
+import ctypes
 import os
 import select
 import signal
@@ -17,6 +18,7 @@ import psutil
 from autotune.core.errors import InputError
 from autotune.workloads.command.readers import plain
 
+_LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 _CHUNK_BYTES = 65536
 _LONGEST_BYTES = 8192  # of a line; the rest is another one
 _LINES_KEPT = 50
@@ -165,6 +167,7 @@ def started(
             stdout=output,
             stderr=subprocess.STDOUT,
             bufsize=0,
+            preexec_fn=_die_with_us,  # noqa: PLW1509 - a system call alone: it takes no lock of another thread
         )
     except (OSError, ValueError) as error:  # ValueError: a zero byte
         said = error.strerror if isinstance(error, OSError) else str(error)
@@ -189,3 +192,8 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"signal {number}"
+
+
+def _die_with_us() -> None:
+    """Whom nobody listens to is killed: what it trained would be in its checkpoint, and in no record."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
