@@ -83,7 +83,7 @@ def test_a_pytorch_script_needs_no_pattern_for_its_steps(command, workdir):
     assert [record["samples"] for record in steps] == [12, 24, 32, 44, 56, 64]
     assert [(r["samples"], r["acc"]) for r in records if "acc" in r] == [(32, 1.0), (64, 2.0)]
     assert any("train_loss" in record for record in steps)
-    assert any(record.get("memory_peak_bytes", 0) > 0 for record in steps)
+    assert any(record.get("memory_script_bytes", 0) > 0 for record in steps)
 
 
 def test_the_script_has_its_settings_its_environment_and_its_own_words(command, workdir, capfd):
