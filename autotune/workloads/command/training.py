@@ -141,8 +141,8 @@ class _Run:
         self._evaluations = 0
         self._reports = self._counts_itself = False
 
-    def hear(self, at_s: float, text: str) -> None:
-        """Takes a line of the output; in the thread that reads it."""
+    def hear(self, at_s: float, text: str) -> bool:
+        """Takes a line of the output, in the thread that reads it; whether anything was found in it."""
         progress = self._progress.find(text)
         if _STEPS in progress:
             self._lines.put((at_s, Step(None)))
@@ -150,6 +150,7 @@ class _Run:
             self._lines.put((at_s, SamplesSeen(int(samples))))
         if scores := self._scores.find(text):
             self._lines.put((at_s, Scores(scores)))
+        return bool(progress or scores)
 
     def records(self, process: Process, trial_samples: int) -> Iterator[Stamped]:
         """The records, until the command has ended; raises what its end means."""
