@@ -11,6 +11,7 @@ from typing import Any
 from autotune import workloads
 from autotune.core.settings import COMMON, Known, Result
 from autotune.space import schema
+from autotune.workloads.command.spec import Spec
 
 _MARK = re.compile(r"^<!-- made from the code: (.+) -->$", re.MULTILINE)
 _R2GEN = ("train", "evaluate", "generate")
@@ -56,6 +57,16 @@ def table(name: str) -> str:
     found = whole if name == "space" else whole["$defs"][name]
     heading = "| key | what it may be | default | what it is |\n| --- | --- | --- | --- |"
     rows = (_row(key, field, key in found.get("required", ())) for key, field in found["properties"].items())
+    return "\n".join([heading, *rows])
+
+
+def command() -> str:
+    """The keys of a workload that is a command."""
+    heading = "| key | required | what it is |\n| --- | --- | --- |"
+    rows = (
+        f"| `{key}` | {'yes' if field.is_required() else 'no'} | {field.description} |"
+        for key, field in Spec.model_fields.items()
+    )
     return "\n".join([heading, *rows])
 
 
@@ -137,6 +148,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     "commands of autotune": commands,
     "commands of r2gen": trainer_commands,
     "search space": lambda: table("space"),
+    "a command": command,
     "a knob": lambda: table("Distribution"),
     "a scaled learning rate": lambda: table("ScaledLearningRate"),
     "limits": lambda: table("Limits"),

@@ -1,7 +1,10 @@
 """`check`: prepares a space as a search does, runs its baseline a few times, and says what was seen."""
 
+import signal
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +26,7 @@ from autotune.trials.reported import Report
 from autotune.trials.setup import Training
 
 EXIT_FAILED = 1
-_FIRST_SHARE, _SECOND_SHARE = 0.5, 0.8  # of the time: when the first run has to end, and the second
+_FIRST_SHARE, _SECOND_SHARE = 0.5, 0.9  # of the time: when the first run has to end, and the second
 _PATIENT_SHARE = 0.25  # of the time: for so long the first run may go on for a second evaluation
 _FEWEST_EVALUATIONS = 2
 _KNOWN_SHARE = 0.1  # of a throughput: an interval as narrow as that says how long a search takes
@@ -43,7 +46,7 @@ def main(tuned: Tuned, most: str) -> int:
         console.print(note, markup=False, highlight=False)
     options = Options(gpus_per_trial=here.gpus_per_trial)
     scratch.end_orphans()
-    with tempfile.TemporaryDirectory(prefix=".check-", dir=Path.cwd()) as root:
+    with _ended_by_sigterm(), tempfile.TemporaryDirectory(prefix=".check-", dir=Path.cwd()) as root:
         training = Training(space, workload, here.hardware, options)
         asked = Runs(training, Path(root), ForkServer(workload.preload))
         checked = _check(asked, console, most_s, slots(here.hardware, options))
@@ -51,6 +54,16 @@ def main(tuned: Tuned, most: str) -> int:
     for line in checked.run.log if checked.run.has_failed else ():
         console.print(f"  {secrecy.cleaned(printable(line))}", markup=False, highlight=False)
     return 0 if is_ready(checked) else EXIT_FAILED
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Lets SIGTERM end it as Ctrl-C does, so that no trial is left behind."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _check(asked: Runs, console: Console, most_s: float, among: int) -> Checked:

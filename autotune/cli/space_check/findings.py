@@ -70,7 +70,7 @@ def _longer(seen: Seen) -> str:
 def _start(checked: Checked) -> Capability:
     run, seen = checked.run, checked.seen
     if run.has_failed and run.outcome is not None:
-        remedy = "mend what its last lines say, which are below" if run.log else "mend that"
+        remedy = "see its last lines below" if run.log else "mend that"
         return Capability("starts", False, f"the trial failed: {run.outcome.reason or run.outcome}", remedy)
     if seen.start_s is None:
         return Capability("starts", False, "no record has come within the time", _longer(seen))

@@ -1,5 +1,6 @@
 """The process of a command: started without a shell, listened to, and ended with all that it has started."""
 
+import ctypes
 import os
 import select
 import signal
@@ -17,6 +18,7 @@ import psutil
 from autotune.core.errors import InputError
 from autotune.workloads.command.readers import plain
 
+_LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 _CHUNK_BYTES = 65536
 _LONGEST_BYTES = 8192  # of a line; the rest is another one
 _LINES_KEPT = 50
@@ -65,7 +67,8 @@ class Process:
     """A command that runs in `directory`, in the process group of who has started it.
 
     Its output is passed on to our own; `heard` gets every line, without colours, and when it came, in a
-    thread, and says whether it has found anything in it. Its family is told by `mark`, a variable that it alone has in its `environment`.
+    thread, and says whether it has found anything in it. Its family is told by `mark`, a variable that it
+    alone has in its `environment`.
     """
 
     def __init__(
@@ -181,6 +184,7 @@ def started(
             stdout=output,
             stderr=subprocess.STDOUT,
             bufsize=0,
+            preexec_fn=_die_with_us,  # noqa: PLW1509 - a system call alone: it takes no lock of another thread
         )
     except (OSError, ValueError) as error:  # ValueError: a zero byte
         said = error.strerror if isinstance(error, OSError) else str(error)
@@ -205,3 +209,8 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"signal {number}"
+
+
+def _die_with_us() -> None:
+    """Whom nobody listens to is killed: what it trained would be in its checkpoint, and in no record."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -76,7 +76,7 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    kind: Literal["command"] = "command"
+    kind: Literal["command"] = Field("command", description="`command`")
     run: Words = Field(
         min_length=1, description="the command line, with settings in braces; no shell reads it"
     )

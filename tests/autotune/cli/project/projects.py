@@ -1,4 +1,4 @@
-"""Training projects as people write them, small: what `init` is shown. None of them has to run."""
+"""Training projects as people write them, small: what `init` is shown. Only `RUNNABLE` has to run."""
 
 from textwrap import dedent
 
@@ -145,6 +145,53 @@ OF_LIGHTNING = {
         if __name__ == "__main__":
             LightningCLI(Net, Images)
     """
+}
+RUNNABLE = {
+    "train.py": '''
+        """Fits a line; prints its validation loss every few steps."""
+        import argparse
+        import os
+
+        import torch
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--batch-size", type=int, default=16)
+        parser.add_argument("--lr", type=float, default=1e-2)
+        parser.add_argument("--steps", type=int, default=100000)
+        parser.add_argument("--eval-every", type=int, default=200)
+        parser.add_argument("--save-dir", default="out")
+        parser.add_argument("--resume", action="store_true")
+        parser.add_argument("--seed", type=int, default=0)
+
+
+        def main():
+            args = parser.parse_args()
+            torch.manual_seed(args.seed)
+            truth, held_out = torch.randn(64, 1), torch.randn(256, 64)
+            model = torch.nn.Linear(64, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+            file = os.path.join(args.save_dir, "last.pt")
+            begun = 0
+            if args.resume:
+                state = torch.load(file)
+                model.load_state_dict(state["model"])
+                begun = state["step"]
+            for step in range(begun + 1, args.steps + 1):
+                x = torch.randn(args.batch_size, 64)
+                loss = torch.nn.functional.mse_loss(model(x), x @ truth)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                if step % args.eval_every == 0:
+                    with torch.no_grad():
+                        error = torch.nn.functional.mse_loss(model(held_out), held_out @ truth)
+                    print(f"step {step}: validation loss {error.item():.5f}", flush=True)
+                    torch.save({"model": model.state_dict(), "step": step}, file)
+
+
+        if __name__ == "__main__":
+            main()
+    '''
 }
 
 

@@ -3,6 +3,7 @@
 import json
 import time
 from itertools import islice
+from pathlib import Path
 
 import psutil
 import pytest
@@ -114,6 +115,21 @@ def test_the_script_has_its_settings_its_environment_and_its_own_words(command, 
     assert f"{wanted} 3 {workload.directory}" in capfd.readouterr().out
 
 
+def test_the_workdir_is_the_same_wherever_the_command_runs(command, workdir, monkeypatch):
+    monkeypatch.chdir(workdir.parent)
+    text = "import sys\nopen(sys.argv[1] + '/made', 'w')\nprint('step\\nacc 1')"
+    workload = command(
+        text,
+        "{workdir}",
+        **STEPS,
+        directory="elsewhere",
+        run=f"python {workdir.parent}/script.py {{workdir}}",
+    )
+    workload.directory.mkdir()
+    list(workload.fit(BATCH, Path("work")))
+    assert (workdir / "made").exists()
+
+
 def test_a_script_may_report_by_itself(command, workdir):
     text = "import autotune\nautotune.report(samples=5)\nautotune.report(samples=5, acc=0.25)"
     records = figures(command(text, quality="reported").fit({}, workdir))
@@ -218,6 +234,14 @@ def test_who_survives_the_command_is_ended(command, workdir):
     )
     with pytest.raises(CommandError, match="exited with 1: acc 1"):
         list(command(text, **STEPS).fit(BATCH, workdir))
+    assert family_of(workdir) == []
+
+
+def test_a_command_that_goes_on_in_the_background_is_told_so(command, workdir, monkeypatch):
+    monkeypatch.setattr("autotune.workloads.command.training._GRACE_S", 0.3)
+    text = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)"
+    with pytest.raises(CommandError, match="what it had started went on: it must train in the foreground"):
+        list(command(text).fit(BATCH, workdir))
     assert family_of(workdir) == []
 
 
