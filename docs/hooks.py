@@ -11,6 +11,7 @@ from typing import Any
 from autotune import workloads
 from autotune.core.settings import COMMON, Known, Result
 from autotune.space import schema
+from autotune.workloads.command.spec import Spec
 
 _MARK = re.compile(r"^<!-- made from the code: (.+) -->$", re.MULTILINE)
 _R2GEN = ("train", "evaluate", "generate")
@@ -59,6 +60,16 @@ def table(name: str) -> str:
     return "\n".join([heading, *rows])
 
 
+def command() -> str:
+    """The keys of a workload that is a command."""
+    heading = "| key | required | what it is |\n| --- | --- | --- |"
+    rows = (
+        f"| `{key}` | {'yes' if field.is_required() else 'no'} | {field.description} |"
+        for key, field in Spec.model_fields.items()
+    )
+    return "\n".join([heading, *rows])
+
+
 def _row(key: str, field: Mapping[str, Any], required: bool) -> str:
     default = f"`{_value(field['default'])}`" if "default" in field else "required" if required else ""
     if isinstance(field.get("default"), dict):
@@ -80,8 +91,8 @@ def _allowed(field: Mapping[str, Any]) -> str:
         size = f"{field['maxItems']} of " if "maxItems" in field else "list of "
         return size + _allowed(field["items"])
     if field["type"] == "object":
-        values = field["additionalProperties"]
-        return f"name to {_allowed(values)}"
+        values = field.get("additionalProperties")
+        return f"name to {_allowed(values)}" if isinstance(values, dict) else "mapping"
     return _NAMES[field["type"]] + _bounds(field)
 
 
@@ -137,6 +148,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     "commands of autotune": commands,
     "commands of r2gen": trainer_commands,
     "search space": lambda: table("space"),
+    "a command": command,
     "a knob": lambda: table("Distribution"),
     "a scaled learning rate": lambda: table("ScaledLearningRate"),
     "limits": lambda: table("Limits"),

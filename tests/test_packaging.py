@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from autotune.inside.inbox import SITE
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
@@ -54,6 +56,7 @@ def test_the_wheel_has_the_search_spaces_and_no_tests(wheel):
     for name in ("cpu", "gpu", "gpu-small", "laptop-8gb"):
         assert f"autotune/search_spaces/{name}.yaml" in names
     assert "autotune/search_spaces/schema.json" in names
+    assert {f"autotune/inside/site/{file.name}" for file in SITE.glob("*.py")} <= set(names)
     assert {name.split("/")[0] for name in names} <= {"autotune", "r2gen"} | {
         name.split("/")[0] for name in names if ".dist-info" in name
     }

@@ -8,7 +8,8 @@ from autotune.core.errors import printable
 from autotune.core.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION, Config, Setting
 from autotune.core.shell import quoted
 from autotune.core.trial import Failure, Measurement, Status, Trial
-from autotune.display import advice, unused
+from autotune.display import advice
+from autotune.display.cautions import cautions, company
 from autotune.judging import confirm, gains, objective, racing
 from autotune.judging import quality as qualities
 from autotune.judging.confirm import Claim
@@ -279,24 +280,6 @@ def raced(race: Trial) -> str:
     return "; ".join(told)
 
 
-def company(rests_on: Sequence[Trial]) -> str:
-    """`alone on the device`, or what others have used of it during the trials that a claim rests on."""
-    used = [f"{_part(what, found)} of the {what}" for what, found in _disturbed(rests_on).items()]
-    return f"while others used {' and '.join(used)}" if used else "alone on the device"
-
-
-def _disturbed(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
-    """The trials during which others used the device, by what of it they used."""
-    used = dict.fromkeys(what for t in trials for what in t.measurement.others)
-    return {what: [t for t in trials if what in t.measurement.others] for what in used}
-
-
-def _part(what: str, trials: Sequence[Trial]) -> str:
-    """`38%`, or `up to 38%`: what others used."""
-    most = max(t.measurement.others[what] for t in trials)
-    return f"{'up to ' if len(trials) > 1 else ''}{most:.0%}"
-
-
 def measured(trial: Trial, history: History) -> str:
     """What is known of a completed trial, or of what it repeats, against the baseline."""
     number = trial.repeat.of if trial.repeat else trial.number
@@ -312,47 +295,6 @@ def _front(history: History) -> list[str]:
     return [f"The front of throughput and {history.space.objective.quality}, fastest first:"] + [
         f"  trial {t.number}: {knobs(t.config)}: {gain(t, history)}" for t in history.front
     ]
-
-
-def cautions(history: History) -> list[str]:
-    """What makes the figures less than they seem."""
-    lines, trials = [], history.trials
-    if apart := history.speeds.disagreements():
-        slower, faster, share = apart[0]
-        lines.append(
-            f"Figures move on this machine: trials {slower.number} and {faster.number} ran the same "
-            f"at speeds {share:.0%} apart (pairs more than 2% apart: {len(apart)})."
-        )
-    throttled = [t for t in trials if t.measurement.throttled]
-    if throttled:
-        lines.append(f"Thermally throttled, and slower for it: trials {_listed(throttled)}.")
-    lines += [_meanwhile(what, found) for what, found in _disturbed(trials).items()]
-    lines += _breaking(history)
-    return lines + unused.unused(history)
-
-
-def _breaking(history: History) -> list[str]:
-    """Who cannot win because of a constraint; and the baseline, where it breaks one itself."""
-    found = {t.number: why for t in history.searched if (why := history.breaks(t))}
-    lines = [f"The baseline itself breaks a constraint: {found.pop(0)}."] if 0 in found else []
-    if found:
-        first, numbers = min(found), ", ".join(map(str, found))
-        such = f"trial {first}: " if len(found) > 1 else ""
-        trials = f"trial{'s' * (len(found) > 1)} {numbers}"
-        lines.append(f"Constraints keep {trials} from winning ({such}{found[first]}).")
-    return lines
-
-
-def _meanwhile(what: str, trials: Sequence[Trial]) -> str:
-    """`Others used this machine meanwhile: up to 38% of its CPUs during trials 0, 3, 7 (most in trial 3).`"""
-    during = f"{_part(what, trials)} of its {what} during trial{'s' * (len(trials) > 1)} {_listed(trials)}"
-    most = max(trials, key=lambda t: t.measurement.others[what]).number
-    where = f" (most in trial {most})" if len(trials) > 1 else ""
-    return f"Others used this machine meanwhile: {during}{where}."
-
-
-def _listed(trials: Sequence[Trial]) -> str:
-    return ", ".join(str(t.number) for t in trials)
 
 
 def next_commands(session: Path, workload: Workload) -> list[str]:

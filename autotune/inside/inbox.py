@@ -21,6 +21,7 @@ from typing import Any, Self
 from autotune.inside.messages import Message, Stamped, parse
 from autotune.inside.site.autotune_wire import (
     LONGEST_BYTES,
+    MEMORY_CAP_BYTES,
     SETTINGS,
     SOCKET,
     STOP_LINE,
@@ -39,12 +40,19 @@ _WAIT_S = 0.02
 _clock_s = time.monotonic  # kept here: a workload that replaces the module's clock replaces its own alone
 
 
-def of_trial(workdir: Path, settings: Mapping[str, Any], samples: int) -> dict[str, str]:
-    """The variables by which a process knows its trial: of so many samples altogether."""
+def of_trial(
+    workdir: Path, settings: Mapping[str, Any], samples: int, memory_cap_bytes: int | None = None
+) -> dict[str, str]:
+    """The variables by which a process knows its trial, of so many samples altogether.
+
+    `memory_cap_bytes` is what its allocator may take of each GPU; None for whatever is free.
+    """
+    cap = {} if memory_cap_bytes is None else {MEMORY_CAP_BYTES: str(memory_cap_bytes)}
     return {
         WORKDIR: str(workdir.absolute()),
         SETTINGS: json.dumps(dict(settings)),
         TRIAL_SAMPLES: str(samples),
+        **cap,
     }
 
 

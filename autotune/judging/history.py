@@ -125,10 +125,15 @@ class History:
             return None
         if self.space.objective.target is not None:
             return objective.seconds_to(trial, self.least_quality) is not None
-        return (curves.ended_with(trial.measurement) or 0.0) >= self.least_quality
+        return (
+            self.space.objective.takes_any_quality
+            or (curves.ended_with(trial.measurement) or 0.0) >= self.least_quality
+        )
 
     def is_out_of_reach(self, trial: Trial) -> bool:
         """Whether the quality of a whole `trial` would clearly be below what is to be kept."""
+        if self.space.objective.takes_any_quality:
+            return False
         curve, budget = trial.measurement.curve, self.space.budget
         return curves.is_out_of_reach(
             curve, self.baseline_curve, self.least_share, self.noise, budget.samples_per_trial

@@ -103,9 +103,11 @@ def limit(
 ) -> str:
     """`95% of the baseline's bleu_4`, the least that is kept; of a reference below 0 `5% below the ...`.
 
-    Of one to minimise `5% above the ...`, and of an absolute slack `0.02 below the ...`. The `reference` is
-    the baseline's in the user's own sign.
+    Of one to minimise `5% above the ...`, and of an absolute slack `0.02 below the ...`; `any bleu_4` where
+    nothing is. The `reference` is the baseline's in the user's own sign.
     """
+    if within is None and not keep:
+        return f"any {name}"
     if _is_share(reference, within, minimize=minimize):
         return f"{100 * (keep or 0.0):.3g}% of the baseline's {name}"
     room = f"{100 * (1 - (keep or 0.0)):.3g}%" if within is None else f"{within:g}"
@@ -121,6 +123,8 @@ def keeps(
     minimize: bool = False,
 ) -> str:
     """What a winner does: `keeps 95% of the baseline's bleu_4`, or `is at most 5% above the ...`."""
+    if within is None and not keep:
+        return f"has {limit(keep, name, reference)}"
     verb = "keeps" if _is_share(reference, within, minimize=minimize) else "is at most"
     return f"{verb} {limit(keep, name, reference, within=within, minimize=minimize)}"
 

@@ -83,7 +83,7 @@ def _threshold(history: History) -> Threshold:
         return Threshold(front, samples, drift=drift, noise=noise)
     least = history.least_quality or 0.0
     least += abs(least) * (noise or 0.0)
-    is_free = goal.select == "same-training"
+    is_free = goal.select == "same-training" or goal.takes_any_quality
     sure = (t for t in history.ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
     best = next(sure, None)
     return Threshold(

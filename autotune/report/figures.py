@@ -66,7 +66,7 @@ def report(known: Known, samples: int) -> Report:
         planned=known.plan.trials,
         seconds=known.plan.spent_s or sum(t.seconds for t in history.trials),
         answer=found,
-        least_quality=quality.shown(history.least_quality, goal),
+        least_quality=_least_quality(history),
         trials=rows.rows(history, found.best.trial if found.best else None),
         predicted=knobs.predicted(found.best.config, history, limit) if found.best else (),
         ablation=knobs.steps(history),
@@ -81,6 +81,14 @@ def report(known: Known, samples: int) -> Report:
         constraints=goal.constraints,
         going_on=_going_on(known),
     )
+
+
+def _least_quality(history: History) -> float | None:
+    """The worst quality that a winner may have; None where it may have any, or that is not known."""
+    goal = history.space.objective
+    if goal.takes_any_quality and goal.target is None:
+        return None
+    return quality.shown(history.least_quality, goal)
 
 
 def _going_on(known: Known) -> str:

@@ -8,6 +8,7 @@ from autotune.core.settings import MICRO_BATCH
 from autotune.core.trial import Measurement, Trial
 from autotune.display import advice, view
 from autotune.display.advice import Verdict
+from autotune.display.cautions import cautions
 from autotune.judging import confirm, gains, objective, quality
 from autotune.judging.confirm import Claim
 from autotune.judging.estimates import Figure
@@ -48,7 +49,7 @@ def answer(
         speed=history.factor(trial) if is_better else None,
         rounds=claim.rounds if claim else 0,
         full_training_samples=training_samples,
-        cautions=(*view.refuted(history), *view.cautions(history), *_few(theirs, ours, space, workload)),
+        cautions=(*view.refuted(history), *cautions(history), *_few(theirs, ours, space, workload)),
         commands=(*(view.next_commands(session, workload) if is_better else ()), *going_on),
     )
 
@@ -59,9 +60,7 @@ def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
     if failed is None or failed.outcome is None:
         return Answer(Verdict.NONE, view.NO_RESULT, commands=going_on)
     sentence = f"{view.NO_RESULT} It {failed.outcome}: {failed.outcome.reason}"
-    return Answer(
-        Verdict.NONE, sentence, cautions=tuple(view.cautions(history)), commands=(store.anew(session),)
-    )
+    return Answer(Verdict.NONE, sentence, cautions=tuple(cautions(history)), commands=(store.anew(session),))
 
 
 def _sentence(found: tuple[Trial, Claim | None], history: History) -> str:

@@ -59,7 +59,8 @@ def _keeps_quality(trial: Trial, score: float | None, history: History) -> bool 
         return None
     if trial.repeat or history.space.objective.target is not None:
         return history.keeps_quality(trial)
-    return not trial.number or history.space.objective.turned(score) >= least
+    goal = history.space.objective
+    return not trial.number or goal.takes_any_quality or goal.turned(score) >= least
 
 
 def _kind(trial: Trial, winner: int | None) -> str:

@@ -62,6 +62,8 @@ def limit(report: Report) -> str:
 
 def no_worse(report: Report) -> str:
     """`at least 95% of the baseline's BLEU-4`, `at most 2% above the baseline's val_loss`."""
+    if report.target is None and report.within is None and not report.keep:
+        return limit(report)
     return f"{'at most' if report.minimize else 'at least'} {limit(report)}"
 
 

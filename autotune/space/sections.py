@@ -124,7 +124,7 @@ class Objective(BaseModel):
                 f"one of keep and within: got keep {units.shown(given['keep'])} "
                 f"and within {units.shown(given['within'])}"
             )
-        named = {} if name is None else {"quality": name}
+        named = {"quality": name} if isinstance(name, str) else {}
         return values | named | {"keep": None if "within" in given else given.get("keep", _KEEP)}
 
     @field_validator("constraints")

@@ -173,7 +173,9 @@ class _Worker:
 class _Runs:
     """The W&B runs of the trials that are running, by number; and the session's own."""
 
-    def __init__(self, directory: Path, session: str, project: str, online: bool, unit: str) -> None:
+    def __init__(
+        self, directory: Path, session: str, project: str, online: bool, unit: str = "samples"
+    ) -> None:
         self._directory, self._session, self._project = directory, session, project
         self._online, self._unit = online, unit
         # Or else W&B's service calls home, even when every run is offline.

@@ -10,6 +10,7 @@ from autotune.core import units
 from autotune.core.errors import InputError, printable
 from autotune.core.trial import Failure, Outcome, Shortage, Status
 from autotune.trials.gpu_memory import GpuMemory
+from autotune.workloads.command.ending import CommandError
 
 # What an allocator says when it has no more: CUDA and what builds on it, the CPU allocator, the C library,
 # C++, a compiler, a loader's worker that ran out of memory or was killed for it, a command that was, and
@@ -172,6 +173,8 @@ def _kind(error: BaseException, capped: bool, gpu: GpuMemory | None) -> Failure:
 
 
 def _line(error: BaseException) -> str:
+    if isinstance(error, CommandError):  # of which the text is all
+        return _text(error)
     return ": ".join(filter(None, (type(error).__name__, _text(error))))
 
 

@@ -147,10 +147,11 @@ def _drive(
     workdir = order.place.work
     workdir.mkdir(exist_ok=True)
     settings = dict(order.settings) if order.given is None else order.given
+    os.environ.update(of_trial(workdir, settings, order.samples, order.memory_cap_bytes))
     if inspect.isgeneratorfunction(fit):
         return _drain(fit(settings, workdir), count, stopping)
     with Inbox() as inbox, Listener(inbox, count.reported, stopping, give_up):
-        os.environ.update(inbox.environment() | of_trial(workdir, settings, order.samples))
+        os.environ.update(inbox.environment())
         returned = fit(settings, workdir)
     if isinstance(returned, Iterator):
         return _drain(returned, count, stopping)

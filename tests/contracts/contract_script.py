@@ -21,10 +21,8 @@ def words(text):
 
 def prints(records):
     for record in records:
-        if "samples" in record:
-            print("seen", record["samples"], flush=True)
-        if "score" in record:
-            print("score", record["score"], flush=True)
+        name, key = ("score", "score") if "score" in record else ("seen", "samples")
+        print(name, record[key], flush=True)
 
 
 signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))

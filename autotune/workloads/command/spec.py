@@ -76,12 +76,13 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    kind: Literal["command"] = "command"
+    kind: Literal["command"] = Field("command", description="`command`")
     run: Words = Field(
         min_length=1, description="the command line, with settings in braces; no shell reads it"
     )
     directory: str = Field(
-        ".", description="where it runs, relative to the directory of the search space's file"
+        ".",
+        description="where it runs, relative to the directory of the search space's file: by default there",
     )
     python: str | None = Field(
         None,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-LATE_S = 0.2  # after which a line has been read
+_ON_ITS_WAY_S, _LATE_S = 0.05, 0.2  # of what was printed or sent, usually and on a busy machine
 _LONG_STEPS = 3
 _LONG_S = 0.05  # what is shorter may be a process that had to wait for a core
 _TOGETHER_S = 0.5  # scores of one evaluation are printed within that
@@ -46,27 +46,34 @@ class Reported:
 Happened = Step | SamplesSeen | Scores | Reported
 
 
-def printed_s(read_s: float, steps_s: Sequence[float]) -> float:
-    """When scores were printed that were read at `read_s`, where steps had ended at `steps_s` by then.
+def evaluated_s(now_s: float, steps_s: Sequence[float]) -> float | None:
+    """When an evaluation had ended whose scores may be read only now, where steps had ended at `steps_s`.
 
     On a busy machine a line may be read only after the step that followed it. That step then seems to have
-    taken several times as long as others, for the evaluation is in it. Many a step of milliseconds seems so
-    for other reasons.
+    taken several times as long as others, for the evaluation is in it; many a step of milliseconds seems so
+    for other reasons. None: there was no such step shortly before.
     """
-    gaps = [(end_s - begin_s, end_s) for begin_s, end_s in itertools.pairwise(steps_s) if end_s <= read_s]
-    usual_s = statistics.median(gap_s for gap_s, _ in gaps) if gaps else 0.0
-    gap_s, end_s = max((gap for gap in gaps if gap[1] > read_s - LATE_S), default=(0.0, 0.0))
-    return end_s - usual_s if gap_s > max(_LONG_STEPS * usual_s, _LONG_S) else read_s
+    gaps = [(end_s - begin_s, end_s) for begin_s, end_s in itertools.pairwise(steps_s) if end_s <= now_s]
+    late = [gap for gap in gaps if gap[1] > now_s - _LATE_S]
+    if not late:
+        return None
+    usual_s = statistics.median(gap_s for gap_s, _ in gaps)
+    gap_s, end_s = max(late)
+    return end_s - usual_s if gap_s > max(_LONG_STEPS * usual_s, _LONG_S) else None
+
+
+def known_s(now_s: float, steps_s: Sequence[float]) -> float:
+    """Up to which moment all that happened has been heard, but for what is very late."""
+    return now_s - (_LATE_S if evaluated_s(now_s, steps_s) is not None else _ON_ITS_WAY_S)
 
 
 class Timeline:
-    """Takes in what `happened` and when; gives it out in that order once all of it must have been heard.
+    """Takes in what `happened` and when, and gives it out in that order.
 
     Scores that follow one another within half a second are of one evaluation, at the time of the last.
     """
 
-    def __init__(self, hold_s: float) -> None:
-        self.hold_s = hold_s
+    def __init__(self) -> None:
         self._heap: list[tuple[float, int, Happened]] = []
         self._order = itertools.count()
         self._scores: dict[str, float] = {}
@@ -75,9 +82,9 @@ class Timeline:
     def add(self, at_s: float, happened: Happened) -> None:
         heapq.heappush(self._heap, (at_s, next(self._order), happened))
 
-    def until(self, now_s: float) -> Iterator[tuple[float, Happened]]:
-        """What happened, with moments that never decrease, as far as it is known at `now_s`; inf: all."""
-        while self._heap and self._heap[0][0] <= now_s - self.hold_s:
+    def until(self, moment_s: float) -> Iterator[tuple[float, Happened]]:
+        """What happened up to a moment; its moments never decrease."""
+        while self._heap and self._heap[0][0] <= moment_s:
             at_s, _, happened = heapq.heappop(self._heap)
             self._last_s = at_s = max(at_s, self._last_s)
             if isinstance(happened, Scores) and self._is_of_the_same(at_s, happened):
@@ -89,7 +96,7 @@ class Timeline:
                 self._scores, self._scored_s = dict(happened.scores), at_s
             else:
                 yield at_s, happened
-        if now_s - self.hold_s > self._scored_s + _TOGETHER_S:
+        if moment_s > self._scored_s + _TOGETHER_S:
             yield from self._evaluated()
 
     def _is_of_the_same(self, at_s: float, more: Scores) -> bool:

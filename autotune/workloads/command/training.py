@@ -1,7 +1,6 @@
 """A command that trains: run, heard from every side, and told as records."""
 
 import glob
-import json
 import math
 import os
 import sys
@@ -15,6 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from autotune.core.settings import SEED, effective_batch
+from autotune.inside import inbox as inboxes
 from autotune.inside.inbox import SITE, Inbox
 from autotune.inside.messages import Message, Stamped
 from autotune.inside.site import autotune_wire as wire
@@ -25,28 +25,29 @@ from autotune.workloads.command.process import Process
 from autotune.workloads.command.readers import Patterns
 from autotune.workloads.command.spec import Spec
 from autotune.workloads.command.timeline import (
-    LATE_S,
     Happened,
     Reported,
     SamplesSeen,
     Scores,
     Step,
     Timeline,
-    printed_s,
+    evaluated_s,
+    known_s,
 )
 
 _LOOK_S = 0.05  # more often would take time from the training
-_HOLD_S = LATE_S + _LOOK_S
 _STEPS_REMEMBERED = 50
 _GRACE_S = 10.0  # to write a checkpoint in, and for what is left behind to end by itself
 _FAILED_GRACE_S = 1.0
-_OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # as a trial without an evaluation is given up
+# A little before a trial without an evaluation is given up: here it is known what was looked for.
+_OVERDUE_TIMES, _OVERDUE_STEPS = 2.7, 90
 _STEPS, _SAMPLES = "steps", "samples"
 # What the hook calls it, and what the tuner does.
 _NAMES = {"loss": "train_loss", "queued": "is_queued", "compiling": "is_compiling"}
+_GOES_ON = "the command has ended, and what it had started went on: it must train in the foreground"
 _NO_STEP = (
-    "no optimizer step was seen: PyTorch tells them from version 2.0 on; for anything else give "
-    "workload.samples or workload.steps a pattern"
+    "no optimizer step was seen: PyTorch's are, from version 2.0 on; else give workload.samples or "
+    "workload.steps a pattern"
 )
 
 
@@ -69,7 +70,7 @@ def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bo
         "PATH": os.pathsep.join(filter(None, (str(Path(python).parent), os.environ.get("PATH")))),
         **{name: line.word(text, values) for name, text in spec_.environment.items()},
     }
-    if Path(arguments[0]).name == arguments[0] and arguments[0] in {"python", "python3"}:
+    if arguments[0] in {"python", "python3"}:
         arguments[0] = python
     return Call(arguments, directory, environment)
 
@@ -86,6 +87,7 @@ def fit(spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path
 
     Raises what the script has raised, or why nothing is known of it. Closed, it ends all that was started.
     """
+    workdir = workdir.absolute()  # the command runs elsewhere
     values = values_of(spec_, settings, workdir)
     places = {name: glob.escape(value) if isinstance(value, str) else value for name, value in values.items()}
     checkpoint = Checkpoint(
@@ -98,27 +100,27 @@ def fit(spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path
     follower = spec_.file and Follower(
         spec_.file[0], str(directory / line.word(spec_.file[1], places)), spec_.scores
     )
+    samples = int(values.get(spec.TRIAL_SAMPLES) or 0)
     with Inbox() as inbox:
         run = _Run(spec_, inbox, counter, checkpoint, follower)
-        environment = {**made.environment, **_of_trial(spec_, settings, workdir), **inbox.environment()}
+        of_trial = inboxes.of_trial(workdir, settings, samples)
+        environment = {**made.environment, **_of_hook(spec_, settings), **of_trial, **inbox.environment()}
         process = Process(made.arguments, made.directory, environment, wire.SOCKET, run.hear)
         try:
-            yield from run.records(process, int(values.get(spec.TRIAL_SAMPLES) or 0))
+            yield from run.records(process, samples)
         finally:
             inbox.tell_to_stop()
             process.end(_GRACE_S)
             run.conclude()
 
 
-def _of_trial(spec_: Spec, settings: Mapping[str, Any], workdir: Path) -> dict[str, str]:
-    """What a command's environment says of its trial, and where its hook is."""
+def _of_hook(spec_: Spec, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The variables by which a command has the hook in it, and tells at once what it prints."""
     own = spec_.environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
     seed = {wire.SEED: str(settings.get(SEED) or 0)} if spec_.seed else {}
     return {
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), own))),
-        wire.WORKDIR: str(workdir),
-        wire.SETTINGS: json.dumps(settings, default=str),
         **seed,
     }
 
@@ -135,14 +137,14 @@ class _Run:
         self._progress = Patterns({name: pattern for name, pattern in progress.items() if pattern})
         self._scores = Patterns(spec_.patterns)
         self._lines: SimpleQueue[tuple[float, Happened]] = SimpleQueue()
-        self._timeline = Timeline(_HOLD_S)
+        self._timeline = Timeline()
         self._steps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
         self._told: ending.Told | None = None
         self._evaluations = 0
         self._reports = self._counts_itself = False
 
-    def hear(self, at_s: float, text: str) -> None:
-        """Takes a line of the output; in the thread that reads it."""
+    def hear(self, at_s: float, text: str) -> bool:
+        """Takes a line of the output, in the thread that reads it; whether anything was found in it."""
         progress = self._progress.find(text)
         if _STEPS in progress:
             self._lines.put((at_s, Step(None)))
@@ -150,6 +152,7 @@ class _Run:
             self._lines.put((at_s, SamplesSeen(int(samples))))
         if scores := self._scores.find(text):
             self._lines.put((at_s, Scores(scores)))
+        return bool(progress or scores)
 
     def records(self, process: Process, trial_samples: int) -> Iterator[Stamped]:
         """The records, until the command has ended; raises what its end means."""
@@ -157,18 +160,19 @@ class _Run:
         while not process.is_over and time.monotonic() < until_s:
             time.sleep(_LOOK_S)  # what has come meanwhile has stamps of its own
             self._listen()
-            yield from self._ready(time.monotonic())
+            yield from self._ready(known_s(time.monotonic(), self._steps_s))
             self._require_sense(process, trial_samples)
             if math.isinf(until_s) and process.code is not None:
                 until_s = time.monotonic() + (_FAILED_GRACE_S if process.code else _GRACE_S)
+        lacks = [_GOES_ON] if process.family() else []
         process.end(0.0)
         self._inbox.finish()
         self._listen()
         yield from self._ready(math.inf)
         if process.code:
             raise ending.of_exit(process.code, process.pid, self._told, tuple(process.tail))
-        if lacks := self._lacks():
-            raise ending.of_nothing(lacks, tuple(process.tail))
+        if found := self._lacks():
+            raise ending.of_nothing([*lacks, *found], tuple(process.tail))
 
     def conclude(self) -> None:
         """Counts what has come since, for who goes on from the checkpoint."""
@@ -184,8 +188,8 @@ class _Run:
         with suppress(Empty):
             while True:
                 at_s, happened = self._lines.get_nowait()
-                is_score = isinstance(happened, Scores)
-                self._timeline.add(printed_s(at_s, self._steps_s) if is_score else at_s, happened)
+                ended_s = evaluated_s(at_s, self._steps_s) if isinstance(happened, Scores) else None
+                self._timeline.add(at_s if ended_s is None else ended_s, happened)
         for found in self._follower.look() if self._follower else ():
             self._timeline.add(found.at_s, Scores(found.scores))
 
@@ -198,12 +202,12 @@ class _Run:
             self._steps_s.append(message.at_s)
             self._timeline.add(message.at_s, Step(message.step.samples, message.step.figures))
 
-    def _ready(self, now_s: float) -> Iterator[Stamped]:
-        """The records of what had happened by `now_s`, as far as that is known by now."""
-        for at_s, happened in self._timeline.until(now_s):
+    def _ready(self, moment_s: float) -> Iterator[Stamped]:
+        """The records of what had happened up to a moment."""
+        for at_s, happened in self._timeline.until(moment_s):
             if (record := self._record(at_s, happened)) is not None:
                 yield Stamped(record, at_s)
-        self._checkpoint.look(self._counter, now_s - self._timeline.hold_s)
+        self._checkpoint.look(self._counter, moment_s)
 
     def _record(self, at_s: float, happened: Happened) -> dict[str, Any] | None:
         counter = self._counter

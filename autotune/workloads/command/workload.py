@@ -2,14 +2,15 @@
 
 import functools
 import os
+import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from autotune.core.errors import InputError
+from autotune.core.errors import InputError, instead
 from autotune.core.settings import ACCUMULATION, MICRO_BATCH, SEED, Setting, effective_batch
 from autotune.core.shell import quoted, word
 from autotune.workloads import code
@@ -99,6 +100,14 @@ class CommandWorkload(Workload):
         del settings
         return self.spec.training_samples
 
+    def require_comparable(self, knobs: Collection[str], quality: str) -> None:
+        del knobs
+        if self.spec.scores and quality not in self.spec.scores:
+            raise InputError(
+                f"objective: {quality} is not among the scores of workload.quality"
+                f"{instead(quality, self.spec.scores)}"
+            )
+
     def check(self, settings: Mapping[str, Any]) -> list[str]:
         """Runs the set-up; what the user should know of that.
 
@@ -106,15 +115,20 @@ class CommandWorkload(Workload):
         directory or a program is not there, and where the set-up fails.
         """
         self.spec.require_settings(settings, _TOLD)
-        self.require_places()
+        self._require_places(settings)
         return self._set_up(settings) if self.spec.setup else []
 
-    def require_places(self) -> None:
-        """Raises InputError where the directory, or the Python, is not there."""
+    def _require_places(self, settings: Mapping[str, Any]) -> None:
         if not self.directory.is_dir():
             raise InputError(f"workload.directory: there is no directory {self.directory}")
         if self.spec.python is not None and not os.access(self.spec.python, os.X_OK):
             raise InputError(f"workload.python: there is no program {self.spec.python}")
+        values = training.values_of(self.spec, settings, "")
+        made = training.call(self.spec, self.directory, values, resumes=False)
+        program = made.arguments[0]
+        place = str(self.directory / program) if os.sep in program else program
+        if shutil.which(place, path=made.environment["PATH"]) is None:
+            raise InputError(f"workload.run: there is no program {program}")
 
     def _set_up(self, settings: Mapping[str, Any]) -> list[str]:
         values = training.values_of(self.spec, settings, "")

@@ -1,5 +1,6 @@
 """What a training calls from its own loop: it does nothing outside of a trial, and harms no training."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -112,3 +113,9 @@ def test_a_fork_has_a_connection_of_its_own(inbox):
         (2, pid),
         (3, os.getpid()),
     ]
+
+
+def test_a_report_works_where_the_room_of_that_name_is_imported(inbox):
+    importlib.import_module("autotune.report")
+    autotune.report(samples=7)
+    assert [message.record for message in all_of(inbox)] == [{"samples": 7}]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.trial import Repeat
-from autotune.judging import objective
+from autotune.judging import objective, stopping
 from autotune.judging.history import History
 from autotune.space.sections import Objective
 
@@ -342,3 +342,17 @@ def test_who_breaks_a_constraint_is_not_on_the_front_however_fast(make_trial, he
     ]
     assert [t.number for t in held(trials, goal).front] == [1]
     assert [t.number for t in held(trials[::2], goal).front] == [0], "the baseline is what it is"
+
+
+def test_where_any_quality_will_do_a_loss_that_is_far_too_high_loses_nothing(make_trial, held):
+    goal = Objective(minimize="val_loss", keep=0, select="fastest")
+    trials = [
+        make_trial(0, 10, curve=[-2.0, -2.0], half_width=0.1),
+        make_trial(1, 10, curve=[-2.0, -2.0], half_width=0.1, repeat=Repeat(0, 0, (0,))),
+        make_trial(2, 90, curve=[-9.0, -9.0], half_width=0.1, x=2),
+    ]
+    history = held(trials, goal)
+    assert history.best.number == 2
+    assert history.keeps_quality(trials[2]) is None, "a trial that ends once it is timed has no such quality"
+    assert not history.is_out_of_reach(trials[2])
+    assert stopping.threshold(history).curve == ()

@@ -184,6 +184,7 @@ def test_of_what_is_minimized_more_is_worse():
         quality.keeps(0.98, "val_loss", 2.4, minimize=True) == "is at most 2% above the baseline's val_loss"
     )
     assert quality.limit(0.995, "val_loss", None, minimize=True) == "0.5% above the baseline's val_loss"
+    assert quality.keeps(0.0, "val_loss", 2.4, minimize=True) == "has any val_loss"
     assert quality.between(0.97, 1.034, -2.4, LOSS) == "3% above it to 3% below it"
 
 

@@ -124,6 +124,13 @@ def test_a_trial_is_evaluated_as_often_whatever_its_batch():
     assert made.for_trial({**made.baseline, MICRO_BATCH: 16})["eval_interval"] == 25
 
 
+@pytest.mark.parametrize("micro_batch", [4, 8, 16])
+def test_a_trials_last_evaluation_is_not_just_before_its_end(micro_batch):
+    made = space(budget={"samples_per_trial": 2018, "evaluations_per_trial": 5})
+    apart = micro_batch * made.for_trial({**made.baseline, MICRO_BATCH: micro_batch})["eval_interval"]
+    assert 4 * apart < 2018 <= 5 * apart
+
+
 def test_what_a_knob_moves_is_what_is_known_of_it():
     known = space().known
     assert "optim.betas[1]" in known.same_speed

@@ -283,3 +283,11 @@ def test_a_trial_ends_when_its_speed_is_known_where_nothing_else_decides(ordered
     )
     assert not ordered(number=1, objective={"select": "fastest", "keep": 0.9})[0].until_timed
     assert not ordered(number=1, objective=alone | {"constraints": {"rouge_l": ">= 0.1"}})[0].until_timed
+
+
+def test_an_order_says_what_is_minimized_and_has_its_target_as_all_inside_do(ordered):
+    """Higher is better there."""
+    goal = {"minimize": "bleu_4", "select": "time-to-quality", "target": 2.5}
+    order, _ = ordered(number=3, objective=goal)
+    assert (order.minimize, order.target, order.unit) == (True, -2.5, "samples")
+    assert not ordered(number=3)[0].minimize

@@ -27,6 +27,17 @@ def test_a_place_that_is_not_there_is_said_before_anything_starts(tmp_path):
         CommandWorkload.of({**VALUES, "directory": "nowhere"}, tmp_path).check(SETTINGS)
     with pytest.raises(InputError, match=r"workload\.python: there is no program"):
         CommandWorkload.of({**VALUES, "python": "venv/bin/python"}, tmp_path).check(SETTINGS)
+    with pytest.raises(InputError, match=r"workload\.run: there is no program no-such"):
+        CommandWorkload.of({**VALUES, "run": "no-such {optim.lr}"}, tmp_path).check(SETTINGS)
+    (tmp_path / "train.sh").touch(mode=0o755)
+    assert CommandWorkload.of({**VALUES, "run": "./train.sh {optim.lr}"}, tmp_path).check(SETTINGS) == []
+
+
+def test_what_wins_is_one_of_its_scores(tmp_path):
+    CommandWorkload.of(VALUES, tmp_path).require_comparable([], "acc")
+    CommandWorkload.of({**VALUES, "quality": "reported"}, tmp_path).require_comparable([], "loss")
+    with pytest.raises(InputError, match=r"objective: loss is not among the scores.*: one of acc"):
+        CommandWorkload.of(VALUES, tmp_path).require_comparable([], "loss")
 
 
 def test_the_set_up_runs_once_checked_and_its_failure_is_one_line(tmp_path):
