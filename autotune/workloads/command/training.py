@@ -44,7 +44,6 @@ _OVERDUE_TIMES, _OVERDUE_STEPS = 2.7, 90
 _STEPS, _SAMPLES = "steps", "samples"
 # What the hook calls it, and what the tuner does.
 _NAMES = {"loss": "train_loss", "queued": "is_queued", "compiling": "is_compiling"}
-_HOST_MEMORY, _GPU_MEMORY = "memory_peak_bytes", "memory_peak_reserved_bytes"
 _GOES_ON = "the command has ended, and what it had started went on: it must train in the foreground"
 _NO_STEP = (
     "no optimizer step was seen: PyTorch's are, from version 2.0 on; else give workload.samples or "
@@ -126,16 +125,6 @@ def _of_hook(spec_: Spec, settings: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _as_ours(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """A step's figures under the tuner's names.
-
-    Without those of the host's memory: what a trial's processes hold together is measured from outside, and
-    the script is one of them.
-    """
-    left_out = _HOST_MEMORY if _GPU_MEMORY not in figures else ""
-    return {_NAMES.get(name, name): value for name, value in figures.items() if name != left_out}
-
-
 class _Run:
     """Hears a command from its output, its files and the hook in it, and makes records of that."""
 
@@ -154,8 +143,8 @@ class _Run:
         self._evaluations = 0
         self._reports = self._counts_itself = False
 
-    def hear(self, at_s: float, text: str) -> None:
-        """Takes a line of the output; in the thread that reads it."""
+    def hear(self, at_s: float, text: str) -> bool:
+        """Takes a line of the output, in the thread that reads it; whether anything was found in it."""
         progress = self._progress.find(text)
         if _STEPS in progress:
             self._lines.put((at_s, Step(None)))
@@ -163,6 +152,7 @@ class _Run:
             self._lines.put((at_s, SamplesSeen(int(samples))))
         if scores := self._scores.find(text):
             self._lines.put((at_s, Scores(scores)))
+        return bool(progress or scores)
 
     def records(self, process: Process, trial_samples: int) -> Iterator[Stamped]:
         """The records, until the command has ended; raises what its end means."""
@@ -226,7 +216,8 @@ class _Run:
                 if self._counts_itself:
                     return None
                 counter.step(at_s, happened.samples)
-                return {"samples": counter.samples, **_as_ours(happened.figures)}
+                figures = {_NAMES.get(name, name): value for name, value in happened.figures.items()}
+                return {"samples": counter.samples, **figures}
             case SamplesSeen():
                 return {"samples": counter.samples} if counter.said(at_s, happened.samples) else None
             case Scores():
