@@ -82,7 +82,7 @@ class Spec(BaseModel):
     )
     directory: str = Field(
         ".",
-        description="where it runs, relative to the directory of the search space's file: by default there",
+        description="where it runs, relative to the directory of the search space's file: there by default",
     )
     python: str | None = Field(
         None,

@@ -21,6 +21,11 @@ def test_a_configuration_in_short():
     assert view.knobs({"x": True, "y": False, "z": 0}) == "x z 0"
 
 
+def test_who_keeps_no_quality_is_promised_none(make_trial, space):
+    free = space.model_copy(update={"objective": Objective(select="fastest", keep=0)})
+    assert view.promise(History([make_trial(0, 1, 1)], free)) == "Promise: the fastest, whatever its bleu_4."
+
+
 def test_control_characters_never_reach_the_terminal():
     assert view.printable("a\x1b[2Jb\r\nc\u202e") == "a [2Jb  c "
     assert "\x1b" not in view.knobs({"name": "\x1b[31mred"})
