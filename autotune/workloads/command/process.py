@@ -20,6 +20,7 @@ from autotune.workloads.command.readers import plain
 
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 _CHUNK_BYTES = 65536
+_PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold
 _LONGEST_BYTES = 8192  # of a line; the rest is another one
 _LINES_KEPT = 50
 _LISTEN_MS = 200
@@ -143,7 +144,10 @@ class Process:
         with pipe:
             lines, poll, is_new = Lines(), select.poll(), False
             poll.register(pipe, select.POLLIN)
-            while True:
+            left_bytes = _PIPE_BYTES
+            while left_bytes > 0:
+                # Whoever could not be found may hold it open, and write on.
+                is_enough = self._is_enough.is_set()
                 if poll.poll(_BAR_MS if is_new else _LISTEN_MS):
                     chunk = os.read(pipe.fileno(), _CHUNK_BYTES)
                     if not chunk:
@@ -151,11 +155,12 @@ class Process:
                     read_s = time.monotonic()
                     self._pass_on(read_s, lines.add(chunk))
                     is_new = lines.bar != ""
+                    left_bytes -= len(chunk) if is_enough else 0
                 elif is_new:
                     is_new = False
                     if self._heard(read_s, plain(lines.bar)):
                         self._show(lines.end())
-                elif self._is_enough.is_set():  # somebody who could not be found holds it open
+                elif is_enough:
                     break
             self._pass_on(time.monotonic(), lines.end())
 

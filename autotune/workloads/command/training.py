@@ -1,7 +1,6 @@
 """A command that trains: run, heard from every side, and told as records."""
 
 import glob
-import json
 import math
 import os
 import sys
@@ -15,6 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from autotune.core.settings import SEED, effective_batch
+from autotune.inside import inbox as inboxes
 from autotune.inside.inbox import SITE, Inbox
 from autotune.inside.messages import Message, Stamped
 from autotune.inside.site import autotune_wire as wire
@@ -70,7 +70,7 @@ def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bo
         "PATH": os.pathsep.join(filter(None, (str(Path(python).parent), os.environ.get("PATH")))),
         **{name: line.word(text, values) for name, text in spec_.environment.items()},
     }
-    if Path(arguments[0]).name == arguments[0] and arguments[0] in {"python", "python3"}:
+    if arguments[0] in {"python", "python3"}:
         arguments[0] = python
     return Call(arguments, directory, environment)
 
@@ -100,27 +100,27 @@ def fit(spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path
     follower = spec_.file and Follower(
         spec_.file[0], str(directory / line.word(spec_.file[1], places)), spec_.scores
     )
+    samples = int(values.get(spec.TRIAL_SAMPLES) or 0)
     with Inbox() as inbox:
         run = _Run(spec_, inbox, counter, checkpoint, follower)
-        environment = {**made.environment, **_of_trial(spec_, settings, workdir), **inbox.environment()}
+        of_trial = inboxes.of_trial(workdir, settings, samples)
+        environment = {**made.environment, **_of_hook(spec_, settings), **of_trial, **inbox.environment()}
         process = Process(made.arguments, made.directory, environment, wire.SOCKET, run.hear)
         try:
-            yield from run.records(process, int(values.get(spec.TRIAL_SAMPLES) or 0))
+            yield from run.records(process, samples)
         finally:
             inbox.tell_to_stop()
             process.end(_GRACE_S)
             run.conclude()
 
 
-def _of_trial(spec_: Spec, settings: Mapping[str, Any], workdir: Path) -> dict[str, str]:
-    """What a command's environment says of its trial, and where its hook is."""
+def _of_hook(spec_: Spec, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The variables by which a command has the hook in it, and tells at once what it prints."""
     own = spec_.environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
     seed = {wire.SEED: str(settings.get(SEED) or 0)} if spec_.seed else {}
     return {
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), own))),
-        wire.WORKDIR: str(workdir),
-        wire.SETTINGS: json.dumps(settings, default=str),
         **seed,
     }
 

@@ -168,6 +168,7 @@ def test_aliases_that_stand_for_billions_are_too_many_settings():
         ({"counted_in_steps": ["amp"]}, "amp is a knob"),
         ({"follow_learning_rate": ["optim.lr"]}, "optim.lr has values of its own"),
         ({"follow_learning_rate": ["optim.fast"]}, "optim.fast must be a number of the baseline"),
+        ({"unit": "tokens"}, "evaluate_every: how many tokens an optimizer step has is not known"),
         ({"evaluate_every": "compile"}, "compile must be a whole number of steps"),
         (
             {"roles": {"learning_rate": "optim.lr"}, "knobs": {"optim.lr": {"scale": "sqrt"}}},

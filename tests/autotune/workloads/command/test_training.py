@@ -19,15 +19,15 @@ TRAINS = """
 import json, os, signal, sys, time
 file = sys.argv[1] + "/last.json"
 done = json.load(open(sys.argv[2])) if len(sys.argv) > 2 else 0
-def save(*_):
-    json.dump(done, open(file, "w"))
-    sys.exit(0)
-signal.signal(signal.SIGTERM, save)
-while done < 1000:
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+while done < 1000 and not told:
     time.sleep(0.02)
     print("step", done := done + 1)
     if done % 2 == 0:
         print("acc", done / 1000)
+time.sleep(0.02)
+json.dump(done, open(file, "w"))
 """
 TORCH = """
 import sys, time, torch
@@ -249,6 +249,16 @@ def test_a_command_that_goes_on_in_the_background_is_told_so(command, workdir, m
     with pytest.raises(CommandError, match="what it had started went on: it must train in the foreground"):
         list(command(text).fit(BATCH, workdir))
     assert family_of(workdir) == []
+
+
+def test_who_cannot_be_found_and_writes_on_is_not_listened_to_for_ever(command, workdir, monkeypatch):
+    monkeypatch.setattr("autotune.workloads.command.training._GRACE_S", 0.3)
+    text = (
+        "import subprocess\nprint('step\\nacc 1', flush=True)\n"
+        "subprocess.Popen(['/bin/sh', '-c', 'sleep 0.1; exec yes'], env={}, start_new_session=True)"
+    )
+    records = figures(command(text, **STEPS).fit(BATCH, workdir))
+    assert records[-1] == {"samples": 8, "acc": 1.0}
 
 
 def test_closed_it_ends_all_that_it_has_started(command, workdir):
