@@ -226,7 +226,7 @@ class _Run:
                 return {"samples": counter.samples, **happened.scores} if counter.samples else None
             case Reported():
                 self._reports = True
-                self._counts_itself |= "samples" in happened.record
+                self._counts_itself |= counter.reported(at_s, happened.record)
                 return {"samples": counter.samples, **happened.record}
 
     def _require_sense(self, process: Process, trial_samples: int) -> None:

@@ -159,6 +159,10 @@ def test_aliases_that_stand_for_billions_are_too_many_settings():
             {"roles": {"micro_batch_size": "data.batchsize"}},
             "no setting 'data.batchsize': did you mean data.batch_size",
         ),
+        (
+            {"roles": {"micro_batch_size": "data.batch_size", "learning_rate": "data.batch_size"}},
+            "roles.learning_rate: data.batch_size is the micro_batch_size already",
+        ),
         ({"values": {"amq": {"fp16": 1}}}, "values: the baseline has no setting 'amq'"),
         ({"counted_in_steps": ["max_iter"]}, "counted_in_steps: the baseline has no setting 'max_iter'"),
         ({"counted_in_steps": ["amp"]}, "amp is a knob"),

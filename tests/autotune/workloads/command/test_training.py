@@ -136,6 +136,12 @@ def test_a_script_may_report_by_itself(command, workdir):
     assert records == [{"samples": 5}, {"samples": 5, "acc": 0.25}]
 
 
+def test_a_script_may_report_its_samples_and_print_its_score(command, workdir):
+    text = "import autotune\nautotune.report(samples=5)\nprint('acc 0.25')"
+    records = figures(command(text).fit(BATCH, workdir))
+    assert records == [{"samples": 5}, {"samples": 5, "acc": 0.25}]
+
+
 def test_what_the_script_counts_itself_counts(command, workdir):
     text = "print('seen 12,000\\nseen 13,000\\nacc 1')"
     records = figures(command(text, samples=r"seen ([\d,]+)").fit(BATCH, workdir))
