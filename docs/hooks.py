@@ -91,8 +91,8 @@ def _allowed(field: Mapping[str, Any]) -> str:
         size = f"{field['maxItems']} of " if "maxItems" in field else "list of "
         return size + _allowed(field["items"])
     if field["type"] == "object":
-        values = field["additionalProperties"]
-        return f"name to {_allowed(values)}"
+        values = field.get("additionalProperties")
+        return f"name to {_allowed(values)}" if isinstance(values, dict) else "mapping"
     return _NAMES[field["type"]] + _bounds(field)
 
 

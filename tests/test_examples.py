@@ -142,3 +142,7 @@ def test_a_script_with_flags_of_its_own_can_be_tuned(tmp_path):
     exported = forked.run(("export", "s", "-o", "best.sh"), tmp_path, os.environ)
     assert exported.returncode == 0, exported.stderr
     assert "train.py --batch_size " in (tmp_path / "best.sh").read_text()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    again = forked.run(("resume", "../s"), elsewhere, os.environ)
+    assert again.returncode in ENDED, again.stdout + again.stderr

@@ -192,6 +192,8 @@ def promise(history: History) -> str:
         target = "what the baseline reaches" if goal.target is None else f"{goal.target:g}"
         return f"Promise: the same quality, sooner: {goal.quality} {target} in the least time{_sense(goal)}."
     what = ", and the front of both" if goal.select == "pareto" else ""
+    if goal.asks_for_speed_alone:
+        return f"Promise: the fastest, whatever its {goal.quality}."
     keeps = kept(goal, history.baseline_quality)
     return f"Promise: the fastest that {keeps} after {samples} {history.space.unit}{what}{_sense(goal)}."
 

@@ -52,6 +52,9 @@ def _of_steps(space: "Space") -> Iterator[str]:
     """What is said to count optimizer steps, and does not."""
     told = {"counted_in_steps": space.counted_in_steps}
     told |= {"evaluate_every": (space.evaluate_every,)} if space.evaluate_every else {}
+    if space.evaluate_every and space.unit != "samples":
+        rule = f"how many {space.unit} an optimizer step has is not known"
+        yield f"evaluate_every: {rule}: leave it out, or leave out the unit"
     for where, names in told.items():
         if names and MICRO_BATCH not in space.baseline:
             yield f"{where}: needs {_lacking(MICRO_BATCH)}"

@@ -74,6 +74,8 @@ class Naming:
         for role, path in self.roles.items():
             if role not in known:
                 yield f"roles: no such role {role!r}{instead(role, list(known))}"
+            elif (first := self.name(path)) != role:
+                yield f"roles.{role}: {path} is the {first} already: a setting has one role"
             elif role not in baseline:
                 paths = [self.path(name) for name in baseline]
                 yield f"roles.{role}: the baseline has no setting {path!r}{instead(path, paths)}"

@@ -140,13 +140,16 @@ class Space(BaseModel):
 
         What is counted in steps of the baseline's effective batch is rescaled to those of `settings`.
         """
+        return self.naming.as_given({**settings, **self._steps(settings), **self._other_rates(settings)})
+
+    def _steps(self, settings: Config) -> dict[str, Setting]:
+        """What counts steps, with as many samples as in the baseline."""
         ratio = self.effective_batch_size({}) / effective_batch(settings)
-        steps = {
+        return {
             name: max(1, round(value * ratio))
             for name in (*self.counted_in_steps, *([self.evaluate_every] if self.evaluate_every else []))
             if isinstance(value := settings.get(name), int) and value > 0 and ratio != 1
         }
-        return self.naming.as_given({**settings, **steps, **self._other_rates(settings)})
 
     def _other_rates(self, settings: Config) -> dict[str, Setting]:
         """The learning rates that keep their ratio to the one of `settings`."""
@@ -157,12 +160,15 @@ class Space(BaseModel):
         return {name: float(f"{rate:.4g}") for name, rate in rates.items()}
 
     def for_trial(self, settings: Config) -> dict[str, Any]:
-        """The same for a trial, which has its evaluations evenly over its samples."""
-        if self.evaluate_every is None:
-            return self.for_workload(settings)
-        samples = self.budget.samples_per_trial / self.budget.evaluations_per_trial
-        every = max(1, round(samples / self.effective_batch_size({})))
-        return self.for_workload({**settings, self.evaluate_every: every})
+        """The same for a trial, which has its evaluations evenly over its samples.
+
+        The last one is not before its end: it would go on until the next one.
+        """
+        given = {**settings, **self._steps(settings), **self._other_rates(settings)}
+        if self.evaluate_every is not None:
+            step = effective_batch(settings) * self.budget.evaluations_per_trial
+            given[self.evaluate_every] = math.ceil(self.budget.samples_per_trial / step)
+        return self.naming.as_given(given)
 
     @property
     def known(self) -> Knowledge:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from autotune.core import files
 from autotune.core.errors import DamagedError, InputError
+from autotune.core.settings import LARGEST_INT
 from autotune.core.shell import quoted
 from autotune.core.trial import Measurement, Outcome, Trial
 from autotune.space import space as spaces
@@ -29,17 +30,22 @@ WANDB_MODES = ("auto", "online", "offline", "off")
 _READABLE = (1, FORMAT)
 
 
+# What arithmetic carries: a file that is damaged can have any number.
+_Whole = Annotated[int, Field(ge=0, le=LARGEST_INT)]
+_Amount = Annotated[float, Field(ge=0, le=LARGEST_INT, allow_inf_nan=False)]
+
+
 @dataclass(frozen=True)
 class Options:
     """How the trials of a session run. Fixed when it is created: a resumed search measures the same way."""
 
-    gpus_per_trial: float = 0.0
-    cpus_per_trial: int | None = None
-    memory_limit_bytes: int | None = None
-    stall_timeout_s: float | None = None
+    gpus_per_trial: _Amount = 0.0
+    cpus_per_trial: _Whole | None = None
+    memory_limit_bytes: _Whole | None = None
+    stall_timeout_s: _Amount | None = None
     wandb: str = "auto"
     address: str | None = None
-    seed: int = 0
+    seed: _Whole = 0
     warm_start: str | None = None
     keep_checkpoints: bool = False
 
@@ -50,8 +56,8 @@ class _Provenance(BaseModel):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, str | int | float | bool | None]
 
-    cpus: int | None = None
-    training_samples: int | None = None
+    cpus: _Whole | None = None
+    training_samples: _Whole | None = None
     space: dict[str, Any] = {}
 
 

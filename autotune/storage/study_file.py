@@ -41,6 +41,7 @@ _OF_SURROUNDINGS = {
 }
 _UNREADABLE = (TypeError, ValueError, KeyError, AttributeError, RecursionError)
 
+_MOST_DIGITS = 25
 _STUDY = """SELECT key, value_json FROM study_user_attributes JOIN studies USING (study_id)
             WHERE study_name = ?"""
 _TRIALS = """SELECT number, key, value_json FROM trials JOIN studies USING (study_id)
@@ -142,9 +143,16 @@ def load_study(file: Path) -> StudyFile:
 
 def _value(key: str, text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=_whole)
     except _UNREADABLE:
-        raise DamagedError(f"its attribute {printable(key)} is no JSON") from None
+        raise DamagedError(f"its attribute {printable(key)} is no JSON that is read here") from None
+
+
+def _whole(digits: str) -> int:
+    """A whole number that arithmetic with floats carries: a spoilt one may have hundreds of digits."""
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def require_whole(file: Path) -> None:

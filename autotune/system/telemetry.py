@@ -99,7 +99,8 @@ class Telemetry:
     """Samples a process, its descendants, and the GPUs visible to this process while the context is open.
 
     Of the processes: `cpu_percent` (100 is one CPU kept busy), `host_rss_bytes` (pages that several share
-    count in each), `children_uss_bytes` (what the descendants hold that nobody shares). Of the machine:
+    count in each), `children_uss_bytes` (what the descendants hold that nobody shares,
+    mapped files left out). Of the machine:
     `host_memory_percent`, of a container's limit where that is nearer, and the figures of `others.Others` for
     what does not run below the process `search`. Of the GPUs: the figures of `nvml.combine`, and
     `gpu_energy_j`, what all used since the start. What cannot be had here is left out. Nothing raises into
@@ -218,9 +219,13 @@ def _usage(root: psutil.Process) -> dict[psutil.Process, tuple[float, int]]:
 
 
 def _unshared_bytes(process: psutil.Process) -> int:
-    """What a process holds by itself: pages that it still shares with who has forked it do not count."""
-    with suppress(psutil.Error):
-        return int(process.memory_full_info().uss)
+    """What a process holds by itself: pages that it still shares with who has forked it do not count.
+
+    Nor do those of files that it maps: the kernel takes them back when it needs room.
+    """
+    with suppress(OSError):
+        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+        return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
     return 0
 
 

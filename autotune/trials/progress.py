@@ -134,9 +134,13 @@ class Progress:
             self._phase_s[phase] += _amount(record, phase)
 
     def _hold(self, record: Mapping[str, Any], *, is_step: bool) -> None:
-        """Adds up the peaks of the process and of its descendants; on a GPU its allocator's alone counts."""
+        """Adds up the peaks of the process and of its descendants; on a GPU its allocator's alone counts.
+
+        A script that tells its own peak is one of the descendants.
+        """
         self._own_bytes = max(self._own_bytes, int(_amount(record, "memory_peak_bytes")))
-        self._children_bytes = max(self._children_bytes, int(_amount(record, "memory_children_bytes")))
+        for name in ("memory_children_bytes", "memory_script_bytes"):
+            self._children_bytes = max(self._children_bytes, int(_amount(record, name)))
         self._reserved_bytes = max(self._reserved_bytes, int(_amount(record, "memory_peak_reserved_bytes")))
         self._context_bytes = max(self._context_bytes, int(_amount(record, "memory_context_bytes")))
         beside = 0 if self._reserved_bytes else self._children_bytes

@@ -4,7 +4,7 @@ import ast
 import re
 import string
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autotune.cli.project import syntax
 from autotune.cli.project.sources import Source
@@ -16,9 +16,10 @@ _ROUNDING = {"str", "float", "round", "int", "item"}
 
 @dataclass(frozen=True)
 class Hole:
-    """A value in a line, by the `words` of the expression that it comes from."""
+    """A value in a line, by the `words` of the expression that it comes from; of a `len()` it is a count."""
 
     words: tuple[str, ...]
+    is_count: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ def _parts(node: ast.expr) -> list[str | Hole]:
 def _hole(node: ast.AST) -> Hole:
     names = [one.id if isinstance(one, ast.Name) else one.attr for one in ast.walk(node)
              if isinstance(one, ast.Name | ast.Attribute)]  # fmt: skip
-    return Hole(tuple(word for name in (*names, *syntax.strings(node)) for word in words(name)))
+    found = tuple(word for name in (*names, *syntax.strings(node)) for word in words(name))
+    return Hole(found, is_count=isinstance(node, ast.Call) and syntax.last(node) == "len")
 
 
 def _filled(text: str, given: list[ast.expr]) -> list[str | Hole]:
@@ -128,7 +130,8 @@ def _formatted(text: str, call: ast.Call) -> list[str | Hole]:
         position += not name
         given = named.get(name) or (call.args[index] if index < len(call.args) else None)
         own = tuple(words(field))
-        parts.append(Hole((*(_hole(given).words if given else ()), *own)))
+        known = _hole(given) if given else Hole(())
+        parts.append(replace(known, words=(*known.words, *own)))
     return parts
 
 

@@ -140,7 +140,7 @@ def _named(label: str, hole: Hole, before: str, function: str) -> tuple[str, boo
     metric = next((w for w in (*reversed(own), *expression) if w in _LOWER | _HIGHER), None)
     told = (*own, *expression, *words(before), *words(function))
     split = next((word for word in told if word in _SPLITS or word in _TRAIN), None)
-    if metric is None or not own or split in _TRAIN or "len" in expression:
+    if metric is None or not own or split in _TRAIN or hole.is_count:
         return None
     kind, points = _SPLITS[split] if split else ("", _NO_SPLIT)
     points += 2 * (metric in _HIGHER) - 25 * bool(_BEST & {*own, *expression})

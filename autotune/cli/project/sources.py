@@ -157,5 +157,5 @@ def _modules(source: Source) -> Iterator[str]:
             parents = source.path.parent.parts
             above = parents[: len(parents) - node.level + 1] if node.level else ()
             module = ".".join([*above, *([node.module] if node.module else [])])
-            yield module
+            yield from filter(None, [module])
             yield from (f"{module}.{alias.name}".lstrip(".") for alias in node.names)

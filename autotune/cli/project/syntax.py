@@ -4,6 +4,7 @@ import ast
 import operator
 import warnings
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 UNKNOWN = object()  # what only running it would tell
@@ -45,8 +46,13 @@ def last(node: ast.AST) -> str:
 
 def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
     """The calls of functions whose last name is one of `names`, from top to bottom."""
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and last(node) in names]
-    yield from sorted(found, key=lambda call: (call.lineno, call.col_offset))
+    yield from (call for name, call in _calls(tree) if name in names)
+
+
+@lru_cache(maxsize=1024)  # it is asked a dozen questions about the same files
+def _calls(tree: ast.AST) -> tuple[tuple[str, ast.Call], ...]:
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return tuple((last(call), call) for call in sorted(found, key=lambda one: (one.lineno, one.col_offset)))
 
 
 def keyword(call: ast.Call, name: str) -> ast.expr | None:

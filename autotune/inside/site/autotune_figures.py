@@ -12,10 +12,9 @@ _clock_s = time.monotonic  # kept here: a script that replaces the module's cloc
 
 
 class Figures:
-    """The figures of the steps of this process, the memory's counted from now: torch has been imported."""
+    """The figures of the steps of this process."""
 
     def __init__(self) -> None:
-        self._born_with_bytes = _host_bytes("VmRSS") - _host_bytes("RssFile")
         self._memory: dict[str, int] = {}
         self._memory_s = self._loss_s = -math.inf
         self._loss: Any = None
@@ -43,8 +42,8 @@ class Figures:
 
     def _host_memory(self) -> dict[str, int]:
         """Pages of files that are mapped do not count: the kernel takes them back when it needs room."""
-        peak_bytes = _host_bytes("VmHWM") - _host_bytes("RssFile") - self._born_with_bytes
-        return {"memory_peak_bytes": max(peak_bytes, self._memory.get("memory_peak_bytes", 0))}
+        peak_bytes = _host_bytes("VmHWM") - _host_bytes("RssFile")
+        return {"memory_script_bytes": max(peak_bytes, self._memory.get("memory_script_bytes", 0))}
 
 
 def _gpu_memory() -> dict[str, int]:

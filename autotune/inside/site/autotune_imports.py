@@ -18,7 +18,7 @@ class After:
     def do(self, name: str, action: Action) -> None:
         """Calls `action` with the module `name` once that has been imported; at once where it has been."""
         if name in sys.modules:
-            _attempt(action, sys.modules[name])
+            attempt(action, sys.modules[name])
         else:
             self._actions[name] = action
 
@@ -28,9 +28,10 @@ class After:
         if action is None:
             return None
         for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target) if finder is not self else None
+            find = getattr(finder, "find_spec", None)  # old ones have another way
+            spec = find(name, path, target) if find and finder is not self else None
             if spec is not None:
-                _call_after(spec.loader, action)
+                attempt(lambda loader: _call_after(loader, action), spec.loader)
                 return spec
         return None
 
@@ -40,13 +41,15 @@ def _call_after(loader: Any, action: Action) -> None:
 
     def exec_module(module: Any) -> None:
         execute(module)
-        _attempt(action, module)
+        attempt(action, module)
 
     loader.exec_module = exec_module
 
 
-def _attempt(action: Action, module: Any) -> None:
+def attempt(action: Action, what: Any) -> None:
+    """Does it to a module, or whatever else; where it fails that is said, and all goes on."""
     try:
-        action(module)
+        action(what)
     except Exception as error:  # noqa: BLE001 - never the script's
-        print(f"autotune: {module.__name__} is as it is: {type(error).__name__}: {error}", file=sys.stderr)
+        name = getattr(what, "__name__", what)
+        print(f"autotune: {name} is as it is: {type(error).__name__}: {error}", file=sys.stderr)

@@ -21,7 +21,7 @@ import autotune_seed
 import autotune_wire
 from autotune_batches import Tally, size
 from autotune_figures import Figures
-from autotune_imports import After
+from autotune_imports import After, attempt
 
 _OTHERS = 100  # steps of other optimizers in a row, after which one of them tells
 _LONGEST_MESSAGE = 10_000
@@ -203,7 +203,8 @@ def _attach(torch: Any, teller: Teller, offset: int, after: After) -> None:
     _count_batches(torch.utils.data.dataloader._BaseDataLoaderIter, teller)
     cap_bytes = int(os.environ.get(autotune_wire.MEMORY_CAP_BYTES) or 0)
     if cap_bytes:
-        torch.cuda._lazy_call(lambda: autotune_gpu.cap(torch.cuda, cap_bytes))
+        cap = functools.partial(autotune_gpu.cap, cap_bytes=cap_bytes)
+        torch.cuda._lazy_call(lambda: attempt(cap, torch.cuda))  # once the script uses a GPU
     if offset:
         autotune_seed.add(torch, "manual_seed", offset)
         torch.random.manual_seed = torch.manual_seed

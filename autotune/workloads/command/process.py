@@ -20,12 +20,13 @@ from autotune.workloads.command.readers import plain
 
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 _CHUNK_BYTES = 65536
+_PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold
 _LONGEST_BYTES = 8192  # of a line; the rest is another one
 _LINES_KEPT = 50
 _LISTEN_MS = 200
+_BAR_MS = 50  # after which a line that may be overwritten is taken for whole
 _LOOK_S = 0.05
 _LAST_LOOK_S = 2.0
-_ENDS = b"\r\n"  # progress bars end their lines with the first
 
 
 class Lines:
@@ -33,9 +34,17 @@ class Lines:
 
     def __init__(self) -> None:
         self._rest = b""
+        self._is_after_return = False
+
+    @property
+    def bar(self) -> str:
+        """What a progress bar shows now: it is begun by a carriage return, and ended by the next one."""
+        return _text(self._rest) if self._is_after_return else ""
 
     def add(self, chunk: bytes) -> list[str]:
         """The lines that are whole with `chunk`."""
+        if b"\r" in chunk or b"\n" in chunk:
+            self._is_after_return = chunk.rfind(b"\r") > chunk.rfind(b"\n")
         *whole, rest = (self._rest + chunk.replace(b"\r", b"\n")).split(b"\n")
         cut = len(rest) - len(rest) % _LONGEST_BYTES
         self._rest = rest[cut:]
@@ -59,7 +68,8 @@ class Process:
     """A command that runs in `directory`, in the process group of who has started it.
 
     Its output is passed on to our own; `heard` gets every line, without colours, and when it came, in a
-    thread. Its family is told by `mark`, a variable that it alone has in its `environment`.
+    thread, and says whether it has found anything in it. Its family is told by `mark`, a variable that it
+    alone has in its `environment`.
     """
 
     def __init__(
@@ -68,7 +78,7 @@ class Process:
         directory: Path,
         environment: Mapping[str, str],
         mark: str,
-        heard: Callable[[float, str], None],
+        heard: Callable[[float, str], bool],
     ) -> None:
         self._mark = (mark, environment[mark])
         self._heard, self._is_enough = heard, Event()
@@ -132,23 +142,35 @@ class Process:
         if pipe is None:
             return
         with pipe:
-            lines, poll = Lines(), select.poll()
+            lines, poll, is_new = Lines(), select.poll(), False
             poll.register(pipe, select.POLLIN)
-            while True:
-                if poll.poll(_LISTEN_MS):
+            left_bytes = _PIPE_BYTES
+            while left_bytes > 0:
+                # Whoever could not be found may hold it open, and write on.
+                is_enough = self._is_enough.is_set()
+                if poll.poll(0 if is_enough else _BAR_MS if is_new else _LISTEN_MS):
                     chunk = os.read(pipe.fileno(), _CHUNK_BYTES)
                     if not chunk:
                         break
-                    self._pass_on(time.monotonic(), lines.add(chunk))
-                elif self._is_enough.is_set():  # somebody who could not be found holds it open
+                    read_s = time.monotonic()
+                    self._pass_on(read_s, lines.add(chunk))
+                    is_new = lines.bar != ""
+                    left_bytes -= len(chunk) if is_enough else 0
+                elif is_new:
+                    is_new = False
+                    if self._heard(read_s, plain(lines.bar)):
+                        self._show(lines.end())
+                elif is_enough:
                     break
             self._pass_on(time.monotonic(), lines.end())
 
     def _pass_on(self, at_s: float, lines: Sequence[str]) -> None:
         for line in lines:
-            shown = plain(line)
-            self.tail.append(shown)
-            self._heard(at_s, shown)
+            self._heard(at_s, plain(line))
+        self._show(lines)
+
+    def _show(self, lines: Sequence[str]) -> None:
+        self.tail.extend(map(plain, lines))
         with suppress(OSError, ValueError):  # nobody listens any more
             sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode(errors="replace"))
             sys.stdout.buffer.flush()

@@ -81,7 +81,8 @@ class Spec(BaseModel):
         min_length=1, description="the command line, with settings in braces; no shell reads it"
     )
     directory: str = Field(
-        ".", description="where it runs, relative to the directory of the search space's file"
+        ".",
+        description="where it runs, relative to the directory of the search space's file: there by default",
     )
     python: str | None = Field(
         None,

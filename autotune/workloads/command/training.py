@@ -1,7 +1,6 @@
 """A command that trains: run, heard from every side, and told as records."""
 
 import glob
-import json
 import math
 import os
 import sys
@@ -15,6 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from autotune.core.settings import SEED, effective_batch
+from autotune.inside import inbox as inboxes
 from autotune.inside.inbox import SITE, Inbox
 from autotune.inside.messages import Message, Stamped
 from autotune.inside.site import autotune_wire as wire
@@ -44,7 +44,6 @@ _OVERDUE_TIMES, _OVERDUE_STEPS = 2.7, 90
 _STEPS, _SAMPLES = "steps", "samples"
 # What the hook calls it, and what the tuner does.
 _NAMES = {"loss": "train_loss", "queued": "is_queued", "compiling": "is_compiling"}
-_HOST_MEMORY, _GPU_MEMORY = "memory_peak_bytes", "memory_peak_reserved_bytes"
 _GOES_ON = "the command has ended, and what it had started went on: it must train in the foreground"
 _NO_STEP = (
     "no optimizer step was seen: PyTorch's are, from version 2.0 on; else give workload.samples or "
@@ -71,7 +70,7 @@ def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bo
         "PATH": os.pathsep.join(filter(None, (str(Path(python).parent), os.environ.get("PATH")))),
         **{name: line.word(text, values) for name, text in spec_.environment.items()},
     }
-    if Path(arguments[0]).name == arguments[0] and arguments[0] in {"python", "python3"}:
+    if arguments[0] in {"python", "python3"}:
         arguments[0] = python
     return Call(arguments, directory, environment)
 
@@ -101,39 +100,29 @@ def fit(spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path
     follower = spec_.file and Follower(
         spec_.file[0], str(directory / line.word(spec_.file[1], places)), spec_.scores
     )
+    samples = int(values.get(spec.TRIAL_SAMPLES) or 0)
     with Inbox() as inbox:
         run = _Run(spec_, inbox, counter, checkpoint, follower)
-        environment = {**made.environment, **_of_trial(spec_, settings, workdir), **inbox.environment()}
+        of_trial = inboxes.of_trial(workdir, settings, samples)
+        environment = {**made.environment, **_of_hook(spec_, settings), **of_trial, **inbox.environment()}
         process = Process(made.arguments, made.directory, environment, wire.SOCKET, run.hear)
         try:
-            yield from run.records(process, int(values.get(spec.TRIAL_SAMPLES) or 0))
+            yield from run.records(process, samples)
         finally:
             inbox.tell_to_stop()
             process.end(_GRACE_S)
             run.conclude()
 
 
-def _of_trial(spec_: Spec, settings: Mapping[str, Any], workdir: Path) -> dict[str, str]:
-    """What a command's environment says of its trial, and where its hook is."""
+def _of_hook(spec_: Spec, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The variables by which a command has the hook in it, and tells at once what it prints."""
     own = spec_.environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
     seed = {wire.SEED: str(settings.get(SEED) or 0)} if spec_.seed else {}
     return {
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), own))),
-        wire.WORKDIR: str(workdir),
-        wire.SETTINGS: json.dumps(settings, default=str),
         **seed,
     }
-
-
-def _as_ours(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """A step's figures under the tuner's names.
-
-    Without those of the host's memory: what a trial's processes hold together is measured from outside, and
-    the script is one of them.
-    """
-    left_out = _HOST_MEMORY if _GPU_MEMORY not in figures else ""
-    return {_NAMES.get(name, name): value for name, value in figures.items() if name != left_out}
 
 
 class _Run:
@@ -154,8 +143,8 @@ class _Run:
         self._evaluations = 0
         self._reports = self._counts_itself = False
 
-    def hear(self, at_s: float, text: str) -> None:
-        """Takes a line of the output; in the thread that reads it."""
+    def hear(self, at_s: float, text: str) -> bool:
+        """Takes a line of the output, in the thread that reads it; whether anything was found in it."""
         progress = self._progress.find(text)
         if _STEPS in progress:
             self._lines.put((at_s, Step(None)))
@@ -163,6 +152,7 @@ class _Run:
             self._lines.put((at_s, SamplesSeen(int(samples))))
         if scores := self._scores.find(text):
             self._lines.put((at_s, Scores(scores)))
+        return bool(progress or scores)
 
     def records(self, process: Process, trial_samples: int) -> Iterator[Stamped]:
         """The records, until the command has ended; raises what its end means."""
@@ -226,7 +216,8 @@ class _Run:
                 if self._counts_itself:
                     return None
                 counter.step(at_s, happened.samples)
-                return {"samples": counter.samples, **_as_ours(happened.figures)}
+                figures = {_NAMES.get(name, name): value for name, value in happened.figures.items()}
+                return {"samples": counter.samples, **figures}
             case SamplesSeen():
                 return {"samples": counter.samples} if counter.said(at_s, happened.samples) else None
             case Scores():
@@ -235,7 +226,7 @@ class _Run:
                 return {"samples": counter.samples, **happened.scores} if counter.samples else None
             case Reported():
                 self._reports = True
-                self._counts_itself |= "samples" in happened.record
+                self._counts_itself |= counter.reported(at_s, happened.record)
                 return {"samples": counter.samples, **happened.record}
 
     def _require_sense(self, process: Process, trial_samples: int) -> None:
@@ -245,7 +236,8 @@ class _Run:
         unscored = is_far and counter.steps >= _OVERDUE_STEPS and not self._evaluations and not self._reports
         unstepped = self._evaluations > 1 and not counter.steps and not self._reports
         if (unscored or unstepped) and (lacks := self._lacks()):
-            raise ending.of_nothing(lacks, tuple(process.tail))
+            far = f"no score came in {counter.samples} samples, of which a trial has {trial_samples}"
+            raise ending.of_nothing([far, *lacks] if unscored else lacks, tuple(process.tail))
 
     def _lacks(self) -> list[str]:
         """What a command has not shown that began at the beginning."""

@@ -21,6 +21,11 @@ def test_a_configuration_in_short():
     assert view.knobs({"x": True, "y": False, "z": 0}) == "x z 0"
 
 
+def test_who_keeps_no_quality_is_promised_none(make_trial, space):
+    free = space.model_copy(update={"objective": Objective(select="fastest", keep=0)})
+    assert view.promise(History([make_trial(0, 1, 1)], free)) == "Promise: the fastest, whatever its bleu_4."
+
+
 def test_control_characters_never_reach_the_terminal():
     assert view.printable("a\x1b[2Jb\r\nc\u202e") == "a [2Jb  c "
     assert "\x1b" not in view.knobs({"name": "\x1b[31mred"})
@@ -304,3 +309,11 @@ def test_who_breaks_a_constraint_is_named_with_the_reason(make_trial, space):
     more = view.cautions(History([*trials, make_trial(4, 20, 0.16, x=4, scores={"rouge_l": 0.15})], goal))
     two = "Constraints keep trials 1, 4 from winning (trial 1: rouge_l is 0.1, and must be >= 0.2)."
     assert two in more
+
+
+def test_what_is_confirmed_of_a_loss_says_how_far_above_it_may_be(make_trial, space):
+    lower = space.model_copy(update={"objective": Objective(minimize="val_loss", keep=0.9, select="fastest")})
+    history = History([make_trial(0, 20, curve=[-2.0]), make_trial(1, 60, curve=[-2.03], x=1)], lower)
+    shown = {"quality": -2.03, "baseline_quality": -2.0, "share": (0.96, 1.01), "seeds": 3}
+    told = view.confirmed(confirm.Claim(1, 3.0, 2.9, 3.1, **shown), history)
+    assert "val_loss 2.0300 against 2.0000, 4% above it to 1% below it at 95% with 3 seeds" in told

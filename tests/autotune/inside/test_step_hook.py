@@ -45,7 +45,7 @@ def test_a_step_is_stamped_in_order_and_has_its_memory_and_now_and_then_its_loss
     heard = hear("scaler")
     stamps = [message.at_s for message in heard.messages]
     assert stamps == sorted(stamps)
-    assert all(step.figures["memory_peak_bytes"] >= 0 for step in heard.steps)
+    assert all(step.figures["memory_script_bytes"] > 0 for step in heard.steps)
     assert 0 < heard.steps[0].figures["loss"] < 8, "what the scaler has multiplied it by is taken out again"
     assert "loss" not in heard.steps[1].figures, "it is not waited for with every step"
 
@@ -149,7 +149,6 @@ class Stream:
     def __init__(self):
         self.is_busy = self.is_capturing = False
         self.waits = 0
-        self.fractions = []
 
     def is_initialized(self):
         return True
@@ -163,15 +162,6 @@ class Stream:
 
     def synchronize(self):
         self.waits += 1
-
-    def device_count(self):
-        return 2
-
-    def get_device_properties(self, index):
-        return SimpleNamespace(total_memory=8 * 2**30)
-
-    def set_per_process_memory_fraction(self, fraction, index):
-        self.fractions.append((fraction, index))
 
 
 @pytest.fixture
@@ -201,8 +191,25 @@ def test_a_gpu_that_records_is_not_asked(gpu):
     assert autotune_gpu.Pace().has_settled()
 
 
-def test_the_cap_is_of_every_gpu(gpu):
-    from autotune.inside.site import autotune_gpu
+def test_the_cap_is_of_every_gpu(hear):
+    assert hear("capped", AUTOTUNE_MEMORY_CAP_BYTES=str(2 * 2**30)).said == [[0.25, 0], [0.25, 1]]
 
-    autotune_gpu.cap(gpu, 2 * 2**30)
-    assert gpu.fractions == [(0.25, 0), (0.25, 1)]
+
+class Loader:
+    """One of before Python 3.4, which cannot be told what to do after an import."""
+
+    def create_module(self, spec):
+        return None
+
+
+def test_an_importer_of_another_kind_is_left_as_it_is(monkeypatch, capsys):
+    from autotune.inside.site.autotune_imports import After
+
+    old = SimpleNamespace()  # without find_spec, as old finders are
+    found = SimpleNamespace(find_spec=lambda name, path, target: SimpleNamespace(loader=Loader()))
+    monkeypatch.setattr(sys, "meta_path", [old, found])
+    after = After()
+    after.do("no_such_module", print)
+    assert isinstance(after.find_spec("no_such_module").loader, Loader)
+    assert after.find_spec("another") is None
+    assert "is as it is: AttributeError" in capsys.readouterr().err

@@ -5,6 +5,7 @@ They run in processes of their own, in which the hook is armed.
 
 import json
 import os
+from types import SimpleNamespace
 
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
@@ -226,6 +227,16 @@ def seeded():
     random.seed(3)
     np.random.seed(3)  # noqa: NPY002 - the one that scripts seed
     return [float(torch.rand(1)), random.random(), float(np.random.rand())]  # noqa: NPY002
+
+
+def capped():
+    """What is done when CUDA begins, with two GPUs."""
+    fractions = []
+    torch.cuda.device_count = lambda: 2
+    torch.cuda.get_device_properties = lambda index: SimpleNamespace(total_memory=8 * 2**30)
+    torch.cuda.set_per_process_memory_fraction = lambda *capped: fractions.append(capped)
+    torch.cuda._queued_calls[-1][0]()
+    return fractions
 
 
 def fails():

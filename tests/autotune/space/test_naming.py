@@ -124,6 +124,13 @@ def test_a_trial_is_evaluated_as_often_whatever_its_batch():
     assert made.for_trial({**made.baseline, MICRO_BATCH: 16})["eval_interval"] == 25
 
 
+@pytest.mark.parametrize("micro_batch", [4, 8, 16])
+def test_a_trials_last_evaluation_is_not_just_before_its_end(micro_batch):
+    made = space(budget={"samples_per_trial": 2018, "evaluations_per_trial": 5})
+    apart = micro_batch * made.for_trial({**made.baseline, MICRO_BATCH: micro_batch})["eval_interval"]
+    assert 4 * apart < 2018 <= 5 * apart
+
+
 def test_what_a_knob_moves_is_what_is_known_of_it():
     known = space().known
     assert "optim.betas[1]" in known.same_speed
@@ -152,11 +159,16 @@ def test_aliases_that_stand_for_billions_are_too_many_settings():
             {"roles": {"micro_batch_size": "data.batchsize"}},
             "no setting 'data.batchsize': did you mean data.batch_size",
         ),
+        (
+            {"roles": {"micro_batch_size": "data.batch_size", "learning_rate": "data.batch_size"}},
+            "roles.learning_rate: data.batch_size is the micro_batch_size already",
+        ),
         ({"values": {"amq": {"fp16": 1}}}, "values: the baseline has no setting 'amq'"),
         ({"counted_in_steps": ["max_iter"]}, "counted_in_steps: the baseline has no setting 'max_iter'"),
         ({"counted_in_steps": ["amp"]}, "amp is a knob"),
         ({"follow_learning_rate": ["optim.lr"]}, "optim.lr has values of its own"),
         ({"follow_learning_rate": ["optim.fast"]}, "optim.fast must be a number of the baseline"),
+        ({"unit": "tokens"}, "evaluate_every: how many tokens an optimizer step has is not known"),
         ({"evaluate_every": "compile"}, "compile must be a whole number of steps"),
         (
             {"roles": {"learning_rate": "optim.lr"}, "knobs": {"optim.lr": {"scale": "sqrt"}}},

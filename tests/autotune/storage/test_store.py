@@ -93,6 +93,17 @@ def test_the_lock_dies_with_its_holder(session, holder):
         assert str(os.getpid()) in session.lock_file.read_text()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("memory_limit_bytes", 10**400), ("gpus_per_trial", -1.0), ("seed", -1)]
+)
+def test_options_that_no_search_has_are_damage(session, name, value):
+    info = session.info()
+    info["options"][name] = value
+    session.info_file.write_text(json.dumps(info))
+    with pytest.raises(InputError, match=r"session\.json"):
+        session.options()
+
+
 def test_options_of_a_newer_version_do_not_confuse_an_older_one(session):
     info = session.info()
     info["options"]["surprise"] = 1

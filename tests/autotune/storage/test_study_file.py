@@ -47,6 +47,15 @@ def test_numbers_that_json_does_not_know_are_read(file, space):
     assert study_file.trials(study_file.load_study(file))[0].quality == float("inf")
 
 
+def test_a_number_of_hundreds_of_digits_is_damage(file, space):
+    study = record.open_study(file, space)
+    trial = record.begin(study, space, space.baseline_config)
+    trial = Trial(0, trial.config, Outcome(Status.COMPLETED), Measurement(memory_limit_bytes=10**400))
+    record.end(study, trial, 0.85)
+    with pytest.raises(DamagedError, match="its attribute measurement"):
+        study_file.load_study(file)
+
+
 @pytest.mark.parametrize(("time_s", "spent_s"), [(100.0, float("inf")), (float("nan"), 3.0)])
 def test_a_plan_without_an_end_is_damage(file, space, time_s, spent_s):
     study = record.open_study(file, space)

@@ -77,6 +77,14 @@ def test_what_children_hold_counts_beside_the_process(progress):
     assert progress.measurement().peak_memory_bytes == 54 * MIB
 
 
+def test_what_a_script_tells_of_its_memory_is_in_what_was_seen_of_children(progress):
+    """The tuner's own process is beside it, and a script in a hurry is gone before it is looked at."""
+    train(progress, 2, memory_peak_bytes=3 * MIB, memory_script_bytes=60 * MIB)
+    assert progress.measurement().peak_memory_bytes == 63 * MIB
+    train(progress, 2, memory_script_bytes=60 * MIB, memory_children_bytes=70 * MIB)
+    assert progress.measurement().peak_memory_bytes == 73 * MIB
+
+
 def test_on_a_gpu_its_allocator_alone_counts(progress):
     held = {"memory_peak_bytes": 7 * MIB, "memory_peak_reserved_bytes": 9 * MIB}
     train(progress, 2, **held, memory_children_bytes=50 * MIB)

@@ -48,6 +48,13 @@ def found(text, options=()):
             "83.1",
             False,
         ),
+        (
+            "def test():\n    print('===> Avg. PSNR: {:.4f} dB'.format(total / len(loader)))",
+            "===> Avg. PSNR: 23.1543 dB",
+            "test_psnr",
+            "23.1543",
+            False,
+        ),
         ("print(f'val_loss={loss}')", "val_loss=nan", "val_loss", "nan", True),
     ],
 )

@@ -50,7 +50,7 @@ def test_a_script_is_a_file_of_the_project(tmp_path, script):
 
 def test_what_the_script_imports_from_the_project_is_read_with_it(tmp_path):
     files = {
-        "train.py": "import torch\nfrom parts import model\nimport parts.loops\n",
+        "train.py": "import torch\nfrom . import missing\nfrom parts import model\nimport parts.loops\n",
         "parts/__init__.py": "",
         "parts/model.py": "from . import layers\n",
         "parts/loops.py": "from .model import layers\n",

@@ -19,15 +19,15 @@ TRAINS = """
 import json, os, signal, sys, time
 file = sys.argv[1] + "/last.json"
 done = json.load(open(sys.argv[2])) if len(sys.argv) > 2 else 0
-def save(*_):
-    json.dump(done, open(file, "w"))
-    sys.exit(0)
-signal.signal(signal.SIGTERM, save)
-while done < 1000:
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+while done < 1000 and not told:
     time.sleep(0.02)
     print("step", done := done + 1)
     if done % 2 == 0:
         print("acc", done / 1000)
+time.sleep(0.02)
+json.dump(done, open(file, "w"))
 """
 TORCH = """
 import sys, time, torch
@@ -77,6 +77,19 @@ def test_steps_and_scores_come_as_they_happened(command, workdir):
     assert stamps[-1] <= time.monotonic()
 
 
+def test_a_score_counts_when_a_progress_bar_shows_it_and_not_when_it_is_overwritten(command, workdir):
+    text = """
+import time
+for epoch in range(1, 4):
+    for _ in range(4):
+        print("step")
+    print(f"\\repoch {epoch} acc 0.{epoch}", end="")
+    time.sleep(0.6)
+"""
+    found = figures(command(text, **STEPS).fit(BATCH, workdir))
+    assert [(r["samples"], r["acc"]) for r in found if "acc" in r] == [(32, 0.1), (64, 0.2), (96, 0.3)]
+
+
 def test_a_pytorch_script_needs_no_pattern_for_its_steps(command, workdir):
     workload = command(TORCH, "{optim.lr} {batch}")
     records = figures(workload.fit({"optim": {"lr": 0.1}, "batch": 12}, workdir))
@@ -84,7 +97,7 @@ def test_a_pytorch_script_needs_no_pattern_for_its_steps(command, workdir):
     assert [record["samples"] for record in steps] == [12, 24, 32, 44, 56, 64]
     assert [(r["samples"], r["acc"]) for r in records if "acc" in r] == [(32, 1.0), (64, 2.0)]
     assert any("train_loss" in record for record in steps)
-    assert not any("memory_peak_bytes" in record for record in steps)  # it is measured from outside
+    assert any(record.get("memory_script_bytes", 0) > 0 for record in steps)
 
 
 def test_the_script_has_its_settings_its_environment_and_its_own_words(command, workdir, capfd):
@@ -120,6 +133,12 @@ def test_the_workdir_is_the_same_wherever_the_command_runs(command, workdir, mon
 def test_a_script_may_report_by_itself(command, workdir):
     text = "import autotune\nautotune.report(samples=5)\nautotune.report(samples=5, acc=0.25)"
     records = figures(command(text, quality="reported").fit({}, workdir))
+    assert records == [{"samples": 5}, {"samples": 5, "acc": 0.25}]
+
+
+def test_a_script_may_report_its_samples_and_print_its_score(command, workdir):
+    text = "import autotune\nautotune.report(samples=5)\nprint('acc 0.25')"
+    records = figures(command(text).fit(BATCH, workdir))
     assert records == [{"samples": 5}, {"samples": 5, "acc": 0.25}]
 
 
@@ -201,7 +220,10 @@ def test_scores_without_a_step_end_a_command_that_would_go_on(command, workdir):
 
 def test_a_long_training_without_a_score_is_ended_with_its_last_lines(command, workdir):
     text = "import time\nwhile True:\n    print('step')\n    time.sleep(0.001)"
-    with pytest.raises(CommandError, match=r"acc.* matched no line; the last lines of its output: step"):
+    wanted = (
+        r"no score came in \d+ samples, .* 80; .*acc.* matched no line; the last lines of its output: step"
+    )
+    with pytest.raises(CommandError, match=wanted):
         list(command(text, **STEPS).fit({**BATCH, "trial_samples": 80}, workdir))
 
 
@@ -230,6 +252,17 @@ def test_a_command_that_goes_on_in_the_background_is_told_so(command, workdir, m
     with pytest.raises(CommandError, match="what it had started went on: it must train in the foreground"):
         list(command(text).fit(BATCH, workdir))
     assert family_of(workdir) == []
+
+
+def test_who_cannot_be_found_and_writes_on_is_not_listened_to_for_ever(command, workdir, monkeypatch):
+    monkeypatch.setattr("autotune.workloads.command.training._GRACE_S", 0.3)
+    text = (
+        "import subprocess\nprint('step\\nacc 1', flush=True)\n"
+        "writes = ['/bin/sh', '-c', 'while echo y; do sleep 0.05; done']\n"
+        "subprocess.Popen(writes, env={}, start_new_session=True)"
+    )
+    records = figures(command(text, **STEPS).fit(BATCH, workdir))
+    assert records[-1] == {"samples": 8, "acc": 1.0}
 
 
 def test_closed_it_ends_all_that_it_has_started(command, workdir):
