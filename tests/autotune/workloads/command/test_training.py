@@ -130,6 +130,13 @@ def test_the_workdir_is_the_same_wherever_the_command_runs(command, workdir, mon
     assert (workdir / "made").exists()
 
 
+def test_a_script_shows_where_it_hangs(command, workdir, capfd):
+    stuck = "def waits():\n    os.kill(os.getpid(), signal.SIGUSR1)\nwaits()"
+    text = f"import os, signal\n{stuck}\nprint('step\\nacc 1')"
+    list(command(text, **STEPS).fit(BATCH, workdir))
+    assert "line 3 in waits" in capfd.readouterr().out
+
+
 def test_a_script_may_report_by_itself(command, workdir):
     text = "import autotune\nautotune.report(samples=5)\nautotune.report(samples=5, acc=0.25)"
     records = figures(command(text, quality="reported").fit({}, workdir))
