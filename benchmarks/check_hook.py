@@ -1,22 +1,20 @@
 """Is the speed that the step hook tells the script's own? Small trainings on the CPU, each with both clocks.
 
-    python benchmarks/check_hook.py [--steps 400] [--pairs 5]
+    python benchmarks/check_hook.py [--steps 400] [--runs 5]
 
 Each training stamps its steps itself and knows nothing of the hook, which tells of the same steps. Prints for
-each kind of loop the samples per second by both, their ratio, and what the hook takes of a step in
-microseconds: the CPU time of a step with it less that without it, each the least of all runs, because what
-else the machine does only adds to it.
+each kind of loop the samples per second by both in the middle one of `--runs` runs, the median of the ratios,
+and the worst. In the end what the hook takes of a step: the CPU time of a step of one weight, with it and
+without it, each the least of many blocks of steps, because what else the machine does only adds to it.
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -26,15 +24,19 @@ from autotune.inside.inbox import SITE, Inbox
 
 _WARM_UP = 30  # steps: the first ones compile, allocate and import
 _BATCH = 32
-_BLOCK = 20  # steps whose CPU time is taken together
+_BLOCKS, _BLOCK = 50, 100  # steps whose CPU time is taken together
+_ONE_WEIGHT = "one weight"
 
 
 class Read(NamedTuple):
-    """What a training and the hook say: samples per second, and the least CPU seconds of a step."""
+    """Samples per second as the training itself and the hook have them."""
 
     own_per_s: float
-    told_per_s: float | None
-    step_cpu_s: float
+    told_per_s: float
+
+    @property
+    def ratio(self) -> float:
+        return self.told_per_s / self.own_per_s
 
 
 class Clock:
@@ -42,17 +44,15 @@ class Clock:
 
     def __init__(self) -> None:
         self._samples = 0
-        self._stamps: list[tuple[int, float, float]] = []
+        self._stamps: list[tuple[int, float]] = []
 
     def step(self, samples: int) -> None:
         self._samples += samples
-        self._stamps.append((self._samples, time.perf_counter(), time.process_time()))
+        self._stamps.append((self._samples, time.perf_counter()))
 
     def say(self) -> None:
-        (first, begun_s, _), (last, end_s, _) = self._stamps[_WARM_UP], self._stamps[-1]
-        blocks = [cpu_s for _, _, cpu_s in self._stamps[_WARM_UP::_BLOCK]]
-        least_s = min(end - begin for begin, end in pairwise(blocks)) / _BLOCK
-        print(json.dumps({"per_s": (last - first) / (end_s - begun_s), "step_cpu_s": least_s}))
+        (first, begun_s), (last, end_s) = self._stamps[_WARM_UP], self._stamps[-1]
+        print((last - first) / (end_s - begun_s))
 
 
 def _net() -> torch.nn.Sequential:
@@ -129,18 +129,37 @@ KINDS: dict[str, Callable[[int], None]] = {
 }
 
 
-def run(kind: str, steps: int, *, hooked: bool) -> Read:
-    """A training of a kind in a process of its own, with the hook or without it."""
+def _one_weight() -> None:
+    """Prints the CPU microseconds of a step of an optimizer that has nothing else to do."""
+    weight = torch.nn.Parameter(torch.zeros(1))
+    weight.grad = torch.zeros(1)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def block() -> float:
+        begun_s = time.process_time()
+        for _ in range(_BLOCK):
+            optimizer.step()
+        return (time.process_time() - begun_s) / _BLOCK
+
+    print(1e6 * min(block() for _ in range(_BLOCKS)))
+
+
+def _said(kind: str, steps: int, inbox: Inbox | None) -> float:
+    """What a training of a kind prints in a process of its own, with the hook where there is an inbox."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    if inbox is not None:
+        path = os.pathsep.join([str(SITE), os.environ.get("PYTHONPATH", "")])
+        environment |= inbox.environment() | {"PYTHONPATH": path}
+    command = [sys.executable, __file__, "--steps", str(steps), "--run", kind]
+    return float(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
+
+
+def read(kind: str, steps: int) -> Read:
+    """A training of a kind, by both clocks."""
     with Inbox() as inbox:
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        if hooked:
-            path = os.pathsep.join([str(SITE), os.environ.get("PYTHONPATH", "")])
-            environment |= inbox.environment() | {"PYTHONPATH": path}
-        command = [sys.executable, __file__, "--steps", str(steps), "--run", kind]
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        own_per_s = _said(kind, steps, inbox)
         inbox.finish()
-        own = json.loads(done.stdout)
-        return Read(own["per_s"], _told(inbox) if hooked else None, own["step_cpu_s"])
+        return Read(own_per_s, _told(inbox))
 
 
 def _told(inbox: Inbox) -> float:
@@ -151,31 +170,32 @@ def _told(inbox: Inbox) -> float:
     return samples / (steps[-1][0] - steps[_WARM_UP][0])
 
 
+def compare(steps: int, runs: int) -> None:
+    print(f"{'':>16}{'own /s':>10}{'hook /s':>10}{'ratio':>9}{'worst':>9}")
+    for kind in KINDS:
+        found = sorted(read(kind, steps) for _ in range(runs))
+        own_per_s, told_per_s = found[runs // 2]
+        ratio = statistics.median(one.ratio for one in found)
+        worst = max((one.ratio for one in found), key=lambda ratio: abs(ratio - 1))
+        print(f"{kind:>16}{own_per_s:>10.0f}{told_per_s:>10.0f}{ratio:>9.4f}{worst:>9.4f}", flush=True)
+    with Inbox() as inbox:
+        hooked_us, bare_us = _said(_ONE_WEIGHT, 0, inbox), _said(_ONE_WEIGHT, 0, None)
+    print(f"a step of one weight: {hooked_us:.0f} us of CPU time with the hook, {bare_us:.0f} without")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--run", choices=KINDS, help=argparse.SUPPRESS)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--run", choices=[*KINDS, _ONE_WEIGHT], help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.run:
-        torch.set_num_threads(1)
+    torch.set_num_threads(1)
+    if options.run is None:
+        compare(options.steps, options.runs)
+    elif options.run == _ONE_WEIGHT:
+        _one_weight()
+    else:
         KINDS[options.run](options.steps)
-        return
-    print(f"{'':>16}{'own /s':>10}{'hook /s':>10}{'ratio':>8}{'worst':>8}{'hook us':>9}")
-    for kind in KINDS:
-        pairs = [
-            (run(kind, options.steps, hooked=True), run(kind, options.steps, hooked=False))
-            for _ in range(options.pairs)
-        ]
-        ratios = [(hooked.told_per_s or 0.0) / hooked.own_per_s for hooked, _ in pairs]
-        middle = sorted(pairs, key=lambda pair: pair[0].own_per_s)[len(pairs) // 2][0]
-        cost_s = min(hooked.step_cpu_s for hooked, _ in pairs) - min(bare.step_cpu_s for _, bare in pairs)
-        worst = max(ratios, key=lambda ratio: abs(ratio - 1))
-        print(
-            f"{kind:>16}{middle.own_per_s:>10.0f}{middle.told_per_s or 0.0:>10.0f}"
-            f"{statistics.median(ratios):>8.4f}{worst:>8.4f}{1e6 * cost_s:>9.0f}",
-            flush=True,
-        )
 
 
 if __name__ == "__main__":
