@@ -45,8 +45,11 @@ def main(tuned: Tuned, most: str) -> int:
     for note in [*here.notes, *notes]:
         console.print(note, markup=False, highlight=False)
     options = Options(gpus_per_trial=here.gpus_per_trial)
-    scratch.end_orphans()
-    with _ended_by_sigterm(), tempfile.TemporaryDirectory(prefix=".check-", dir=Path.cwd()) as root:
+    with (
+        scratch.private(),
+        _ended_by_sigterm(),
+        tempfile.TemporaryDirectory(prefix=".check-", dir=Path.cwd()) as root,
+    ):
         training = Training(space, workload, here.hardware, options)
         asked = Runs(training, Path(root), ForkServer(workload.preload))
         checked = _check(asked, console, most_s, slots(here.hardware, options))
