@@ -171,6 +171,7 @@ def complete(
     Raises InputError where the baseline, its data or a knob is wrong.
     """
     baseline = workload.complete(workload.fill({**space.baseline, **_named(settings, space)}))
+    workload.require_unit(space.unit)
     workload.require_comparable(space.knobs, space.objective.quality)
     knobs = _as_taken(space, baseline, workload, source)
     budget = _open_ended(space.budget, workload.training_samples(baseline))

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
 from autotune.core.errors import instead
 from autotune.core.settings import Setting
 
@@ -90,9 +88,13 @@ def text_of(value: Setting) -> str:
 
 
 def _of_text(text: str) -> Setting:
-    """The value whose `text_of` that is: YAML takes `off` for a switch."""
-    value: Setting = yaml.safe_load(text)
-    return value if text_of(value) == text else text
+    """The value whose `text_of` that is."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    is_setting = value is None or isinstance(value, bool | int | float)
+    return value if is_setting and text_of(value) == text else text
 
 
 def is_same(value: Any, other: Any) -> bool:

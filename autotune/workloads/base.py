@@ -117,6 +117,9 @@ class Workload:
     def require_gpus(self, count: float) -> None:
         """Raises InputError where the workload cannot make use of `count` GPUs a trial."""
 
+    def require_unit(self, unit: str) -> None:
+        """Raises InputError where nothing counts work in that `unit`."""
+
     def require_comparable(self, knobs: Collection[str], quality: str) -> None:
         """Raises InputError where nothing measures `quality`, or a knob would change its references."""
 

@@ -41,6 +41,7 @@ _GRACE_S = 10.0  # to write a checkpoint in, and for what is left behind to end 
 _FAILED_GRACE_S = 1.0
 # A little before a trial without an evaluation is given up: here it is known what was looked for.
 _OVERDUE_TIMES, _OVERDUE_STEPS = 2.7, 90
+_MOST_UNSTEPPED = 10  # evaluations: some scripts begin with a few
 _STEPS, _SAMPLES = "steps", "samples"
 # What the hook calls it, and what the tuner does.
 _NAMES = {"loss": "train_loss", "queued": "is_queued", "compiling": "is_compiling"}
@@ -234,7 +235,7 @@ class _Run:
         counter = self._counter
         is_far = trial_samples and counter.samples >= _OVERDUE_TIMES * trial_samples
         unscored = is_far and counter.steps >= _OVERDUE_STEPS and not self._evaluations and not self._reports
-        unstepped = self._evaluations > 1 and not counter.steps and not self._reports
+        unstepped = self._evaluations > _MOST_UNSTEPPED and not counter.steps and not self._reports
         if (unscored or unstepped) and (lacks := self._lacks()):
             far = f"no score came in {counter.samples} samples, of which a trial has {trial_samples}"
             raise ending.of_nothing([far, *lacks] if unscored else lacks, tuple(process.tail))

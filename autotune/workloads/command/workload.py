@@ -108,6 +108,11 @@ class CommandWorkload(Workload):
                 f"{instead(quality, self.spec.scores)}"
             )
 
+    def require_unit(self, unit: str) -> None:
+        if unit != "samples" and self.spec.quality != spec.REPORTED:
+            rule = "a command counts samples, unless it calls autotune.report, with quality: reported"
+            raise InputError(f"unit: {rule}: got {unit!r}")
+
     def check(self, settings: Mapping[str, Any]) -> list[str]:
         """Runs the set-up; what the user should know of that.
 

@@ -112,7 +112,7 @@ def test_the_tuner_sees_roles_and_the_workload_what_its_user_wrote():
     }
 
 
-@pytest.mark.parametrize("ours", ["off", "fp16", "8", 8, True, None, 0.5, "1e-3"])
+@pytest.mark.parametrize("ours", ["off", "fp16", "8", 8, True, None, 0.5, "1e-3", "2026-01-01", "[1"])
 def test_a_word_comes_back_as_the_value_that_it_stands_for(ours):
     naming = Naming({}, {"x": {text_of(ours): "theirs"}})
     found = naming.value("x", "theirs")

@@ -86,3 +86,10 @@ def test_settings_and_placeholders_are_compared_in_the_users_words(tmp_path):
     assert workload.check({"optim": {"lr": 1}, "seed": 3}) == []
     with pytest.raises(InputError, match="nothing uses it"):
         workload.check({"optim": {"lr": 1, "beta": 2}})
+
+
+def test_a_unit_needs_a_script_that_reports_it(tmp_path):
+    CommandWorkload.of(VALUES, tmp_path).require_unit("samples")
+    CommandWorkload.of({**VALUES, "quality": "reported"}, tmp_path).require_unit("tokens")
+    with pytest.raises(InputError, match=r"unit: a command counts samples, .*: got 'tokens'"):
+        CommandWorkload.of(VALUES, tmp_path).require_unit("tokens")
