@@ -117,7 +117,7 @@ def test_a_training_that_reports_by_itself_is_a_trial(monkeypatch, tmp_path):
     settings = {"micro_batch_size": 512, "learning_rate": 0.05, "seed": 0, "samples": 4096}
     importlib.import_module("push").fit(settings, tmp_path)  # outside of a trial
     found = one_trial(EXAMPLES / "push.yaml", 4096, tmp_path / "trial", micro_batch_size=64)
-    assert [point.samples for point in found.curve] == [2048, 4096]
+    assert [point.samples for point in found.curve][:2] == [2048, 4096]
     assert found.throughput.samples_per_s > 0
 
 
@@ -142,3 +142,7 @@ def test_a_script_with_flags_of_its_own_can_be_tuned(tmp_path):
     exported = forked.run(("export", "s", "-o", "best.sh"), tmp_path, os.environ)
     assert exported.returncode == 0, exported.stderr
     assert "train.py --batch_size " in (tmp_path / "best.sh").read_text()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    again = forked.run(("resume", "../s"), elsewhere, os.environ)
+    assert again.returncode in ENDED, again.stdout + again.stderr

@@ -73,7 +73,7 @@ def _terms(
     opened: Session, space: Space, workload: Workload, here: Hardware, samples: int
 ) -> tuple[Terms, list[str]]:
     """On what terms models are compared, and what the user should know of them."""
-    notes = workload.check(space.baseline)
+    notes = workload.check(space.for_workload(space.baseline))
     then, seed = opened.provenance(), opened.options().seed
     now = provenance.collect(opened.name, space, workload, here, seed)
     changed = provenance.changes(then, now, workload.places)

@@ -114,7 +114,7 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
     workload = workloads.load(space.workload)
     with opened.lock() as held:  # who comes second is told so at once
         options, then = opened.options(), opened.provenance()
-        notes = workload.check(space.baseline)
+        notes = workload.check(space.for_workload(space.baseline))
         here = hardware(options.address, options.gpus_per_trial)
         found = here.hardware
         now = provenance.collect(session.name, space, workload, found, options.seed)

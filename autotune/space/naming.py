@@ -62,7 +62,7 @@ class Naming:
         if not isinstance(theirs, list | dict) and text_of(theirs) in words:
             return theirs
         found = next((ours for ours, word in words.items() if is_same(word, theirs)), None)
-        return theirs if found is None else yaml.safe_load(found)
+        return theirs if found is None else _of_text(found)
 
     def as_given(self, flat: Mapping[str, Setting]) -> dict[str, Any]:
         """`flat` settings with the user's names, in their shape and in their words."""
@@ -74,6 +74,8 @@ class Naming:
         for role, path in self.roles.items():
             if role not in known:
                 yield f"roles: no such role {role!r}{instead(role, list(known))}"
+            elif (first := self.name(path)) != role:
+                yield f"roles.{role}: {path} is the {first} already: a setting has one role"
             elif role not in baseline:
                 paths = [self.path(name) for name in baseline]
                 yield f"roles.{role}: the baseline has no setting {path!r}{instead(path, paths)}"
@@ -85,6 +87,12 @@ class Naming:
 def text_of(value: Setting) -> str:
     """A value as a key of JSON or YAML: `fp16`, `true`, `8`."""
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _of_text(text: str) -> Setting:
+    """The value whose `text_of` that is: YAML takes `off` for a switch."""
+    value: Setting = yaml.safe_load(text)
+    return value if text_of(value) == text else text
 
 
 def is_same(value: Any, other: Any) -> bool:

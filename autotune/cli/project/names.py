@@ -67,6 +67,7 @@ ROLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 STEPS = frozenset(
     {
+        *("steps", "n_steps", "iterations", "iters", "num_iters", "max_iterations"),
         *("max_iters", "max_steps", "warmup_steps", "warmup_iters", "lr_decay_iters", "num_warmup_steps"),
         *("total_steps", "train_steps", "num_train_steps", "max_train_steps", "num_steps", "num_iterations"),
         *("train_iters", "n_iters", "lr_warmup_steps", "decay_steps", "total_iters", "lr_decay_steps"),

@@ -2,7 +2,7 @@
 
 import itertools
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,9 +108,3 @@ def resumed(records: Records) -> Resumed | None:
         return None
     stopped, begun = first[-1]["samples"], second[0]["samples"]
     return Resumed(stopped, begun, is_anew=begun <= first[0]["samples"])
-
-
-def has_stepped_after_evaluation(records: Iterable[Mapping[str, Any]], quality: str) -> bool:
-    """Whether training has gone on after an evaluation, so that its checkpoint is written."""
-    kinds = [quality in record for record in records if not is_mark(record)]
-    return True in kinds and not kinds[-1]

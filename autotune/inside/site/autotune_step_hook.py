@@ -7,13 +7,16 @@ here is said once, and the script goes on.
 
 from __future__ import annotations
 
+import faulthandler
 import functools
 import importlib
 import os
+import signal
 import sys
 import time
 import weakref
 from collections import deque
+from contextlib import suppress
 from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 
 import autotune_gpu
@@ -29,7 +32,12 @@ _clock_s = time.monotonic  # kept here: a script that replaces the module's cloc
 
 
 def arm() -> None:
-    """From now on, as soon as the script has imported torch, its steps are told; so is what ends it."""
+    """From now on, as soon as the script has imported torch, its steps are told; so is what ends it.
+
+    And where it stands, when the tuner asks for it: of a trial that hangs.
+    """
+    with suppress(AttributeError, OSError, RuntimeError, ValueError):  # no stderr, or one without a file
+        faulthandler.register(signal.SIGUSR1)
     wire = autotune_wire.Wire()
     sys.excepthook = _telling(sys.excepthook, wire)
     offset = int(os.environ.get(autotune_wire.SEED) or 0)

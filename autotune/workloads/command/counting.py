@@ -3,8 +3,10 @@
 import json
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from autotune.core import files
 from autotune.workloads.command.follow import matching, written_s
@@ -42,6 +44,13 @@ class Counter:
             return False
         self._reached(at_s, total)
         return True
+
+    def reported(self, at_s: float, record: Mapping[str, Any]) -> bool:
+        """Whether a record of the script's own says how many samples there were, which then counts."""
+        samples = record.get("samples")
+        if isinstance(samples, int) and samples > self.samples:
+            self._reached(at_s, samples)
+        return "samples" in record
 
     def _reached(self, at_s: float, total: int) -> None:
         self.samples = total

@@ -148,7 +148,7 @@ class Process:
             while left_bytes > 0:
                 # Whoever could not be found may hold it open, and write on.
                 is_enough = self._is_enough.is_set()
-                if poll.poll(_BAR_MS if is_new else _LISTEN_MS):
+                if poll.poll(0 if is_enough else _BAR_MS if is_new else _LISTEN_MS):
                     chunk = os.read(pipe.fileno(), _CHUNK_BYTES)
                     if not chunk:
                         break

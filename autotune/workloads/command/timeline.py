@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _ON_ITS_WAY_S, _LATE_S = 0.05, 0.2  # of what was printed or sent, usually and on a busy machine
-_LONG_STEPS = 3
-_LONG_S = 0.05  # what is shorter may be a process that had to wait for a core
+# What is shorter may be a process that had to wait for a core. Taken for an evaluation, it would have the
+# scores a step too early, and a trial that ends with them would miss its end.
+_LONG_STEPS, _LONG_S = 10, 0.2
 _TOGETHER_S = 0.5  # scores of one evaluation are printed within that
 
 

@@ -226,7 +226,7 @@ class _Run:
                 return {"samples": counter.samples, **happened.scores} if counter.samples else None
             case Reported():
                 self._reports = True
-                self._counts_itself |= "samples" in happened.record
+                self._counts_itself |= counter.reported(at_s, happened.record)
                 return {"samples": counter.samples, **happened.record}
 
     def _require_sense(self, process: Process, trial_samples: int) -> None:
@@ -236,7 +236,8 @@ class _Run:
         unscored = is_far and counter.steps >= _OVERDUE_STEPS and not self._evaluations and not self._reports
         unstepped = self._evaluations > 1 and not counter.steps and not self._reports
         if (unscored or unstepped) and (lacks := self._lacks()):
-            raise ending.of_nothing(lacks, tuple(process.tail))
+            far = f"no score came in {counter.samples} samples, of which a trial has {trial_samples}"
+            raise ending.of_nothing([far, *lacks] if unscored else lacks, tuple(process.tail))
 
     def _lacks(self) -> list[str]:
         """What a command has not shown that began at the beginning."""

@@ -8,7 +8,7 @@ import yaml
 from autotune.core.errors import InputError
 from autotune.core.settings import LEARNING_RATE, MICRO_BATCH, PRECISION
 from autotune.space import space as spaces
-from autotune.space.naming import Naming, flatten, nest
+from autotune.space.naming import Naming, flatten, nest, text_of
 
 NESTED = {
     "data": {"batch_size": 4, "crops": [], "root": None},
@@ -112,6 +112,14 @@ def test_the_tuner_sees_roles_and_the_workload_what_its_user_wrote():
     }
 
 
+@pytest.mark.parametrize("ours", ["off", "fp16", "8", 8, True, None, 0.5, "1e-3"])
+def test_a_word_comes_back_as_the_value_that_it_stands_for(ours):
+    naming = Naming({}, {"x": {text_of(ours): "theirs"}})
+    found = naming.value("x", "theirs")
+    assert text_of(found) == text_of(ours)
+    assert naming.as_given({"x": found}) == {"x": "theirs"}
+
+
 def test_words_may_stand_for_anything():
     made = space()
     given = made.for_workload({**made.baseline, "compile": "default"})
@@ -158,6 +166,10 @@ def test_aliases_that_stand_for_billions_are_too_many_settings():
         (
             {"roles": {"micro_batch_size": "data.batchsize"}},
             "no setting 'data.batchsize': did you mean data.batch_size",
+        ),
+        (
+            {"roles": {"micro_batch_size": "data.batch_size", "learning_rate": "data.batch_size"}},
+            "roles.learning_rate: data.batch_size is the micro_batch_size already",
         ),
         ({"values": {"amq": {"fp16": 1}}}, "values: the baseline has no setting 'amq'"),
         ({"counted_in_steps": ["max_iter"]}, "counted_in_steps: the baseline has no setting 'max_iter'"),

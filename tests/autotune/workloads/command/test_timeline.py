@@ -44,6 +44,7 @@ def test_a_step_ends_an_evaluation_and_time_never_goes_back():
         ([1.0, 1.1, 1.2, 9.3, 9.4], 9.45, 9.2),
         ([1.0, 1.1, 9.2, 9.3, 9.4, 9.5], 9.55, None),  # too long ago
         ([1.0, 1.1, 1.2, 9.3], 9.15, None),  # in time
+        ([1.0, 1.02, 1.04, 1.06, 1.2], 1.3, None),  # that step had to wait for a core
         ([0.9, 1.0, 1.1, 1.2, 9.3, 9.302, 9.31], 9.32, 9.2),  # the longest
         ([1.0, 1.002, 1.004, 1.012, 1.014], 1.02, None),  # a step of milliseconds may have waited for a core
         ([], 1.0, None),

@@ -130,9 +130,22 @@ def test_the_workdir_is_the_same_wherever_the_command_runs(command, workdir, mon
     assert (workdir / "made").exists()
 
 
+def test_a_script_shows_where_it_hangs(command, workdir, capfd):
+    stuck = "def waits():\n    os.kill(os.getpid(), signal.SIGUSR1)\nwaits()"
+    text = f"import os, signal\n{stuck}\nprint('step\\nacc 1')"
+    list(command(text, **STEPS).fit(BATCH, workdir))
+    assert "line 3 in waits" in capfd.readouterr().out
+
+
 def test_a_script_may_report_by_itself(command, workdir):
     text = "import autotune\nautotune.report(samples=5)\nautotune.report(samples=5, acc=0.25)"
     records = figures(command(text, quality="reported").fit({}, workdir))
+    assert records == [{"samples": 5}, {"samples": 5, "acc": 0.25}]
+
+
+def test_a_script_may_report_its_samples_and_print_its_score(command, workdir):
+    text = "import autotune\nautotune.report(samples=5)\nprint('acc 0.25')"
+    records = figures(command(text).fit(BATCH, workdir))
     assert records == [{"samples": 5}, {"samples": 5, "acc": 0.25}]
 
 
@@ -214,7 +227,10 @@ def test_scores_without_a_step_end_a_command_that_would_go_on(command, workdir):
 
 def test_a_long_training_without_a_score_is_ended_with_its_last_lines(command, workdir):
     text = "import time\nwhile True:\n    print('step')\n    time.sleep(0.001)"
-    with pytest.raises(CommandError, match=r"acc.* matched no line; the last lines of its output: step"):
+    wanted = (
+        r"no score came in \d+ samples, .* 80; .*acc.* matched no line; the last lines of its output: step"
+    )
+    with pytest.raises(CommandError, match=wanted):
         list(command(text, **STEPS).fit({**BATCH, "trial_samples": 80}, workdir))
 
 
@@ -249,7 +265,8 @@ def test_who_cannot_be_found_and_writes_on_is_not_listened_to_for_ever(command, 
     monkeypatch.setattr("autotune.workloads.command.training._GRACE_S", 0.3)
     text = (
         "import subprocess\nprint('step\\nacc 1', flush=True)\n"
-        "subprocess.Popen(['/bin/sh', '-c', 'sleep 0.1; exec yes'], env={}, start_new_session=True)"
+        "writes = ['/bin/sh', '-c', 'while echo y; do sleep 0.05; done']\n"
+        "subprocess.Popen(writes, env={}, start_new_session=True)"
     )
     records = figures(command(text, **STEPS).fit(BATCH, workdir))
     assert records[-1] == {"samples": 8, "acc": 1.0}
