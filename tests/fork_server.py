@@ -63,7 +63,7 @@ def warm_tuner() -> Callable[[], object]:
         importlib.import_module(module)
     from wandb.sdk.data_types._private import MEDIA_TMP
 
-    from autotune.report import page
+    from autotune.reports import page
     from autotune.space import space as spaces
     from autotune.storage import study
 

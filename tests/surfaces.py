@@ -22,7 +22,7 @@ from autotune.core import units
 from autotune.display import console, draw, snapshot
 from autotune.export import export
 from autotune.judging.history import History
-from autotune.report import page, read, words
+from autotune.reports import page, read, words
 from autotune.storage.store import Session
 from autotune.trackers import overview
 

@@ -64,7 +64,7 @@ def test_the_wheel_has_the_search_spaces_and_no_tests(wheel):
 
 def test_the_wheel_has_what_the_report_is_made_of(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    wanted = {f"autotune/report/templates/{file.name}" for file in TEMPLATES.iterdir()}
+    wanted = {f"autotune/reports/templates/{file.name}" for file in TEMPLATES.iterdir()}
     assert {Path(name).suffix for name in wanted} == {".j2", ".css", ".js"}
     assert wanted <= names
 

@@ -9,7 +9,7 @@ import typer
 from autotune.cli import cli_session, cli_tables, completion
 from autotune.cli.cli_options import Goal, Json, Length, Output, Running, Tuned, grouped
 from autotune.cli.cli_session import SessionArgument
-from autotune.report.model import FORMATS, SAMPLES
+from autotune.reports.model import FORMATS, SAMPLES
 
 app = typer.Typer(
     no_args_is_help=True,

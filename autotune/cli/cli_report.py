@@ -8,8 +8,8 @@ from autotune.cli import prepare
 from autotune.core import files
 from autotune.core.errors import InputError, printable
 from autotune.core.trial import Trial
-from autotune.report import as_json, markdown, read
-from autotune.report.model import FORMATS, SAMPLES, Report
+from autotune.reports import as_json, markdown, read
+from autotune.reports.model import FORMATS, SAMPLES, Report
 from autotune.storage.store import Session
 from autotune.trials import failures
 
@@ -49,7 +49,7 @@ def _write(file: Path, text: str) -> str:
 
 
 def _page(found: Report) -> str:
-    from autotune.report import page  # noqa: PLC0415 - plotly takes a second
+    from autotune.reports import page  # noqa: PLC0415 - plotly takes a second
 
     return page.render(found)
 

@@ -14,8 +14,7 @@ from autotune.core import units
 from autotune.core.errors import InputError, instead
 from autotune.core.settings import COMMON, Knowledge
 from autotune.workloads.base import Workload
-from autotune.workloads.command import spec, workload
-from autotune.workloads.command.workload import CommandWorkload
+from autotune.workloads.command import spec
 from autotune.workloads.program import Program
 
 __all__ = ["BUILTIN", "Program", "Workload", "known_settings", "label", "load", "located", "named"]
@@ -75,7 +74,7 @@ def located(value: Any, directory: Path) -> Any:
     What is no workload is left as it is, for `load` to refuse.
     """
     is_command = isinstance(value, Mapping) and value.get("kind") == spec.KIND
-    return workload.located(value, directory) if is_command else value
+    return spec.located(value, directory) if is_command else value
 
 
 @cache
@@ -88,6 +87,8 @@ def named(value: str | Mapping[str, Any]) -> Workload:
     """What is known of the workload called `value`, whose code need not be here: to show what it has done."""
     name = label(value)
     if not isinstance(value, str) and name == spec.KIND:
+        from autotune.workloads.command.workload import CommandWorkload  # noqa: PLC0415 - it is slow
+
         return CommandWorkload.of(value, Path())
     if name != BUILTIN:
         return Workload(name)

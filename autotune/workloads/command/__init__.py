@@ -4,7 +4,3 @@
 `readers` and `binary` find figures in what it writes, `ending` says what its end means, and `training` makes
 records of it all. `workload` is the workload.
 """
-
-from autotune.workloads.command.workload import CommandWorkload
-
-__all__ = ["CommandWorkload"]

@@ -2,11 +2,11 @@
 
 import builtins
 import re
+import signal
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from autotune.core.errors import printable
-from autotune.workloads.command.process import signal_name
 
 _QUOTED = 100  # characters of its output; a reason is one line
 _LINES_QUOTED = 3
@@ -55,10 +55,18 @@ def line_of(error: Exception) -> str:
     return str(error) if isinstance(error, CommandError) else f"{type(error).__name__}: {error}"
 
 
+def _signal_name(number: int) -> str:
+    """SIGKILL for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
 def _how(code: int) -> str:
     if code < 0:
-        return f"killed by {signal_name(-code)}"
-    by = f" ({signal_name(code - _BY_SHELLS)})" if _BY_SHELLS < code <= _BY_SHELLS + 64 else ""
+        return f"killed by {_signal_name(-code)}"
+    by = f" ({_signal_name(code - _BY_SHELLS)})" if _BY_SHELLS < code <= _BY_SHELLS + 64 else ""
     return f"exited with {code}{by}"
 
 

@@ -208,14 +208,6 @@ def _is_alive(process: psutil.Process) -> bool:
     return False
 
 
-def signal_name(number: int) -> str:
-    """SIGKILL for 9."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"
-
-
 def _die_with_us() -> None:
     """Whom nobody listens to is killed: what it trained would be in its checkpoint, and in no record."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -261,3 +262,13 @@ def _wrong_pattern(where: str, pattern: str | None, groups: int) -> Iterator[str
         return
     if found < groups:
         yield f"{where}: needs a group for the number, such as ([0-9.]+): got {units.shown(pattern)}"
+
+
+def located(values: Mapping[str, Any], directory: Path) -> dict[str, Any]:
+    """`values` of a specification with absolute paths in place of those relative to `directory`."""
+    paths = {"directory": values.get("directory", "."), "python": values.get("python")}
+    return {
+        **values,
+        # Not resolved: the Python of a virtual environment is a link to one that knows nothing of it.
+        **{key: str((directory / path).absolute()) for key, path in paths.items() if isinstance(path, str)},
+    }

@@ -23,16 +23,6 @@ _TOLD = (SEED, MICRO_BATCH, ACCUMULATION)  # settings that the tuner itself make
 _TRAINED = Path("trained")
 
 
-def located(values: Mapping[str, Any], directory: Path) -> dict[str, Any]:
-    """`values` of a specification with absolute paths in place of those relative to `directory`."""
-    paths = {"directory": values.get("directory", "."), "python": values.get("python")}
-    return {
-        **values,
-        # Not resolved: the Python of a virtual environment is a link to one that knows nothing of it.
-        **{key: str((directory / path).absolute()) for key, path in paths.items() if isinstance(path, str)},
-    }
-
-
 @dataclass(frozen=True)
 class CommandWorkload(Workload):
     """`spec` says what is run; its paths are absolute."""
@@ -48,7 +38,7 @@ class CommandWorkload(Workload):
         Raises InputError with every mistake in them, in one line.
         """
         spec.read(values)  # before paths are made of what may be none
-        whole = located(values, directory)
+        whole = spec.located(values, directory)
         return cls(spec.KIND, spec.read(whole), whole)
 
     @property

@@ -20,7 +20,7 @@ from autotune.storage import study as record
 from autotune.storage.store import Options, Session
 from tests import surfaces
 from tests.autotune.conftest import made_up_run
-from tests.autotune.report import searched
+from tests.autotune.reports import searched
 
 KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
 

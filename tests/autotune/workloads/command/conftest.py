@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autotune.workloads.command import CommandWorkload
+from autotune.workloads.command.workload import CommandWorkload
 
 SCORE = {"acc": r"acc ([\d.]+)"}
 

@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from autotune.core.errors import InputError
-from autotune.workloads.command import CommandWorkload
 from autotune.workloads.command.ending import CommandError
+from autotune.workloads.command.workload import CommandWorkload
 
 STEPS = {"steps": r"^step", "quality": {"acc": r"acc ([\d.]+)"}}
 BATCH = {"effective_batch_size": 8}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotune.core.errors import InputError
-from autotune.workloads.command import CommandWorkload
+from autotune.workloads.command.workload import CommandWorkload
 
 VALUES = {"kind": "command", "run": "python train.py --lr {optim.lr}", "quality": {"acc": "acc (.*)"}}
 SETTINGS = {"optim": {"lr": 0.1}}

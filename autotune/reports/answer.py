@@ -1,0 +1,179 @@
+"""The answer of a report as lines of text: baseline, recommended, and how many times as much. Pure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from autotune.core import units
+from autotune.judging.estimates import Figure
+from autotune.reports import marks, words
+from autotune.reports.marks import Mark
+from autotune.reports.model import Report, Side
+
+VERDICTS = {  # a symbol, so that colour is not all that tells them apart
+    "confirmed": ("✓", "Confirmed"),
+    "unconfirmed": ("≈", "Not confirmed"),
+    "baseline": ("=", "The baseline stays"),
+    "none": ("\N{EN DASH}", "No result"),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure as text, and what is said of it in small: its interval, or its share."""
+
+    text: str = words.NOTHING
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A kind of figure, over what it was taken, and its cells."""
+
+    name: str
+    over: str
+    baseline: Cell
+    best: Cell
+    factor: Cell
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of the baseline and of what is recommended."""
+
+    name: str
+    before: str
+    after: str
+
+    @property
+    def is_changed(self) -> bool:
+        return self.before != self.after
+
+
+_WHOLE = "Full training"
+
+
+@dataclass(frozen=True)
+class _Kind:
+    name: str
+    over: str
+    value: Callable[[Side], float | None]
+    cell: Callable[[Side], Cell]
+
+
+def is_better(report: Report) -> bool:
+    """Whether something other than the baseline is recommended."""
+    baseline, best = report.answer.baseline, report.answer.best
+    return best is not None and (baseline is None or best.trial != baseline.trial)
+
+
+def sides(report: Report) -> list[tuple[Mark, Side]]:
+    """What the answer is about: the baseline, and what is recommended where that is another."""
+    baseline, best = report.answer.baseline, report.answer.best if is_better(report) else None
+    return [(mark, side) for mark, side in ((marks.BASELINE, baseline), (marks.WINNER, best)) if side]
+
+
+def lines(report: Report) -> list[Line]:
+    """The figures that are known of either side."""
+    baseline, best = report.answer.baseline, report.answer.best
+    # The time to a quality is no ratio of speeds, and who is there sooner need not be so in a whole training.
+    races_to_target = report.target is not None
+    gain = report.answer.speed
+    kinds = [kind for kind in _kinds(report) if not (races_to_target and kind.name == _WHOLE)]
+    found = [_line(kind, baseline, best, gain) for kind in kinds]
+    known = [line for line in found if {line.baseline, line.best} != {Cell()}]
+    return [*known[:1], *_samples(report), *known[1:]]
+
+
+def _samples(report: Report) -> list[Line]:
+    """What of the gain is no throughput: the samples to a target. The two factors make it."""
+    answer = report.answer
+    if report.target is None or answer.factor is None or answer.speed is None:
+        return []
+    factor = Cell(words.factor(answer.factor.value / answer.speed.value), "of the gain")
+    return [Line(report.unit.capitalize(), f"to {words.limit(report)}", Cell(), Cell(), factor)]
+
+
+def unknown(report: Report) -> list[str]:
+    """The figures that could be measured on neither side."""
+    known = {line.name for line in lines(report)}
+    return [kind.name for kind in _kinds(report) if kind.name not in known]
+
+
+def settings(report: Report) -> list[Setting]:
+    """Every setting on both sides, those that change first."""
+    baseline, best = report.answer.baseline, report.answer.best
+    before, after = baseline.config if baseline else {}, best.config if best else {}
+    found = [
+        Setting(
+            name,
+            words.setting(before[name]) if name in before else words.NOTHING,
+            words.setting(after[name]) if name in after else words.NOTHING,
+        )
+        for name in dict.fromkeys([*before, *after])
+    ]
+    return sorted(found, key=lambda setting: not setting.is_changed)
+
+
+def _kinds(report: Report) -> tuple[_Kind, ...]:
+    seeds = words.plural(max((side.seeds for _, side in sides(report)), default=0), "seed")
+    samples, limit = report.answer.full_training_samples, report.memory_limit_bytes
+    return (
+        _Kind(
+            "Throughput",
+            f"{report.unit} per second",
+            lambda s: s.throughput.value if s.throughput else None,
+            lambda s: _measured(words.throughput(s.throughput)),
+        ),
+        _Kind(
+            words.metric(report.quality),
+            f"mean of {seeds}" + ("; lower is better" if report.minimize else ""),
+            lambda s: s.quality.value if s.quality else None,
+            lambda s: _measured(words.quality(s.quality)),
+        ),
+        _Kind(
+            "Peak memory",
+            f"of {words.memory(limit)}" if limit else "",
+            lambda s: s.peak_memory_bytes,
+            _peak,
+        ),
+        _Kind("GPU utilisation", "", lambda s: s.gpu_percent, lambda s: Cell(words.percent(s.gpu_percent))),
+        _Kind(
+            "CPU", "100% is one core", lambda s: s.cpu_percent, lambda s: Cell(words.percent(s.cpu_percent))
+        ),
+        _Kind(
+            "Energy",
+            f"per {words.each(report)}",
+            lambda s: s.joules_per_sample,
+            lambda s: Cell(words.energy(s.joules_per_sample)),
+        ),
+        _Kind(
+            _WHOLE,
+            f"{words.count(samples)} {report.unit}" if samples else "",
+            lambda s: s.full_training_s,
+            lambda s: Cell(words.duration(s.full_training_s)),
+        ),
+    )
+
+
+def _peak(side: Side) -> Cell:
+    """The peak, with its share of the limit in small."""
+    part = words.share(side.memory_share) if side.memory_share else ""
+    return Cell(words.peak(side.peak_memory_bytes, is_rising=side.memory_is_rising), part)
+
+
+def _measured(text: str) -> Cell:
+    """`61.2 ± 0.8`, the interval in small."""
+    value, sign, half = text.partition(" ± ")
+    return Cell(value, f"± {half}" if sign else "")
+
+
+def _line(kind: _Kind, baseline: Side | None, best: Side | None, gain: Figure | None) -> Line:
+    ours, theirs = (kind.cell(side) if side else Cell() for side in (best, baseline))
+    if kind.name == "Throughput" and gain is not None:
+        return Line(
+            kind.name, kind.over, theirs, ours, Cell(words.factor(gain.value), words.factor_interval(gain))
+        )
+    before, after = (units.number(kind.value(side)) if side else None for side in (baseline, best))
+    # Of a value below 0, such as a loss with its sign turned, no factor says what is more.
+    ratio = after / before if before and before > 0 and after is not None else None
+    return Line(kind.name, kind.over, theirs, ours, Cell(words.factor(ratio)))

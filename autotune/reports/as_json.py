@@ -1,0 +1,32 @@
+"""A report as JSON, for scripts: the fields of its dataclasses, under their names."""
+
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+from autotune.reports.model import Report
+
+FORMAT = 1
+
+
+def render(report: Report) -> str:
+    """`report` as strict JSON: what is no finite number is null."""
+    values = _plain({"format": FORMAT, **_format_1(asdict(report))})
+    return json.dumps(values, indent=2, allow_nan=False) + "\n"
+
+
+def _format_1(values: dict[str, Any]) -> dict[str, Any]:
+    """`values` under the names of format 1, which calls the ablation `way`."""
+    values["way"] = values.pop("ablation")
+    for row in values["trials"]:
+        row["kind"] = "way" if row["kind"] == "ablation" else row["kind"]
+    return values
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,125 @@
+"""All that a session holds, as the figures of its report. Pure: `read` opens files, this computes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autotune.compare.results import Model, Written
+from autotune.core.settings import SEED
+from autotune.core.trial import PassedOver, Trial
+from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
+from autotune.judging import confirm, quality
+from autotune.judging.history import History
+from autotune.reports import clinical, importance, knobs, rows
+from autotune.reports.model import Report
+from autotune.reports.recommendation import answer
+from autotune.storage import store
+from autotune.storage.store import Options
+from autotune.storage.study_file import Plan
+from autotune.workloads import Workload
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a session holds. `shown` is where it lies, as its user would name it; `written` is by model.
+
+    One of an older version cannot be gone on with, whatever its `state`.
+    """
+
+    name: str
+    shown: Path
+    state: str
+    history: History
+    workload: Workload
+    options: Options
+    provenance: Mapping[str, Any]
+    plan: Plan
+    can_go_on: bool = True
+    passed_over: Sequence[PassedOver] = ()
+    models: Mapping[str, Model] = field(default_factory=dict)
+    written: Mapping[str, Sequence[Written]] = field(default_factory=dict)
+
+
+def report(known: Known, samples: int) -> Report:
+    """Every figure of a session, with so many `samples` of what compared models wrote."""
+    history, space = known.history, known.history.space
+    found = answer(
+        history,
+        known.workload,
+        known.shown,
+        can_go_on=known.state == INTERRUPTED and known.can_go_on,
+        training_samples=known.provenance.get("training_samples"),
+    )
+    limit, goal = _memory_limit_bytes(known), space.objective
+    return Report(
+        session=str(known.shown),
+        created=str(known.provenance.get("created", "")),
+        state=known.state,
+        quality=goal.quality,
+        keep=goal.keep,
+        select=goal.select,
+        target=goal.target,
+        memory_fraction=space.limits.memory_fraction,
+        memory_limit_bytes=limit,
+        samples_per_trial=space.budget.samples_per_trial,
+        planned=known.plan.trials,
+        seconds=known.plan.spent_s or sum(t.seconds for t in history.trials),
+        answer=found,
+        least_quality=_least_quality(history),
+        trials=rows.rows(history, found.best.trial if found.best else None),
+        predicted=knobs.predicted(found.best.config, history, limit) if found.best else (),
+        ablation=knobs.steps(history),
+        compared=clinical.compared(known.models, known.written, goal),
+        samples=clinical.samples(known.written, samples),
+        skipped=rows.skipped(known.passed_over, history),
+        importance=importance.importance(history),
+        provenance=_provenance(known),
+        minimize=goal.minimize is not None,
+        within=goal.within,
+        unit=space.unit,
+        constraints=goal.constraints,
+        going_on=_going_on(known),
+    )
+
+
+def _least_quality(history: History) -> float | None:
+    """The worst quality that a winner may have; None where it may have any, or that is not known."""
+    goal = history.space.objective
+    if goal.takes_any_quality and goal.target is None:
+        return None
+    return quality.shown(history.least_quality, goal)
+
+
+def _going_on(known: Known) -> str:
+    """The command that runs more trials; empty where the search runs them itself, or none can be run."""
+    if known.state == RUNNING or not known.can_go_on or known.history.failed_baseline:
+        return ""
+    more = " --trials 20" if known.state == ENDED else ""
+    return f"{store.going_on(known.shown)}{more}{' --time 1h' if known.plan.left_s == 0 else ''}"
+
+
+def _memory_limit_bytes(known: Known) -> int | None:
+    """What a trial may take: the least that one was allowed, as for the model that predicts what fits."""
+    shown = [t.measurement for t in known.history.trials]
+    limits = [m.memory_limit_bytes for m in shown if m.memory_limit_bytes]
+    return min(limits, default=known.options.memory_limit_bytes)
+
+
+def _provenance(known: Known) -> dict[str, Any]:
+    """Where the figures come from: what the session was begun with, and how its trials were measured."""
+    measured = [t.measurement for t in known.history.trials if t.measurement.throughput]
+    shared = sum(m.shared for m in measured)
+    return {
+        **{name: fact for name, fact in known.provenance.items() if name != "space"},
+        "seeds": sorted({_seed(t, known) for t in known.history.trials}),
+        "measured_alone": len(measured) - shared,
+        "measured_beside_others": shared,
+        "options": asdict(known.options),
+    }
+
+
+def _seed(trial: Trial, known: Known) -> int:
+    """What the generators of a trial were seeded with."""
+    settings = known.workload.with_seed(known.history.space.settings(trial.config), confirm.seed_of(trial))
+    return int(settings.get(SEED) or 0)

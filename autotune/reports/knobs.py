@@ -1,0 +1,48 @@
+"""What the knobs do to memory, and to speed from the baseline to the winner. Pure."""
+
+from autotune.core.settings import MICRO_BATCH, PRECISION, Config
+from autotune.judging import ablation
+from autotune.judging.history import History
+from autotune.memory.feasibility import MemoryModel
+from autotune.reports.model import Predicted, Step
+from autotune.space.space import Space
+
+
+def predicted(config: Config, history: History, memory_limit_bytes: int | None) -> tuple[Predicted, ...]:
+    """Peak memory with each precision and micro-batch to choose from, at the other settings of `config`."""
+    space, fraction = history.space, history.space.limits.memory_fraction
+    model = MemoryModel(history.trials, fraction=fraction, limit_bytes=memory_limit_bytes, known=space.known)
+    knob = space.knobs.get(PRECISION)
+    precisions = (knob.drawn_from.choice if knob else None) or ()
+    configs: list[Config] = [{**config, PRECISION: precision} for precision in precisions] or [config]
+    found = [_predicted(model, chosen, space) for chosen in configs]
+    return tuple(p for p in found if p.micro_batch_size)
+
+
+def _predicted(model: MemoryModel, config: Config, space: Space) -> Predicted:
+    told = [(size, model.predict({**config, MICRO_BATCH: size})) for size in space.micro_batch_sizes]
+    known = [(size, found) for size, found in told if found is not None]
+    return Predicted(
+        precision=str(space.settings(config).get(PRECISION, "")),
+        micro_batch_size=tuple(size for size, _ in known),
+        peak_bytes=tuple(found.expected_bytes for _, found in known),
+        low_bytes=tuple(found.low_bytes for _, found in known),
+        high_bytes=tuple(found.high_bytes for _, found in known),
+    )
+
+
+def steps(history: History) -> tuple[Step, ...]:
+    """The ablation from the baseline to the confirmed winner, one knob at a time."""
+    return tuple(
+        Step(
+            knob=step.knob,
+            before=step.before,
+            after=step.after,
+            trial=step.trial.number if step.trial else None,
+            throughput=step.throughput,
+            factor=step.factor,
+            reason=step.reason or ("" if step.trial else "not measured yet"),
+            together=step.together,
+        )
+        for step in ablation.steps(history)
+    )

@@ -1,0 +1,112 @@
+"""A report as Markdown, short enough for the text of a pull request."""
+
+import html
+import re
+from collections.abc import Sequence
+
+from autotune.core import units
+from autotune.core.errors import printable
+from autotune.judging.estimates import Figure
+from autotune.reports import words
+from autotune.reports.model import Compared, Report, Side
+
+_SPECIAL = re.compile(r"([\\`*_\[\]|~#!@$])")
+_FACTS = ("hardware", "versions", "revision", "data", "created")
+
+
+def render(report: Report) -> str:
+    """The answer in a sentence, the baseline beside the best, precisions, and where that comes from."""
+    answer = report.answer
+    blocks = [
+        [f"## autotune: {_text(report.session)}"],
+        *([[_text(answer.promise)]] if answer.promise else []),
+        [_text(answer.sentence)],
+        _sides(report),
+    ]
+    blocks += [[f"- {_text(caution)}" for caution in answer.cautions], _models(report)]
+    blocks += [_code(answer.commands), [_provenance(report)]]
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
+
+
+def _sides(report: Report) -> list[str]:
+    """A row for each figure, the baseline's beside the best's."""
+    baseline, best = report.answer.baseline, report.answer.best
+    if baseline is None or best is None:
+        return []
+    sides = [baseline] if best.trial == baseline.trial else [baseline, best]
+    rows = [_figures(side, report) for side in sides]
+    names = [name for name in rows[0] if any(row[name] != "-" for row in rows)]
+    headings = ["baseline", f"trial {best.trial}"][: len(sides)]
+    return _table(["", *headings], [[name, *(row[name] for row in rows)] for name in names])
+
+
+def _figures(side: Side, report: Report) -> dict[str, str]:
+    """The cells of a column by the names of their rows, as text that is not escaped yet."""
+    peak = words.peak(side.peak_memory_bytes, side.memory_share, is_rising=side.memory_is_rising)
+    whole_s = side.full_training_s
+    return {
+        "settings": side.knobs,
+        f"{report.unit}/s": _figure(side.throughput, ".1f"),
+        report.quality + (" (lower is better)" if report.minimize else ""): _figure(side.quality, ".4f"),
+        "peak memory": "-" if side.peak_memory_bytes is None else peak,
+        "GPU": "-" if side.gpu_percent is None else f"{side.gpu_percent:.0f}%",
+        f"joules per {words.each(report)}": "-"
+        if side.joules_per_sample is None
+        else f"{side.joules_per_sample:.3g}",
+        "whole training": "-" if whole_s is None else units.format_seconds(whole_s),
+    }
+
+
+def _models(report: Report) -> list[str]:
+    """A row for each model that was compared, a column for each score to show that one of them has."""
+    models = [m for m in report.compared if m.scores]
+    names = words.ordered(report.quality, *(m.scores for m in models))
+    if not models:
+        return []
+    return _table(
+        ["model", f"{report.unit}/s", *names, "reports/s", "findings F1"], [_model(m, names) for m in models]
+    )
+
+
+def _model(model: Compared, names: Sequence[str]) -> list[str]:
+    scores = [_number(model.scores.get(name), ".4f") for name in names]
+    f1 = model.findings.f1 if model.findings else None
+    speeds = _figure(model.throughput, ".1f"), _number(model.reports_per_s, ".1f")
+    return [model.label, speeds[0], *scores, speeds[1], _number(f1, ".3f")]
+
+
+def _provenance(report: Report) -> str:
+    """Where the figures come from, in a line."""
+    facts = [f"{name} {report.provenance[name]}" for name in _FACTS if report.provenance.get(name)]
+    return _text("; ".join([*facts, f"{report.samples_per_trial} {report.unit} per trial"]))
+
+
+def _code(commands: Sequence[str]) -> list[str]:
+    """Commands in a block that nothing in them ends."""
+    lines = [printable(command) for command in commands]
+    fence = max(["```", *(f"{run}`" for line in lines for run in re.findall("`+", line))], key=len)
+    return [f"{fence}sh", *lines, fence] if lines else []
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    ruler = ["---", *(["---:"] * (len(headings) - 1))]
+    lines = [[_text(cell) for cell in headings], ruler, *([_text(cell) for cell in row] for row in rows)]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _figure(figure: Figure | None, form: str) -> str:
+    """`61.2 (60.1 to 62.3)`."""
+    if figure is None:
+        return "-"
+    if figure.low is None or figure.high is None:
+        return format(figure.value, form)
+    return f"{figure.value:{form}} ({figure.low:{form}} to {figure.high:{form}})"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _text(text: str) -> str:
+    """`text`, from wherever, as text: nothing in it is markup, or ends a line or a cell of a table."""
+    return _SPECIAL.sub(r"\\\1", html.escape(printable(text), quote=False))

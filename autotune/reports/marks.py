@@ -1,0 +1,116 @@
+"""How things look wherever they are shown: colour, marker and name of trials, precisions and phases.
+
+Colours are CSS variables of `templates/report.css`, so that plots follow light, dark and print. No two things
+that appear together differ by colour alone.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from autotune.core.settings import PRECISION, PRECISIONS
+from autotune.reports.model import Row
+
+
+@dataclass(frozen=True)
+class Mark:
+    """`symbol` is a marker of plotly's, or `line`, `dash`, `dot`, `bar` and `band` for what is no marker."""
+
+    label: str
+    colour: str
+    symbol: str
+    size: int = 8
+
+
+WINNER = Mark("recommended", "var(--winner)", "star", 16)
+BASELINE = Mark("baseline", "var(--baseline)", "diamond", 12)
+KEPT = Mark("keeps the quality", "var(--completed)", "circle")
+LOST = Mark("completed, quality not kept", "var(--completed)", "circle-open")
+BROKEN = Mark("completed, breaks a constraint", "var(--completed)", "diamond-open")
+COMPLETED = Mark("completed", "var(--completed)", "circle-open-dot")
+STOPPED = Mark("stopped early", "var(--stopped)", "triangle-down-open", 9)
+OOM = Mark("out of memory", "var(--failed)", "x")
+FAILED = Mark("failed otherwise", "var(--failed)", "cross-open")
+OPEN = Mark("not ended", "var(--stopped)", "square-open")
+AGAIN = Mark("run again to confirm or explain", "var(--stopped)", "square", 5)
+
+ORDER = (
+    AGAIN,
+    OPEN,
+    FAILED,
+    OOM,
+    STOPPED,
+    BROKEN,
+    LOST,
+    COMPLETED,
+    KEPT,
+    BASELINE,
+    WINNER,
+)  # the last is on top
+
+_SYMBOLS = (
+    ("circle", 8),
+    ("triangle-right", 9),
+    ("square", 8),
+    ("triangle-up", 9),
+    ("pentagon", 9),
+    ("hexagram", 10),
+)
+_PRECISIONS = {
+    name: Mark(name, f"var(--{name})", *symbol) for name, symbol in zip(PRECISIONS, _SYMBOLS, strict=True)
+}
+
+_PHASES = ("data", "transfer", "forward", "backward", "optimizer")
+
+
+def of(row: Row) -> Mark:
+    """The mark of a trial: what it is, or else how it ended."""
+    return {"winner": WINNER, "baseline": BASELINE}.get(row.kind) or outcome(row)
+
+
+def outcome(row: Row) -> Mark:
+    """How a trial has ended, the baseline and the winner like any other."""
+    if row.status == "failed":
+        return OOM if row.failure == "oom" else FAILED
+    if row.status != "completed":
+        return STOPPED if row.status == "stopped" else OPEN
+    if row.kind in {"race", "repeat", "ablation"}:
+        return AGAIN
+    if row.breaks_constraint:
+        return BROKEN
+    if row.keeps_quality is None:
+        return KEPT if row.kind == "baseline" else COMPLETED
+    return KEPT if row.keeps_quality else LOST
+
+
+def grouped(rows: Iterable[Row], by: Callable[[Row], Mark] = of) -> list[tuple[Mark, list[Row]]]:
+    """The trials of each mark, those that matter most last, so that nothing is drawn over them."""
+    listed = list(rows)
+    groups = [(mark, [row for row in listed if by(row) == mark]) for mark in ORDER]
+    return [(mark, members) for mark, members in groups if members]
+
+
+def precision(name: str) -> Mark:
+    return _PRECISIONS.get(name, Mark(name or "all trials", "var(--other)", "circle"))
+
+
+def model(label: str) -> Mark:
+    """The mark of a compared model: the baseline's, or that of its precision."""
+    return BASELINE if label == "baseline" else precision(label)
+
+
+def precision_of(row: Row) -> str:
+    """The precision of a trial, empty where that is no setting."""
+    return str(row.config.get(PRECISION, ""))
+
+
+def precisions(rows: Iterable[Row]) -> list[str]:
+    """The precisions that occur, widest first."""
+    found = {precision_of(row) for row in rows}
+    return [name for name in _PRECISIONS if name in found] + sorted(found - _PRECISIONS.keys())
+
+
+def phases(found: Iterable[str]) -> list[Mark]:
+    """The phases of a step in their order, others after them."""
+    names = set(found)
+    known = [name for name in _PHASES if name in names] + sorted(names - set(_PHASES))
+    return [Mark(name, f"var(--phase-{min(n, 5)})", "bar") for n, name in enumerate(known, start=1)]

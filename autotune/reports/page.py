@@ -1,0 +1,152 @@
+"""The report as one HTML file that needs nothing else: template, style, script, plots and images in it.
+
+Text from outside is escaped where it is put in. The page's own scripts are named by their hash in its
+Content-Security-Policy, so that nothing else could run, and nothing is ever fetched.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
+
+from autotune.core.errors import printable
+from autotune.core.shell import quoted
+from autotune.reports import (
+    answer,
+    images,
+    marks,
+    plots,
+    plots_ablation,
+    plots_parallel,
+    plots_quality,
+    plots_search,
+    plots_speed,
+    plots_step,
+    tables,
+    texts,
+    words,
+)
+from autotune.reports.model import Report
+from autotune.reports.plot import Plot
+
+
+@dataclass(frozen=True)
+class _Plots:
+    """Every plot of a report, by its place. What cannot be drawn yet is empty."""
+
+    front: list[Plot]
+    batches: list[Plot]
+    step: list[Plot]
+    ablation: list[Plot]
+    quality: list[Plot]
+    compared: list[Plot]
+    history: list[Plot]
+    importance: list[Plot]
+    parallel: list[Plot]
+
+    @property
+    def all(self) -> list[Plot]:
+        return [plot for place in vars(self).values() for plot in place]
+
+
+def render(report: Report) -> str:
+    """The whole page. Reads the images of the report's samples; one that cannot be read is said to be so."""
+    drawn = plots_of(report)
+    figures = htmlsafe_json_dumps(
+        {plot.id: plot.figure for plot in drawn.all},
+        separators=(",", ":"),
+        allow_nan=False,
+        ensure_ascii=False,
+    )
+    library, script = _script(_plotly()), _script(_asset("report.js"))
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            report=report,
+            plots=drawn,
+            figures=figures,
+            library=library,
+            script=script,
+            style=Markup(_asset("report.css")),  # noqa: S704 - the package's own
+            policy=_policy([library, script]),
+            pictures={file: images.picture(file) for sample in report.samples for file in sample.images},
+            session=quoted(report.session),
+        )
+    )
+
+
+def plots_of(report: Report) -> _Plots:
+    return _Plots(
+        front=_list(plots.front(report)),
+        batches=plots_speed.by_batch(report),
+        step=_list(plots_step.step_time(report)),
+        ablation=_list(plots_ablation.ablation(report)),
+        quality=plots_quality.of_runs(report),
+        compared=plots_quality.of_compared(report),
+        history=_list(plots_search.history(report)),
+        importance=_list(plots_search.importance(report)),
+        parallel=_list(plots_parallel.parallel(report)),
+    )
+
+
+def _list(plot: Plot | None) -> list[Plot]:
+    return [] if plot is None else [plot]
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("autotune.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    environment.globals |= {
+        "answer": answer,
+        "marks": marks,
+        "tables": tables,
+        "texts": texts,
+        "words": words,
+    }
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """Text from outside without what turns the direction of writing; the page's own parts as they are."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _asset(name: str) -> str:
+    return (resources.files("autotune.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _plotly() -> str:
+    """Plotly's own JavaScript, as its Python package carries it."""
+    return (resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
+
+
+def _script(text: str) -> Markup:
+    """`text` so that an HTML parser sees no end or begin of a script in it; in JavaScript it is the same."""
+    safe = re.sub(r"<(?=/?script|!--)", r"\\x3c", text, flags=re.IGNORECASE)
+    return Markup(safe)  # noqa: S704 - the package's own, and plotly's
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """No address may be fetched, and no script run but these."""
+    hashes = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )

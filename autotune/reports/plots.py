@@ -1,0 +1,187 @@
+"""The front: throughput against quality of every trial. A pure function of a report."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.judging.estimates import Figure
+from autotune.reports import answer, marks, words
+from autotune.reports.marks import Mark
+from autotune.reports.model import Report, Row, Side
+from autotune.reports.plot import (
+    TRIALS,
+    Plot,
+    Table,
+    Trace,
+    layout,
+    line,
+    lines,
+    note,
+    per_s,
+    plain,
+    points,
+    quality,
+    told,
+)
+
+_LINE = Mark("Pareto front", "var(--completed)", "line")
+_KEPT = Mark("region that keeps the quality", "var(--keep)", "region")
+_RUG_TOP, _PLOT_FROM = 0.055, 0.13  # shares of the height
+
+
+def front(report: Report) -> Plot | None:
+    """None before a trial has shown a throughput.
+
+    Every configuration is where all of its runs that count have it, and repeats are single runs around
+    those. What has not completed is in a rug along the axis: a quality after fewer samples is no worse for
+    that, and would look so.
+    """
+    measured = [r for r in report.trials if r.throughput is not None]
+    placed = [r for r in measured if quality(r) is not None]
+    rug = [r for r in measured if quality(r) is None]
+    if not measured:
+        return None
+    name, least = words.metric(report.quality), report.least_quality
+    best = sorted((r for r in placed if r.on_front), key=per_s)
+    chosen, beside = _chosen(report, placed), marks.grouped(rug)
+    single = marks.grouped(r for r in placed if r not in [each.row for each in chosen])
+    low, high = _range([least, *map(quality, placed), *(y for each in chosen for y in vars(each.y).values())])
+    shown = dict.fromkeys([*(mark for mark, _ in [*beside, *single]), *(each.mark for each in chosen)])
+    return Plot(
+        id="front",
+        title=f"Throughput against {name}",
+        axes=f"↑ {words.axis(report)}. The best are at the {'bottom' if report.minimize else 'top'} right. "
+        "Crosses are intervals.",
+        label=_label(report, placed, name),
+        data=[
+            line(_LINE, [per_s(r) for r in best], [quality(r) for r in best], 1.5),
+            *(points(rows, mark, per_s, quality, report) for mark, rows in single),
+            *(_drawn(each, report) for each in chosen),
+            *(points(rows, mark, per_s, lambda _: 0, report) | {"yaxis": "y2"} for mark, rows in beside),
+        ],
+        layout=layout(
+            500,
+            xaxis={
+                "title": f"{report.unit} per second",
+                "rangemode": "tozero",
+                "anchor": "y2" if rug else "y",
+            },
+            yaxis={"range": [low, high], "domain": [_PLOT_FROM if rug else 0, 1]},
+            **({"yaxis2": _RUG_AXIS} if rug else {}),
+            shapes=[] if least is None else _region(least, low if report.minimize else high),
+            annotations=[
+                *([] if least is None else [_threshold(report, least)]),
+                *([_rug_title(name)] if rug else []),
+            ],
+        ),
+        legend=(*reversed(shown), _LINE, *([] if least is None else [_KEPT])),
+        table=_table(best, report),
+        elsewhere=TRIALS,
+    )
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The baseline or the winner: its trial, and where the answer has it."""
+
+    mark: Mark
+    side: Side
+    row: Row
+    x: Figure
+    y: Figure
+
+    @property
+    def is_mean(self) -> bool:
+        return max(self.side.runs, self.side.seeds) > 1
+
+
+def _chosen(report: Report, placed: Sequence[Row]) -> list[_Chosen]:
+    rows = {r.number: r for r in placed}
+    return [
+        _Chosen(mark, side, rows[side.trial], side.throughput, side.quality)
+        for mark, side in answer.sides(report)
+        if side.throughput is not None and side.quality is not None and side.trial in rows
+    ]
+
+
+def _drawn(each: _Chosen, report: Report) -> Trace:
+    """One of the chosen two with its intervals."""
+    score = f"{words.metric(report.quality)} {words.quality(each.y)}, {words.plural(each.side.seeds, 'seed')}"
+    speed = f"{words.throughput(each.x)} {report.unit}/s, {words.plural(each.side.runs, 'run')}"
+    means = lines(f"{each.mark.label}, means of its runs", each.side.knobs, speed, score)
+    text = f"<b>Trial {each.row.number}</b> {means}" if each.is_mean else told(each.row, report)
+    return points([each.row], each.mark, lambda _: each.x.value, lambda _: each.y.value, report) | {
+        "text": [text],
+        "error_x": _error(each.x, each.mark.colour),
+        "error_y": _error(each.y, each.mark.colour),
+    }
+
+
+_RUG_AXIS: dict[str, Any] = {
+    "domain": [0, _RUG_TOP],
+    "range": [-1, 1],
+    "showticklabels": False,
+    "showgrid": False,
+    "fixedrange": True,
+}
+
+
+def _label(report: Report, placed: Sequence[Row], name: str) -> str:
+    may_win = [r for r in placed if not r.breaks_constraint]
+    kept, best = sum(r.keeps_quality is True for r in may_win), sum(r.on_front for r in placed)
+    return (
+        f"{words.plural(len(placed), 'trial')} with throughput and {name}: {kept} with "
+        f"{words.no_worse(report)}, {best} on the Pareto front. {report.answer.sentence}"
+    )
+
+
+def _table(best: Sequence[Row], report: Report) -> Table:
+    name = words.metric(report.quality)
+    rows = (
+        (str(r.number), r.knobs, words.throughput(r.throughput), words.score(r.quality), marks.of(r).label)
+        for r in best
+    )
+    return Table(
+        ("trial on the front", "settings", f"{report.unit}/s", name, ""), tuple(rows), numeric=(0, 2, 3)
+    )
+
+
+def _range(values: Iterable[float | None]) -> tuple[float, float]:
+    known = [value for value in values if value is not None] or [0.0, 1.0]
+    room = (max(known) - min(known)) * 0.06 or 0.01
+    return min(known) - room, max(known) + room
+
+
+def _error(figure: Figure, colour: str) -> dict[str, Any]:
+    """Its interval as bars; none where one run cannot tell."""
+    if figure.low is None or figure.high is None:
+        return {"visible": False}
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [figure.high - figure.value],
+        "arrayminus": [figure.value - figure.low],
+        "color": colour,
+        "thickness": 1.2,
+        "width": 0,
+    }
+
+
+def _region(least: float, best: float) -> list[dict[str, Any]]:
+    """What keeps the quality, shaded from the worst that does to the `best`, and its edge."""
+    across = {"xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": least, "layer": "below"}
+    edge = {"color": "var(--muted)", "width": 1, "dash": "dot"}
+    return [
+        across | {"type": "rect", "y1": best, "fillcolor": "var(--keep)", "line": {"width": 0}},
+        across | {"type": "line", "y1": least, "line": edge},
+    ]
+
+
+def _rug_title(name: str) -> dict[str, Any]:
+    return note(f"not trained to the end: no {plain(name)} to compare", 0.004, _RUG_TOP, yref="paper")
+
+
+def _threshold(report: Report, least: float) -> dict[str, Any]:
+    text = f"{words.limit(report)}: {words.score(least)}" if report.target is None else words.limit(report)
+    # Inside of the region, on whichever side of its edge that is.
+    return note(plain(text), 0.004, least, yref="y", yanchor="top" if report.minimize else "bottom")

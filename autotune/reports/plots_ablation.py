@@ -1,0 +1,139 @@
+"""The ablation from the baseline to the winner: what each knob has brought. A pure function of a report."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from autotune.judging.estimates import Figure
+from autotune.reports import marks, words
+from autotune.reports.marks import Mark
+from autotune.reports.model import Report, Step
+from autotune.reports.plot import Plot, Table, Trace, above, bars, behind, instead, joint, plain, rows_layout
+
+_ROOM = 1.12  # of the axis, for the words behind the longest bar
+_GAIN = Mark("faster by this knob", "var(--gain)", "bar")
+_LOSS = Mark("slower by this knob", "var(--failed)", "bar")
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """A row of the ablation: samples per second from and to, what was changed, and what that brought.
+
+    `half` is of the interval of where it ends, `sure` that of what it brought, as text.
+    """
+
+    mark: Mark | None  # None: not measured
+    what: str
+    begin: float
+    end: float
+    brought: str
+    half: float = 0.0
+    sure: str = ""
+
+
+def ablation(report: Report) -> Plot | None:
+    """The throughput after each knob; what was not measured says why. None without an ablation."""
+    baseline, best = report.answer.baseline, report.answer.best
+    if not report.ablation or baseline is None or baseline.throughput is None:
+        return None
+    found = [_whole(marks.BASELINE, baseline.throughput), *_steps(report.ablation, baseline.throughput.value)]
+    if best is not None and best.throughput is not None:
+        found.append(_whole(marks.WINNER, best.throughput))
+    found += [_Bar(None, rest, 0.0, 0.0, words.factor(factor)) for rest, factor in _rest(report)]
+    drawn = [mark for mark in (_GAIN, _LOSS) if any(bar.mark is mark for bar in found)]
+    return Plot(
+        id="ablation",
+        title="Ablation: from baseline to recommended, one knob at a time",
+        axes=f"{report.unit.capitalize()} per second with each change on top of those above it. The factors "
+        "multiply to the gain; what knobs do only together counts for the later one.",
+        label="; ".join(f"{bar.what}: {bar.brought}" for bar in found),
+        data=[_trace(mark, found, report.unit) for mark in (marks.BASELINE, *drawn, marks.WINNER)],
+        layout=rows_layout(
+            len(found),
+            xaxis={
+                "title": f"{report.unit} per second",
+                "range": [0, _ROOM * max(bar.end + bar.half for bar in found)],
+            },
+            annotations=[note for row, bar in enumerate(found) for note in _notes(row, bar)],
+            shapes=[joint(bar.end, row) for row, (bar, _) in enumerate(pairwise(found))],
+        ),
+        legend=tuple(drawn),
+        table=_table(report),
+    )
+
+
+def _whole(mark: Mark, throughput: Figure) -> _Bar:
+    """The bar of a configuration as a whole."""
+    half = words.half_width(throughput) or 0.0
+    return _Bar(mark, mark.label, 0.0, throughput.value, words.rate(throughput.value), half)
+
+
+def _rest(report: Report) -> list[tuple[str, float]]:
+    """What of the gain no speed is: the factor by the samples to a target."""
+    gain, speed = report.answer.factor, report.answer.speed
+    if report.target is None or gain is None or speed is None:
+        return []
+    return [(f"{report.unit} to {words.limit(report)}", gain.value / speed.value)]
+
+
+def _steps(steps: Sequence[Step], start: float) -> list[_Bar]:
+    found, reached = [], start
+    for step in steps:
+        what = _what(step)
+        if step.throughput is None:
+            why = f"not measured: {step.reason}" if step.reason else "not measured"
+            found.append(_Bar(None, what, reached, reached, why))
+            continue
+        end, half = step.throughput.value, words.half_width(step.throughput) or 0.0
+        brought, sure = words.times(step.factor), words.factor_interval(step.factor)
+        found.append(_Bar(_GAIN if end >= reached else _LOSS, what, reached, end, brought, half, sure))
+        reached = end
+    return found
+
+
+def _what(step: Step) -> str:
+    """`num_workers  2 → 0`, and what of the changes above it is in its factor."""
+    together = f", with {' and '.join(step.together)}" if step.together else ""
+    return f"{step.knob}  {words.setting(step.before)} → {words.setting(step.after)}{together}"
+
+
+def _trace(mark: Mark, found: Sequence[_Bar], unit: str) -> Trace:
+    chosen = [(row, bar) for row, bar in enumerate(found) if bar.mark is mark]
+    texts = [f"{bar.what}: {words.rate(bar.end)} {unit}/s" for _, bar in chosen]
+    return bars(
+        mark,
+        [row for row, _ in chosen],
+        [bar.end - bar.begin for _, bar in chosen],
+        texts,
+        [bar.begin for _, bar in chosen],
+    ) | {"error_x": _errors([bar.half for _, bar in chosen])}
+
+
+def _errors(halves: Sequence[float]) -> dict[str, Any]:
+    """The intervals of where bars end."""
+    look = {"color": "var(--ink)", "thickness": 1, "width": 4}
+    return {"type": "data", "array": list(halves), "visible": any(halves)} | look
+
+
+def _notes(row: int, bar: _Bar) -> list[dict[str, Any]]:
+    title = above(f"<b>{plain(bar.what)}</b>" + (f"  {plain(bar.sure)}" if bar.sure else ""), row)
+    far = max(bar.begin, bar.end + bar.half)
+    brought = instead(bar.brought, row) if bar.mark is None else behind(bar.brought, far, row)
+    return [title, brought]
+
+
+def _table(report: Report) -> Table:
+    rows = [
+        (
+            *(", ".join((*step.together, step.knob)), words.setting(step.before), words.setting(step.after)),
+            words.throughput(step.throughput) if step.throughput else step.reason or "not measured",
+            *(words.times(step.factor), words.factor_interval(step.factor) or words.NOTHING),
+            words.NOTHING if step.trial is None else str(step.trial),
+        )
+        for step in report.ablation
+    ]
+    none = words.NOTHING
+    rows += [(rest, none, none, none, words.factor(factor), none, none) for rest, factor in _rest(report)]
+    head = ("knob", "before", "after", f"{report.unit}/s", "factor", "interval", "trial")
+    return Table(head, tuple(rows), numeric=(3, 4, 5, 6))

@@ -1,0 +1,204 @@
+"""Where the speed comes from: by micro-batch and precision, by part of a step, by knob. Pure functions."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from autotune.core import units
+from autotune.core.settings import MICRO_BATCH
+from autotune.reports import marks, words
+from autotune.reports.marks import Mark
+from autotune.reports.model import Predicted, Report, Row
+from autotune.reports.plot import Plot, Table, Trace, layout, line, per_s, points
+
+_LIMIT = Mark("memory limit", "var(--ink)", "line")
+_ALLOWED = Mark("share that may be used", "var(--ink)", "dash")
+_PREDICTED = Mark("predicted, other settings as recommended", "var(--muted)", "band")
+_UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
+_APART = 1.06
+
+
+def by_batch(report: Report) -> list[Plot]:
+    """Throughput and peak memory by micro-batch and precision; none where micro-batch is no setting."""
+    rows = [r for r in report.trials if r.kind not in {"race", "repeat"} and _size(r)]
+    speed = [r for r in rows if r.throughput is not None]
+    memory = [r for r in rows if r.peak_memory_bytes is not None or r.failure == "oom"]
+    return [*([_speed(report, speed)] if speed else []), *([_memory(report, memory)] if memory else [])]
+
+
+def _speed(report: Report, rows: Sequence[Row]) -> Plot:
+    groups, beside = _by_precision(rows), _beside(rows)
+    best = {
+        name: {n: max(per_s(r) for r in found if _size(r) == n) for n in _sizes(found)}
+        for name, found in groups
+    }
+
+    def place(row: Row) -> float:
+        return _size(row) * beside[marks.precision_of(row)]
+
+    return Plot(
+        id="speed-by-batch",
+        title="Throughput by micro-batch",
+        axes=f"↑ {report.unit} per second. Lines join the fastest of each precision.",
+        label="; ".join(_fastest(name, found, report.unit) for name, found in best.items()),
+        data=[
+            *(
+                line(
+                    marks.precision(name),
+                    [n * beside[name] for n in found],
+                    list(found.values()),
+                    1.2,
+                    opacity=0.5,
+                )
+                for name, found in best.items()
+            ),
+            *(points(found, marks.precision(name), place, per_s, report) for name, found in groups),
+            *(points(found, mark, place, per_s, report) for mark, found in _chosen(rows)),
+        ],
+        layout=layout(360, xaxis=_axis(rows), yaxis={"rangemode": "tozero"}),
+        legend=(*(marks.precision(name) for name, _ in groups), *(mark for mark, _ in _chosen(rows))),
+        table=Table(
+            ("precision", "micro-batch", "trials", f"fastest, {report.unit}/s"),
+            tuple(
+                (
+                    marks.precision(name).label,
+                    str(n),
+                    str(sum(_size(r) == n for r in found)),
+                    words.rate(best[name][n]),
+                )
+                for name, found in groups
+                for n in best[name]
+            ),
+            numeric=(1, 2, 3),
+        ),
+    )
+
+
+def _fastest(name: str, found: dict[int, float], unit: str) -> str:
+    size = max(found, key=lambda n: found[n])
+    return f"{marks.precision(name).label}: fastest at {size}, {words.rate(found[size])} {unit}/s"
+
+
+def _memory(report: Report, rows: Sequence[Row]) -> Plot:
+    measured = [r for r in rows if r.peak_memory_bytes is not None]
+    full = [r for r in rows if r.peak_memory_bytes is None]
+    limit, highest = report.memory_limit_bytes, max((r.peak_memory_bytes or 0 for r in measured), default=0)
+    unit, size = next(found for found in _UNITS if max(highest, limit or 0) >= found[1] or found[1] == 1)
+    top = max(highest, limit or 0) / size or 1.0
+
+    def peak(row: Row) -> float:
+        return (row.peak_memory_bytes or 0) / size
+
+    lines = [] if limit is None else [(limit, _LIMIT), (limit * report.memory_fraction, _ALLOWED)]
+    return Plot(
+        id="memory-by-batch",
+        title="Peak memory by micro-batch",
+        axes=f"↑ {unit}. What ran out of memory is at the top.{_caution(measured)}",
+        label=f"The highest peak measured is {words.memory(highest)}"
+        + ("" if limit is None else f", the limit {words.memory(limit)}")
+        + f"; {words.plural(sum(r.failure == 'oom' for r in rows), 'trial')} ran out of memory",
+        data=[
+            *(trace for found in report.predicted for trace in _prediction(found, size)),
+            *(points(found, marks.precision(n), _size, peak, report) for n, found in _by_precision(measured)),
+            *(points(found, mark, _size, peak, report) for mark, found in _chosen(measured)),
+            *([points(full, marks.OOM, _size, lambda _: 1.07 * top, report)] if full else []),
+        ],
+        layout=layout(
+            360,
+            xaxis=_axis(rows),
+            yaxis={"range": [0, 1.14 * top]},
+            shapes=[_across(at / size, mark) for at, mark in lines],
+        ),
+        legend=(
+            *(marks.precision(name) for name, _ in _by_precision(measured)),
+            *(mark for mark, _ in _chosen(measured)),
+            *([marks.OOM] if full else []),
+            *([_PREDICTED] if report.predicted else []),
+            *(mark for _, mark in lines),
+        ),
+        table=_memory_table(report, rows),
+    )
+
+
+def _caution(rows: Sequence[Row]) -> str:
+    rising = sum(r.memory_is_rising for r in rows)
+    trials = words.plural(rising, "trial")
+    return f" The peak of {trials} still rose at the end: that is the least it takes." if rising else ""
+
+
+def _memory_table(report: Report, rows: Sequence[Row]) -> Table:
+    """Measured and predicted peaks of every precision and size."""
+    cells: dict[tuple[str, int], list[str]] = {}
+    for name, found in _by_precision(rows):
+        for size in _sizes(found):
+            same = [r for r in found if _size(r) == size]
+            cells[name, size] = [_measured(same), str(sum(r.failure == "oom" for r in same)), words.NOTHING]
+    for each in report.predicted:
+        bands = zip(each.micro_batch_size, each.peak_bytes, each.low_bytes, each.high_bytes, strict=True)
+        for size, peak, low, high in bands:
+            row = cells.setdefault((each.precision, size), [words.NOTHING, "0", words.NOTHING])
+            row[2] = f"{words.memory(peak)} ({words.memory(low)} to {words.memory(high)})"
+    head = ("precision", "micro-batch", "measured", "out of memory", "predicted for the recommended settings")
+    rows_of = ((marks.precision(name).label, str(size), *found) for (name, size), found in cells.items())
+    return Table(head, tuple(rows_of), numeric=(1, 2, 3, 4))
+
+
+def _measured(rows: Sequence[Row]) -> str:
+    """`1.2 GiB to 1.4 GiB`: the peaks of trials of one size; where one still rose, the size takes more."""
+    peaks = [r.peak_memory_bytes for r in rows if r.peak_memory_bytes is not None]
+    if not peaks:
+        return words.NOTHING
+    is_rising = any(r.memory_is_rising for r in rows)
+    return f"{words.memory(min(peaks))} to {words.peak(max(peaks), is_rising=is_rising)}"
+
+
+def _prediction(found: Predicted, size: int) -> list[Trace]:
+    """The predicted peak of a precision as a dashed line in its band."""
+    mark, sizes = marks.precision(found.precision), list(found.micro_batch_size)
+    low, high = ([value / size for value in side] for side in (found.low_bytes, found.high_bytes))
+    edge = line(mark, sizes + sizes[::-1], high + low[::-1], 0)
+    middle = line(Mark(mark.label, mark.colour, "dash"), sizes, [v / size for v in found.peak_bytes], 1.2)
+    return [edge | {"fill": "toself", "fillcolor": mark.colour, "opacity": 0.14}, middle]
+
+
+def _across(y: float, mark: Mark) -> dict[str, Any]:
+    dash = "dash" if mark is _ALLOWED else "solid"
+    edge = {"color": mark.colour, "width": 1.2, "dash": dash}
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": y, "y1": y, "line": edge}
+
+
+def _chosen(rows: Sequence[Row]) -> list[tuple[Mark, list[Row]]]:
+    """Baseline and winner, drawn over the markers of their precision."""
+    return marks.grouped(r for r in rows if r.kind in {"baseline", "winner"})
+
+
+def _by_precision(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    groups = ((name, [r for r in rows if marks.precision_of(r) == name]) for name in marks.precisions(rows))
+    return list(groups)
+
+
+def _beside(rows: Sequence[Row]) -> dict[str, float]:
+    """By what the micro-batch is multiplied where it is drawn, so that precisions stand side by side."""
+    names = marks.precisions(rows)
+    return {name: _APART ** (n - (len(names) - 1) / 2) for n, name in enumerate(names)}
+
+
+def _axis(rows: Sequence[Row]) -> dict[str, Any]:
+    """Powers of two at equal distances, each size that occurs by its number."""
+    sizes = _sizes(rows)
+    return {
+        "type": "log",
+        "tickvals": sizes,
+        "ticktext": [str(size) for size in sizes],
+        "range": [math.log10(sizes[0] / 1.4), math.log10(sizes[-1] * 1.4)],
+        "title": "micro-batch",
+    }
+
+
+def _sizes(rows: Sequence[Row]) -> list[int]:
+    return sorted({_size(r) for r in rows})
+
+
+def _size(row: Row) -> int:
+    """Its micro-batch; 0 where it has none."""
+    return int(max(0.0, units.number(row.config.get(MICRO_BATCH)) or 0.0))

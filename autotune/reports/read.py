@@ -1,0 +1,43 @@
+"""A session on its disk as a report. It may be running, broken off, or of an older version."""
+
+from pathlib import Path
+
+from autotune import workloads
+from autotune.compare import results
+from autotune.display import snapshot
+from autotune.judging import pilot
+from autotune.judging.history import History
+from autotune.reports import figures
+from autotune.reports.figures import Known
+from autotune.reports.model import Report
+from autotune.storage import study_file
+from autotune.storage.store import FORMAT, Session
+from autotune.storage.study_file import Plan
+
+
+def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
+    """The report of the session in `root`; raises InputError where there is none, or nothing was run yet.
+
+    Nothing is written, and a search that runs is not disturbed; one that `is_over` may still be in use.
+    """
+    session = Session.open(root)
+    study = session.study()
+    history = pilot.settled(History(study_file.trials(study), session.space()))
+    space = history.space
+    plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
+    models = results.models(session.comparison_dir)
+    known = Known(
+        name=session.name,
+        shown=root,
+        state=snapshot.state_of(session, plan, is_over=is_over),
+        history=history,
+        workload=workloads.named(space.workload),
+        options=session.options(),
+        provenance=session.provenance(),
+        plan=plan,
+        can_go_on=session.format == FORMAT,
+        passed_over=study_file.passed_over(study),
+        models=models,
+        written={label: tuple(results.written(session.model_dir(label))) for label in models},
+    )
+    return figures.report(known, samples)

@@ -1,0 +1,163 @@
+"""What to run, beside the baseline, and what it rests on. Pure functions of the trials."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from autotune.core.settings import MICRO_BATCH
+from autotune.core.trial import Measurement, Trial
+from autotune.display import advice, view
+from autotune.display.advice import Verdict
+from autotune.display.cautions import cautions
+from autotune.judging import confirm, gains, objective, quality
+from autotune.judging.confirm import Claim
+from autotune.judging.estimates import Figure
+from autotune.judging.history import History
+from autotune.reports.model import Answer, Side
+from autotune.space.space import Space
+from autotune.storage import store
+from autotune.workloads import Workload
+
+_FEWEST_SEEDS = 3
+_FEWEST_STUDIES = 100
+_NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_reserved_bytes"})
+
+
+def answer(
+    history: History,
+    workload: Workload,
+    session: Path,
+    *,
+    can_go_on: bool = False,
+    training_samples: int | None = None,
+) -> Answer:
+    """What the trials so far say to run. `session` is where it lies, as its user would name it."""
+    going_on = (store.going_on(session),) if can_go_on else ()
+    space, baseline, found = history.space, history.baseline, confirm.recommended(history)
+    if baseline is None or found is None:
+        return _none(history, session, going_on)
+    trial, claim = found
+    is_better = trial.number != baseline.number
+    theirs, ours = (_side(one, history, training_samples) for one in (baseline, trial))
+    return Answer(
+        verdict=advice.verdict(found),
+        promise=view.promise(history),
+        sentence=_sentence(found, history),
+        baseline=theirs,
+        best=ours,
+        factor=gains.gain(trial, history) if is_better else None,
+        speed=history.factor(trial) if is_better else None,
+        rounds=claim.rounds if claim else 0,
+        full_training_samples=training_samples,
+        cautions=(*view.refuted(history), *cautions(history), *_few(theirs, ours, space, workload)),
+        commands=(*(view.next_commands(session, workload) if is_better else ()), *going_on),
+    )
+
+
+def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
+    """The answer where nothing can be compared: without a baseline there is nothing to go on with either."""
+    failed = history.failed_baseline
+    if failed is None or failed.outcome is None:
+        return Answer(Verdict.NONE, view.NO_RESULT, commands=going_on)
+    sentence = f"{view.NO_RESULT} It {failed.outcome}: {failed.outcome.reason}"
+    return Answer(Verdict.NONE, sentence, cautions=tuple(cautions(history)), commands=(store.anew(session),))
+
+
+def _sentence(found: tuple[Trial, Claim | None], history: History) -> str:
+    trial, claim = found
+    if not trial.number:
+        return view.nothing_better(history)
+    which = f"trial {trial.number}, {view.knobs(trial.config)}."
+    if claim is not None:
+        return f"{view.confirmed(claim, history)}: {which}"
+    return f"{view.gain(trial, history)}: {which} {view.unconfirmed(trial, history)}"
+
+
+def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[str]:
+    """What quality rests on, where that is little."""
+    name, lines = space.objective.quality, []
+    if min(baseline.seeds, best.seeds) < _FEWEST_SEEDS:
+        theirs = f", trial {best.trial} with {best.seeds}" if best.trial != baseline.trial else ""
+        lines.append(f"Few seeds: {name} of the baseline was measured with {baseline.seeds}{theirs}.")
+    studies = baseline.scores.get(workload.validation_size) if workload.validation_size else None
+    if studies is not None and studies < _FEWEST_STUDIES:
+        lines.append(f"Small validation split: {name} is that of {studies:.0f} studies.")
+    return lines
+
+
+def _side(trial: Trial, history: History, training_samples: int | None) -> Side:
+    """What is known of `trial`; its scores and what its device did are of the runs that count."""
+    runs = _speed_runs(trial, history)
+    seen = [t for t in history.quality_runs(trial) if t.quality is not None]
+    measurements, memory = [t.measurement for t in runs], history.memory(trial)
+    throughput = history.throughput(trial)
+    found = quality.shown_figure(history.quality(trial), history.space.objective)
+    return Side(
+        trial=trial.number,
+        config=trial.config,
+        knobs=view.knobs(trial.config),
+        throughput=throughput,
+        runs=sum(m.throughput is not None for m in measurements),
+        quality=found,
+        seeds=len({confirm.seed_of(t) for t in seen}),
+        scores=_scored(_means([_scores(t.measurement) for t in seen]), found, history.space),
+        peak_memory_bytes=memory.peak_memory_bytes,
+        memory_is_rising=memory.memory_is_rising,
+        memory_share=objective.memory_share(memory),
+        gpu_percent=_mean_of("gpu_utilisation_percent", measurements),
+        cpu_percent=_mean_of("cpu_percent", measurements),
+        joules_per_sample=_joules_per_sample(measurements),
+        full_training_s=training_samples / throughput.value if training_samples and throughput else None,
+        step_s=_step_s(trial, measurements, throughput, history.space),
+    )
+
+
+def _speed_runs(trial: Trial, history: History) -> list[Trial]:
+    """The runs of `trial` itself; of those alone on the device, where there are any, only they."""
+    every = [t for t in history.runs_of(trial.number) if t.measurement.origin == trial.measurement.origin]
+    return [t for t in every if not t.measurement.shared] or every or [trial]
+
+
+def _scored(scores: Mapping[str, float], quality: Figure | None, space: Space) -> dict[str, float]:
+    """`scores`, of which the quality is what it is everywhere: not that of the very last evaluation.
+
+    Both are in the user's own sign: scores are what the workload said.
+    """
+    name = space.objective.quality
+    return {**scores, **({name: quality.value} if quality and name in scores else {})}
+
+
+def _scores(measurement: Measurement) -> dict[str, float]:
+    return {name: value for name, value in measurement.scores.items() if name not in _NO_SCORES}
+
+
+def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of what all have, by name."""
+    common = [name for name in found[0] if all(name in other for other in found)] if found else []
+    return {name: math.fsum(values[name] for values in found) / len(found) for name in common}
+
+
+def _mean_of(name: str, measurements: Sequence[Measurement]) -> float | None:
+    return objective.mean([m.telemetry[name] for m in measurements if name in m.telemetry])
+
+
+def _joules_per_sample(measurements: Sequence[Measurement]) -> float | None:
+    """What the GPU used for each sample. Its counter does not tell trials that share it apart."""
+    told = [m for m in measurements if not m.shared and m.samples and "gpu_energy_j" in m.telemetry]
+    samples = sum(m.samples for m in told)
+    return math.fsum(m.telemetry["gpu_energy_j"] for m in told) / samples if samples else None
+
+
+def _step_s(
+    trial: Trial, measurements: Sequence[Measurement], throughput: Figure | None, space: Space
+) -> dict[str, float]:
+    """Seconds of each phase of an optimizer step: its share of the steps, times what one takes."""
+    if throughput is None or throughput.value <= 0 or MICRO_BATCH not in space.settings(trial.config):
+        return {}
+    if space.unit == "samples":
+        whole_s = space.effective_batch_size(trial.config) / throughput.value
+    else:  # of which a step has now more, now fewer
+        timed = [m.throughput for m in measurements if m.throughput and m.throughput.steps]
+        whole_s = objective.mean([t.seconds / t.steps for t in timed]) or 0.0
+    shares = _means([m.step_shares for m in measurements])
+    return {phase.removesuffix("_s"): share * whole_s for phase, share in shares.items()}

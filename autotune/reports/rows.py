@@ -1,0 +1,122 @@
+"""The trials of a session, and what was not started: each with what it took and what was saved. Pure."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from autotune.core.settings import settings_key
+from autotune.core.trial import PassedOver, Refused, Status, Trial
+from autotune.display import view
+from autotune.judging import gains, objective, quality
+from autotune.judging.history import History
+from autotune.reports.model import Row, Skipped
+from autotune.space.space import Space
+
+_FIGURE = re.compile(r"\d+([.,]\d+)*( [KMGT]iB)?")
+_TAKEN_OUT = "…"
+
+
+def rows(history: History, winner: int | None) -> tuple[Row, ...]:
+    """Every trial, in order; `winner` is the number of the one to run, None where that is not known."""
+    front = {t.number for t in history.front}
+    return tuple(_row(t, history, winner, is_on_front=t.number in front) for t in history.trials)
+
+
+def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: bool) -> Row:
+    m, outcome, shown = trial.measurement, trial.outcome, history.shown(trial)
+    broken = history.breaks(trial)
+    return Row(
+        number=trial.number,
+        kind=_kind(trial, winner),
+        repeats=trial.repeat.of if trial.repeat else None,
+        config=trial.config,
+        knobs=view.knobs(trial.config),
+        status=outcome.status.value if outcome else "",
+        failure=outcome.failure.value if outcome and outcome.failure else None,
+        reason=broken or (outcome.reason if outcome else ""),
+        throughput=shown.throughput,
+        factor=gains.gain(trial, history),
+        quality=shown.quality,
+        keeps_quality=_keeps_quality(trial, shown.quality, history),
+        on_front=is_on_front,
+        peak_memory_bytes=shown.memory.peak_memory_bytes,
+        memory_is_rising=shown.memory.memory_is_rising,
+        memory_share=objective.memory_share(shown.memory),
+        samples=m.samples,
+        seconds=trial.seconds,
+        saved_s=_saved_s(trial, history.space),
+        shared=m.shared,
+        disturbed=m.disturbed,
+        throttled=m.throttled,
+        curve=quality.shown_curve(m.curve, history.space.objective),
+        breaks_constraint=broken is not None,
+    )
+
+
+def _keeps_quality(trial: Trial, score: float | None, history: History) -> bool | None:
+    """Whether what is shown of a trial is the quality that is to be kept; part of a trial says nothing."""
+    least = history.least_quality
+    if not trial.completed or least is None or score is None:
+        return None
+    if trial.repeat or history.space.objective.target is not None:
+        return history.keeps_quality(trial)
+    goal = history.space.objective
+    return not trial.number or goal.takes_any_quality or goal.turned(score) >= least
+
+
+def _kind(trial: Trial, winner: int | None) -> str:
+    if trial.ablation_of is not None:
+        return "ablation"
+    if trial.race:
+        return "race"
+    if trial.repeat is not None:
+        return "repeat"
+    if trial.number == 0:
+        return "baseline"
+    return "winner" if trial.number == winner else "trial"
+
+
+def _saved_s(trial: Trial, space: Space) -> float:
+    """What the rest of a trial that was stopped would have taken, at the pace that it had."""
+    samples = trial.measurement.samples
+    is_stopped = trial.outcome is not None and trial.outcome.status is Status.STOPPED
+    if not is_stopped or not trial.searched or not samples:
+        return 0.0
+    return max(0.0, trial.seconds / samples * space.budget.samples_per_trial - trial.seconds)
+
+
+def skipped(passed_over: Sequence[PassedOver], history: History) -> tuple[Skipped, ...]:
+    """The suggestions that were not started, by what their reasons say besides figures, most first.
+
+    Each configuration that would not have fitted has saved what trials took that ran out of memory, each that
+    could not win what those took that were stopped; the same suggested again saves nothing more. What is
+    outside the limits was not wanted in the first place.
+    """
+    groups: dict[str, list[PassedOver]] = {}
+    for one in passed_over:
+        groups.setdefault(_FIGURE.sub(_TAKEN_OUT, one.reason), []).append(one)
+    found = [
+        Skipped(
+            reason=words,
+            count=len(group),
+            saved_s=len({settings_key(one.config, ()) for one in group}) * _each_s(group[0].kind, history),
+            example=group[0].reason,
+        )
+        for words, group in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda s: s.count, reverse=True))
+
+
+def _each_s(kind: Refused, history: History) -> float:
+    """How long a trial would have taken, about, that was refused for that."""
+    if kind is Refused.LIMITS:
+        return 0.0
+    if kind is Refused.MEMORY:
+        return _mean_s(history, lambda t: t.out_of_memory)
+    return _mean_s(history, lambda t: t.outcome is not None and t.outcome.status is Status.STOPPED)
+
+
+def _mean_s(history: History, is_like: Callable[[Trial], bool]) -> float:
+    """The mean duration of the trials like that, of all that have ended where there is none."""
+    ended = [t for t in history.searched if t.outcome is not None]
+    alike = [t.seconds for t in ended if is_like(t)] or [t.seconds for t in ended]
+    return objective.mean(alike) or 0.0

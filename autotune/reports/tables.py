@@ -1,0 +1,187 @@
+"""The tables of a report that stand for themselves, as text. Pure functions of a report."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from autotune.reports import answer, marks, words
+from autotune.reports.marks import Mark
+from autotune.reports.model import Compared, Findings, Report, Row
+from autotune.reports.plot import Table
+
+_MOST_REASONS = 3
+_LABELS = {"cpus": "CPUs", "revision": "code revision", "data": "data fingerprint", "command": "command line"}
+
+
+def counted(report: Report) -> str:
+    """`48 trials; 1 race, 9 repeats, 3 ablation steps`."""
+    kinds = Counter(r.kind for r in report.trials)
+    races, repeats, steps = (kinds.pop(kind, 0) for kind in ("race", "repeat", "ablation"))
+    besides = [words.plural(races, "race")] if races else []
+    besides += [words.plural(repeats, "repeat")] if repeats else []
+    besides += [words.plural(steps, "ablation step")] if steps else []
+    return "; ".join([words.plural(kinds.total(), "trial"), *([", ".join(besides)] if besides else [])])
+
+
+def trials(report: Report) -> list[tuple[Mark, Row, tuple[str, ...]]]:
+    """Every trial with its mark and its cells: what is known of it besides its number and outcome."""
+    return [(marks.of(r), r, _cells(r)) for r in report.trials]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        words.throughput(row.throughput),
+        words.times(row.factor),
+        words.score(row.quality),
+        words.peak(row.peak_memory_bytes, row.memory_share, is_rising=row.memory_is_rising),
+        words.duration(row.seconds),
+    )
+
+
+def asides(row: Row) -> str:
+    """What else is to be known of a trial."""
+    found = {
+        f"repeats trial {row.repeats}, the figures of this run": row.repeats is not None,
+        "an ablation step": row.kind == "ablation",
+        "on the Pareto front": row.on_front,
+        "measured beside others": row.shared,
+        "others used the machine": row.disturbed,
+        "thermally throttled": row.throttled,
+    }
+    return ", ".join(text for text, holds in found.items() if holds)
+
+
+def outcomes(report: Report) -> Table:
+    """How trials ended: how many, what they took and saved, and why."""
+    groups = marks.grouped(report.trials, marks.outcome)
+    rows = [
+        (
+            mark.label,
+            str(len(found)),
+            words.duration(sum(r.seconds for r in found)),
+            _about(sum(r.saved_s for r in found)),
+            _reasons(found),
+        )
+        for mark, found in reversed(groups)
+    ]
+    return Table(("outcome", "trials", "took", "saved, about", "reasons"), tuple(rows), numeric=(1, 2, 3))
+
+
+def _reasons(rows: Iterable[Row]) -> str:
+    """The commonest reasons, with how often where that is more than once."""
+    found = Counter(row.reason for row in rows if row.reason)
+    told = [reason + (f" ({n} times)" if n > 1 else "") for reason, n in found.most_common(_MOST_REASONS)]
+    more = len(found) - len(told)
+    return "; ".join([*told, *([f"{more} other reasons"] if more > 0 else [])])
+
+
+def skipped(report: Report) -> Table:
+    rows = ((s.reason, str(s.count), _about(s.saved_s), s.example) for s in report.skipped)
+    return Table(
+        ("not started because", "suggestions", "saved, about", "for example"), tuple(rows), numeric=(1, 2)
+    )
+
+
+def _about(seconds: float) -> str:
+    return words.duration(seconds) if seconds > 0 else words.NOTHING
+
+
+def scores(report: Report) -> Table:
+    """A row per model that was compared: its scores, and the speed and memory of writing and of training."""
+    found = report.compared
+    names = words.ordered(report.quality, *(each.scores for each in found))
+    rows = (
+        (
+            each.label,
+            *(words.score(each.scores.get(name)) for name in names),
+            words.rate(each.reports_per_s),
+            words.memory(each.writing_peak_bytes),
+            words.throughput(each.throughput),
+            words.peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising),
+        )
+        for each in found
+    )
+    head = (
+        "model",
+        *(words.metric(name) for name in names),
+        "reports/s",
+        "memory, writing",
+        f"training {report.unit}/s",
+        "memory, training",
+    )
+    return Table(head, tuple(rows), numeric=tuple(range(1, len(names) + 5)))
+
+
+def own_scores(report: Report) -> Table | None:
+    """The scores that the search itself has measured, on the validation split; None where there are none."""
+    sides = [(mark.label, side.scores) for mark, side in answer.sides(report) if side.scores]
+    names = words.ordered(report.quality, *(found for _, found in sides))
+    rows = tuple((label, *(words.score(found.get(name)) for name in names)) for label, found in sides)
+    head = ("model", *(words.metric(name) for name in names))
+    return Table(head, rows, numeric=tuple(range(1, len(head)))) if rows else None
+
+
+def findings(found: Sequence[Compared]) -> Table | None:
+    """Precision, recall and F1 per model; None where nothing labels findings."""
+    labelled = [(each.label, each.findings) for each in found if each.findings is not None]
+    rows = tuple(
+        (label, *map(words.share, (f.precision, f.recall, f.f1)), *(str(n) for n in _totals(f)))
+        for label, f in labelled
+    )
+    head = ("model", "precision", "recall", "F1", "agreed", "missed", "invented")
+    return Table(head, rows, numeric=tuple(range(1, 7))) if rows else None
+
+
+def _totals(found: Findings) -> tuple[int, int, int]:
+    each = found.each
+    return sum(f.agreed for f in each), sum(f.missed for f in each), sum(f.invented for f in each)
+
+
+def each_finding(found: Sequence[Compared]) -> Table:
+    """Every finding of every model: agreed, missed, invented."""
+    labelled = [(each.label, each.findings.each) for each in found if each.findings is not None]
+    names = list(dict.fromkeys(f.name for _, each in labelled for f in each))
+    counts = {
+        (label, f.name): f"{f.agreed} / {f.missed} / {f.invented}" for label, each in labelled for f in each
+    }
+    rows = ((name, *(counts.get((label, name), words.NOTHING) for label, _ in labelled)) for name in names)
+    head = ("agreed / missed / invented", *(label for label, _ in labelled))
+    return Table(head, tuple(rows), numeric=tuple(range(1, len(head))))
+
+
+def facts(report: Report) -> list[tuple[str, list[str]]]:
+    """What was sought, what the figures come from, and what to be wary of; what has parts, part by part."""
+    limit = "" if report.memory_limit_bytes is None else f" of {words.memory(report.memory_limit_bytes)}"
+    found = [
+        ("sought", [_sought(report)]),
+        ("trials planned", [words.count(report.planned)]),
+        (f"{report.unit} per trial", [words.count(report.samples_per_trial)]),
+        ("constraints", [f"{name} {text}" for name, text in report.constraints.items()]),
+        ("memory that may be used", [f"{words.share(report.memory_fraction)}{limit}"]),
+        *((_label(name), _told(value)) for name, value in report.provenance.items()),
+        ("warnings", list(report.answer.cautions)),
+    ]
+    return [(name, texts) for name, texts in found if texts]
+
+
+def _sought(report: Report) -> str:
+    name = words.metric(report.quality)
+    if report.target is not None:
+        return f"the fewest seconds of training to {name} {report.target:g}"
+    front = f"the front of throughput and {name}, and of it " if report.select == "pareto" else ""
+    return f"{front}the highest throughput with {words.no_worse(report)}"
+
+
+def _label(name: str) -> str:
+    return _LABELS.get(name, name.replace("_", " "))
+
+
+def _told(value: Any) -> list[str]:
+    if value is None or value == "":
+        return []
+    if isinstance(value, Mapping):
+        told = ((_label(str(name)), ", ".join(_told(part))) for name, part in value.items())
+        return [f"{name}: {text}" for name, text in told if text]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [", ".join(text for part in value for text in _told(part))]
+    return [words.setting(value)]

@@ -1,0 +1,276 @@
+"""Reports made by hand: of a whole search, and of one that has only begun."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+from PIL import Image, ImageDraw
+
+from autotune.compare.results import Written
+from autotune.core.settings import Config
+from autotune.display import view
+from autotune.reports.model import (
+    Answer,
+    Compared,
+    Figure,
+    Finding,
+    Findings,
+    Predicted,
+    Report,
+    Sample,
+    Side,
+    Skipped,
+    Step,
+)
+
+from .made_trials import (
+    BASELINE,
+    BEST,
+    GIB,
+    HOSTILE,
+    LIMIT,
+    SEEDS,
+    between,
+    curve,
+    figure,
+    peak_bytes,
+    samples_per_s,
+    searched,
+)
+
+
+def side(number: int, config: Config, quality: float, steps: dict[str, float], **rest: object) -> Side:
+    speed = samples_per_s(config)
+    return Side(
+        trial=number,
+        config=config,
+        knobs=view.knobs(config),
+        throughput=figure(speed, 0.009),
+        runs=SEEDS,
+        quality=Figure(quality, quality - 0.0034, quality + 0.0034),
+        seeds=SEEDS,
+        scores={"bleu_1": 0.462, "bleu_4": quality, "rouge_l": 0.371},
+        peak_memory_bytes=int(peak_bytes(config)),
+        memory_is_rising=False,
+        memory_share=peak_bytes(config) / LIMIT,
+        full_training_s=206_900 / speed,
+        step_s=steps,
+        **rest,
+    )
+
+
+def answer() -> Answer:
+    slow = {"data": 0.004, "transfer": 0.005, "forward": 0.071, "backward": 0.118, "optimizer": 0.021}
+    fast = {"data": 0.011, "transfer": 0.009, "forward": 0.079, "backward": 0.131, "optimizer": 0.022}
+    baseline = side(0, BASELINE, 0.1611, slow, gpu_percent=71.0, cpu_percent=144.0, joules_per_sample=3.94)
+    best = side(11, BEST, 0.1619, fast, gpu_percent=93.0, cpu_percent=310.0, joules_per_sample=1.52)
+    gain = best.throughput.value / baseline.throughput.value
+    return Answer(
+        verdict="confirmed",
+        sentence=(
+            f"Trial 11 trains {gain:.2f} times as fast as the baseline and keeps its BLEU-4: "
+            "0.1619 against 0.1611 over three seeds."
+        ),
+        baseline=baseline,
+        best=best,
+        factor=Figure(gain, gain * 0.94, gain * 1.06),
+        speed=Figure(gain, gain * 0.94, gain * 1.06),
+        rounds=SEEDS,
+        full_training_samples=206_900,
+        cautions=(
+            "The validation split is small: 296 studies, so that BLEU-4 moves by 0.003 from seed to seed.",
+            "Trial 17 was thermally throttled, and slower for it.",
+        ),
+        commands=(
+            "python -m autotune export runs/iu -o best.yaml",
+            "python -m r2gen train --config best.yaml",
+        ),
+    )
+
+
+def predicted() -> tuple[Predicted, ...]:
+    sizes = (8, 16, 32, 64, 128, 256)
+    found = []
+    for name in ("fp32", "bf16", "fp8"):
+        middle = [peak_bytes(BEST | {"precision": name, "micro_batch_size": n}) for n in sizes]
+        low, high = [m * 0.94 for m in middle], [m * 1.08 for m in middle]
+        found.append(Predicted(name, sizes, tuple(middle), tuple(low), tuple(high)))
+    return tuple(found)
+
+
+def ablation(first: int) -> tuple[Step, ...]:
+    """From the baseline to the winner; the learning rate changes no speed and was not measured."""
+    steps, before = [], BASELINE
+    for number, config in enumerate(between(), start=first):
+        knob = next(name for name in config if config[name] != before[name])
+        speed = samples_per_s(config)
+        gain = figure(speed / samples_per_s(before), 0.05)
+        steps.append(Step(knob, before[knob], config[knob], number, figure(speed), gain))
+        before = config
+    rates = BASELINE["learning_rate"], BEST["learning_rate"]
+    return (*steps, Step("learning_rate", *rates, None, None, None, "it does not change the speed"))
+
+
+TEXTS = {
+    "baseline": "the heart is normal in size . the lungs are clear . there is no pleural effusion .",
+    "fp32": "the heart is enlarged . the lungs are clear . there is no pleural effusion or pneumothorax .",
+    "bf16": "the heart is mildly enlarged . lungs are clear . no pleural effusion or pneumothorax .",
+    "fp16": "the heart is mildly enlarged . there is a small left pleural effusion . no pneumothorax .",
+}
+
+
+_UNTRAINED = dict.fromkeys(
+    ("throughput", "training_peak_bytes", "reports_per_s", "writing_peak_bytes", "findings")
+)
+
+
+def compared() -> tuple[Compared, ...]:
+    """The baseline and three precisions that trained, and one that did not."""
+    rng = random.Random(3)
+    models = []
+    for n, label in enumerate(TEXTS):
+        config = BASELINE if label == "baseline" else BEST | {"precision": label}
+        top = 0.158 + 0.002 * n
+        scores = {f"bleu_{k}": top * 2.9 / k**0.75 for k in range(1, 4)} | {"bleu_4": top}
+        each = (Finding("cardiomegaly", 9 + n, 6 - n, 2), Finding("pleural effusion", 5, 3, 1 + n))
+        models.append(
+            Compared(
+                label=label,
+                config=config,
+                status="completed",
+                reason="",
+                trial=0 if label == "baseline" else None,
+                samples=20000,
+                throughput=figure(samples_per_s(config)),
+                training_peak_bytes=int(peak_bytes(config)),
+                training_memory_is_rising=False,
+                scores=scores | {"meteor": 0.187, "rouge_l": 0.371 + n / 500, "cider": 0.36 + n / 100},
+                reports_per_s=21.0 + 6 * n,
+                writing_peak_bytes=int((2.2 - 0.2 * n) * GIB),
+                curve=curve(config, rng),
+                findings=Findings(0.82 - n / 50, 0.61 + n / 30, 0.70 + n / 60, each),
+            )
+        )
+    failed = "fp8 needs a GPU of compute capability 8.9 or newer"
+    return (
+        *models,
+        replace(models[-1], label="fp8", status="failed", reason=failed, scores={}, curve=(), **_UNTRAINED),
+    )
+
+
+def drawn_image(file: Path, shade: int) -> str:
+    picture = Image.new("L", (512, 600), 12)
+    draw = ImageDraw.Draw(picture)
+    draw.ellipse((70, 60, 245, 520), fill=70 + shade)
+    draw.ellipse((268, 60, 442, 520), fill=70 + shade)
+    draw.ellipse((190, 280, 360, 500), fill=190)
+    for rib in range(8):
+        draw.arc((40, 40 + 60 * rib, 472, 190 + 60 * rib), 200, 340, fill=150, width=6)
+    picture.save(file)
+    return str(file)
+
+
+def samples(directory: Path) -> tuple[Sample, ...]:
+    """Three studies: one with two images, one whose images are no images, one with markup in its texts."""
+    true = ("cardiomegaly",)
+    reference = "The heart is mildly enlarged. The lungs are clear. No pleural effusion or pneumothorax."
+    (directory / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nno more")
+    images = (drawn_image(directory / "0.png", 0), drawn_image(directory / "1.png", 25))
+    gone = (str(directory / "broken.png"), str(directory / "absent.png"))
+    found = {"baseline": (), "fp32": true, "bf16": true, "fp16": (*true, "pleural effusion")}
+    made = []
+    for name, files, text in (
+        ("CXR0001", images, reference),
+        ("CXR0002", gone, reference),
+        ("CXR0003", images[:1], HOSTILE),
+    ):
+        written = {
+            label: Written(
+                id=name,
+                images=files,
+                reference=text,
+                report=HOSTILE if name == "CXR0003" and label == "bf16" else report,
+                scores={"bleu_4": 0.11 + n / 9, "rouge_l": 0.3 + n / 10},
+                found=found[label],
+                true=true,
+            )
+            for n, (label, report) in enumerate(TEXTS.items())
+        }
+        made.append(Sample(name, files, text, true, written))
+    return tuple(made)
+
+
+def rich(directory: Path, trials: int = 48) -> Report:
+    """A report with everything in it; its images are written to `directory`."""
+    return Report(
+        session="runs/iu",
+        created="2026-11-21T16:44:47+00:00",
+        state="ended",
+        quality="bleu_4",
+        keep=0.95,
+        select="fastest",
+        target=None,
+        memory_fraction=0.85,
+        memory_limit_bytes=LIMIT,
+        samples_per_trial=20000,
+        planned=trials,
+        seconds=7_420.0,
+        answer=answer(),
+        least_quality=0.153,
+        trials=searched(trials),
+        predicted=predicted(),
+        ablation=ablation(trials + 3 * SEEDS),
+        compared=compared(),
+        samples=samples(directory),
+        skipped=(
+            Skipped("would not fit in memory", 14, 640.0, "256x1 fp32 workers 4: 21.4 GiB of 8.0 GiB"),
+            Skipped("known to be slower", 9, 1_310.0, "16x1 fp32 workers 0: 60.1 samples/s, measured"),
+        ),
+        importance={
+            "throughput": shares(precision=0.44, micro_batch_size=0.31, num_workers=0.19, compile=0.06),
+            "bleu_4": shares(learning_rate=0.71, micro_batch_size=0.2, accumulation_steps=0.09),
+        },
+        provenance={
+            "hardware": "1 NVIDIA GeForce RTX 4060 Laptop GPU, 8.0 GiB; 16 CPUs, 31.1 GiB",
+            "driver": "580.95",
+            "versions": "autotune-r2gen 0.1.0, torch 2.13.0, ray 2.60.0, optuna 5.0.0",
+            "revision": "caaffb3d5e28",
+            "data": "5f1d6ad0c1b2",
+            "seeds": [0, 1, 2, 3],
+            "measured_alone": 9,
+            "measured_beside_others": 39,
+            "command": "python -m autotune search --data data/iu_xray --session runs/iu --trials 48",
+            "options": {"gpus_per_trial": 1.0, "memory_limit_bytes": None, "wandb": "off"},
+        },
+    )
+
+
+def shares(**found: float) -> dict[str, Figure]:
+    return {name: Figure(share, max(0.0, share - 0.08), share + 0.08) for name, share in found.items()}
+
+
+def bare() -> Report:
+    """A report of a search none of whose trials has ended."""
+    sentence = "No result yet: the baseline has not completed."
+    return Report(
+        session="runs/begun",
+        created="2026-11-21T16:44:47+00:00",
+        state="running",
+        quality="bleu_4",
+        keep=0.95,
+        select="fastest",
+        target=None,
+        memory_fraction=0.85,
+        memory_limit_bytes=None,
+        samples_per_trial=20000,
+        planned=40,
+        seconds=12.0,
+        answer=Answer("none", sentence, commands=("python -m autotune resume runs/begun",)),
+        least_quality=None,
+        trials=(),
+        predicted=(),
+        ablation=(),
+        compared=(),
+        samples=(),
+        skipped=(),
+    )

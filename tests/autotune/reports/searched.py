@@ -1,0 +1,90 @@
+"""Searches made up trial by trial, as the functions of a report get them: pure data."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
+from autotune.judging.history import History
+from autotune.reports.figures import Known
+from autotune.space.space import Space
+from autotune.storage.store import Options
+from autotune.storage.study import Plan
+from autotune.workloads import Workload
+from tests.autotune.conftest import slices_of
+
+GIB = 2**30
+
+
+def trial(space: Space, number: int, speed: float | None, quality: float | None, **rest: Any) -> Trial:
+    """A trial with the baseline's knobs but for those given; what else is given is of its figures."""
+    config = space.baseline_config | {name: rest.pop(name) for name in list(rest) if name in space.knobs}
+    status, failure = Status(rest.pop("status", "completed")), rest.pop("failure", None)
+    measurement = Measurement(
+        throughput=None if speed is None else Throughput(speed, rest.pop("half_width", 0.1), 40, 10.0),
+        quality=quality,
+        curve=()
+        if quality is None
+        else (Evaluation(10_000, 5.0, quality / 2), Evaluation(20_000, 9.0, quality)),
+        samples=rest.pop("samples", 20_000),
+        peak_memory_bytes=rest.pop("peak", GIB),
+        memory_limit_bytes=rest.pop("limit", 8 * GIB),
+        scores={
+            "samples": 20_000.0,
+            "epoch": 3.0,
+            **rest.pop("scores", {"bleu_4": quality} if quality else {}),
+        },
+        **{
+            name: rest.pop(name)
+            for name in ("shared", "memory_is_rising", "telemetry", "step_shares")
+            if name in rest
+        },
+    )
+    outcome = Outcome(Status.FAILED, Failure(failure), "as made") if failure else Outcome(status, None, "")
+    return replace(
+        Trial(number, config, outcome, measurement, seconds=rest.pop("seconds", 10.0)),
+        repeat=rest.pop("repeat", None),
+        ablation_of=rest.pop("ablation_of", None),
+    )
+
+
+def confirmed(
+    space: Space, speeds: tuple[float, ...] = (29.0, 30.0, 31.0), factor: float = 3.0, **rest: Any
+) -> list[Trial]:
+    """A baseline with a repeat for its noise, a trial that won a race by `factor`, and seeds of both."""
+    faster = {"micro_batch_size": 64, "precision": "bf16", "peak": 2 * GIB}
+    trials = [
+        trial(space, 0, 10.0, 0.20),
+        trial(space, 1, 35.0, 0.26, **faster),
+        trial(space, 2, 10.0, 0.22, repeat=Repeat(0, 0, (0,))),
+        Trial(
+            3,
+            space.baseline_config,
+            Outcome(Status.COMPLETED),
+            Measurement(slices=slices_of({1: factor}, apart=0.01)),
+            seconds=10.0,
+            race=(0, 1),
+        ),
+    ]
+    for number, speed in enumerate(speeds, start=1):
+        members = Repeat(0, number, (0,)), Repeat(1, number, (1,))
+        trials.append(
+            trial(space, len(trials), 10.0 + number / 10, 0.191 + number / 100, repeat=members[0], **rest)
+        )
+        again = {"quality": 0.20 + number / 100, "repeat": members[1], **faster, **rest}
+        trials.append(trial(space, len(trials), speed, again.pop("quality"), **again))
+    return trials
+
+
+def known(space: Space) -> Known:
+    """A session that has ended with a confirmed winner."""
+    return Known(
+        name="s",
+        shown=Path("runs/s"),
+        state="ended",
+        history=History(confirmed(space), space),
+        workload=Workload("some.module:fit"),
+        options=Options(memory_limit_bytes=GIB, wandb="off"),
+        provenance={"created": "2026-11-21", "training_samples": 60_000, "space": {"a": "b"}, "seed": 0},
+        plan=Plan(40, None, spent_s=900.0),
+    )

@@ -1,0 +1,46 @@
+import json
+import math
+from dataclasses import fields, replace
+
+import pytest
+
+from autotune.reports import as_json, figures
+from autotune.reports.model import Answer, Figure, Report
+
+from .searched import known
+
+
+@pytest.fixture
+def report(space):
+    return figures.report(known(space), 5)
+
+
+def read(report):
+    def refuse(constant):
+        raise ValueError(constant)
+
+    return json.loads(as_json.render(report), parse_constant=refuse)
+
+
+def test_scripts_get_every_field_under_its_name(report):
+    found = read(report)
+    assert found["format"] == 1
+    assert found.keys() == {"format", "way", *(f.name for f in fields(Report))} - {"ablation"}
+    assert found["answer"].keys() == {f.name for f in fields(Answer)}
+    assert found["answer"]["factor"]["value"] == report.answer.factor.value
+    assert [row["kind"] for row in found["trials"]] == [row.kind for row in report.trials]
+    assert found["trials"][1]["config"]["precision"] == "bf16"
+
+
+def test_the_ablation_keeps_its_name_of_format_1(report):
+    step = replace(report.trials[1], kind="ablation")
+    found = read(replace(report, trials=(*report.trials, step)))
+    assert len(found["way"]) == len(report.ablation) > 0
+    assert found["trials"][-1]["kind"] == "way"
+
+
+def test_what_is_no_number_is_null(report):
+    odd = Answer("none", "", factor=Figure(math.nan, -math.inf, math.inf))
+    found = read(replace(report, answer=odd, provenance={"a": {"b": [math.inf, 1.0]}}))
+    assert found["answer"]["factor"] == {"value": None, "low": None, "high": None}
+    assert found["provenance"] == {"a": {"b": [None, 1.0]}}

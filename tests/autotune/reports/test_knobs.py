@@ -1,0 +1,59 @@
+"""What the knobs do: memory as predicted, the ablation."""
+
+import pytest
+
+from autotune.judging import ablation
+from autotune.judging.history import History
+from autotune.memory.feasibility import MemoryModel
+from autotune.reports import knobs
+
+from .searched import GIB, confirmed, trial
+
+SIZES = (4, 8, 16, 32, 64)
+
+
+def test_memory_is_predicted_for_every_micro_batch_and_precision_to_choose_from(space):
+    trials = [
+        trial(space, n, 10, 0.2, micro_batch_size=size, peak=size * GIB // 8) for n, size in enumerate(SIZES)
+    ]
+    best = trials[2].config | {"num_workers": 8}
+    found = knobs.predicted(best, History(trials, space), 8 * GIB)
+    assert [p.precision for p in found] == ["fp32", "tf32", "bf16", "fp16", "fp8"]
+    assert all(p.micro_batch_size == SIZES for p in found)
+    told = MemoryModel(trials, limit_bytes=8 * GIB).predict(best | {"micro_batch_size": 32})
+    assert (found[0].low_bytes[3], found[0].peak_bytes[3], found[0].high_bytes[3]) == (
+        told.low_bytes,
+        told.expected_bytes,
+        told.high_bytes,
+    )
+    assert found[2].peak_bytes[4] < found[0].peak_bytes[4], "half the width takes less"
+
+
+def test_without_a_peak_nothing_is_predicted(space):
+    assert (
+        knobs.predicted(space.baseline_config, History([trial(space, 0, 10, 0.2, peak=None)], space), None)
+        == ()
+    )
+
+
+def test_a_precision_that_is_no_knob_is_the_one_that_there_is(space):
+    fixed = space.model_copy(update={"knobs": {n: k for n, k in space.knobs.items() if n != "precision"}})
+    config = trial(fixed, 0, 10, 0.2).config
+    (found,) = knobs.predicted(config, History([trial(fixed, 0, 10, 0.2)], fixed), None)
+    assert (found.precision, found.micro_batch_size) == ("fp32", SIZES)
+
+
+def test_the_way_is_that_of_the_search(space):
+    trials = confirmed(space)
+    taken = knobs.steps(History(trials, space))
+    assert [(s.knob, s.before, s.after) for s in taken] == [
+        (s.knob, s.before, s.after) for s in ablation.steps(History(trials, space))
+    ]
+    assert (taken[0].trial, taken[0].throughput, taken[0].reason) == (None, None, "not measured yet")
+    half = ablation.steps(History(trials, space))[0].config
+    measured = [*trials, trial(space, 9, 20, None, ablation_of=1, status="stopped", **dict(half))]
+    first, last = knobs.steps(History(measured, space))
+    assert (first.trial, first.throughput.value, first.reason) == (9, pytest.approx(20), "")
+    gain = History(measured, space).factor(trials[1]).value
+    assert first.factor.value * last.factor.value == pytest.approx(gain, 1e-12)
+    assert knobs.steps(History(trials[:2], space)) == (), "nobody is confirmed yet"

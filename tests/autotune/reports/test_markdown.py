@@ -1,0 +1,99 @@
+"""A report as Markdown: what it says, and that nothing in it is markup that came from outside."""
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.reports import figures, markdown
+from autotune.reports.model import Answer, Compared, Figure, Findings
+
+from .searched import known
+
+HOSTILE = "a|b `c` <script>d</script> *e* _f_ [g](h) ~i~ #j \\k ![l](m) $n$ @o\n# p\r\u2028q"
+
+
+@pytest.fixture
+def report(space):
+    return figures.report(known(space), 5)
+
+
+def test_the_answer_is_a_sentence_a_table_and_the_commands(report):
+    text = markdown.render(report)
+    lines = text.splitlines()
+    assert lines[0] == "## autotune: runs/s"
+    assert any(line.startswith("Confirmed: 3.00x the baseline's throughput") for line in lines)
+    assert "|  | baseline | trial 1 |" in lines
+    assert "| samples/s | 10.1 (9.6 to 10.6) | 30.4 (28.8 to 31.9) |" in lines
+    assert "| bleu\\_4 | 0.2106 (0.1982 to 0.2230) | 0.2200 (0.1952 to 0.2448) |" in lines
+    assert "| peak memory | 1.0 GiB (12%) | 2.0 GiB (25%) |" in lines
+    assert "| whole training | 1h 38m | 32m 56s |" in lines
+    assert not any(line.startswith(("| GPU", "| joules")) for line in lines), "there is no GPU to speak of"
+    command = lines.index("python -m autotune export runs/s -o best.yaml")
+    assert (lines[command - 1], lines[command + 1]) == ("```sh", "```")
+    assert lines[-1] == "created 2026-11-21; 20000 samples per trial"
+
+
+def test_what_a_gpu_shows_is_a_row_each(report):
+    side = replace(report.answer.best, gpu_percent=81.4, joules_per_sample=1.234)
+    text = markdown.render(replace(report, answer=replace(report.answer, best=side)))
+    assert "| GPU | - | 81% |" in text
+    assert "| joules per sample | - | 1.23 |" in text
+
+
+def test_a_baseline_that_is_the_best_stands_alone(report):
+    alone = replace(report.answer, verdict="baseline", best=report.answer.baseline, commands=())
+    text = markdown.render(replace(report, answer=alone))
+    assert "|  | baseline |\n" in text
+    assert "```" not in text
+
+
+def test_without_a_result_there_is_a_sentence_and_no_table(report):
+    text = markdown.render(replace(report, answer=Answer("none", "No result: why."), compared=()))
+    assert "No result: why." in text
+    assert "|" not in text
+
+
+def test_models_that_were_compared_have_a_row_each(report):
+    rest = {"config": {}, "status": "completed", "reason": "", "trial": None, "samples": 100, "curve": ()}
+    rest |= {"training_peak_bytes": None, "training_memory_is_rising": False, "writing_peak_bytes": None}
+    f1 = Findings(0.5, 0.5, 0.5, ())
+    compared = (
+        Compared(
+            "bf16",
+            throughput=Figure(9.0),
+            scores={"bleu_4": 0.1, "bleu_4_chance": 0.05},
+            reports_per_s=2.0,
+            findings=f1,
+            **rest,
+        ),
+        Compared("fp8", throughput=None, scores={"cider": 0.3}, reports_per_s=None, findings=None, **rest),
+        Compared("fp16", throughput=None, scores={}, reports_per_s=None, findings=None, **rest),
+    )
+    lines = markdown.render(replace(report, compared=compared)).splitlines()
+    start = lines.index("| model | samples/s | bleu\\_4 | cider | reports/s | findings F1 |")
+    assert lines[start + 2] == "| bf16 | 9.0 | 0.1000 | - | 2.0 | 0.500 |"
+    assert lines[start + 3] == "| fp8 | - | - | 0.3000 | - | - |"
+    assert lines[start + 4] == "", "what has not come to scores is no row"
+
+
+def test_text_from_outside_is_text(report):
+    side = replace(report.answer.best, knobs=HOSTILE)
+    answer = replace(
+        report.answer, sentence=HOSTILE, best=side, cautions=(HOSTILE,), commands=(HOSTILE, "```")
+    )
+    hostile = replace(
+        report, session=HOSTILE, quality=HOSTILE, answer=answer, provenance={"hardware": HOSTILE}
+    )
+    plain = replace(report, provenance={"hardware": "x"}, answer=replace(report.answer, cautions=("y",)))
+    text = markdown.render(hostile)
+    assert len(text.splitlines()) == len(markdown.render(plain).splitlines()) + 1, (
+        "no line more than its command"
+    )
+    code = text.index("````sh")
+    rest = text[:code] + text[text.index("````", code + 4) :]
+    for special in "`*_[]~#!$@":
+        outside = rest.replace(f"\\{special}", "").removeprefix("##").replace("````", "")
+        assert special not in outside, special
+    assert "<script" not in rest
+    row = next(line for line in rest.splitlines() if line.startswith("| settings"))
+    assert row.replace("\\|", "").count("|") == 4

@@ -1,0 +1,300 @@
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from importlib import resources
+from itertools import pairwise
+
+import pytest
+
+from autotune.reports import answer, page, tables
+from autotune.reports.model import Figure
+
+from . import handmade
+from .made_trials import HOSTILE
+
+SECTIONS = ("answer", "front", "speed", "quality", "reports", "search", "provenance")
+VOID = {"meta", "link", "img", "br", "use", "path", "circle"}
+
+
+class Page(HTMLParser):
+    """What a page is made of: every tag with its attributes, and the text of every section."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.scripts, self.texts, self.open = [], [], {}, []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        self.tags.append((tag, values))
+        if tag == "script":
+            self.scripts.append((values, ""))
+        if tag not in VOID:
+            self.open.append((tag, values.get("id")))
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop()[0] == tag
+
+    def handle_data(self, data):
+        inside = [tag for tag, _ in self.open]
+        if "script" in inside:
+            values, before = self.scripts.pop()
+            self.scripts.append((values, before + data))
+        for tag, name in self.open:
+            if tag == "section":
+                self.texts[name] = self.texts.get(name, "") + data
+
+    def all(self, tag):
+        return [values for name, values in self.tags if name == tag]
+
+    @property
+    def ids(self):
+        return [values["id"] for _, values in self.tags if "id" in values]
+
+
+@pytest.fixture(scope="module")
+def text(rich):
+    return page.render(rich)
+
+
+@pytest.fixture(scope="module")
+def whole(text):
+    return Page(text)
+
+
+def words_of(text):
+    return " ".join(text.split())
+
+
+def test_the_sections_come_in_their_order_and_all_are_filled(whole):
+    assert [values["id"] for values in whole.all("section")] == list(SECTIONS)
+    assert all(len(words_of(whole.texts[name])) > 100 for name in SECTIONS)
+
+
+def test_the_answer_says_what_to_run_and_why(whole):
+    said = words_of(whole.texts["answer"]).replace("\N{MULTIPLICATION SIGN}", "*")
+    for part in ("2.86*", "2.69* to 3.03*", "0.1619 ± 0.0034", "mean of 3 seeds", "4.0 GiB 50%", "93%"):
+        assert part in said
+    for part in ("1.52 J", "15m 13s", "206,900 samples", "python -m autotune export runs/iu -o best.yaml"):
+        assert part in said
+    assert "Trial 17 was thermally throttled" in said
+
+
+def test_changed_settings_come_first_and_the_rest_is_folded(rich):
+    settings = answer.settings(rich)
+    assert [s.is_changed for s in settings] == sorted((s.is_changed for s in settings), reverse=True)
+    assert {s.name for s in settings if s.is_changed} == {
+        *("micro_batch_size", "precision", "num_workers", "channels_last", "learning_rate")
+    }
+
+
+def test_text_from_outside_is_shown_as_text(text, whole):
+    assert "<script>window" not in text
+    assert "<img src=x" not in text
+    assert HOSTILE.replace("\u202e", " ") in whole.texts["search"]
+    assert "<script>window.hacked" in whole.texts["reports"]
+    assert "\u202e" not in text
+    assert [values for values in whole.all("img") if not values["src"].startswith("data:image/jpeg")] == []
+
+
+def test_nothing_is_fetched_and_no_script_but_its_own_may_run(whole):
+    policy = next(v["content"] for v in whole.all("meta") if "http-equiv" in v)
+    assert policy.startswith("default-src 'none'; ")
+    hashes = set(re.findall(r"'sha256-([^']+)'", policy))
+    ran = [script for values, script in whole.scripts if "type" not in values]
+    found = {base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in ran}
+    assert found == hashes
+    assert len(hashes) == 2
+    assert not [v for _, v in whole.tags if re.match(r"(https?:)?//", v.get("src") or v.get("href") or "")]
+    assert not [name for _, v in whole.tags for name in v if name.startswith("on")]
+
+
+def test_the_end_of_a_script_in_a_text_ends_no_script(rich):
+    ends = replace(rich.trials[5], reason="</script><!--<script>")
+    found = Page(page.render(replace(rich, trials=(*rich.trials[:5], ends, *rich.trials[6:]))))
+    figures = next(s for values, s in found.scripts if values.get("id") == "figures")
+    assert len(found.scripts) == 3
+    assert "&lt;/script&gt;" in json.dumps(json.loads(figures))
+
+
+def test_every_id_is_there_once_and_every_link_leads_somewhere(whole):
+    ids = whole.ids
+    assert len(ids) == len(set(ids))
+    links = {v["href"][1:] for v in whole.all("a")} | {v["href"][1:] for v in whole.all("use")}
+    named = {v[name] for _, v in whole.tags for name in ("aria-labelledby", "data-copies") if name in v}
+    assert links | named <= set(ids)
+
+
+def test_headings_are_in_order(whole):
+    levels = [int(tag[1]) for tag, _ in whole.tags if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def test_everything_to_see_is_said_in_words(whole):
+    drawn = [v for _, v in whole.tags if v.get("role") == "img"]
+    assert len(drawn) == 12
+    assert all(v["aria-label"] for v in drawn)
+    assert all(v["alt"] for v in whole.all("img"))
+    assert all(v.get("aria-hidden") == "true" for v in whole.all("svg"))
+    assert next(v for v in whole.all("html"))["lang"] == "en"
+    assert {"header", "nav", "main", "footer"} <= {tag for tag, _ in whole.tags}
+
+
+def test_differences_and_findings_are_told_apart_without_colour(text):
+    assert re.search(r"<del>mildly enlarged\.</del> <ins>normal in size\.</ins>", text)
+    for symbol, kind in (("✓", "agreed"), ("\N{MINUS SIGN}", "missed"), ("+", "invented")):
+        assert re.search(
+            rf'<span aria-hidden="true">{re.escape(symbol)}</span> [\w ]+ ?<span class="unseen">{kind}', text
+        )
+
+
+def test_an_image_that_is_not_there_says_so(whole):
+    said = words_of(whole.texts["reports"])
+    assert "image cannot be read" in said
+    assert "image not found" in said
+    assert len(whole.all("img")) == 3
+
+
+def test_scores_are_those_of_papers_and_the_searchs_own(rich):
+    scores = {"accuracy": 0.9, "bleu_4": 0.2, "val_studies": 60.0}
+    models = tuple(replace(each, scores=scores) for each in rich.compared)
+    head = tables.scores(replace(rich, quality="accuracy", compared=models)).head
+    assert head[:4] == ("model", "BLEU-4", "accuracy", "reports/s")
+
+
+def test_a_model_that_did_not_train_says_why(whole):
+    assert "fp8 failed: fp8 needs a GPU" in words_of(whole.texts["quality"])
+
+
+@pytest.mark.parametrize(
+    ("state", "going_on", "told"),
+    [
+        ("running", "", " The search is running: look again with python -m autotune report runs/begun"),
+        (
+            "ended",
+            "python -m autotune resume s --trials 20",
+            " Continue with python -m autotune resume s --tri",
+        ),
+        ("ended", "", ""),
+    ],
+)
+def test_a_section_without_figures_says_why_and_what_may_fill_it(bare, state, going_on, told):
+    found = Page(page.render(replace(bare, state=state, going_on=going_on)))
+    for name in ("front", "speed", "quality", "search"):
+        why, told_here = words_of(found.texts[name]).split(" yet.")
+        assert " No trial " in why
+        assert told_here.startswith(told)
+        assert going_on or "resume" not in told_here
+    for name in ("quality", "reports"):
+        assert "python -m autotune compare runs/begun" in words_of(found.texts[name])
+    assert "python -m autotune search" in found.texts["provenance"]
+    assert not [v for _, v in found.tags if "data-figure" in v]
+
+
+def test_commands_quote_a_session_with_a_space(bare):
+    found = Page(page.render(replace(bare, session="runs/my search")))
+    assert "python -m autotune compare 'runs/my search'" in found.texts["reports"]
+
+
+def test_a_baseline_that_stays_has_no_column_beside_it(rich):
+    stays = replace(rich.answer, verdict="baseline", best=rich.answer.baseline, factor=None)
+    said = Page(page.render(replace(rich, answer=stays, ablation=()))).texts["answer"]
+    assert "The baseline stays" in said
+    assert "Recommended" not in said
+    assert "0.1611" in said
+
+
+def test_what_is_not_known_is_said_and_not_shown_empty(rich):
+    sides = [
+        replace(side, gpu_percent=None, joules_per_sample=None, full_training_s=None)
+        for side in (rich.answer.baseline, rich.answer.best)
+    ]
+    found = replace(rich.answer, baseline=sides[0], best=sides[1])
+    said = words_of(Page(page.render(replace(rich, answer=found))).texts["answer"])
+    assert "Not known here: GPU utilisation, Energy, Full training." in said
+    assert "projected" not in said
+
+
+def test_parts_of_a_step_that_a_workload_does_not_report_are_not_to_be_had_by_running_more(rich):
+    sides = [replace(side, step_s={}) for side in (rich.answer.baseline, rich.answer.best)]
+    found = replace(rich.answer, baseline=sides[0], best=sides[1])
+    report = replace(rich, answer=found, going_on="python -m autotune resume s")
+    said = words_of(Page(page.render(report)).texts["speed"])
+    assert "Where a step's time goes is not known: the workload does not report it." in said
+    assert "resume" not in said
+
+
+def test_one_run_has_no_interval(rich):
+    once = replace(rich.answer.best, throughput=Figure(226.7), quality=Figure(0.16), seeds=1)
+    line, *_ = answer.lines(replace(rich, answer=replace(rich.answer, best=once)))
+    assert (line.best.text, line.best.detail) == ("226.7", "")
+
+
+def test_trials_of_which_nothing_is_known_are_in_the_table_all_the_same(rich):
+    unknown = dict.fromkeys(("throughput", "quality", "peak_memory_bytes", "memory_share"))
+    rows = tuple(replace(r, **unknown, config={}, curve=(), on_front=False) for r in rich.trials)
+    nothing = replace(rich.answer, verdict="none", baseline=None, best=None, factor=None)
+    found = Page(
+        page.render(replace(rich, trials=rows, answer=nothing, predicted=(), ablation=(), importance={}))
+    )
+    assert [v["data-figure"] for _, v in found.tags if "data-figure" in v] == [
+        "compared-samples",
+        "compared-seconds",
+    ]
+    assert found.texts["search"].count("out of memory: CUDA out of memory") == sum(
+        r.failure == "oom" for r in rows
+    )
+
+
+def test_a_report_of_two_hundred_trials_is_small_enough(images):
+    assert len(page.render(handmade.rich(images, trials=200)).encode()) < 6_000_000
+
+
+# What the eye needs: text 4.5 to 1, marks 3 to 1, against what they stand on.
+
+
+def colours(scheme):
+    style = (resources.files("autotune.report") / "templates" / "report.css").read_text()
+    pairs = re.findall(r"(--[\w-]+): light-dark\(#(\w{6}), #(\w{6})\);", style)
+    return {name: (light if scheme == "light" else dark) for name, light, dark in pairs}
+
+
+def luminance(colour):
+    channels = [int(colour[n : n + 2], 16) / 255 for n in (0, 2, 4)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_have_contrast(scheme):
+    found = colours(scheme)
+    for text in ("ink", "muted", "winner", "failed"):
+        for ground in ("page", "surface", "winner-soft", "failed-soft"):
+            if (text, ground) not in {("winner", "failed-soft"), ("failed", "winner-soft")}:
+                assert contrast(found[f"--{text}"], found[f"--{ground}"]) >= 4.5, (text, ground)
+    for mark in (
+        "baseline",
+        "completed",
+        "stopped",
+        "fp32",
+        "torch-default",
+        "tf32",
+        "bf16",
+        "fp16",
+        "fp8",
+        "other",
+        "band-2",
+    ):
+        assert contrast(found[f"--{mark}"], found["--page"]) >= 3, mark

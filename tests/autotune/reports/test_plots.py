@@ -1,0 +1,395 @@
+import json
+import math
+import re
+from dataclasses import replace
+from importlib import resources
+
+import pytest
+from plotly.graph_objects import Figure as Checked
+
+from autotune.reports import (
+    page,
+    plots,
+    plots_ablation,
+    plots_parallel,
+    plots_quality,
+    plots_search,
+    plots_speed,
+    plots_step,
+    words,
+)
+from autotune.reports.model import Figure, Step
+
+from . import made_trials
+
+TEMPLATES = resources.files("autotune.report") / "templates"
+GIB = 2**30
+
+
+def every(report):
+    return page.plots_of(report).all
+
+
+def named(report, name):
+    return next(plot for plot in every(report) if plot.id == name)
+
+
+def trace(plot, name):
+    return next(t for t in plot.data if t.get("name") == name)
+
+
+def strings(value):
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from strings(inner)
+    elif isinstance(value, (list, tuple, range)):
+        for inner in value:
+            yield from strings(inner)
+
+
+@pytest.fixture(params=["rich", "many"])
+def report(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_plotly_accepts_every_figure(report):
+    found = every(report)
+    assert len(found) == 12
+    for plot in found:
+        Checked(plot.figure)
+        json.dumps(plot.figure, allow_nan=False)
+
+
+def test_no_plot_needs_a_gpu(report):
+    assert {t["type"] for plot in every(report) for t in plot.data} == {"scatter", "bar"}
+
+
+def test_every_colour_is_one_of_the_page_and_every_marker_has_its_glyph(report):
+    style = (TEMPLATES / "report.css").read_text()
+    known = set(re.findall(r"(--[\w-]+): light-dark\(", style))
+    glyphs = set(re.findall(r'id="glyph-([\w-]+)"', (TEMPLATES / "parts.html.j2").read_text()))
+    for plot in every(report):
+        legend = [mark.colour for mark in plot.legend]
+        used = {name for s in strings([plot.figure, legend]) for name in re.findall(r"var\((--[\w-]+)\)", s)}
+        assert used <= known
+        assert {mark.symbol for mark in plot.legend} <= glyphs
+
+
+def test_every_plot_has_a_label_and_its_figures_as_a_table(report):
+    found = every(report)
+    tables = {f"table-{plot.id}" for plot in found if plot.table} | {"trials"}
+    for plot in found:
+        assert plot.label
+        assert plot.table or plot.elsewhere
+        assert plot.elsewhere is None or plot.elsewhere[0] in tables
+        for row in plot.table.rows if plot.table else ():
+            assert len(row) == len(plot.table.head)
+
+
+def test_nothing_is_drawn_before_a_trial_has_ended(bare):
+    assert every(bare) == []
+
+
+def test_text_from_outside_is_no_markup_in_a_plot(rich):
+    said = [s for plot in every(rich) for s in strings(plot.figure) if "window.hacked" in s]
+    assert said
+    assert not any("<script" in s or "<img" in s or "\u202e" in s for s in said)
+
+
+# The front.
+
+
+def test_the_front_has_every_trial_with_a_throughput_once(report):
+    plot = plots.front(report)
+    drawn = [t for t in plot.data if t.get("hoverinfo") == "text"]
+    numbers = [int(re.match(r"<b>Trial (\d+)</b>", text)[1]) for t in drawn for text in t["text"]]
+    assert sorted(numbers) == [r.number for r in report.trials if r.throughput is not None]
+
+
+def test_baseline_and_winner_are_where_the_answer_has_them(rich):
+    plot = plots.front(rich)
+    for name, side in (("baseline", rich.answer.baseline), ("recommended", rich.answer.best)):
+        drawn = trace(plot, name)
+        assert (drawn["x"], drawn["y"]) == ([side.throughput.value], [side.quality.value])
+        assert drawn["error_y"]["array"] == [pytest.approx(side.quality.high - side.quality.value)]
+
+
+def test_what_was_run_once_stands_for_itself(rich):
+    once = [
+        replace(s, runs=1, seeds=1, quality=Figure(0.16)) for s in (rich.answer.baseline, rich.answer.best)
+    ]
+    found = replace(rich.answer, baseline=once[0], best=once[1])
+    plot = plots.front(replace(rich, answer=found))
+    assert trace(plot, "recommended")["error_y"] == {"visible": False}
+    assert "means" not in trace(plot, "recommended")["text"][0]
+
+
+def test_what_was_not_trained_to_the_end_is_beside_the_axis_of_quality(rich):
+    plot = plots.front(rich)
+    stopped = trace(plot, "stopped early")
+    assert stopped["yaxis"] == "y2"
+    assert len(stopped["x"]) == sum(r.status == "stopped" for r in rich.trials)
+    assert "yaxis" not in trace(plot, "recommended")
+
+
+def test_outcomes_differ_by_marker_and_by_name(rich):
+    legend = plots.front(rich).legend
+    assert len({mark.symbol for mark in legend}) == len({mark.label for mark in legend}) == len(legend)
+
+
+def test_the_region_that_keeps_the_quality_begins_at_what_is_to_be_kept(rich):
+    region = next(s for s in plots.front(rich).layout["shapes"] if s["type"] == "rect")
+    assert region["y0"] == rich.least_quality
+    assert plots.front(replace(rich, least_quality=None)).layout["shapes"] == []
+
+
+def test_the_front_goes_from_the_best_quality_to_the_best_throughput(report):
+    front = trace(plots.front(report), "Pareto front")
+    assert front["x"] == sorted(front["x"])
+    assert front["y"] == sorted(front["y"], reverse=True)
+    assert len(front["x"]) == sum(r.on_front for r in report.trials)
+
+
+def test_a_quality_that_is_no_number_is_not_drawn(rich):
+    spoilt = replace(rich.trials[22], quality=math.nan, on_front=False)
+    report = replace(rich, trials=(*rich.trials[:22], spoilt, *rich.trials[23:]))
+    json.dumps([plot.figure for plot in every(report)], allow_nan=False)
+    assert len(trace(plots.front(report), "keeps the quality")["x"]) == (
+        len(trace(plots.front(rich), "keeps the quality")["x"]) - 1
+    )
+
+
+# Where the speed comes from.
+
+
+def test_the_lines_join_the_fastest_of_each_precision(rich):
+    plot = named(rich, "speed-by-batch")
+    lines = {t["name"]: t for t in plot.data if t["mode"] == "lines"}
+    fastest = {}
+    for row in rich.trials:
+        if row.throughput and row.kind != "repeat":
+            key = row.config["precision"], row.config["micro_batch_size"]
+            fastest[key] = max(fastest.get(key, 0), row.throughput.value)
+    for name, line in lines.items():
+        assert line["y"] == [value for (p, _), value in sorted(fastest.items()) if p == name]
+        assert line["x"] == sorted(line["x"])
+
+
+def test_micro_batches_are_at_equal_distances_and_named(rich):
+    axis = named(rich, "speed-by-batch").layout["xaxis"]
+    assert axis["type"] == "log"
+    assert axis["ticktext"] == [str(n) for n in axis["tickvals"]]
+    assert {8, 16, 32, 64, 128} <= set(axis["tickvals"])
+
+
+def test_memory_has_its_limit_and_what_ran_out_lies_above_it(rich):
+    plot = named(rich, "memory-by-batch")
+    assert [shape["y0"] for shape in plot.layout["shapes"]] == pytest.approx([8, 6.8])
+    assert min(trace(plot, "out of memory")["y"]) > 8
+    assert plot.layout["yaxis"]["range"][1] > max(trace(plot, "out of memory")["y"])
+
+
+def test_little_memory_is_shown_in_small_units(rich):
+    rows = tuple(
+        replace(r, peak_memory_bytes=r.peak_memory_bytes and r.peak_memory_bytes // 2**10)
+        for r in rich.trials
+    )
+    plot = plots_speed.by_batch(replace(rich, trials=rows, memory_limit_bytes=None))[1]
+    assert plot.axes.startswith("↑ MiB")
+    assert 1 < max(trace(plot, "recommended")["y"]) < 1024
+
+
+def test_a_peak_that_still_rose_is_never_what_a_size_takes(rich):
+    def shown(trials):
+        plot = plots_speed.by_batch(replace(rich, trials=trials))[1]
+        return plot.axes, [row[2] for row in plot.table.rows if row[2] != words.NOTHING]
+
+    axes, cells = shown(rich.trials)
+    assert "still" not in " ".join([axes, *cells])
+    axes, cells = shown(tuple(replace(r, memory_is_rising=True) for r in rich.trials))
+    assert "still rose at the end" in axes
+    assert all("to at least" in cell and cell.endswith(", still rising") for cell in cells)
+
+
+def test_the_predicted_band_is_drawn_in_the_colour_of_its_precision(rich):
+    bands = [t for t in named(rich, "memory-by-batch").data if t.get("fill") == "toself"]
+    assert [band["fillcolor"] for band in bands] == ["var(--fp32)", "var(--bf16)", "var(--fp8)"]
+    first = rich.predicted[0]
+    assert bands[0]["y"] == [v / GIB for v in (*first.high_bytes, *reversed(first.low_bytes))]
+
+
+def test_a_search_without_a_micro_batch_has_no_plots_by_it(rich):
+    rows = tuple(replace(r, config={"lanes": 2}) for r in rich.trials)
+    assert plots_speed.by_batch(replace(rich, trials=rows)) == []
+
+
+def test_a_precision_of_ones_own_is_drawn_too(rich):
+    rows = tuple(replace(r, config={**r.config, "precision": "int4"}) for r in rich.trials)
+    legend = plots_speed.by_batch(replace(rich, trials=rows))[0].legend
+    assert legend[0].label == "int4"
+
+
+def test_the_parts_of_a_sample_make_its_time(rich):
+    plot = plots_step.step_time(rich)
+    sides = (rich.answer.baseline, rich.answer.best)
+    for row, side in enumerate(sides):
+        assert sum(t["x"][row] for t in plot.data) == pytest.approx(1000 / side.throughput.value)
+    assert [mark.label for mark in plot.legend] == ["data", "transfer", "forward", "backward", "optimizer"]
+
+
+def test_a_baseline_that_stays_is_drawn_once(rich):
+    stays = replace(rich.answer, best=rich.answer.baseline, verdict="baseline", factor=None)
+    report = replace(rich, answer=stays, ablation=())
+    assert plots_step.step_time(report).data[0]["y"] == [0]
+    assert plots_ablation.ablation(report) is None
+
+
+def test_the_ablation_goes_from_bar_to_bar(rich):
+    plot = plots_ablation.ablation(rich)
+    gains = trace(plot, "faster by this knob")
+    reached = rich.answer.baseline.throughput.value
+    for begin, length in zip(gains["base"], gains["x"], strict=True):
+        assert begin == pytest.approx(reached)
+        reached = begin + length
+    assert reached == pytest.approx(rich.ablation[-2].throughput.value)
+    assert len(gains["x"]) == sum(step.throughput is not None for step in rich.ablation)
+    assert gains["error_x"]["array"] == [
+        pytest.approx(0.012 * (b + x)) for b, x in zip(gains["base"], gains["x"], strict=True)
+    ]
+
+
+def test_a_factor_of_the_ablation_has_its_interval_and_says_whose_it_is(rich):
+    first, second, *others = rich.ablation
+    joined = replace(second, together=(first.knob,))
+    gap = replace(first, trial=None, throughput=None, factor=None, reason="it does not fit")
+    notes = [note["text"] for note in notes_of(replace(rich, ablation=(gap, joined, *others)))]
+    (title,) = [text for text in notes if text.startswith(f"<b>{second.knob} ")]
+    assert f", with {first.knob}</b>" in title
+    assert title.endswith(words.factor_interval(second.factor))
+    assert words.times(second.factor) in notes
+
+
+def test_to_a_target_what_is_no_speed_is_the_rest_of_the_gain(rich):
+    gain = Figure(1.5 * rich.answer.speed.value)
+    sooner = replace(rich, target=0.15, answer=replace(rich.answer, factor=gain))
+    assert "<b>samples to the target BLEU-4 0.15</b>" in [n["text"] for n in notes_of(sooner)]
+    *_, rest = plots_ablation.ablation(sooner).table.rows
+    assert (rest[0], rest[4]) == ("samples to the target BLEU-4 0.15", words.factor(1.5))
+
+
+def notes_of(report):
+    return plots_ablation.ablation(report).layout["annotations"]
+
+
+def test_a_step_that_was_not_measured_says_why(rich):
+    notes = " ".join(note["text"] for note in plots_ablation.ablation(rich).layout["annotations"])
+    assert "not measured: it does not change the speed" in notes
+
+
+def test_a_step_that_slowed_down_is_named_so(rich):
+    slower = Step("compile", "off", "default", 60, Figure(70.0), Figure(0.88))
+    plot = plots_ablation.ablation(replace(rich, ablation=(slower, *rich.ablation)))
+    loss = trace(plot, "slower by this knob")
+    assert loss["x"][0] < 0
+    assert [mark.label for mark in plot.legend] == ["faster by this knob", "slower by this knob"]
+
+
+# Quality.
+
+
+def test_all_runs_of_baseline_winner_and_finalists_have_their_curves(rich):
+    samples, seconds = plots_quality.of_runs(rich)
+    assert [mark.label for mark in samples.legend] == ["baseline", "recommended", "finalist, trial 22"]
+    assert len(samples.data) == len(seconds.data) == 3 * (1 + made_trials.SEEDS)
+    assert samples.data[0]["y"] == seconds.data[0]["y"]
+    assert samples.data[0]["x"] != seconds.data[0]["x"]
+
+
+def test_a_finalist_whose_own_row_is_lost_has_the_curves_of_its_repeats(rich):
+    left = tuple(row for row in rich.trials if row.number != 22)
+    samples, _ = plots_quality.of_runs(replace(rich, trials=left))
+    assert [mark.label for mark in samples.legend] == ["baseline", "recommended", "finalist, trial 22"]
+    assert len(samples.data) == 2 * (1 + made_trials.SEEDS) + made_trials.SEEDS
+
+
+def test_a_target_is_shown_in_place_of_what_is_to_be_kept(rich):
+    notes = plots_quality.of_runs(replace(rich, target=0.15))[0].layout["annotations"]
+    assert [note["text"] for note in notes] == ["target: 0.1500"]
+
+
+def test_compared_models_have_the_colour_of_their_precision(rich):
+    legend = plots_quality.of_compared(rich)[0].legend
+    assert [mark.colour for mark in legend] == [f"var(--{n})" for n in ("baseline", "fp32", "bf16", "fp16")]
+
+
+# The search.
+
+
+def test_the_running_best_never_falls_and_keeps_the_quality(report):
+    best = trace(plots_search.history(report), "best so far that keeps the quality")
+    assert best["y"] == sorted(best["y"])
+    kept = {r.throughput.value for r in report.trials if r.keeps_quality}
+    assert set(best["y"]) <= kept
+    assert best["x"][-1] == report.trials[-1].number
+
+
+def test_history_has_every_trial(report):
+    drawn = [t for t in plots_search.history(report).data if t["mode"] == "markers"]
+    assert sorted(n for t in drawn for n in t["x"]) == [r.number for r in report.trials]
+
+
+def test_knobs_are_ordered_by_what_they_matter_for_throughput(rich):
+    plot = plots_search.importance(rich)
+    assert plot.data[0]["y"][:2] == ["precision", "micro_batch_size"]
+    assert [t["name"] for t in plot.data] == ["throughput", "BLEU-4"]
+    assert plot.data[0]["error_x"]["array"] == pytest.approx([0.08] * 4 + [0.0] * 2)
+    assert plot.table.rows[0] == ("precision", "44% (36% to 52%)", words.NOTHING)
+    assert "throughput: of all that the changes of the ablation have moved" in plot.axes
+    assert plots_search.importance(replace(rich, importance={"throughput": {}})) is None
+
+
+def test_every_configuration_is_one_line_over_all_axes(report):
+    plot = plots_parallel.parallel(report)
+    axes = len(plot.layout["shapes"])
+    searched = [r for r in report.trials if r.kind not in {"repeat", "ablation"}]
+    assert sum(t["x"].count(None) for t in plot.data) == len(searched)
+    assert axes == len(made_trials.BASELINE) + 2
+    assert all(len(t["x"]) % (axes + 1) == 0 for t in plot.data)
+    assert all(0 <= y <= 1 for t in plot.data for y in t["y"] if y is not None)
+
+
+def test_labels_of_an_axis_do_not_lie_over_one_another(rich):
+    rates = (1e-3, 1.05e-3, 1.1e-3, 4e-3)
+    rows = tuple(
+        replace(r, config={"learning_rate": rates[r.number % 4]}, throughput=None) for r in rich.trials
+    )
+    notes = plots_parallel.parallel(replace(rich, trials=rows)).layout["annotations"]
+    assert [n["text"] for n in notes if n["x"] == 0][1:] == ["0.001", "0.004"]
+
+
+def test_a_knob_over_powers_of_two_has_them_at_equal_distances(rich):
+    notes = plots_parallel.parallel(rich).layout["annotations"]
+    at = {n["text"]: n["y"] for n in notes if n["x"] == 0}
+    assert at["16"] - at["8"] == pytest.approx(at["256"] - at["128"])
+
+
+def test_where_lower_is_better_the_region_that_keeps_the_quality_is_below_its_edge(rich):
+    """The same figures, read as losses counted in tokens."""
+    lower = replace(rich, minimize=True, unit="tokens", quality="val_loss")
+    plot = named(lower, "front")
+    region, edge = plot.layout["shapes"]
+    assert region["y1"] < region["y0"] == edge["y0"] == lower.least_quality
+    assert plot.axes.startswith("↑ val_loss, lower is better. The best are at the bottom right.")
+    assert plot.layout["xaxis"]["title"]["text"] == "tokens per second"
+    assert plot.layout["annotations"][0]["text"].startswith("5% above the baseline's val_loss: ")
+    assert "with at most 5% above the baseline's val_loss" in plot.label
+    curves = named(lower, "quality-samples")
+    assert (curves.title, curves.axes) == ("val_loss over tokens", "↑ val_loss, lower is better")
+    told = [
+        text
+        for found in every(lower)
+        for text in strings([found.data, found.layout, found.axes, found.label])
+    ]
+    assert not [text for text in told if re.search(r"\bsamples?\b(?!-)", text)]

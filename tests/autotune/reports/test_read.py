@@ -1,0 +1,179 @@
+"""Sessions on their disk as reports: running, broken off, failed, old, compared, recorded of real reports."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from autotune.compare import results
+from autotune.compare.results import Model, Written
+from autotune.core.errors import InputError
+from autotune.core.trial import Failure, Measurement, Outcome, Status, Trial
+from autotune.reports.read import read
+from autotune.storage import study as record
+from autotune.storage.store import Options, Session
+
+KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """A copy of a kept session, by its name."""
+    monkeypatch.syspath_prepend(str(KEPT))
+
+    def copy(name):
+        return Path(shutil.copytree(KEPT / name, tmp_path / name))
+
+    return copy
+
+
+@pytest.fixture
+def session(space, tmp_path):
+    """A session that was just begun, without a study."""
+    return Session.create(tmp_path / "s", space, Options(wandb="off"), {"created": "now"})
+
+
+@pytest.mark.parametrize(("name", "can_go_on"), [("format-1", False), ("format-2", True)])
+def test_a_session_that_was_broken_off_is_read_in_every_format(kept, name, can_go_on):
+    place = kept(name)
+    report = read(place, 5)
+    assert (report.session, report.state, report.answer.verdict) == (
+        str(place),
+        "interrupted",
+        "unconfirmed",
+    )
+    assert [row.kind for row in report.trials][:1] == ["baseline"]
+    assert [row.status for row in report.trials].count("") == 1
+    assert any(row.failure == "oom" for row in report.trials)
+    assert report.answer.factor.value > 1
+    assert (f"python -m autotune resume {place}" in report.answer.commands) == can_go_on
+
+
+def test_what_format_1_kept_as_skipped_trials_is_what_was_skipped(kept):
+    (found,) = read(kept("format-1"), 5).skipped
+    assert found.reason == "needs no less memory than trial …, which ran out of it"
+    assert found.count == 2
+
+
+def test_nothing_is_written(kept):
+    place = kept("format-2")
+    before = {file: file.read_bytes() for file in place.rglob("*") if file.is_file()}
+    read(place, 5)
+    after = {file: file.read_bytes() for file in place.rglob("*") if file.is_file()}
+    assert {file: text for file, text in after.items() if not file.name.endswith(("-shm", "-wal"))} == before
+
+
+def test_a_search_that_runs_is_read_and_not_disturbed(kept):
+    place = kept("format-2")
+    with Session.open(place).lock():
+        report = read(place, 5)
+        assert read(place, 5, is_over=True).state == "interrupted", "it only writes its report"
+    assert report.state == "running"
+    assert not [command for command in report.answer.commands if "resume" in command]
+
+
+def test_where_nothing_was_run_there_is_nothing_to_report(session, tmp_path):
+    with pytest.raises(InputError, match="there is no session here"):
+        read(tmp_path / "nowhere", 5)
+    with pytest.raises(InputError, match=r"nothing was run yet; start it with: python -m autotune resume"):
+        read(session.root, 5)
+
+
+def test_a_session_without_a_trial_has_a_report_that_says_so(session, space):
+    record.open_study(session.study_file, space)
+    report = read(session.root, 5)
+    assert (report.trials, report.answer.verdict, report.state) == ((), "none", "interrupted")
+
+
+def test_a_baseline_that_failed_is_reported_with_its_reason(session, space):
+    study = record.open_study(session.study_file, space)
+    begun = record.begin(study, space, space.baseline_config)
+    ended = Trial(begun.number, begun.config, Outcome(Status.FAILED, Failure.OOM, "it is too large"))
+    record.end(study, ended, space.limits.memory_fraction)
+    report = read(session.root, 5)
+    assert report.answer.verdict == "none"
+    assert report.answer.sentence.endswith("It failed (oom): it is too large")
+    assert report.trials[0].reason == "it is too large"
+
+
+def test_what_was_compared_is_read_from_beside_the_trials(kept):
+    place = kept("format-2")
+    session = Session.open(place)
+    for label in ("baseline", "bf16"):
+        model_dir = session.model_dir(label)
+        model_dir.root.mkdir(parents=True)
+        model = Model(label, {}, Outcome(Status.COMPLETED), Measurement(), 400, scores={"bleu_4": 0.1})
+        results.write(model_dir, model)
+        lines = [json.dumps(asdict(Written(str(n), (f"{n}.png",), "true", label))) for n in range(4)]
+        model_dir.reports_file.write_text("\n".join([*lines, "{"]))
+    report = read(place, 2)
+    assert [model.label for model in report.compared] == ["baseline", "bf16"]
+    assert [sample.id for sample in report.samples] == ["1", "3"]
+    assert report.samples[0].written["bf16"].report == "bf16"
+
+
+def test_a_session_of_before_races_is_told_without_a_claim(kept):
+    """Recorded on two busy CPUs, its repeats one after the other: what they say of speed is no race."""
+    place = kept("iu_xray")
+    report = read(place, 5)
+    answer, best = report.answer, report.answer.best
+    assert (report.session, report.state, answer.verdict, best.trial) == (
+        str(place),
+        "ended",
+        "unconfirmed",
+        6,
+    )
+    assert answer.promise.startswith("Promise: the fastest that keeps 70% of the baseline's bleu_4")
+    assert "Not confirmed: it was run 4 times, the baseline 5 times, over 960 samples each" in answer.sentence
+    assert [answer.factor.low, answer.factor.value, answer.factor.high] == pytest.approx(
+        [1.117, 1.864, 3.111], 1e-3
+    ), "not the 3.45 of the one run that it was chosen for"
+    assert (answer.rounds, answer.baseline.seeds, best.seeds) == (0, 5, 3)
+    assert answer.full_training_samples == 30 * 480
+    assert best.full_training_s == pytest.approx(14_400 / best.throughput.value)
+    assert best.step_s.keys() == {"data", "transfer", "forward", "backward", "optimizer"}
+    assert sum(best.step_s.values()) == pytest.approx(8 / best.throughput.value)
+    assert {"bleu_1", "bleu_4", "rouge_l", "cider", "val_studies"} <= best.scores.keys()
+    kinds = [row.kind for row in report.trials]
+    assert {kind: kinds.count(kind) for kind in kinds} == {
+        "baseline": 1,
+        "winner": 1,
+        "trial": 10,
+        "repeat": 8,
+        "ablation": 1,
+    }
+    assert [row.number for row in report.trials if row.failure == "oom"] == [2]
+    assert report.ablation == ()
+
+
+@pytest.mark.parametrize("name", ["iu_xray", "drawn"])
+def test_a_kept_search_is_small_and_says_nothing_of_its_machine_or_of_the_reports(name):
+    found = {file.name: file.read_bytes() for file in (KEPT / name).iterdir()}
+    assert found.keys() == {"session.json", "space.yaml", "study.db"}, "no log, no record, no checkpoint"
+    assert sum(map(len, found.values())) < 250_000
+    assert f"data: data/{name}\n".encode() in found["space.yaml"]
+    for text in found.values():
+        assert not re.search(rb"/(home|root|tmp|work|mnt|Users|var|usr)\b", text)
+        assert b"/shared/" not in text
+    words = rb"(?i)\b(effusion|pneumothorax|cardiomegaly|lungs?|heart|chest|impression)\b"
+    assert not [text for text in found.values() if re.search(words, text)]
+
+
+def test_neither_torch_nor_ray_is_imported(kept):
+    place = kept("format-2")
+    code = (
+        "import sys; from pathlib import Path; from autotune.reports import as_json, markdown, read;"
+        f"found = read.read(Path({str(place)!r}), 5); as_json.render(found); markdown.render(found);"
+        "print(sorted({'torch', 'ray', 'wandb', 'sklearn'} & set(sys.modules)))"
+    )
+    paths = os.pathsep.join([str(KEPT), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert done.stdout == "[]\n"
+    assert done.stderr == "", "Optuna has nothing to say"

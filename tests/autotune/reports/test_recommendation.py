@@ -1,0 +1,200 @@
+"""What to run beside the baseline: every figure from the runs that it should come from."""
+
+import math
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autotune import workloads
+from autotune.core.trial import Failure, Outcome, Status
+from autotune.display import view
+from autotune.judging import confirm
+from autotune.judging.history import History
+from autotune.reports.recommendation import answer
+from autotune.space.space import Objective
+from autotune.workloads import Workload
+
+from .searched import GIB, confirmed, trial
+
+T_2 = 4.302653  # Student's t of 95% with 2 degrees of freedom
+HERE = Path("runs/s")
+
+
+@pytest.fixture
+def workload():
+    return Workload("some.module:fit")
+
+
+def test_a_confirmed_winner_is_described_by_the_runs_that_confirm_it(space, workload):
+    found = answer(History(confirmed(space), space), workload, HERE)
+    assert (found.verdict, found.rounds, found.best.trial, found.baseline.trial) == ("confirmed", 20, 1, 0)
+    assert found.best.throughput.value == found.factor.value * found.baseline.throughput.value
+    assert (found.best.runs, found.baseline.runs) == (4, 5)
+    assert found.best.throughput.low < found.best.throughput.value < found.best.throughput.high
+    assert (found.best.quality.value, found.best.seeds) == (pytest.approx(0.22), 3)
+    assert found.best.quality.high - 0.22 == pytest.approx(T_2 * 0.01 / 3**0.5, rel=1e-5)
+    assert found.baseline.throughput.value == pytest.approx(statistics.mean([10, 10, 10.1, 10.2, 10.3]))
+    assert (found.baseline.quality.value, found.baseline.seeds) == (pytest.approx(0.2106), 5)
+    assert found.best.scores == {"bleu_4": pytest.approx(0.22)}
+
+
+def test_the_factor_and_the_sentence_are_those_of_the_claim(space, workload):
+    history = History(confirmed(space), space)
+    found, claim = answer(history, workload, HERE), confirm.claim(history.of(1), history)
+    assert (found.factor.value, found.factor.low, found.factor.high) == (claim.factor, claim.low, claim.high)
+    assert found.sentence == f"{view.confirmed(claim, history)}: trial 1, 64x1 bf16 workers 2 lr 0.0001."
+    assert found.commands == ("python -m autotune export runs/s -o best.yaml",)
+
+
+def test_what_was_measured_once_has_the_interval_of_its_own_steps_and_says_so(space, workload):
+    trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.2, micro_batch_size=64, shared=True)]
+    found = answer(History(trials, space), workload, HERE)
+    assert (found.verdict, found.rounds, found.best.runs, found.best.seeds) == ("unconfirmed", 0, 1, 1)
+    assert (found.best.throughput.low, found.best.throughput.high) == pytest.approx((29.9, 30.1), 1e-4)
+    assert found.best.quality.low is None
+    apart = math.exp(math.hypot(0.1 / 30, 0.1 / 10))
+    assert (found.factor.low, found.factor.value, found.factor.high) == pytest.approx(
+        (3.0 / apart, 3.0, 3.0 * apart)
+    )
+    assert "Not confirmed: each was measured once, over 20000 samples. Measured beside" in found.sentence
+    assert "Few seeds: bleu_4 of the baseline was measured with 1, trial 1 with 1." in found.cautions
+
+
+def test_while_the_repeats_are_not_done_all_that_has_run_counts(space, workload):
+    found = answer(History(confirmed(space)[:-1], space), workload, HERE)
+    assert (found.verdict, found.best.runs, found.baseline.runs) == ("unconfirmed", 3, 5)
+    assert found.factor.value == pytest.approx(3.0, 1e-3), "by the race"
+    assert found.best.throughput.value == found.factor.value * found.baseline.throughput.value
+    assert (found.baseline.seeds, found.best.seeds) == (5, 2)
+    assert (
+        "Not confirmed: it was run 3 times, the baseline 5 times, over 20000 samples each." in found.sentence
+    )
+
+
+def test_a_figure_of_too_few_steps_has_no_interval(space, workload):
+    faster = {"half_width": None, "num_workers": 4}
+    trials = [trial(space, 0, 10, 0.2, half_width=None), trial(space, 1, 30, 0.2, **faster)]
+    found = answer(History(trials, space), workload, HERE)
+    assert (found.best.throughput.low, found.factor.value, found.factor.low) == (None, 3.0, None)
+
+
+def test_where_nothing_is_better_the_baseline_is_the_answer(space, workload):
+    trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.1, micro_batch_size=64)]
+    found = answer(History(trials, space), workload, HERE)
+    assert (found.verdict, found.best, found.factor, found.commands) == ("baseline", found.baseline, None, ())
+    assert found.sentence.startswith("The baseline is the best so far (10.0 ± 0.1 samples/s, bleu_4 0.2000)")
+
+
+@pytest.mark.parametrize("can_go_on", [True, False])
+def test_what_was_broken_off_can_be_gone_on_with(space, workload, can_go_on):
+    trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.2, micro_batch_size=64)]
+    commands = answer(History(trials, space), workload, HERE, can_go_on=can_go_on).commands
+    assert ("python -m autotune resume runs/s" in commands) == can_go_on
+    assert commands[0] == "python -m autotune export runs/s -o best.yaml"
+
+
+def test_without_a_baseline_there_is_no_answer(space, workload):
+    running = replace(trial(space, 0, None, None), outcome=None)
+    found = answer(History([running], space), workload, HERE, can_go_on=True)
+    assert (found.verdict, found.sentence, found.baseline) == ("none", view.NO_RESULT, None)
+    assert found.commands == ("python -m autotune resume runs/s",)
+
+
+def test_a_baseline_that_failed_says_why_and_is_not_gone_on_with(space, workload):
+    failed = replace(trial(space, 0, None, None), outcome=Outcome(Status.FAILED, Failure.OOM, "no memory"))
+    found = answer(History([failed], space), workload, HERE, can_go_on=True)
+    assert found.sentence == f"{view.NO_RESULT} It failed (oom): no memory"
+    assert found.commands == ("python -m autotune search --space runs/s/space.yaml --session runs/s-2",)
+
+
+def test_the_way_to_a_target_is_a_matter_of_time(space, workload):
+    goal = space.model_copy(update={"objective": Objective(select="time-to-quality", target=0.2)})
+    slow, fast = trial(space, 0, 10, 0.2), trial(space, 1, 12, 0.2, micro_batch_size=64)
+    there = tuple(replace(point, quality=0.2) for point in slow.measurement.curve)
+    sooner = tuple(replace(point, samples=point.samples * 2 // 5) for point in there)
+    slow = replace(slow, measurement=replace(slow.measurement, curve=there))
+    fast = replace(fast, measurement=replace(fast.measurement, curve=sooner))
+    found = answer(History([slow, fast], goal), workload, HERE)
+    assert (found.best.trial, found.factor.value, found.factor.low) == (1, pytest.approx(3.0), None)
+
+
+def test_memory_is_the_most_that_any_run_took(space, workload):
+    trials = confirmed(space)
+    trials[7] = replace(trials[7], measurement=replace(trials[7].measurement, peak_memory_bytes=3 * GIB))
+    best = answer(History(trials, space), workload, HERE).best
+    assert (best.peak_memory_bytes, best.memory_share) == (3 * GIB, 3 / 8)
+
+
+def test_energy_is_that_of_every_sample_and_never_of_a_shared_gpu(space, workload):
+    telemetry = {"gpu_energy_j": 40_000.0, "gpu_utilisation_percent": 80.0, "cpu_percent": 150.0}
+    trials = [
+        trial(space, 0, 10, 0.2, telemetry=telemetry),
+        trial(space, 1, 30, 0.2, telemetry=telemetry, shared=True),
+    ]
+    found = answer(History(trials, space), workload, HERE)
+    assert (found.baseline.joules_per_sample, found.best.joules_per_sample) == (2.0, None)
+    assert (found.baseline.gpu_percent, found.baseline.cpu_percent) == (80.0, 150.0)
+    assert answer(History(confirmed(space), space), workload, HERE).best.joules_per_sample is None
+
+
+def test_energy_is_weighted_by_what_the_runs_trained(space, workload):
+    trials = confirmed(space)
+    for number, (joules, samples) in {
+        5: (10_000.0, 20_000),
+        7: (60_000.0, 20_000),
+        9: (5_000.0, 10_000),
+    }.items():
+        changed = replace(trials[number].measurement, telemetry={"gpu_energy_j": joules}, samples=samples)
+        trials[number] = replace(trials[number], measurement=changed)
+    assert answer(History(trials, space), workload, HERE).best.joules_per_sample == pytest.approx(75 / 50)
+
+
+def test_a_step_is_divided_by_the_shares_of_its_phases(space, workload):
+    shares = {"data_s": 0.5, "forward_s": 0.3, "backward_s": 0.2}
+    trials = [
+        trial(space, 0, 8, 0.2, step_shares=shares),
+        trial(space, 1, 32, 0.2, accumulation_steps=4, step_shares=shares),
+    ]
+    found = answer(History(trials, space), workload, HERE)
+    assert found.baseline.step_s == pytest.approx({"data": 1.0, "forward": 0.6, "backward": 0.4}), (
+        "16 samples at 8/s"
+    )
+    assert sum(found.best.step_s.values()) == pytest.approx(64 / 32)
+    assert answer(History(confirmed(space), space), workload, HERE).best.step_s == {}
+
+
+def test_the_whole_training_takes_its_samples_over_the_throughput(space, workload):
+    found = answer(History(confirmed(space), space), workload, HERE, training_samples=60_000)
+    assert found.full_training_samples == 60_000
+    assert found.best.full_training_s == 60_000 / found.best.throughput.value
+    assert answer(History(confirmed(space), space), workload, HERE).best.full_training_s is None
+
+
+def test_a_small_validation_split_and_a_throttled_gpu_are_pointed_out(space, workload):
+    r2gen = workloads.load("r2gen")
+
+    def told(studies, workload=r2gen):
+        scores = {"bleu_4": 0.2, "val_studies": studies}
+        hot = {"telemetry": {"gpu_throttled": 0.5}}
+        return answer(
+            History([trial(space, 0, 10, 0.2, scores=scores, **hot)], space), workload, HERE
+        ).cautions
+
+    assert "Small validation split: bleu_4 is that of 60 studies." in told(60.0)
+    assert not [line for line in told(296.0) if "validation" in line]
+    assert not [line for line in told(60.0, workload) if "validation" in line], "another's score of that name"
+    assert "Thermally throttled, and slower for it: trials 0." in told(60.0)
+
+
+def test_enough_seeds_are_no_matter_for_caution(space, workload):
+    cautions = answer(History(confirmed(space), space), workload, HERE).cautions
+    assert not [line for line in cautions if "seeds" in line]
+
+
+def test_who_was_refuted_is_said(space, workload):
+    trials = confirmed(space, factor=0.9)
+    found = answer(History(trials, space), workload, HERE)
+    assert found.verdict == "baseline"
+    assert any("Trial 1 did not hold when it was repeated" in line for line in found.cautions)
