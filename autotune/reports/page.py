@@ -105,7 +105,7 @@ def _list(plot: Plot | None) -> list[Plot]:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("autotune.report"),
+        loader=PackageLoader("autotune.reports"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -128,7 +128,7 @@ def _shown(value: Any) -> Any:
 
 
 def _asset(name: str) -> str:
-    return (resources.files("autotune.report") / "templates" / name).read_text(encoding="utf-8")
+    return (resources.files("autotune.reports") / "templates" / name).read_text(encoding="utf-8")
 
 
 def _plotly() -> str:

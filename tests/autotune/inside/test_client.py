@@ -116,6 +116,6 @@ def test_a_fork_has_a_connection_of_its_own(inbox):
 
 
 def test_a_report_works_where_the_room_of_that_name_is_imported(inbox):
-    importlib.import_module("autotune.report")
+    importlib.import_module("autotune.reports")
     autotune.report(samples=7)
     assert [message.record for message in all_of(inbox)] == [{"samples": 7}]

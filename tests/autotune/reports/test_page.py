@@ -261,7 +261,7 @@ def test_a_report_of_two_hundred_trials_is_small_enough(images):
 
 
 def colours(scheme):
-    style = (resources.files("autotune.report") / "templates" / "report.css").read_text()
+    style = (resources.files("autotune.reports") / "templates" / "report.css").read_text()
     pairs = re.findall(r"(--[\w-]+): light-dark\(#(\w{6}), #(\w{6})\);", style)
     return {name: (light if scheme == "light" else dark) for name, light, dark in pairs}
 

@@ -22,7 +22,7 @@ from autotune.reports.model import Figure, Step
 
 from . import made_trials
 
-TEMPLATES = resources.files("autotune.report") / "templates"
+TEMPLATES = resources.files("autotune.reports") / "templates"
 GIB = 2**30
 
 

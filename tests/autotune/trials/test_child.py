@@ -149,7 +149,7 @@ FAILURES = {
     "an object": ("yields", {"kind": "an object"}, Failure.ERROR, "values must be JSON's, got object"),
     "an object inside": ("yields", {"kind": "an object inside"}, Failure.ERROR, "must be JSON's, got object"),
     "samples backwards": ("backwards", {}, Failure.ERROR, "must not decrease, got 4 after 8"),
-    "no such module": ("no_such_module:fit", {}, Failure.ERROR, "ModuleNotFoundError: No module named"),
+    "no such module": ("no_such_module:fit", {}, Failure.ERROR, "there is no module no_such_module"),
     "no such function": ("workloads_for_tests:fit", {}, Failure.ERROR, "AttributeError: "),
 }
 
