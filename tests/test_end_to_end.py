@@ -113,6 +113,7 @@ def test_the_export_is_the_trials_own_configuration(searched):
     assert exported == trainer.parse({**space["baseline"], **trial.config})
 
 
+@pytest.mark.slow
 def test_the_plain_trainer_needs_no_tuner(searched):
     root, _ = searched
     autotune(root, "export", "s", "-o", "best.yaml")

@@ -25,6 +25,7 @@ from tests.endings import ENDED
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
+@pytest.mark.slow
 def test_the_smallest_workload_can_be_tuned(tmp_path):
     for file in EXAMPLES.iterdir():
         if file.is_file():

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 TOY = ROOT / "tests" / "autotune" / "toy_workload.py"
-TEMPLATES = ROOT / "autotune" / "report" / "templates"
+TEMPLATES = ROOT / "autotune" / "reports" / "templates"
 SPACE = """
 workload: toy_workload:fit
 baseline: {micro_batch_size: 4, learning_rate: 1e-3, step_s: 0.002}

@@ -140,6 +140,7 @@ def check_attempts(records: list[dict]) -> None:
             last = record["samples"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_killed_anywhere_nothing_is_lost_and_nothing_is_twice(tmp_path, soak, seed):
     rng, kills, done = random.Random(seed), 100 if soak else 5, []

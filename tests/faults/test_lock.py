@@ -28,6 +28,7 @@ def running(tmp_path):
     process.wait()
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_with_the_first_ones_pid_and_host_until_that_is_killed(tmp_path, running):
     """What a killed search has started may outlive it for a moment; the lock does not."""
     holder = f"is in use by pid {running.pid} on {socket.gethostname()}"

@@ -80,6 +80,7 @@ def test_a_kept_session_can_be_looked_at_and_exported(run, tmp_path, name):
     assert yaml.safe_load(Path("best.yaml").read_text())["micro_batch_size"] > 4
 
 
+@pytest.mark.slow
 def test_a_kept_session_of_this_format_is_gone_on_with(tmp_path):
     place = as_if_here(kept("format-2", tmp_path / "s"))
     before = {t.number: t for t in trials_of(place) if t.outcome is not None}
@@ -110,6 +111,7 @@ def test_what_format_1_kept_as_skipped_trials_is_what_was_passed_over(tmp_path):
     assert len(record.trials(study)) + len(passed) == len(study.get_trials())
 
 
+@pytest.mark.slow
 def test_the_space_of_a_session_of_format_1_can_be_searched_anew(tmp_path):
     kept("format-1", tmp_path / "s")
     done = call(

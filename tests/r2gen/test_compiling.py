@@ -40,6 +40,7 @@ def _batch(config: Config, words: list[int]) -> tuple[Tensor, Tensor, Packing]:
     return torch.randn(len(words), *shape), targets, Packing.of(lengths(targets), torch.device("cpu"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_without_code")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # the compiler's own look
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ def test_nothing_to_score_and_lists_of_other_lengths_are_refused():
         score(["a"], ["a", "b"])
 
 
+@pytest.mark.slow
 @needs_java
 def test_meteor_is_the_originals(golden, meteor):
     assert score(*written(golden["pairs"]), meteor)["meteor"] == exactly(golden["scores"]["METEOR"])
@@ -149,6 +150,7 @@ def test_the_last_words_of_a_meteor_that_died_are_passed_on():
             meteor.score(HYPOTHESES, REFERENCES)
 
 
+@pytest.mark.slow
 @needs_java
 def test_meteor_does_not_outlive_a_killed_parent():
     script = (

@@ -239,6 +239,7 @@ def test_views_in_one_call_share_their_statistics():
     assert counts == [2, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # the compiler's own look
 def test_unrolled_the_whole_step_is_one_program(still):
     """As CUDA graphs need it: no break in the middle, and the same loss."""

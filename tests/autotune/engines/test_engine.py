@@ -122,6 +122,7 @@ def test_a_search_from_beginning_to_a_confirmed_export(tmp_path, autotune):
     assert "micro_batch_size: " in text
 
 
+@pytest.mark.slow
 def test_a_search_without_a_winner_says_why_and_what_to_try_and_more_trials_can_be_added(tmp_path, autotune):
     """As JSON it says nothing else. One trial fails, and is a failure everywhere."""
     slower = SPACE.replace("step_s: 0.002", "step_s: 0.02")
@@ -181,6 +182,7 @@ def test_a_baseline_that_fails_ends_the_search_with_its_reason(tmp_path, autotun
     assert "nothing can be compared without it" in again.stderr
 
 
+@pytest.mark.slow
 def test_an_interrupted_search_keeps_its_checkpoint_and_says_how_to_go_on(tmp_path, start, autotune):
     write_space(tmp_path, "step_s: 0.002", "step_s: 0.05")
     process = start("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--trials", 2)

@@ -21,6 +21,7 @@ knobs: {micro_batch_size: {choice: [4, 8]}}
 """
 
 
+@pytest.mark.slow
 def test_a_trial_that_ray_kills_for_memory_is_out_of_memory_and_the_search_ends_in_order(tmp_path):
     (tmp_path / "space.yaml").write_text(SPACE)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}

@@ -303,6 +303,7 @@ def test_without_javascript_text_and_tables_are_there(browser, pages):
         browser.driver.get("about:blank")
 
 
+@pytest.mark.slow
 def test_a_thousand_trials_cost_less_than_in_proportion(browser, pages, rich, many):
     """Figures are drawn anew for a change of colours; what the page has besides must stay small, too."""
     taken_ms = {}

@@ -98,6 +98,7 @@ def has_trials(study: Path) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_search_does_not_notice_a_dashboard_that_shows_it(searched):
     assert searched.errors == ""
     assert searched.code in ENDED

@@ -167,6 +167,7 @@ def test_a_supervisor_that_ends_does_not_wait_for_its_child(tmp_path):
     wait_for(lambda: not session(int(report.split()[0])))
 
 
+@pytest.mark.slow
 def test_a_module_that_cannot_be_imported_fails_the_trial_and_not_the_supervisor(tmp_path):
     (tmp_path / "broken.py").write_text("raise RuntimeError('this module is broken')")
     with script(tmp_path, SUPERVISOR, "broken:fit", "broken", "end") as process:
@@ -176,6 +177,7 @@ def test_a_module_that_cannot_be_imported_fails_the_trial_and_not_the_supervisor
     assert "broken.py" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.slow
 def test_a_child_of_a_ray_actor_lives_and_dies_with_it(tmp_path):
     with script(tmp_path, ACTOR) as process:
         pid, samples = process.stdout.readline().split(maxsplit=1)
