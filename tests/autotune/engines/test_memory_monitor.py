@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from autotune.core.trial import Failure
 from autotune.storage import study as record
 from tests import forked
