@@ -1,5 +1,6 @@
 """From what the user gave to a search space that is complete, and that this machine can run."""
 
+import math
 import os
 import sysconfig
 from collections.abc import Collection, Iterator, Mapping
@@ -178,7 +179,19 @@ def complete(
     changes = {"baseline": baseline, "knobs": knobs, "budget": budget}
     whole = spaces.complete(space.model_copy(update=changes), source)
     fitted, dropped = fit_to(whole, machine)
-    return fitted, workload.check(fitted.for_workload(fitted.baseline)) + dropped
+    notes = workload.check(fitted.for_workload(fitted.baseline))
+    return fitted, [*notes, *_planned(fitted), *dropped]
+
+
+def _planned(space: Space) -> list[str]:
+    """What a trial of the baseline will be, where the space says how its evaluations are asked for."""
+    if space.evaluate_every is None:
+        return []
+    budget, size = space.budget, space.effective_batch_size({})
+    steps = math.ceil(budget.samples_per_trial / size)
+    every = math.ceil(steps / budget.evaluations_per_trial)
+    path = space.naming.path(space.evaluate_every)
+    return [f"a trial of the baseline: {steps} steps of {size} samples, an evaluation every {every} ({path})"]
 
 
 def _named(settings: Mapping[str, Any], space: Space) -> dict[str, Setting]:

@@ -7,6 +7,7 @@ from autotune import workloads
 from autotune.cli import cli_start, prepare
 from autotune.cli.cli_options import Tuned
 from autotune.core.errors import InputError
+from autotune.space import space as spaces
 from autotune.space.builtin import space_file, space_for, spaces_dir
 from autotune.storage import study as record
 from autotune.storage.store import Options, Session
@@ -138,6 +139,25 @@ def test_a_value_that_the_trainer_would_refuse_is_refused_before_the_search(comp
         complete(knobs)
     for part in ["search space space.yaml: ", *parts]:
         assert part in str(raised.value)
+
+
+def test_what_a_trial_will_be_is_said_where_the_space_plans_it():
+    text = """
+workload: json:loads
+baseline: {micro_batch_size: 8, eval_interval: 1}
+knobs: {micro_batch_size: {choice: [8, 16]}}
+evaluate_every: eval_interval
+objective: {minimize: val_loss}
+budget: {samples_per_trial: 2000, evaluations_per_trial: 4}
+"""
+    machine = prepare.machine(CPU)
+    space, notes = prepare.complete(
+        spaces.parse(text, "test"), {}, workloads.Workload("json:loads"), machine, "test"
+    )
+    assert notes == [
+        "a trial of the baseline: 250 steps of 8 samples, an evaluation every 63 (eval_interval)"
+    ]
+    assert space.for_trial(space.baseline)["eval_interval"] == 63
 
 
 def test_a_value_is_searched_as_the_trainer_takes_it(complete):
