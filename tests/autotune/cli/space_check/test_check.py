@@ -48,8 +48,8 @@ def test_a_space_is_checked_by_running_its_baseline(tmp_path):
 @pytest.mark.slow
 def test_a_script_that_knows_nothing_of_the_tuner_is_ready_for_a_search_as_it_is(tmp_path):
     projects.make(tmp_path, projects.RUNNABLE)
-    for command in (("init",), ("check", "space.yaml", "--time", "3m")):
-        done = forked.run(command, tmp_path, os.environ, timeout=240)
+    for command in (("init",), ("check", "space.yaml", "--time", "20m")):
+        done = forked.run(command, tmp_path, os.environ, timeout=280)
         assert done.returncode == 0, done.stdout + done.stderr
     rows = dict(re.findall(r"^(?:yes|no) +(a search|\w+) +(.*)$", done.stdout, re.MULTILINE))
     assert "16 samples each" in rows["steps"]
