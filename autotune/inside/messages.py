@@ -16,6 +16,14 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Logged:
+    """Scores that a script has logged into a file of the directory `place`, by their names there."""
+
+    scores: Mapping[str, float]
+    place: str
+
+
+@dataclass(frozen=True)
 class ScriptError:
     """The exception that has ended a script, or a record that could not be sent: its type's full name."""
 
@@ -25,13 +33,14 @@ class ScriptError:
 
 @dataclass(frozen=True)
 class Message:
-    """Who has said it, when by the machine's monotonic clock, and one of a record, a step or an error."""
+    """Who has said it, when by the machine's monotonic clock, and one of what is None by default."""
 
     at_s: float
     pid: int
     rank: int
     record: Mapping[str, Any] | None = None
     step: Step | None = None
+    logged: Logged | None = None
     error: ScriptError | None = None
     is_queued: bool = False  # the GPU had not done yet what it was given: a record's step ends later
 
@@ -64,6 +73,8 @@ def _message(said: Mapping[str, Any]) -> Message:
         return Message(at_s, pid, rank, record=_mapping(said["record"]), is_queued=is_queued)
     if "step" in said:
         return Message(at_s, pid, rank, step=_step(_mapping(said["step"])))
+    if "logged" in said:
+        return Message(at_s, pid, rank, logged=_logged(_mapping(said["logged"])))
     error = _mapping(said["error"])
     return Message(at_s, pid, rank, error=ScriptError(str(error["type"]), str(error["message"])))
 
@@ -73,6 +84,11 @@ def _step(said: Mapping[str, Any]) -> Step:
     if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 0):
         raise ValueError("samples must be a count")
     return Step(samples, _mapping(said.get("figures", {})))
+
+
+def _logged(said: Mapping[str, Any]) -> Logged:
+    scores = _mapping(said["scores"])
+    return Logged({name: float(score) for name, score in scores.items()}, str(said["place"]))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

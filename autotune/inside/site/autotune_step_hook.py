@@ -10,6 +10,7 @@ from __future__ import annotations
 import faulthandler
 import functools
 import importlib
+import json
 import os
 import signal
 import sys
@@ -20,6 +21,8 @@ from contextlib import suppress
 from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 
 import autotune_gpu
+import autotune_output
+import autotune_scores
 import autotune_seed
 import autotune_wire
 from autotune_batches import Tally, size
@@ -34,8 +37,12 @@ _clock_s = time.monotonic  # kept here: a script that replaces the module's cloc
 def arm() -> None:
     """From now on, as soon as the script has imported torch, its steps are told; so is what ends it.
 
-    And where it stands, when the tuner asks for it: of a trial that hangs.
+    And where it stands, when the tuner asks for it: of a trial that hangs. Its lines say when they
+    were printed.
     """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError, KeyError):  # there is none, or it has no file
+            autotune_output.stamp_lines(stream, os.environ[autotune_wire.OUTPUT])
     with suppress(AttributeError, OSError, RuntimeError, ValueError):  # no stderr, or one without a file
         faulthandler.register(signal.SIGUSR1)
     wire = autotune_wire.Wire()
@@ -43,6 +50,8 @@ def arm() -> None:
     offset = int(os.environ.get(autotune_wire.SEED) or 0)
     after = After()
     after.do("torch", lambda torch: _attach(torch, Teller(torch, wire), offset, after))
+    if names := os.environ.get(autotune_wire.LOGGED):
+        autotune_scores.tell_logged(after, wire, frozenset(json.loads(names)))
     for module in ("random", "numpy.random") if offset else ():
         after.do(module, functools.partial(autotune_seed.add, name="seed", offset=offset))
 
