@@ -33,7 +33,10 @@ class ScriptError:
 
 @dataclass(frozen=True)
 class Message:
-    """Who has said it, when by the machine's monotonic clock, and one of what is None by default."""
+    """Who has said it, when by the machine's monotonic clock, and one of what is None by default.
+
+    `taken` are arguments that were put in place of the script's own: `loader.num_workers`.
+    """
 
     at_s: float
     pid: int
@@ -42,6 +45,7 @@ class Message:
     step: Step | None = None
     logged: Logged | None = None
     error: ScriptError | None = None
+    taken: tuple[str, ...] = ()
     is_queued: bool = False  # the GPU had not done yet what it was given: a record's step ends later
 
 
@@ -75,6 +79,8 @@ def _message(said: Mapping[str, Any]) -> Message:
         return Message(at_s, pid, rank, step=_step(_mapping(said["step"])))
     if "logged" in said:
         return Message(at_s, pid, rank, logged=_logged(_mapping(said["logged"])))
+    if "taken" in said:
+        return Message(at_s, pid, rank, taken=tuple(map(str, said["taken"])))
     error = _mapping(said["error"])
     return Message(at_s, pid, rank, error=ScriptError(str(error["type"]), str(error["message"])))
 
