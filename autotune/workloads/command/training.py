@@ -101,11 +101,12 @@ def fit(
     workdir = workdir.absolute()  # the command runs elsewhere
     try:
         yield from _attempt(spec_, directory, settings, workdir, objects)
-        return
     except ending.ResumeError as error:
         if error.was_killed or not _checkpoint(spec_, directory, settings, workdir).set_aside():
             raise
         print(f"autotune: {error}; it begins anew", flush=True)
+    else:
+        return
     yield from _attempt(spec_, directory, settings, workdir, objects)
 
 
