@@ -61,7 +61,15 @@ class CommandWorkload(Workload):
         return ()
 
     def exported(self, settings: Mapping[str, Any]) -> str:
-        return f"{self.command_line(settings)}\n"
+        """The command line, behind what says and makes the directory that it trains into."""
+        return f"{self._place()}{self.command_line(settings)}\n"
+
+    def _place(self) -> str:
+        names = self.spec.placeholders()
+        if all(spec.WORKDIR not in names[key] for key in ("run", "flags", "environment")):
+            return ""
+        workdir = quoted(_TRAINED.absolute())
+        return f"# It trains into {workdir}: put another directory in its place.\nmkdir -p {workdir}\n"
 
     @property
     def exported_to(self) -> str:
