@@ -123,7 +123,9 @@ class Spec(BaseModel):
         None, description="arguments that are added once the checkpoint in them is there"
     )
     code: tuple[str, ...] = Field(
-        (), description="files whose change makes results incomparable; the default is what git tracks"
+        (),
+        description="files whose change makes results incomparable; the default is programs and "
+        "configs that git tracks, and what `run` names",
     )
     data: tuple[str, ...] = Field((), description="files of data, told from others by size and time")
     training_samples: int | None = Field(

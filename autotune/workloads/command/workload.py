@@ -97,12 +97,13 @@ class CommandWorkload(Workload):
         return {**settings, **own}
 
     def revision(self) -> str:
-        return code.revision_of_files(self.directory, self.spec.code)
+        named = [self.directory / word for word in self.spec.run if not Path(word).is_absolute()]
+        besides = [file for file in named if file.is_file()]
+        return code.revision_of_files(self.directory, self.spec.code, besides)
 
     def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
         del settings
-        places = [self.directory / path for path in self.spec.data]
-        return code.fingerprint_of_data(places) if places else None
+        return code.fingerprint_of_data(self.directory, self.spec.data) if self.spec.data else None
 
     def training_samples(self, settings: Mapping[str, Setting]) -> int | None:
         del settings
