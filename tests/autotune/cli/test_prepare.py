@@ -354,3 +354,14 @@ def test_an_open_ended_trial_has_the_whole_training_or_some_times_its_samples_at
         asked = space.model_copy(update={"budget": space.budget.model_copy(update=changes)})
         whole, _ = prepare.complete(asked, {}, workload, prepare.machine(CPU), "test")
         assert (whole.budget.samples_per_trial, whole.budget.evaluations_per_trial) == expected
+
+
+@pytest.mark.parametrize(("said", "given"), [("keep: 0.98", {"within": 0.1}), ("within: 0.2", {"keep": 0.9})])
+def test_what_is_given_beside_the_search_space_replaces_its_slack_of_either_kind(tmp_path, said, given):
+    file = tmp_path / "space.yaml"
+    file.write_text(
+        "workload: json:loads\nbaseline: {seed: 1}\nknobs: {seed: {choice: [1, 2]}}\n"
+        f"objective: {{minimize: val_loss, {said}}}"
+    )
+    objective = prepare.read_space(file, {"objective": {"keep": None, "within": None, **given}}).objective
+    assert {"keep": objective.keep, "within": objective.within} == {"keep": None, "within": None, **given}
