@@ -17,7 +17,17 @@ from autotune.workloads.base import Workload
 from autotune.workloads.command import spec
 from autotune.workloads.program import Program
 
-__all__ = ["BUILTIN", "Program", "Workload", "known_settings", "label", "load", "located", "named"]
+__all__ = [
+    "BUILTIN",
+    "Program",
+    "Workload",
+    "evaluation_setting",
+    "known_settings",
+    "label",
+    "load",
+    "located",
+    "named",
+]
 
 BUILTIN = "r2gen"
 _OWN_KEYS = {"function": "call", "r2gen": None}  # what says which one, where there are several
@@ -81,6 +91,12 @@ def located(value: Any, directory: Path) -> Any:
 def known_settings(name: str) -> Knowledge:
     """What is known of the settings of the workload called `name`, which `load` need not find."""
     return COMMON.with_own(named(name).known_settings)
+
+
+@cache
+def evaluation_setting(name: str) -> str | None:
+    """The setting of the workload called `name` that says after how many samples it is evaluated."""
+    return named(name).evaluation_setting
 
 
 def named(value: str | Mapping[str, Any]) -> Workload:
