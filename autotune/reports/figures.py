@@ -49,7 +49,7 @@ def report(known: Known, samples: int) -> Report:
         known.workload,
         known.shown,
         can_go_on=known.state == INTERRUPTED and known.can_go_on,
-        training_samples=known.provenance.get("training_samples"),
+        training_samples=space.training.samples or known.provenance.get("training_samples"),
     )
     limit, goal = _memory_limit_bytes(known), space.objective
     return Report(
@@ -78,6 +78,7 @@ def report(known: Known, samples: int) -> Report:
         minimize=goal.minimize is not None,
         within=goal.within,
         unit=space.unit,
+        speed=goal.speed,
         constraints=goal.constraints,
         going_on=_going_on(known),
     )

@@ -23,7 +23,7 @@ def render(report: Report) -> str:
         [_text(answer.sentence)],
         _sides(report),
     ]
-    blocks += [[f"- {_text(caution)}" for caution in answer.cautions], _models(report)]
+    blocks += [[f"- {_text(line)}" for line in (*answer.cautions, *answer.outside)], _models(report)]
     blocks += [_code(answer.commands), [_provenance(report)]]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
 
@@ -44,6 +44,7 @@ def _figures(side: Side, report: Report) -> dict[str, str]:
     """The cells of a column by the names of their rows, as text that is not escaped yet."""
     peak = words.peak(side.peak_memory_bytes, side.memory_share, is_rising=side.memory_is_rising)
     whole_s = side.full_training_s
+    whole = "whole training" + (", evaluations included" if report.answer.evaluations_counted else "")
     return {
         "settings": side.knobs,
         f"{report.unit}/s": _figure(side.throughput, ".1f"),
@@ -53,7 +54,8 @@ def _figures(side: Side, report: Report) -> dict[str, str]:
         f"joules per {words.each(report)}": "-"
         if side.joules_per_sample is None
         else f"{side.joules_per_sample:.3g}",
-        "whole training": "-" if whole_s is None else units.format_seconds(whole_s),
+        "evaluations, about": "-" if side.evaluation_share is None else f"{side.evaluation_share:.0%}",
+        whole: "-" if whole_s is None else units.format_seconds(whole_s),
     }
 
 
