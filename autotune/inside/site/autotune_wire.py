@@ -17,6 +17,8 @@ SETTINGS = "AUTOTUNE_SETTINGS"
 TRIAL_SAMPLES = "AUTOTUNE_TRIAL_SAMPLES"
 MEMORY_CAP_BYTES = "AUTOTUNE_MEMORY_CAP_BYTES"
 SEED = "AUTOTUNE_SEED"
+LOGGED = "AUTOTUNE_LOGGED"  # the names of scores that a script logs into a file, as JSON
+OUTPUT = "AUTOTUNE_OUTPUT"  # the pipe that the tuner reads, by its name
 OVERRIDES = "AUTOTUNE_OVERRIDES"
 
 STOP_LINE = b'{"stop": true}\n'

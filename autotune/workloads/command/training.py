@@ -21,8 +21,8 @@ from autotune.inside.messages import Message, Stamped
 from autotune.inside.site import autotune_wire as wire
 from autotune.workloads.command import ending, files, line, spec
 from autotune.workloads.command.counting import Checkpoint, Counter
-from autotune.workloads.command.follow import Follower
-from autotune.workloads.command.process import Process
+from autotune.workloads.command.follow import HELD_BACK, Follower
+from autotune.workloads.command.process import Line, Process
 from autotune.workloads.command.readers import Patterns
 from autotune.workloads.command.spec import Spec
 from autotune.workloads.command.timeline import (
@@ -140,10 +140,12 @@ def _of_hook(spec_: Spec, settings: Mapping[str, Any]) -> dict[str, str]:
     """The variables by which a command has the hook in it, and tells at once what it prints."""
     own = spec_.environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
     seed = {wire.SEED: str(settings.get(SEED) or 0)} if spec_.seed else {}
+    is_told = spec_.file is not None and spec_.file[0] in HELD_BACK
     return {
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), own))),
         **seed,
+        **({wire.LOGGED: json.dumps(list(spec_.scores.values()))} if is_told else {}),
     }
 
 
@@ -166,22 +168,22 @@ class _Run:
         progress = {_SAMPLES: spec_.samples, _STEPS: spec_.steps}
         self._progress = Patterns({name: pattern for name, pattern in progress.items() if pattern})
         self._scores = Patterns(spec_.patterns)
-        self._lines: SimpleQueue[tuple[float, Happened]] = SimpleQueue()
+        self._lines: SimpleQueue[tuple[Line, Happened]] = SimpleQueue()
         self._timeline = Timeline()
         self._steps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
         self._told: ending.Told | None = None
         self._evaluations = 0
         self._reports = self._counts_itself = False
 
-    def hear(self, at_s: float, text: str) -> bool:
+    def hear(self, line_: Line) -> bool:
         """Takes a line of the output, in the thread that reads it; whether anything was found in it."""
-        progress = self._progress.find(text)
+        progress = self._progress.find(line_.text)
         if _STEPS in progress:
-            self._lines.put((at_s, Step(None)))
+            self._lines.put((line_, Step(None)))
         if math.isfinite(samples := progress.get(_SAMPLES, math.nan)):
-            self._lines.put((at_s, SamplesSeen(int(samples))))
-        if scores := self._scores.find(text):
-            self._lines.put((at_s, Scores(scores)))
+            self._lines.put((line_, SamplesSeen(int(samples))))
+        if scores := self._scores.find(line_.text):
+            self._lines.put((line_, Scores(scores)))
         return bool(progress or scores)
 
     def records(self, process: Process, trial_samples: int) -> Iterator[Stamped]:
@@ -189,8 +191,9 @@ class _Run:
         until_s = math.inf
         while not process.is_over and time.monotonic() < until_s:
             time.sleep(_LOOK_S)  # what has come meanwhile has stamps of its own
+            heard_s = min(process.heard_s, self._inbox.heard_s())
             self._listen()
-            yield from self._ready(known_s(time.monotonic(), self._steps_s))
+            yield from self._ready(min(heard_s, known_s(time.monotonic(), self._steps_s)))
             self._require_sense(process, trial_samples)
             if math.isinf(until_s) and process.code is not None:
                 until_s = time.monotonic() + (_FAILED_GRACE_S if process.code else _GRACE_S)
@@ -217,9 +220,10 @@ class _Run:
             self._take(message)
         with suppress(Empty):
             while True:
-                at_s, happened = self._lines.get_nowait()
-                ended_s = evaluated_s(at_s, self._steps_s) if isinstance(happened, Scores) else None
-                self._timeline.add(at_s if ended_s is None else ended_s, happened)
+                line_, happened = self._lines.get_nowait()
+                is_late = isinstance(happened, Scores) and not line_.is_stamped
+                ended_s = evaluated_s(line_.at_s, self._steps_s) if is_late else None
+                self._timeline.add(line_.at_s if ended_s is None else ended_s, happened)
         for found in self._follower.look() if self._follower else ():
             self._timeline.add(found.at_s, Scores(found.scores))
 
@@ -229,6 +233,9 @@ class _Run:
             self._told = self._told or ending.Told(message.error.type, message.error.message)
         elif message.record is not None:
             self._timeline.add(message.at_s, Reported(message.record))
+        elif message.logged is not None and self._follower:
+            if scores := self._follower.told(Path(message.logged.place), message.logged.scores):
+                self._timeline.add(message.at_s, Scores(scores))
         elif message.step is not None and not (self._spec.samples or self._spec.steps):
             self._steps_s.append(message.at_s)
             self._timeline.add(message.at_s, Step(message.step.samples, message.step.figures))
