@@ -212,7 +212,7 @@ _COMMON = (
     ),
     Known(
         PROCESSES,
-        about="how many train together, each with a micro-batch of its own: the effective batch grows",
+        about="how many train together, each with a micro-batch of its own",
         moves_result=Result.ROUNDED,
         whole=(1, MOST_COUNTED),
     ),

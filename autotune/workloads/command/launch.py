@@ -1,7 +1,7 @@
 """How many processes a command line starts, each of which trains with batches of its own. Pure."""
 
+import itertools
 from collections.abc import Sequence
-from itertools import pairwise
 
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
 _OPTIONS = ("nproc_per_node", "nproc-per-node", "num_processes", "num-processes", "num_gpus", "num-gpus")
@@ -13,7 +13,7 @@ def processes(run: Sequence[str]) -> str | None:
     if launcher is None:
         return None
     words = [word for whole in run[launcher + 1 :] for word in whole.split("=", 1)]
-    found = (number for word, number in pairwise(words) if _is_option(word))
+    found = (number for word, number in itertools.pairwise(words) if _is_option(word))
     return next(found, None)
 
 

@@ -98,21 +98,44 @@ def fit(
     """Runs the command and yields what it does: steps, evaluations, and what it reports by itself.
 
     Settings below one of the `objects` are put in place of the arguments of such, wherever it makes one.
+    A command that cannot go on from its checkpoint begins anew, once in a workdir.
     Raises what the script has raised, or why nothing is known of it. Closed, it ends all that was started.
     """
     workdir = workdir.absolute()  # the command runs elsewhere
+    try:
+        yield from _attempt(spec_, directory, settings, workdir, objects)
+    except ending.ResumeError as error:
+        if error.was_killed or not _checkpoint(spec_, directory, settings, workdir).set_aside():
+            raise
+        print(f"autotune: {error}; it begins anew", flush=True)
+        yield from _attempt(spec_, directory, settings, workdir, objects)
+
+
+def _places(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for the placeholders of a path in which `*` stands for any characters."""
+    return {name: glob.escape(value) if isinstance(value, str) else value for name, value in values.items()}
+
+
+def _checkpoint(spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path) -> Checkpoint:
+    if spec_.resume is None:
+        return Checkpoint(None, workdir)
+    places = _places(values_of(spec_, settings, workdir))
+    return Checkpoint(str(directory / line.word(spec_.resume.file, places)), workdir)
+
+
+def _attempt(
+    spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path, objects: Sequence[str]
+) -> Iterator[Stamped]:
+    """What the command does from its checkpoint on, where it has one."""
     values = values_of(spec_, settings, workdir)
     files.write(spec_.files, directory, values, workdir)
-    places = {name: glob.escape(value) if isinstance(value, str) else value for name, value in values.items()}
-    checkpoint = Checkpoint(
-        None if spec_.resume is None else str(directory / line.word(spec_.resume.file, places)), workdir
-    )
+    checkpoint = _checkpoint(spec_, directory, settings, workdir)
     made, begun = call(spec_, directory, values, resumes=checkpoint.exists), checkpoint.samples()
     if checkpoint.exists:
         print(f"autotune: goes on from the checkpoint, after {begun} samples", flush=True)
     counter = Counter(begun, int(settings.get(spec.EFFECTIVE_BATCH) or effective_batch(dict(settings))))
     follower = spec_.file and Follower(
-        spec_.file[0], str(directory / line.word(spec_.file[1], places)), spec_.scores
+        spec_.file[0], str(directory / line.word(spec_.file[1], _places(values))), spec_.scores
     )
     samples = int(values.get(spec.TRIAL_SAMPLES) or 0)
     arguments = put_in(settings, objects)
@@ -172,6 +195,7 @@ class _Run:
         self._timeline = Timeline()
         self._steps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
         self._told: ending.Told | None = None
+        self._resumes = checkpoint.exists
         self._evaluations = 0
         self._reports = self._counts_itself = False
 
@@ -203,9 +227,18 @@ class _Run:
         self._listen()
         yield from self._ready(math.inf)
         if process.code:
-            raise ending.of_exit(process.code, process.pid, self._told, tuple(process.tail))
+            raise self._of_exit(process, process.code)
         if found := self._lacks():
             raise ending.of_nothing([*lacks, *found], tuple(process.tail))
+
+    def _of_exit(self, process: Process, code: int) -> Exception:
+        """Why the command has failed, and whether it was to go on from a checkpoint."""
+        error = ending.of_exit(code, process.pid, self._told, tuple(process.tail))
+        if not self._resumes or self._counter.steps:
+            return error
+        unresumed = ending.ResumeError(error, code)
+        unresumed.__cause__ = error
+        return unresumed
 
     def conclude(self) -> None:
         """Counts what has come since, for who goes on from the checkpoint."""

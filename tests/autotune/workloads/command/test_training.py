@@ -372,3 +372,42 @@ def test_what_is_logged_into_a_file_that_is_written_later_counts_at_once(
     records = figures(workload.fit({}, workdir))
     scored = [(record["samples"], record["acc"]) for record in records if "acc" in record]
     assert scored == [(step, step) for step in range(10, 51, 10)]
+
+
+def test_a_checkpoint_that_cannot_be_gone_on_with_is_set_aside_once_and_then_said(command, workdir, capfd):
+    fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
+    (workdir / "last.json").write_text("half a check")
+    records = fit(BATCH, workdir)
+    assert next(records)["samples"] == 8
+    records.close()
+    assert "JSONDecodeError" in capfd.readouterr().out
+    assert (workdir / ".rejected" / "last.json").read_text() == "half a check"
+    assert json.loads((workdir / "last.json").read_text()) > 0
+    (workdir / "last.json").write_text("half a check")
+    with pytest.raises(CommandError, match=r"^going on from its checkpoint: JSONDecodeError: Expecting"):
+        next(fit(BATCH, workdir))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "import sys; sys.exit('no such option: --resume' if sys.argv[1:] else 'anew')",
+            "^exited with 1: anew",
+        ),
+        ("import os; os.kill(os.getpid(), 9)", "^going on from its checkpoint: .* killed by signal: Killed"),
+    ],
+)
+def test_why_a_command_fails_that_was_to_go_on(command, workdir, text, said):
+    (workdir / "last.json").touch()
+    with pytest.raises(CommandError, match=said):
+        next(command(text, resume="{workdir}/last.json", **STEPS).fit(BATCH, workdir))
+
+
+def test_what_is_no_checkpoint_of_the_trials_own_stays_where_it_is(command, workdir):
+    pretrained = workdir.parent / "pretrained.pt"
+    pretrained.touch()
+    keys = {"resume": {"file": str(pretrained), "arguments": "--from"}, **STEPS}
+    with pytest.raises(CommandError, match=r"^going on from its checkpoint: exited with 1: no"):
+        next(command("import sys; sys.exit('no')", **keys).fit(BATCH, workdir))
+    assert pretrained.exists()
