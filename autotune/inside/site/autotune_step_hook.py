@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 
 import autotune_gpu
+import autotune_lightning
 import autotune_overrides
 import autotune_seed
 import autotune_wire
@@ -42,6 +43,7 @@ def arm() -> None:
     wire, after = autotune_wire.Wire(), After()
     overrides = Overrides(wire)
     after.do("torch", lambda torch: autotune_overrides.attach(torch, overrides))
+    autotune_lightning.arm(after, overrides, wire)
     if autotune_wire.SOCKET not in os.environ:
         return
     with suppress(AttributeError, OSError, RuntimeError, ValueError):  # no stderr, or one without a file
