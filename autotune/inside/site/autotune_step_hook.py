@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 
 import autotune_gpu
+import autotune_lightning
 import autotune_output
 import autotune_overrides
 import autotune_scores
@@ -45,6 +46,7 @@ def arm() -> None:
     wire, after = autotune_wire.Wire(), After()
     overrides = Overrides(wire)
     after.do("torch", lambda torch: autotune_overrides.attach(torch, overrides))
+    autotune_lightning.arm(after, overrides, wire)
     if autotune_wire.SOCKET not in os.environ:
         return
     for stream in (sys.stdout, sys.stderr):
