@@ -63,7 +63,7 @@ def text_of(name: str, own: OwnFile, directory: Path, values: Mapping[str, Any])
     base = directory / own.base
     try:
         text = base.read_bytes().decode()
-        return replace.replaced(text, _filled(own, values), replace.form_of(base))
+        return replace.replaced(text, filled(own, values), replace.form_of(base))
     except OSError as error:
         raise InputError(f"workload.files.{name}: {base}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -72,7 +72,8 @@ def text_of(name: str, own: OwnFile, directory: Path, values: Mapping[str, Any])
         raise InputError(f"workload.files.{name}: {base}: {error}") from None
 
 
-def _filled(own: OwnFile, values: Mapping[str, Any]) -> dict[str, Any]:
+def filled(own: OwnFile, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What is set in the file, by path."""
     return {path: _value(value, values) for path, value in own.values.items()}
 
 

@@ -60,6 +60,18 @@ class CommandWorkload(Workload):
         """Nothing: the command is a process of its own."""
         return ()
 
+    @property
+    def own_format(self) -> str:
+        return "shell"
+
+    def values_in(self, file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Those that the specification has for a trial's copy of it."""
+        values = training.values_of(self.spec, settings, _TRAINED.absolute())
+        own = (
+            one for one in self.spec.files.values() if (self.directory / one.base).resolve() == file.resolve()
+        )
+        return next((files.filled(one, values) for one in own), {})
+
     def exported(self, settings: Mapping[str, Any]) -> str:
         """The command line, behind what writes the files that it reads."""
         workdir = _TRAINED.absolute()

@@ -115,7 +115,7 @@ OWN = {
 
 
 def test_settings_in_files_are_used_and_have_to_be_there():
-    read = read_spec(OWN)
+    read = spec.read(OWN, spec.Spec)
     read.require_settings({"lr": 1, "precision": "bf16"})
     with pytest.raises(InputError, match=r"workload\.files\.ds: \{precision\} is no setting of the baseline"):
         read.require_settings({"lr": 1})
