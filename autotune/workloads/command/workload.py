@@ -73,11 +73,18 @@ class CommandWorkload(Workload):
         return next((files.filled(one, values) for one in own), {})
 
     def exported(self, settings: Mapping[str, Any]) -> str:
-        """The command line, behind what writes the files that it reads."""
+        """The command line, behind what makes the directory that it trains into, and the files that it reads."""
         workdir = _TRAINED.absolute()
         values = training.values_of(self.spec, settings, workdir)
         written = files.script(self.spec.files, self.directory, values, workdir)
-        return f"{written}{self.command_line(settings)}\n"
+        return f"{self._place()}{written}{self.command_line(settings)}\n"
+
+    def _place(self) -> str:
+        names = self.spec.placeholders()
+        if all(spec.WORKDIR not in names[key] for key in ("run", "flags", "environment")):
+            return ""
+        workdir = quoted(_TRAINED.absolute())
+        return f"# It trains into {workdir}: put another directory in its place.\nmkdir -p {workdir}\n"
 
     @property
     def exported_to(self) -> str:
