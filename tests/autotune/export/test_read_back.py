@@ -47,8 +47,8 @@ trainer = Trainer(Model(), arguments, train_dataset=[{"x": [1.0, 2.0]}] * 64, da
     "x": torch.tensor([row["x"] for row in rows])})
 trainer.train()
 a = arguments
-said = {"steps": trainer.state.global_step, "batch": a.train_batch_size, "bf16": a.bf16, "lr": a.learning_rate}
-said |= {"accumulates": a.gradient_accumulation_steps, "clip": a.max_grad_norm}
+said = {"steps": trainer.state.global_step, "batch": a.train_batch_size, "bf16": a.bf16}
+said |= {"lr": a.learning_rate, "accumulates": a.gradient_accumulation_steps, "clip": a.max_grad_norm}
 print(json.dumps({**said, "checkpointing": a.gradient_checkpointing}))
 """
 ACCELERATE = """
