@@ -11,7 +11,7 @@ from autotune.core.shell import quoted
 from autotune.core.trial import Trial
 from autotune.display import snapshot, view
 from autotune.export import formats, patch, winner
-from autotune.export.winner import Winner
+from autotune.export.winner import Exported, Winner
 from autotune.judging import confirm
 from autotune.judging.history import History
 
@@ -33,7 +33,7 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
         file = output or Path(workload.exported_to if name is None else f"best.{form.suffix}")
         written = form.render(found)
         files.write(file, written.text)
-        _say([f"not in {file}: {line}" for line in written.unsaid])
+        _say(_unsaid(written, found, file))
     print(printable(f"{file}: {view.knobs(trial.config)}: {view.measured(trial, history)}"))
     if own is None and (train := _reads(found, form, file)) is not None:
         print(printable(train))
@@ -66,6 +66,14 @@ def _patch(found: Winner, own: Path, file: Path) -> list[str]:
     return [f"replaced: {line}" for line in done.replaced] + [
         f"not in {file}: {line}" for line in done.left_out
     ]
+
+
+def _unsaid(written: Exported, found: Winner, file: Path) -> list[str]:
+    """What was searched and is not in a file; of the rest how much."""
+    lines = [line for line in written.unsaid if line.partition(":")[0] in found.searched]
+    rest = len(written.unsaid) - len(lines)
+    others = [f"{rest} settings that were not searched: {file} names them"] if rest else []
+    return [f"not in {file}: {line}" for line in [*lines, *others]]
 
 
 def _reads(found: Winner, form: formats.Format, file: Path) -> str | None:

@@ -66,9 +66,9 @@ def _shown(known: Mapping[str, Any], path: str) -> Any:
 
 def _places(given: Given, known: Mapping[str, Any], winner: Winner) -> dict[str, Any]:
     """What of a file becomes what, for one setting."""
-    if given.path in known:
-        return {given.path: given.theirs}
     what = names.meant(given.name, {one.name: one.theirs for one in winner.every})
+    if given.path in known:
+        return {given.path: _in_words_of(given.path, known[given.path], what, given)}
     others = {one.path for one in winner.every} - {given.path}
     alike = [path for path in known if path not in others and names.ends_with(path, names.called(what))]
     if len(alike) > 1:

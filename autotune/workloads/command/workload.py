@@ -73,7 +73,7 @@ class CommandWorkload(Workload):
         return next((files.filled(one, values) for one in own), {})
 
     def exported(self, settings: Mapping[str, Any]) -> str:
-        """The command line, behind what makes the directory that it trains into, and the files that it reads."""
+        """The command line, behind what makes the directory it trains into and the files that it reads."""
         workdir = _TRAINED.absolute()
         values = training.values_of(self.spec, settings, workdir)
         written = files.script(self.spec.files, self.directory, values, workdir)

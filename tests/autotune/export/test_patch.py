@@ -84,12 +84,18 @@ def test_of_deepspeeds_switches_at_most_one_is_on(winner, text, expected):
         ("mixed_precision", "no", "half", "fp16"),
         ("torch_dtype", "float32", "brain", "bfloat16"),
         ("precision", "brain", "half", "half"),
+        ("amp", "brain", "half", "half"),
         ("fp16", False, "half", True),
     ],
 )
 def test_a_precision_is_said_in_the_words_of_the_file(winner, key, old, amp, new):
     _, values = patched(json.dumps({key: old}), JSON, winner(amp=amp))
     assert values[key] == new
+
+
+def test_a_precision_of_the_same_path_may_be_in_other_words(winner):
+    found = winner(roles={}, amp=None, precision="fp16", searched=("precision",))
+    assert patched("precision: 32-true\n", YAML, found)[1] == {"precision": "16-mixed"}
 
 
 def test_a_word_that_a_file_has_not_is_told(winner):
