@@ -52,10 +52,10 @@ class _Evaluated:
     seconds: float
     after: Step | None = None
 
-    def whole_s(self, usual_step_s: float) -> float:
-        """With what the step after it took longer than usual."""
+    def late_s(self, usual_step_s: float) -> float | None:
+        """What the step after it took longer than usual; None while there is none."""
         after = self.after
-        return self.seconds + (max(0.0, after.seconds - after.records * usual_step_s) if after else 0.0)
+        return max(0.0, after.seconds - after.records * usual_step_s) if after else None
 
 
 @dataclass(frozen=True)
@@ -172,12 +172,15 @@ class Meter:
     def outside(self) -> Outside:
         """What was spent outside of the steps so far."""
         usual_s = self.recent_step_s() or 0.0
-        taken_s = [one.whole_s(usual_s) for one in self._evaluations]
-        counted_s = taken_s[1:] if len(taken_s) >= _FEWEST_EVALUATIONS else taken_s
+        counted = self._evaluations[len(self._evaluations) >= _FEWEST_EVALUATIONS :]
+        taken_s = [one.seconds for one in counted]
+        late_s = [found for one in counted if (found := one.late_s(usual_s)) is not None]
+        # A checkpoint takes about the same every time: the median knows nothing of a step that others delay.
+        checkpoint_s = statistics.median(late_s) if late_s else 0.0
         return Outside(
-            len(taken_s),
-            statistics.fmean(counted_s) if counted_s else None,
-            half_interval(counted_s) if len(counted_s) > 1 else None,
+            len(self._evaluations),
+            statistics.fmean(taken_s) + checkpoint_s if taken_s else None,
+            half_interval(taken_s) if len(taken_s) > 1 else None,
             regular_pauses(self._steady()[-_LOOKED_AT:]),
         )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compare.results import Model, Written
-from autotune.core.settings import SEED
+from autotune.core.settings import PRECISION, SEED
 from autotune.core.trial import PassedOver, Trial
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging import confirm, quality
@@ -79,6 +79,8 @@ def report(known: Known, samples: int) -> Report:
         within=goal.within,
         unit=space.unit,
         speed=goal.speed,
+        by_precision=PRECISION in space.baseline,
+        writes_reports=known.workload.program is not None,
         constraints=goal.constraints,
         going_on=_going_on(known),
     )

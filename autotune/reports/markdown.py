@@ -65,9 +65,11 @@ def _models(report: Report) -> list[str]:
     names = words.ordered(report.quality, *(m.scores for m in models))
     if not models:
         return []
-    return _table(
-        ["model", f"{report.unit}/s", *names, "reports/s", "findings F1"], [_model(m, names) for m in models]
-    )
+    head = ["model", f"{report.unit}/s", *names]
+    rows = [_model(m, names) for m in models]
+    if report.writes_reports:
+        return _table([*head, "reports/s", "findings F1"], rows)
+    return _table(head, [row[: len(head)] for row in rows])
 
 
 def _model(model: Compared, names: Sequence[str]) -> list[str]:

@@ -243,4 +243,6 @@ class Report:
     unit: str = "samples"
     constraints: Mapping[str, str] = field(default_factory=dict)
     speed: str = "throughput"  # or wall: with evaluations
+    by_precision: bool = True  # whether that is a setting, so that models can be compared by it
+    writes_reports: bool = True  # whether the workload has a program that models are scored with
     going_on: str = ""  # the command that runs more of the search, where it does not run and can

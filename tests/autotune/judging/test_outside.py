@@ -39,6 +39,14 @@ def test_an_evaluation_takes_the_time_before_its_record_and_a_checkpoint_that_co
     assert evaluated(5.0).outside().half_width_s is None, "one says nothing of others"
 
 
+def test_a_step_that_others_delay_is_no_checkpoint():
+    meter = evaluated(5.0, 5.0, 5.0)
+    at_s, samples = steps(meter, 1, 1000.0, 10_000)
+    meter.add(at_s + 5.0, samples, evaluation=True)
+    steps(meter, 20, at_s + 5.0, samples, first_s=60.0)
+    assert meter.outside().evaluation_s == pytest.approx(5.0)
+
+
 def test_of_three_evaluations_the_first_has_a_start_of_its_own():
     seen = evaluated(60.0, 5.0, 5.2).outside()
     assert (seen.evaluations, seen.evaluation_s) == (3, pytest.approx(5.1))
