@@ -10,6 +10,7 @@ import functools
 import inspect
 import os
 import sys
+import time
 from typing import Any, Callable, Mapping, Sequence  # noqa: UP035 - for Python 3.8
 
 import autotune_wire
@@ -18,6 +19,8 @@ from autotune_overrides import Overrides
 
 _LIGHTNING, _PYTORCH_LIGHTNING = "lightning.pytorch", "pytorch_lightning"
 _CHECKPOINT = "autotune.ckpt"
+_SAVED_SHARE = 0.05  # of a trial's time, at most, goes into checkpoints that are for a kill alone
+_clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
 # What a trial has no use for, where a function has built what is trained.
 _QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
 _wires: list[autotune_wire.Wire] = []  # to the tuner; none outside of a trial
@@ -80,7 +83,7 @@ def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..
         given = {**dict(zip(names, args)), **kwargs}  # noqa: B905 - for Python 3.8
         if _wires:
             given["num_sanity_val_steps"] = 0
-            given["default_root_dir"] = given.get("default_root_dir") or os.environ[autotune_wire.WORKDIR]
+            given["default_root_dir"] = given.get("default_root_dir") or _directory()
         taken = {name: value for name, value in overrides.of("trainer").items() if name in takes}
         init(self, **{**given, **taken})
         overrides.tell("trainer", taken)
@@ -106,6 +109,11 @@ def _around_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
     return resumed
 
 
+def _directory() -> str:
+    """For what is written in this process: `LightningCLI` refuses a directory that has its config already."""
+    return os.path.join(os.environ[autotune_wire.WORKDIR], f"lightning-{os.getpid()}")  # noqa: PTH118
+
+
 def _checkpoint() -> str:
     return os.path.join(os.environ[autotune_wire.WORKDIR], _CHECKPOINT)  # noqa: PTH118
 
@@ -127,6 +135,7 @@ class _Watch:
         self._wire = wire
         self._before: Mapping[str, Any] = {}  # what had been logged before a validation
         self._told: Mapping[str, Any] = {}  # by the validation that has just ended
+        self._save_again_s = 0.0  # when another checkpoint is worth its time
 
     def __reduce__(self) -> Any:
         """A launcher that spawns its processes sends the trainer to them."""
@@ -157,7 +166,8 @@ class _Watch:
             return
         attempt(self._note, trainer)
         self._tell()
-        attempt(_save, trainer)
+        if _clock_s() >= self._save_again_s:
+            attempt(self._save, trainer)
 
     def on_train_batch_start(self, *args: Any) -> None:
         """From here on a checkpoint is not the one of a validation."""
@@ -165,11 +175,24 @@ class _Watch:
         self._told = {}
 
     def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
-        """Ends the script when it is to stop; of several processes Lightning does that itself."""
+        """Ends the script when it is to stop, after a checkpoint."""
         del args
-        if trainer.world_size == 1 and (self._wire.is_stopped() or trainer.received_sigterm):
-            attempt(_save, trainer)
+        if self._is_to_stop(trainer):
+            attempt(self._save, trainer)
             raise SystemExit(0)
+
+    def on_validation_batch_end(self, trainer: Any, *args: Any) -> None:
+        """Ends the script when it is to stop: a validation may take longer than it is given to do so.
+
+        It begins at the last checkpoint again: none can be gone on from that is of half a validation.
+        """
+        del args
+        if self._is_to_stop(trainer):
+            raise SystemExit(0)
+
+    def _is_to_stop(self, trainer: Any) -> bool:
+        """Of several processes Lightning itself ends all at one batch, when it is told by a signal."""
+        return trainer.world_size == 1 and (self._wire.is_stopped() or trainer.received_sigterm)
 
     def _note(self, trainer: Any) -> None:
         logged = trainer.callback_metrics.items()
@@ -180,14 +203,15 @@ class _Watch:
         if self._told and not autotune_wire.rank():
             self._wire.tell({"record": self._told})
 
+    def _save(self, trainer: Any) -> None:
+        """Never half a checkpoint: a kill may come at any moment."""
+        begun_s, part = _clock_s(), _checkpoint() + ".part"
+        trainer.save_checkpoint(part, weights_only=False)
+        if not autotune_wire.rank():
+            os.replace(part, _checkpoint())  # noqa: PTH105 - a script may have no pathlib yet
+        ended_s = _clock_s()
+        self._save_again_s = ended_s + (ended_s - begun_s) / _SAVED_SHARE
+
 
 def _only(package: str) -> Any:
     return _callbacks(package)[0]
-
-
-def _save(trainer: Any) -> None:
-    """Never half a checkpoint: a kill may come at any moment."""
-    part = _checkpoint() + ".part"
-    trainer.save_checkpoint(part, weights_only=False)
-    if not autotune_wire.rank():
-        os.replace(part, _checkpoint())  # noqa: PTH105 - a script may have no pathlib yet
