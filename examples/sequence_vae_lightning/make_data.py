@@ -1,7 +1,7 @@
 """Writes sequences of symbols of very different lengths to Parquet files: `python make_data.py`.
 
-Six hidden factors decide what a sequence is made of: some of its beginning or of its end, some of a rhythm, and
-every symbol depends on the one before it. A model that finds the factors knows better what comes next.
+Six hidden factors decide what a sequence is made of: three everywhere, one at its beginning, two in a rhythm.
+Every symbol depends on the one before it, too. A model that finds the factors knows better what comes next.
 """
 
 import argparse
@@ -12,17 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 SYMBOLS, FACTORS = 24, 6
-SHORTEST, LONGEST, MEDIAN, SPREAD = 8, 64, 22, 0.6  # the logarithm of the length is normal
+SHORTEST, LONGEST, MEDIAN, SPREAD = 6, 48, 16, 0.6  # the logarithm of the length is normal
 TRAINING, HELD_OUT = 5000, 500
-_RHYTHMS = (5, 8)  # in symbols
+_RHYTHMS = (4, 7)  # in symbols
 
 
 def weights_of_factors(length: int) -> np.ndarray:
     """How much each factor counts at each place, (length, FACTORS)."""
     place = np.arange(length)
-    come, gone = place / LONGEST, 1 - place / LONGEST
-    rhythms = [np.sin(2 * np.pi * place / rhythm) for rhythm in _RHYTHMS]
-    return np.stack([np.ones(length), np.ones(length), come, gone, *rhythms], axis=1)
+    always, fading = np.ones(length), 1.5 * np.exp(-place / MEDIAN)
+    rhythms = [1.4 * np.sin(2 * np.pi * place / rhythm) for rhythm in _RHYTHMS]
+    return np.stack([always, always, always, fading, *rhythms], axis=1)
 
 
 def sequences(count: int, rng: np.random.Generator, language: np.random.Generator) -> list[np.ndarray]:

@@ -1,7 +1,7 @@
 """Writes maps of monthly sea-surface temperature as ERA5's are laid out: `python make_data.py`.
 
-They are drawn, not observed: a seasonal cycle, an oscillation of the tropical Pacific with a period of about four
-years, its delayed echo in the north, and anomalies that drift westward, fade and are renewed every month.
+They are drawn, not observed: a seasonal cycle, an oscillation of the tropical Pacific with a period of about
+four years, its delayed echo in the north, and anomalies that drift westward, fade and are renewed every month.
 """
 
 import argparse
@@ -20,7 +20,7 @@ ECHO_MONTHS = 4
 
 
 def seasons(months: int) -> np.ndarray:
-    """The mean and the seasonal cycle in kelvin, (months, latitude, longitude); August is the north's warmest."""
+    """Mean and seasonal cycle in kelvin, (months, latitude, longitude); the north is warmest in August."""
     mean = 301 - 0.0095 * LATITUDE**2
     swing = 6 * np.sin(np.radians(LATITUDE))
     phase = np.cos(2 * np.pi * (np.arange(months) % 12 - 7) / 12)
@@ -73,7 +73,9 @@ def is_land() -> np.ndarray:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("data/sst.nc"), help="left as it is where it is there")
+    parser.add_argument(
+        "--out", type=Path, default=Path("data/sst.nc"), help="left as it is where it is there"
+    )
     parser.add_argument("--seed", type=int, default=7)
     args = parser.parse_args()
     if args.out.exists():

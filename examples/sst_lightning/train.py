@@ -1,16 +1,16 @@
 """Forecasts next month's sea-surface temperature with a small recursive transformer: `python train.py`.
 
-The maps of `make_data.py` are cut into patches of latitude and longitude. A patch with the twelve months before is
-a token, and one attention block is applied to all tokens again and again, as a deeper network with shared weights.
+The maps of `make_data.py` are cut into patches of latitude and longitude. A patch with its last twelve months is a
+token, and one attention block is applied to all tokens again and again: a deeper network with shared weights.
 """
 
 import argparse
 from pathlib import Path
 
-import lightning as L
 import numpy as np
 import torch
 import xarray as xr
+from lightning import LightningDataModule, LightningModule, Trainer, seed_everything
 from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -25,10 +25,10 @@ WORKERS = 0
 
 
 class Windows(Dataset):
-    """HISTORY months and the one after, for each of `targets`, as anomalies from the `usual` map of their month.
+    """HISTORY months and the one after, each of `targets`: anomalies from the `usual` map of the year's month.
 
-    An item is the months before, (HISTORY, latitude, longitude), and the month to forecast, in kelvin and NaN on
-    land, and which of the year's months that is. It is read when it is asked for; every worker opens the file.
+    An item is the months before, (HISTORY, latitude, longitude), the month to forecast, both in kelvin and NaN
+    on land, and which of the year's months that is. It is read when it is asked for; every worker opens the file.
     """
 
     def __init__(self, file: Path, targets: range, of_year: np.ndarray, usual: np.ndarray) -> None:
@@ -47,7 +47,7 @@ class Windows(Dataset):
         return anomalies[:-1], anomalies[-1], int(self.of_year[target])
 
 
-class MonthlyMaps(L.LightningDataModule):
+class MonthlyMaps(LightningDataModule):
     """The file's months: the last HELD_OUT to validate on, those before to train on."""
 
     def __init__(self, file: Path) -> None:
@@ -76,7 +76,7 @@ class MonthlyMaps(L.LightningDataModule):
 
 
 class RecursiveAttention(nn.Module):
-    """The next month's anomalies, (batch, latitude, longitude), from the months before and the month's number."""
+    """The next month's anomalies, (batch, latitude, longitude), from those before and its number."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class RecursiveAttention(nn.Module):
         return before[:, -1] + nn.functional.pixel_shuffle(change, PATCH)[:, 0]
 
 
-class Forecast(L.LightningModule):
+class Forecast(LightningModule):
     """Trains the network on the squared error at sea, each cell weighted by its area."""
 
     def __init__(self, latitude: np.ndarray, columns: int) -> None:
@@ -140,7 +140,7 @@ class BaseTrainer:
     """What every training of the group goes through: one way to make Lightning's Trainer, in one place."""
 
     def __init__(self, out: Path, epochs: int) -> None:
-        self.trainer = L.Trainer(
+        self.trainer = Trainer(
             max_epochs=epochs,
             precision=PRECISION,
             accumulate_grad_batches=ACCUMULATE,
@@ -151,7 +151,7 @@ class BaseTrainer:
             enable_model_summary=False,
         )
 
-    def train(self, model: L.LightningModule, data: L.LightningDataModule) -> float:
+    def train(self, model: LightningModule, data: LightningDataModule) -> float:
         """The RMSE in kelvin at the end."""
         self.trainer.fit(model, data)
         return float(self.trainer.callback_metrics["val_rmse"])
@@ -176,7 +176,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--compile", action="store_true", help="compile the block, once for all recursions")
     args = parser.parse_args()
-    L.seed_everything(args.seed)
+    seed_everything(args.seed)
     data = MonthlyMaps(DATA)
     print("val_rmse without training:", naive_rmse(data), flush=True)
     model = Forecast(data.latitude, data.usual.shape[-1])
