@@ -1,7 +1,7 @@
 """Writes instructions with their answers, as JSON lines, and a tokenizer of characters for them.
 
-Every answer has to be computed from its instruction: sorted, reversed, counted or added up. An instruction that is
-held out is none of those trained on, so what a model answers there it has learnt to compute.
+Every answer has to be computed from its instruction: sorted, reversed, counted or added up. An instruction
+that is held out is none of those trained on, so what a model answers there it has learnt to compute.
 """
 
 import argparse
@@ -16,7 +16,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 CHARACTERS = string.ascii_letters + string.digits + " .,:+"
-LONGEST = 12  # items of a list: most are shorter
+PADDING, END, UNKNOWN = "<pad>", "<end>", "<unknown>"
+LONGEST = 8  # items of a list: most are shorter
 
 Example = dict[str, str]
 
@@ -68,15 +69,15 @@ def examples(seed: int) -> Iterator[Example]:
 
 def tokenizer() -> PreTrainedTokenizerFast:
     """One token for every character, one for padding and one for the end of an answer."""
-    ids = {token: number for number, token in enumerate(["<pad>", "<end>", "<unknown>", *CHARACTERS])}
-    characters = Tokenizer(models.WordLevel(ids, unk_token="<unknown>"))
+    ids = {token: number for number, token in enumerate([PADDING, END, UNKNOWN, *CHARACTERS])}
+    characters = Tokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
     characters.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
     characters.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(
         tokenizer_object=characters,
-        pad_token="<pad>",
-        eos_token="<end>",
-        unk_token="<unknown>",
+        pad_token=PADDING,
+        eos_token=END,
+        unk_token=UNKNOWN,
         model_input_names=["input_ids", "attention_mask"],
     )
 
@@ -87,15 +88,15 @@ def write(file: Path, found: Iterator[Example]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", type=Path)
+    parser.add_argument("--data", type=Path, default=Path("data"), help="the directory to write into")
     parser.add_argument("--train", type=int, default=30_000, help="examples to train on")
     parser.add_argument("--held-out", type=int, default=500, help="examples to evaluate on")
     args = parser.parse_args()
-    args.directory.mkdir(parents=True, exist_ok=True)
+    args.data.mkdir(parents=True, exist_ok=True)
     drawn = examples(seed=0)
-    write(args.directory / "held_out.jsonl", islice(drawn, args.held_out))
-    write(args.directory / "train.jsonl", islice(drawn, args.train))
-    tokenizer().save_pretrained(args.directory / "tokenizer")
+    write(args.data / "held_out.jsonl", islice(drawn, args.held_out))
+    write(args.data / "train.jsonl", islice(drawn, args.train))
+    tokenizer().save_pretrained(args.data / "tokenizer")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Fine-tunes a small Qwen2 to follow instructions, with the Trainer of Transformers.
 
-It is a script as many are: its arguments come from flags or from a JSON file, and it knows nothing of the tuner.
+It is a script as many are: its arguments come from flags or from a JSON file, and it knows nothing of the
+tuner.
 """
 
 import json
@@ -44,7 +45,9 @@ class DataArguments:
     data: Path = field(default=Path("data"), metadata={"help": "the directory that make_data.py has written"})
     max_length: int = field(default=256, metadata={"help": "tokens of a row, whether packed or not"})
     packing: bool = field(default=False, metadata={"help": "several examples in a row of max_length tokens"})
-    answered: int = field(default=500, metadata={"help": "held-out instructions to answer after the training"})
+    answered: int = field(
+        default=500, metadata={"help": "held-out instructions to answer after the training"}
+    )
 
 
 def arguments() -> tuple[ModelArguments, DataArguments, TrainingArguments]:
@@ -96,7 +99,7 @@ def packed(rows: list[Row], length: int, padding: int) -> list[Row]:
 
     The positions begin anew with every example. Without a mask the model knows by them what belongs together.
     """
-    full, used = [_empty()], 0
+    full = [_empty()]
     for one in rows:
         if len(full[-1]["input_ids"]) + len(one["input_ids"]) > length:
             full.append(_empty())
@@ -112,6 +115,17 @@ def packed(rows: list[Row], length: int, padding: int) -> list[Row]:
 
 def _empty() -> Row:
     return {"input_ids": [], "labels": [], "position_ids": []}
+
+
+class Collator(DataCollatorForSeq2Seq):
+    """Pads rows to the longest of a batch; packed ones are as long as each other."""
+
+    def __call__(self, rows: list[Row], return_tensors: str | None = None) -> Any:
+        return (
+            default_data_collator(rows)
+            if "position_ids" in rows[0]
+            else super().__call__(rows, return_tensors)
+        )
 
 
 @torch.no_grad()
@@ -144,13 +158,14 @@ def main() -> None:
         [row(example, tokenizer, data_args.max_length) for example in examples]
         for examples in (read(data_args.data / "train.jsonl"), held_out)
     )
-    padded = DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=NOT_LEARNT)
     trainer = Trainer(
         model=model,
         args=args,
-        train_dataset=packed(train, data_args.max_length, tokenizer.pad_token_id) if data_args.packing else train,
+        train_dataset=packed(train, data_args.max_length, tokenizer.pad_token_id)
+        if data_args.packing
+        else train,
         eval_dataset=evaluation,
-        data_collator=lambda rows: default_data_collator(rows) if "position_ids" in rows[0] else padded(rows),
+        data_collator=Collator(tokenizer, label_pad_token_id=NOT_LEARNT),
         processing_class=tokenizer,
     )
     trainer.train(resume_from_checkpoint=get_last_checkpoint(args.output_dir))
