@@ -103,9 +103,9 @@ def fit(
     checkpoint = Checkpoint(
         None if spec_.resume is None else str(directory / line.word(spec_.resume.file, places)), workdir
     )
-    made, begun = call(spec_, directory, values, resumes=checkpoint.exists), checkpoint.samples()
+    made, begun = call(spec_, directory, values, resumes=checkpoint.exists), checkpoint.counts()
     if checkpoint.exists:
-        print(f"autotune: goes on from the checkpoint, after {begun} samples", flush=True)
+        print(f"autotune: goes on from the checkpoint, after {begun.samples} samples", flush=True)
     counter = Counter(begun, int(settings.get(spec.EFFECTIVE_BATCH) or effective_batch(dict(settings))))
     follower = spec_.file and Follower(
         spec_.file[0], str(directory / line.word(spec_.file[1], places)), spec_.scores
@@ -114,9 +114,11 @@ def fit(
     arguments = put_in(settings, objects)
     with Inbox() as inbox:
         run = _Run(spec_, inbox, counter, checkpoint, follower, to_take=_paths(arguments))
-        of_trial = inboxes.of_trial(workdir, settings, samples)
+        unit = os.environ.get(wire.UNIT, "samples")
+        of_trial = inboxes.of_trial(workdir, settings, samples, unit=unit)
+        of_trial[wire.BEGUN] = str(counter.counts.get(unit, 0))
         environment = {**made.environment, **_of_hook(spec_, settings), **of_trial, **inbox.environment()}
-        if arguments:
+        if objects:
             environment[wire.OVERRIDES] = json.dumps(arguments)
         process = Process(made.arguments, made.directory, environment, wire.SOCKET, run.hear)
         try:
@@ -128,8 +130,9 @@ def fit(
 
 
 def _paths(arguments: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
-    """Every one of the arguments by its name: `loader.num_workers`."""
-    return frozenset(f"{name}.{key}" for name, found in arguments.items() for key in found)
+    """Every one of the arguments by its name, `loader.num_workers`, that something has to take."""
+    own = {name: found for name, found in arguments.items() if name != wire.IN_TRIAL}
+    return frozenset(f"{name}.{key}" for name, found in own.items() for key in found)
 
 
 def _of_hook(spec_: Spec, settings: Mapping[str, Any]) -> dict[str, str]:
@@ -227,7 +230,7 @@ class _Run:
             self._timeline.add(message.at_s, Reported(message.record))
         elif message.step is not None and not (self._spec.samples or self._spec.steps):
             self._steps_s.append(message.at_s)
-            self._timeline.add(message.at_s, Step(message.step.samples, message.step.figures))
+            self._timeline.add(message.at_s, Step(**vars(message.step)))
 
     def _ready(self, moment_s: float) -> Iterator[Stamped]:
         """The records of what had happened up to a moment."""
@@ -242,19 +245,19 @@ class _Run:
             case Step():
                 if self._counts_itself:
                     return None
-                counter.step(at_s, happened.samples)
+                counter.step(at_s, happened.samples, happened.tokens)
                 figures = {_NAMES.get(name, name): value for name, value in happened.figures.items()}
-                return {"samples": counter.samples, **figures}
+                return {**counter.counts, **figures}
             case SamplesSeen():
                 return {"samples": counter.samples} if counter.said(at_s, happened.samples) else None
             case Scores():
                 self._evaluations += 1
                 # What nothing was trained for is no evaluation of the training.
-                return {"samples": counter.samples, **happened.scores} if counter.samples else None
+                return {**counter.counts, **happened.scores} if counter.samples else None
             case Reported():
                 self._reports = True
                 self._counts_itself |= counter.reported(at_s, happened.record)
-                return {"samples": counter.samples, **happened.record}
+                return {**counter.counts, **happened.record}
 
     def _require_sense(self, process: Process, trial_samples: int) -> None:
         """Raises where a command trains on, and there is nothing to be learnt of it any more."""
