@@ -19,7 +19,7 @@ from autotune.inside import inbox as inboxes
 from autotune.inside.inbox import SITE, Inbox
 from autotune.inside.messages import Message, Stamped
 from autotune.inside.site import autotune_wire as wire
-from autotune.workloads.command import ending, line, spec
+from autotune.workloads.command import ending, files, line, spec
 from autotune.workloads.command.counting import Checkpoint, Counter
 from autotune.workloads.command.follow import Follower
 from autotune.workloads.command.process import Process
@@ -79,9 +79,12 @@ def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bo
 
 def values_of(spec_: Spec, settings: Mapping[str, Any], workdir: Path | str) -> dict[str, Any]:
     """What every placeholder stands for."""
-    trial = {} if (samples := os.environ.get(wire.TRIAL_SAMPLES)) is None else {spec.TRIAL_SAMPLES: samples}
+    trial = (
+        {} if (samples := os.environ.get(wire.TRIAL_SAMPLES)) is None else {spec.TRIAL_SAMPLES: int(samples)}
+    )
     whole = {} if spec_.training_samples is None else {spec.TRAINING_SAMPLES: spec_.training_samples}
-    return {**trial, **whole, spec.WORKDIR: str(workdir), **dict(line.flat(settings))}
+    own = files.paths(spec_.files, Path(workdir))
+    return {**trial, **whole, spec.WORKDIR: str(workdir), **own, **dict(line.flat(settings))}
 
 
 def put_in(settings: Mapping[str, Any], objects: Sequence[str]) -> dict[str, Mapping[str, Any]]:
@@ -99,6 +102,7 @@ def fit(
     """
     workdir = workdir.absolute()  # the command runs elsewhere
     values = values_of(spec_, settings, workdir)
+    files.write(spec_.files, directory, values, workdir)
     places = {name: glob.escape(value) if isinstance(value, str) else value for name, value in values.items()}
     checkpoint = Checkpoint(
         None if spec_.resume is None else str(directory / line.word(spec_.resume.file, places)), workdir

@@ -15,7 +15,7 @@ from autotune.core.settings import ACCUMULATION, MICRO_BATCH, SEED, Setting, eff
 from autotune.core.shell import quoted, word
 from autotune.workloads import code
 from autotune.workloads.base import Fit, Workload
-from autotune.workloads.command import ending, line, spec, training
+from autotune.workloads.command import ending, files, line, spec, training
 from autotune.workloads.command.process import started
 from autotune.workloads.command.spec import Spec
 
@@ -60,8 +60,24 @@ class CommandWorkload(Workload):
         """Nothing: the command is a process of its own."""
         return ()
 
+    @property
+    def own_format(self) -> str:
+        return "shell"
+
+    def values_in(self, file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Those that the specification has for a trial's copy of it."""
+        values = training.values_of(self.spec, settings, _TRAINED.absolute())
+        own = (
+            one for one in self.spec.files.values() if (self.directory / one.base).resolve() == file.resolve()
+        )
+        return next((files.filled(one, values) for one in own), {})
+
     def exported(self, settings: Mapping[str, Any]) -> str:
-        return f"{self.command_line(settings)}\n"
+        """The command line, behind what writes the files that it reads."""
+        workdir = _TRAINED.absolute()
+        values = training.values_of(self.spec, settings, workdir)
+        written = files.script(self.spec.files, self.directory, values, workdir)
+        return f"{written}{self.command_line(settings)}\n"
 
     @property
     def exported_to(self) -> str:
@@ -79,7 +95,8 @@ class CommandWorkload(Workload):
         return {**settings, **own}
 
     def revision(self) -> str:
-        return code.revision_of_files(self.directory, self.spec.code)
+        bases = [self.directory / own.base for own in self.spec.files.values()]
+        return code.revision_of_files(self.directory, self.spec.code, bases)
 
     def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
         del settings
@@ -107,10 +124,13 @@ class CommandWorkload(Workload):
         """Runs the set-up; what the user should know of that.
 
         Raises InputError for a placeholder without a setting, and for a setting that nothing uses; where the
-        directory or a program is not there, and where the set-up fails.
+        directory or a program is not there, where a file cannot be written, and where the set-up fails.
         """
         self.spec.require_settings(settings, self._used(settings))
         self._require_places(settings)
+        values = training.values_of(self.spec, settings, "")
+        for name, own in self.spec.files.items():
+            files.text_of(name, own, self.directory, values)
         return self._set_up(settings) if self.spec.setup else []
 
     def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
