@@ -102,9 +102,8 @@ def _evaluations(history: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, An
     """What was logged of every evaluation, by the step that it came after."""
     found: dict[int, dict[str, Any]] = {}
     for logged in history:
-        metrics = {name: value for name, value in logged.items() if name.startswith("eval_")}
-        if metrics and logged.get("step"):
-            found.setdefault(logged["step"], {}).update(metrics)
+        if logged.get("step") and any(name.startswith("eval_") for name in logged):
+            found.setdefault(logged["step"], {}).update(logged)
     return found
 
 

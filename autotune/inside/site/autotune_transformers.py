@@ -8,6 +8,7 @@ import os
 import sys
 from typing import Any, Callable, Mapping  # noqa: UP035 - for Python 3.8
 
+import autotune_accelerate
 import autotune_trainer
 import autotune_wire
 from autotune_batches import Total
@@ -55,6 +56,7 @@ def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: 
         made = module.PreTrainedModel
         made.__init__ = _around_model(made.__init__, overrides)
 
+    autotune_accelerate.attach(after, overrides, wire)
     after.do("transformers.training_args", arguments)
     if overrides.of("model"):
         after.do("transformers.modeling_utils", models)

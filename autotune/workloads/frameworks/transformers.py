@@ -3,9 +3,75 @@
 import math
 from collections.abc import Mapping
 
-from autotune.core.settings import Setting
+from autotune.core.settings import MOST_COUNTED, Known, Memory, Needs, Result, Setting
 from autotune.inside.site.autotune_wire import IN_TRIAL
 from autotune.workloads.frameworks.framework import Framework
+
+_OF_CUDA = {True: Needs(is_for_cuda=True)}
+
+
+def _beside(name: str, about: str, result: Result = Result.EQUAL) -> Known:
+    """What is done beside the steps: it takes time, and none of the memory that they need."""
+    return Known(f"trainer.{name}", about=about, moves_result=result, moves_memory=Memory.NOT)
+
+
+def _of_optimizer(name: str, about: str) -> Known:
+    """What changes the weights' way alone."""
+    return Known(f"trainer.{name}", about=about, moves_speed=False, moves_memory=Memory.NOT)
+
+
+# What is not said moves everything, as of any setting: optim, max_length, packing, auto_find_batch_size, ...
+_KNOWN = (
+    _of_optimizer("warmup_steps", "the schedule is that of the whole training"),
+    _of_optimizer("warmup_ratio", "the schedule is that of the whole training"),
+    _of_optimizer("lr_scheduler_type", "the schedule is that of the whole training"),
+    _of_optimizer("adam_beta1", "of the optimizer alone"),
+    _of_optimizer("adam_beta2", "of the optimizer alone"),
+    _of_optimizer("adam_epsilon", "of the optimizer alone"),
+    _of_optimizer("label_smoothing_factor", "of the loss alone"),
+    Known(
+        "trainer.max_grad_norm",
+        about="0 for none; to clip takes a little time",
+        moves_memory=Memory.NOT,
+    ),
+    _beside("logging_steps", "the loss is fetched from the GPU for it"),
+    _beside("logging_nan_inf_filter", "the loss is fetched from the GPU for it with every step"),
+    _beside("eval_steps", "a trial has the evaluations of its budget"),
+    _beside("save_steps", "a trial saves when it is stopped, and now and then"),
+    _beside("include_num_input_tokens_seen", "tokens are counted on the GPU"),
+    Known(
+        "trainer.dataloader_pin_memory",
+        about="whether this machine gains by it",
+        moves_result=Result.EQUAL,
+        moves_memory=Memory.NOT,
+        needs=_OF_CUDA,
+    ),
+    Known(
+        "trainer.dataloader_persistent_workers",
+        about="they need not be started for every epoch",
+        moves_result=Result.EQUAL,
+        moves_memory=Memory.LOADER,
+    ),
+    Known(
+        "trainer.dataloader_num_workers",
+        about="as `num_workers`",
+        moves_result=Result.EQUAL,
+        moves_memory=Memory.LOADER,
+        whole=(0, MOST_COUNTED),
+        at_most_cpus=True,
+    ),
+    Known(
+        "trainer.train_sampling_strategy",
+        about="rows of a similar length in a batch have less padding",
+    ),
+    Known(
+        "model.attn_implementation",
+        about="eager, sdpa, or flash_attention_2 where that is installed",
+        moves_result=Result.REORDERED,
+        needs={"flash_attention_2": Needs(cuda=True, compute_capability=(8, 0))},
+    ),
+    Known("trainer.max_length", about="the memory of a sample grows with it", power=1),
+)
 
 
 def _for_trial(
@@ -42,5 +108,6 @@ TRANSFORMERS = Framework(
         "activation_checkpointing": ("trainer.activation_checkpointing",),
     },
     checkpoint="checkpoint-*/trainer_state.json",  # the last file of it that is written
+    known=_KNOWN,
     for_trial=_for_trial,
 )
