@@ -26,6 +26,7 @@ from autotune.inside.site.autotune_wire import (
     SOCKET,
     STOP_LINE,
     TRIAL_SAMPLES,
+    UNIT,
     WORKDIR,
 )
 
@@ -42,9 +43,13 @@ _clock_s = time.monotonic  # kept here: a workload that replaces the module's cl
 
 
 def of_trial(
-    workdir: Path, settings: Mapping[str, Any], samples: int, memory_cap_bytes: int | None = None
+    workdir: Path,
+    settings: Mapping[str, Any],
+    samples: int,
+    memory_cap_bytes: int | None = None,
+    unit: str = "samples",
 ) -> dict[str, str]:
-    """The variables by which a process knows its trial, of so many samples altogether.
+    """The variables by which a process knows its trial, of so many samples, or other `unit`, altogether.
 
     `memory_cap_bytes` is what its allocator may take of each GPU; None for whatever is free.
     """
@@ -53,6 +58,7 @@ def of_trial(
         WORKDIR: str(workdir.absolute()),
         SETTINGS: json.dumps(dict(settings)),
         TRIAL_SAMPLES: str(samples),
+        UNIT: unit,
         **cap,
     }
 

@@ -9,10 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Step:
-    """One optimizer step that a hook has seen: its samples, None where nobody knows, and what it measured."""
+    """One optimizer step that a hook has seen: its samples and tokens, None where nobody knows.
+
+    And what it measured of it.
+    """
 
     samples: int | None
     figures: Mapping[str, Any] = field(default_factory=dict)
+    tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -86,10 +90,14 @@ def _message(said: Mapping[str, Any]) -> Message:
 
 
 def _step(said: Mapping[str, Any]) -> Step:
-    samples = said["samples"]
-    if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 0):
-        raise ValueError("samples must be a count")
-    return Step(samples, _mapping(said.get("figures", {})))
+    figures = _mapping(said.get("figures", {}))
+    return Step(_count(said["samples"]), figures, _count(said.get("tokens")))
+
+
+def _count(value: object) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise ValueError("must be a count")
+    return value
 
 
 def _logged(said: Mapping[str, Any]) -> Logged:

@@ -63,6 +63,12 @@ def word(text: str, values: Mapping[str, Any]) -> str:
     return _PLACEHOLDER.sub(found, text)
 
 
+def typed(text: str, values: Mapping[str, Any]) -> Any:
+    """The value of a placeholder that is alone in `text`, of its own type; else what `word` makes of it."""
+    alone = _PLACEHOLDER.fullmatch(text)
+    return values[alone[2]] if alone and alone[2] in values else word(text, values)
+
+
 def _filled(text: str, values: Mapping[str, Any]) -> list[str]:
     alone = _PLACEHOLDER.fullmatch(text)
     value = values.get(alone[2]) if alone and alone[2] else None

@@ -20,7 +20,7 @@ from autotune.inside import stops
 from autotune.inside.inbox import SITE, Inbox
 from autotune.inside.messages import Message, Stamped
 from autotune.inside.site import autotune_wire as wire
-from autotune.workloads.command import ending, line, spec
+from autotune.workloads.command import ending, files, line, spec
 from autotune.workloads.command.counting import Checkpoint, Counter
 from autotune.workloads.command.follow import HELD_BACK, Follower
 from autotune.workloads.command.process import Line, Process
@@ -80,9 +80,12 @@ def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bo
 
 def values_of(spec_: Spec, settings: Mapping[str, Any], workdir: Path | str) -> dict[str, Any]:
     """What every placeholder stands for."""
-    trial = {} if (samples := os.environ.get(wire.TRIAL_SAMPLES)) is None else {spec.TRIAL_SAMPLES: samples}
+    trial = (
+        {} if (samples := os.environ.get(wire.TRIAL_SAMPLES)) is None else {spec.TRIAL_SAMPLES: int(samples)}
+    )
     whole = {} if spec_.training_samples is None else {spec.TRAINING_SAMPLES: spec_.training_samples}
-    return {**trial, **whole, spec.WORKDIR: str(workdir), **dict(line.flat(settings))}
+    own = files.paths(spec_.files, Path(workdir))
+    return {**trial, **whole, spec.WORKDIR: str(workdir), **own, **dict(line.flat(settings))}
 
 
 def put_in(settings: Mapping[str, Any], objects: Sequence[str]) -> dict[str, Mapping[str, Any]]:
@@ -118,10 +121,8 @@ def _places(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checkpoint(spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path) -> Checkpoint:
-    if spec_.resume is None:
-        return Checkpoint(None, workdir)
     places = _places(values_of(spec_, settings, workdir))
-    return Checkpoint(str(directory / line.word(spec_.resume.file, places)), workdir)
+    return Checkpoint(spec_.resume and str(directory / line.word(spec_.resume.file, places)), workdir)
 
 
 def _attempt(
@@ -129,10 +130,11 @@ def _attempt(
 ) -> Iterator[Stamped]:
     """What the command does from its checkpoint on, where it has one."""
     values = values_of(spec_, settings, workdir)
+    files.write(spec_.files, directory, values, workdir)
     checkpoint = _checkpoint(spec_, directory, settings, workdir)
-    made, begun = call(spec_, directory, values, resumes=checkpoint.exists), checkpoint.samples()
+    made, begun = call(spec_, directory, values, resumes=checkpoint.exists), checkpoint.counts()
     if checkpoint.exists:
-        print(f"autotune: goes on from the checkpoint, after {begun} samples", flush=True)
+        print(f"autotune: goes on from the checkpoint, after {begun.samples} samples", flush=True)
     counter = Counter(begun, int(settings.get(spec.EFFECTIVE_BATCH) or effective_batch(dict(settings))))
     follower = spec_.file and Follower(
         spec_.file[0], str(directory / line.word(spec_.file[1], _places(values))), spec_.scores
@@ -141,9 +143,11 @@ def _attempt(
     arguments = put_in(settings, objects)
     with Inbox() as inbox:
         run = _Run(spec_, inbox, counter, checkpoint, follower, to_take=_paths(arguments))
-        of_trial = inboxes.of_trial(workdir, settings, samples)
+        unit = os.environ.get(wire.UNIT, "samples")
+        of_trial = inboxes.of_trial(workdir, settings, samples, unit=unit)
+        of_trial[wire.BEGUN] = str(counter.counts.get(unit, 0))
         environment = {**made.environment, **_of_hook(spec_, settings), **of_trial, **inbox.environment()}
-        if arguments:
+        if objects:
             environment[wire.OVERRIDES] = json.dumps(arguments)
         process = Process(made.arguments, made.directory, environment, wire.SOCKET, run.hear)
         try:
@@ -155,8 +159,9 @@ def _attempt(
 
 
 def _paths(arguments: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
-    """Every one of the arguments by its name: `loader.num_workers`."""
-    return frozenset(f"{name}.{key}" for name, found in arguments.items() for key in found)
+    """Every one of the arguments by its name, `loader.num_workers`, that something has to take."""
+    own = {name: found for name, found in arguments.items() if name != wire.IN_TRIAL}
+    return frozenset(f"{name}.{key}" for name, found in own.items() for key in found)
 
 
 def _of_hook(spec_: Spec, settings: Mapping[str, Any]) -> dict[str, str]:
@@ -243,11 +248,8 @@ class _Run:
     def _of_exit(self, process: Process, code: int) -> Exception:
         """Why the command has failed, and whether it was to go on from a checkpoint."""
         error = ending.of_exit(code, process.pid, self._told, tuple(process.tail))
-        if not self._resumes or self._counter.steps:
-            return error
-        unresumed = ending.ResumeError(error, code)
-        unresumed.__cause__ = error
-        return unresumed
+        has_begun = self._counter.steps or not self._resumes
+        return error if has_begun else ending.ResumeError(error, code)
 
     def conclude(self) -> None:
         """Counts what has come since, for who goes on from the checkpoint."""
@@ -278,7 +280,7 @@ class _Run:
                 self._timeline.add(message.at_s, Scores(scores))
         elif message.step is not None and not (self._spec.samples or self._spec.steps):
             self._steps_s.append(message.at_s)
-            self._timeline.add(message.at_s, Step(message.step.samples, message.step.figures))
+            self._timeline.add(message.at_s, Step(**vars(message.step)))
 
     def _ready(self, moment_s: float) -> Iterator[Stamped]:
         """The records of what had happened up to a moment."""
@@ -293,19 +295,19 @@ class _Run:
             case Step():
                 if self._counts_itself:
                     return None
-                counter.step(at_s, happened.samples)
+                counter.step(at_s, happened.samples, happened.tokens)
                 figures = {_NAMES.get(name, name): value for name, value in happened.figures.items()}
-                return {"samples": counter.samples, **figures}
+                return {**counter.counts, **figures}
             case SamplesSeen():
                 return {"samples": counter.samples} if counter.said(at_s, happened.samples) else None
             case Scores():
                 self._evaluations += 1
                 # What nothing was trained for is no evaluation of the training.
-                return {"samples": counter.samples, **happened.scores} if counter.samples else None
+                return {**counter.counts, **happened.scores} if counter.samples else None
             case Reported():
                 self._reports = True
                 self._counts_itself |= counter.reported(at_s, happened.record)
-                return {"samples": counter.samples, **happened.record}
+                return {**counter.counts, **happened.record}
 
     def _require_sense(self, process: Process, trial_samples: int) -> None:
         """Raises where a command trains on, and there is nothing to be learnt of it any more."""

@@ -15,7 +15,7 @@ from autotune.core.settings import EFFECTIVE_BATCH, PROCESSES, SEED, Setting, ef
 from autotune.core.shell import quoted, word
 from autotune.workloads import code
 from autotune.workloads.base import Fit, Workload
-from autotune.workloads.command import ending, launch, line, spec, training
+from autotune.workloads.command import ending, files, launch, line, spec, training
 from autotune.workloads.command.process import started
 from autotune.workloads.command.spec import Spec
 
@@ -60,9 +60,24 @@ class CommandWorkload(Workload):
         """Nothing: the command is a process of its own."""
         return ()
 
+    @property
+    def own_format(self) -> str:
+        return "shell"
+
+    def values_in(self, file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Those that the specification has for a trial's copy of it."""
+        values = training.values_of(self.spec, settings, _TRAINED.absolute())
+        own = (
+            one for one in self.spec.files.values() if (self.directory / one.base).resolve() == file.resolve()
+        )
+        return next((files.filled(one, values) for one in own), {})
+
     def exported(self, settings: Mapping[str, Any]) -> str:
-        """The command line, behind what says and makes the directory that it trains into."""
-        return f"{self._place()}{self.command_line(settings)}\n"
+        """The command line, behind what makes the directory it trains into and the files that it reads."""
+        workdir = _TRAINED.absolute()
+        values = training.values_of(self.spec, settings, workdir)
+        written = files.script(self.spec.files, self.directory, values, workdir)
+        return f"{self._place()}{written}{self.command_line(settings)}\n"
 
     def _place(self) -> str:
         names = self.spec.placeholders()
@@ -97,8 +112,9 @@ class CommandWorkload(Workload):
         return {**settings, **own}
 
     def revision(self) -> str:
+        bases = [self.directory / own.base for own in self.spec.files.values()]
         named = [self.directory / word for word in self.spec.run if not Path(word).is_absolute()]
-        besides = [file for file in named if file.is_file()]
+        besides = [*bases, *(file for file in named if file.is_file())]
         return code.revision_of_files(self.directory, self.spec.code, besides)
 
     def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
@@ -126,10 +142,13 @@ class CommandWorkload(Workload):
         """Runs the set-up; what the user should know of that.
 
         Raises InputError for a placeholder without a setting, and for a setting that nothing uses; where the
-        directory or a program is not there, and where the set-up fails.
+        directory or a program is not there, where a file cannot be written, and where the set-up fails.
         """
         self.spec.require_settings(settings, self._used(settings))
         self._require_places(settings)
+        values = training.values_of(self.spec, settings, "")
+        for name, own in self.spec.files.items():
+            files.text_of(name, own, self.directory, values)
         return self._set_up(settings) if self.spec.setup else []
 
     def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:

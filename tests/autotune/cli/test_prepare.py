@@ -9,6 +9,7 @@ from autotune.cli.cli_options import Tuned
 from autotune.core.errors import InputError
 from autotune.space import space as spaces
 from autotune.space.builtin import space_file, space_for, spaces_dir
+from autotune.space.sections import Training
 from autotune.storage import study as record
 from autotune.storage.store import Options, Session
 from autotune.system.nvml import Gpu
@@ -270,6 +271,7 @@ def test_the_whole_training_is_every_study_once_an_epoch(tmp_path):
     data = synthetic.make(tmp_path, {"train": 5, "val": 1, "test": 1}, seed=0, size=32)
     settings = r2gen.complete({"data": str(data), "epochs": 30})
     assert r2gen.training_samples(settings) == 150
+    assert r2gen.samples_per_evaluation(settings) == 5, "an epoch"
     next((data / "images").glob("train-*/0.png")).unlink()
     assert r2gen.training_samples({**settings, "skip_bad_samples": True}) == 120
     with pytest.raises(InputError, match="skip_bad_samples leaves them out"):
@@ -365,3 +367,13 @@ def test_what_is_given_beside_the_search_space_replaces_its_slack_of_either_kind
     )
     objective = prepare.read_space(file, {"objective": {"keep": None, "within": None, **given}}).objective
     assert {"keep": objective.keep, "within": objective.within} == {"keep": None, "within": None, **given}
+
+
+def test_what_is_said_of_the_whole_training_comes_before_what_the_workload_knows(space, monkeypatch):
+    workload = workloads.load("json:loads")
+    monkeypatch.setattr(type(workload), "training_samples", lambda *_: 7000)
+    monkeypatch.setattr(type(workload), "samples_per_evaluation", lambda *_: 500)
+    for said, known in ((Training(), (7000, 500)), (Training(samples=9, samples_per_evaluation=3), (9, 3))):
+        asked = space.model_copy(update={"training": said})
+        whole, _ = prepare.complete(asked, {}, workload, prepare.machine(CPU), "test")
+        assert (whole.training.samples, whole.training.samples_per_evaluation) == known
