@@ -122,7 +122,8 @@ def _places(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _checkpoint(spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path) -> Checkpoint:
     places = _places(values_of(spec_, settings, workdir))
-    return Checkpoint(spec_.resume and str(directory / line.word(spec_.resume.file, places)), workdir)
+    file = None if spec_.resume is None else str(directory / line.word(spec_.resume.file, places))
+    return Checkpoint(file, workdir)
 
 
 def _attempt(
