@@ -25,7 +25,10 @@ class ScriptError:
 
 @dataclass(frozen=True)
 class Message:
-    """Who has said it, when by the machine's monotonic clock, and one of a record, a step or an error."""
+    """Who has said it, when by the machine's monotonic clock, and one of a record, a step or an error.
+
+    Or which arguments something has `taken` that were put in place of the script's own: `loader.num_workers`.
+    """
 
     at_s: float
     pid: int
@@ -33,6 +36,7 @@ class Message:
     record: Mapping[str, Any] | None = None
     step: Step | None = None
     error: ScriptError | None = None
+    taken: tuple[str, ...] = ()
     is_queued: bool = False  # the GPU had not done yet what it was given: a record's step ends later
 
 
@@ -64,6 +68,8 @@ def _message(said: Mapping[str, Any]) -> Message:
         return Message(at_s, pid, rank, record=_mapping(said["record"]), is_queued=is_queued)
     if "step" in said:
         return Message(at_s, pid, rank, step=_step(_mapping(said["step"])))
+    if "taken" in said:
+        return Message(at_s, pid, rank, taken=tuple(map(str, said["taken"])))
     error = _mapping(said["error"])
     return Message(at_s, pid, rank, error=ScriptError(str(error["type"]), str(error["message"])))
 

@@ -294,7 +294,7 @@ def read(text: str, source: str) -> dict[str, Any]:
 def from_values(values: Mapping[str, Any], source: str) -> Space:
     """The search space in `values`; raises InputError with every mistake, naming `source`."""
     try:
-        space = Space.model_validate(dict(values))
+        space = Space.model_validate(workloads.completed(values))
         json.dumps(to_values(space), ensure_ascii=False).encode()
     except ValidationError as error:
         raise InputError(f"search space {source}: {'; '.join(mistakes(error, Space))}") from None

@@ -13,15 +13,18 @@ from typing import Any
 from autotune.core import units
 from autotune.core.errors import InputError, instead
 from autotune.core.settings import COMMON, Knowledge
-from autotune.workloads.base import Workload
+from autotune.workloads.base import Cadence, Workload
 from autotune.workloads.command import spec
+from autotune.workloads.frameworks.cadence import CADENCES
+from autotune.workloads.frameworks.known import FRAMEWORKS
 from autotune.workloads.program import Program
 
 __all__ = [
     "BUILTIN",
     "Program",
     "Workload",
-    "evaluation_setting",
+    "cadence",
+    "completed",
     "known_settings",
     "label",
     "load",
@@ -30,6 +33,7 @@ __all__ = [
 ]
 
 BUILTIN = "r2gen"
+_RUN = (spec.KIND, *FRAMEWORKS)  # the kinds that run a command line
 _OWN_KEYS = {"function": "call", "r2gen": None}  # what says which one, where there are several
 
 
@@ -40,7 +44,7 @@ def load(value: str | Mapping[str, Any]) -> Workload:
     that kind takes. Raises InputError where it is none, or its code cannot be found.
     """
     name = label(value)
-    if name in {BUILTIN, spec.KIND}:
+    if name in {BUILTIN, *_RUN}:
         return named(value)
     module, _, function = name.partition(":")
     if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
@@ -57,12 +61,12 @@ def label(value: str | Mapping[str, Any]) -> str:
     """What a workload is called where there is a line for it; raises InputError for a mapping of no kind."""
     if isinstance(value, str):
         return value
-    kind, kinds = value.get("kind"), (*_OWN_KEYS, spec.KIND)
+    kind, kinds = value.get("kind"), (*_OWN_KEYS, *_RUN)
     if kind not in kinds:
         raise InputError(
             f"workload.kind: one of {', '.join(kinds)}: got {units.shown(kind)}{instead(str(kind), kinds)}"
         )
-    return spec.KIND if kind == spec.KIND else _one_of_its_kind(value, str(kind))
+    return str(kind) if kind in _RUN else _one_of_its_kind(value, str(kind))
 
 
 def _one_of_its_kind(value: Mapping[str, Any], kind: str) -> str:
@@ -83,25 +87,37 @@ def located(value: Any, directory: Path) -> Any:
 
     What is no workload is left as it is, for `load` to refuse.
     """
-    is_command = isinstance(value, Mapping) and value.get("kind") == spec.KIND
-    return spec.located(value, directory) if is_command else value
+    is_run = isinstance(value, Mapping) and value.get("kind") in _RUN
+    return spec.located(value, directory) if is_run else value
+
+
+def completed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a search space with the roles and words that its kind of workload has by default."""
+    workload = values.get("workload")
+    framework = FRAMEWORKS.get(str(workload.get("kind"))) if isinstance(workload, Mapping) else None
+    return framework.completed(values) if framework else dict(values)
 
 
 @cache
 def known_settings(name: str) -> Knowledge:
     """What is known of the settings of the workload called `name`, which `load` need not find."""
-    return COMMON.with_own(named(name).known_settings)
+    framework = FRAMEWORKS.get(name)
+    return COMMON.with_own(framework.known if framework else named(name).known_settings)
 
 
 @cache
-def evaluation_setting(name: str) -> str | None:
-    """The setting of the workload called `name` that says after how many samples it is evaluated."""
-    return named(name).evaluation_setting
+def cadence(name: str) -> Cadence:
+    """How often a training of the workload called `name` is evaluated, which `load` need not find."""
+    return CADENCES[name] if name in CADENCES else named(name).cadence
 
 
 def named(value: str | Mapping[str, Any]) -> Workload:
     """What is known of the workload called `value`, whose code need not be here: to show what it has done."""
     name = label(value)
+    if not isinstance(value, str) and name in FRAMEWORKS:
+        from autotune.workloads.frameworks.workload import FrameworkWorkload  # noqa: PLC0415 - it is slow
+
+        return FrameworkWorkload.of(value, Path())
     if not isinstance(value, str) and name == spec.KIND:
         from autotune.workloads.command.workload import CommandWorkload  # noqa: PLC0415 - it is slow
 

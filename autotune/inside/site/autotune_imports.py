@@ -12,7 +12,7 @@ class After:
     """A finder that finds nothing itself: it adds what is to be done to what the others find."""
 
     def __init__(self) -> None:
-        self._actions: dict[str, Action] = {}
+        self._actions: dict[str, list[Action]] = {}
         sys.meta_path.insert(0, self)
 
     def do(self, name: str, action: Action) -> None:
@@ -20,28 +20,29 @@ class After:
         if name in sys.modules:
             attempt(action, sys.modules[name])
         else:
-            self._actions[name] = action
+            self._actions.setdefault(name, []).append(action)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """A module's spec as the others find it, whose loader then calls the action."""
-        action = self._actions.get(name)
-        if action is None:
+        """A module's spec as the others find it, whose loader then calls the actions."""
+        actions = self._actions.get(name)
+        if not actions:
             return None
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)  # old ones have another way
             spec = find(name, path, target) if find and finder is not self else None
             if spec is not None:
-                attempt(lambda loader: _call_after(loader, action), spec.loader)
+                attempt(lambda loader: _call_after(loader, actions), spec.loader)
                 return spec
         return None
 
 
-def _call_after(loader: Any, action: Action) -> None:
+def _call_after(loader: Any, actions: list[Action]) -> None:
     execute = loader.exec_module
 
     def exec_module(module: Any) -> None:
         execute(module)
-        attempt(action, module)
+        for action in actions:
+            attempt(action, module)
 
     loader.exec_module = exec_module
 

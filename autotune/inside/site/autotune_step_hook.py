@@ -20,11 +20,13 @@ from contextlib import suppress
 from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 
 import autotune_gpu
+import autotune_overrides
 import autotune_seed
 import autotune_wire
 from autotune_batches import Tally, size
 from autotune_figures import Figures
 from autotune_imports import After, attempt
+from autotune_overrides import Overrides
 
 _OTHERS = 100  # steps of other optimizers in a row, after which one of them tells
 _LONGEST_MESSAGE = 10_000
@@ -32,16 +34,20 @@ _clock_s = time.monotonic  # kept here: a script that replaces the module's cloc
 
 
 def arm() -> None:
-    """From now on, as soon as the script has imported torch, its steps are told; so is what ends it.
+    """From now on, as soon as the script has imported torch, it makes what a search asks for.
 
-    And where it stands, when the tuner asks for it: of a trial that hangs.
+    Where a tuner listens, its steps are told, too, and what ends it; and where it stands, when the tuner asks
+    for it: of a trial that hangs.
     """
+    wire, after = autotune_wire.Wire(), After()
+    overrides = Overrides(wire)
+    after.do("torch", lambda torch: autotune_overrides.attach(torch, overrides))
+    if autotune_wire.SOCKET not in os.environ:
+        return
     with suppress(AttributeError, OSError, RuntimeError, ValueError):  # no stderr, or one without a file
         faulthandler.register(signal.SIGUSR1)
-    wire = autotune_wire.Wire()
     sys.excepthook = _telling(sys.excepthook, wire)
     offset = int(os.environ.get(autotune_wire.SEED) or 0)
-    after = After()
     after.do("torch", lambda torch: _attach(torch, Teller(torch, wire), offset, after))
     for module in ("random", "numpy.random") if offset else ():
         after.do(module, functools.partial(autotune_seed.add, name="seed", offset=offset))

@@ -21,7 +21,7 @@ def _run_the_environments_own() -> None:
 try:
     _run_the_environments_own()
 finally:
-    if "AUTOTUNE_SOCKET" in os.environ:
+    if "AUTOTUNE_SOCKET" in os.environ or "AUTOTUNE_OVERRIDES" in os.environ:
         import autotune_step_hook
 
         autotune_step_hook.arm()

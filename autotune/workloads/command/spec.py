@@ -1,9 +1,9 @@
 """What a search space says of a command: its keys, and every mistake in them in one line."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -66,7 +66,7 @@ def _as_resume(value: Any) -> Any:
     return {"file": path, "arguments": value}
 
 
-def _named_scores(value: Any) -> Any:
+def named_scores(value: Any) -> Any:
     if value != REPORTED and not (isinstance(value, dict) and value):
         raise ValueError(f"{{name: pattern}}, or {REPORTED}: got {units.shown(value)}")
     return value
@@ -98,7 +98,7 @@ class Spec(BaseModel):
         default_factory=dict,
         description="what a setting's value adds at the end of the line: {setting: {value: flags}}",
     )
-    quality: Annotated[dict[str, str] | Literal["reported"], BeforeValidator(_named_scores)] = Field(
+    quality: Annotated[dict[str, str] | Literal["reported"], BeforeValidator(named_scores)] = Field(
         description="scores by name: a pattern whose first group is the number in a line of the output, or "
         "its column, key or tag in the file below; `reported` where the script calls `autotune.report`",
     )
@@ -219,21 +219,25 @@ class Spec(BaseModel):
         ]
 
 
-def read(values: Mapping[str, Any]) -> Spec:
+_S = TypeVar("_S", bound=Spec)
+
+
+def read(values: Mapping[str, Any], model: type[_S]) -> _S:
     """The specification in `values`; raises InputError with every mistake, in one line."""
     try:
-        return Spec.model_validate(dict(values))
+        return model.model_validate(dict(values))
     except ValidationError as error:
-        raise InputError("workload: " + "; ".join(map(_explained, error.errors()))) from None
+        mistakes = [_explained(one, list(model.model_fields)) for one in error.errors()]
+        raise InputError("workload: " + "; ".join(mistakes)) from None
 
 
-def _explained(error: ErrorDetails) -> str:
+def _explained(error: ErrorDetails, keys: Sequence[str]) -> str:
     """What is wrong with a value, and where."""
     where = ".".join(str(part) for part in error["loc"] if not str(part).startswith(("dict[", "literal[")))
     match error["type"]:
         case "extra_forbidden":
-            keys = Resume.model_fields if error["loc"][0] == "resume" else Spec.model_fields
-            return f"{where}: no such key{instead(error['loc'][-1], list(keys))}"
+            known = list(Resume.model_fields) if error["loc"][0] == "resume" else keys
+            return f"{where}: no such key{instead(error['loc'][-1], known)}"
         case "missing" if where == "quality":
             return "quality: required: {name: pattern}, or {name: key} with one of " + ", ".join(_FILES)
         case "missing":
@@ -248,7 +252,7 @@ def _shell_in(run: tuple[str, ...]) -> Iterator[str]:
     """What only a shell would understand."""
     if found := next((word for word in run if word in _OF_SHELLS), None):
         yield f"run: no shell reads it: put {found!r} and what it is for into a script, and run that"
-    if _ASSIGNMENT.match(run[0]):
+    if run and _ASSIGNMENT.match(run[0]):
         yield f"run: a variable belongs into workload.environment: got {run[0]}"
 
 

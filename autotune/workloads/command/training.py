@@ -1,12 +1,13 @@
 """A command that trains: run, heard from every side, and told as records."""
 
 import glob
+import json
 import math
 import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,9 +84,17 @@ def values_of(spec_: Spec, settings: Mapping[str, Any], workdir: Path | str) -> 
     return {**trial, **whole, spec.WORKDIR: str(workdir), **dict(line.flat(settings))}
 
 
-def fit(spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path) -> Iterator[Stamped]:
+def put_in(settings: Mapping[str, Any], objects: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """The settings that are arguments of the `objects` that a script makes."""
+    return {name: found for name in objects if isinstance(found := settings.get(name), Mapping)}
+
+
+def fit(
+    spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path, objects: Sequence[str] = ()
+) -> Iterator[Stamped]:
     """Runs the command and yields what it does: steps, evaluations, and what it reports by itself.
 
+    Settings below one of the `objects` are put in place of the arguments of such, wherever it makes one.
     Raises what the script has raised, or why nothing is known of it. Closed, it ends all that was started.
     """
     workdir = workdir.absolute()  # the command runs elsewhere
@@ -102,10 +111,13 @@ def fit(spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path
         spec_.file[0], str(directory / line.word(spec_.file[1], places)), spec_.scores
     )
     samples = int(values.get(spec.TRIAL_SAMPLES) or 0)
+    arguments = put_in(settings, objects)
     with Inbox() as inbox:
-        run = _Run(spec_, inbox, counter, checkpoint, follower)
+        run = _Run(spec_, inbox, counter, checkpoint, follower, to_take=_paths(arguments))
         of_trial = inboxes.of_trial(workdir, settings, samples)
         environment = {**made.environment, **_of_hook(spec_, settings), **of_trial, **inbox.environment()}
+        if arguments:
+            environment[wire.OVERRIDES] = json.dumps(arguments)
         process = Process(made.arguments, made.directory, environment, wire.SOCKET, run.hear)
         try:
             yield from run.records(process, samples)
@@ -113,6 +125,11 @@ def fit(spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path
             inbox.tell_to_stop()
             process.end(_GRACE_S)
             run.conclude()
+
+
+def _paths(arguments: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
+    """Every one of the arguments by its name: `loader.num_workers`."""
+    return frozenset(f"{name}.{key}" for name, found in arguments.items() for key in found)
 
 
 def _of_hook(spec_: Spec, settings: Mapping[str, Any]) -> dict[str, str]:
@@ -130,8 +147,16 @@ class _Run:
     """Hears a command from its output, its files and the hook in it, and makes records of that."""
 
     def __init__(
-        self, spec_: Spec, inbox: Inbox, counter: Counter, checkpoint: Checkpoint, follower: Follower | None
+        self,
+        spec_: Spec,
+        inbox: Inbox,
+        counter: Counter,
+        checkpoint: Checkpoint,
+        follower: Follower | None,
+        *,
+        to_take: frozenset[str],
     ) -> None:
+        self._to_take = to_take  # arguments that nothing has taken yet
         self._spec, self._inbox = spec_, inbox
         self._counter, self._checkpoint, self._follower = counter, checkpoint, follower
         progress = {_SAMPLES: spec_.samples, _STEPS: spec_.steps}
@@ -195,6 +220,7 @@ class _Run:
             self._timeline.add(found.at_s, Scores(found.scores))
 
     def _take(self, message: Message) -> None:
+        self._to_take -= set(message.taken)
         if message.error is not None:  # of several processes the first one fails, the others for its failing
             self._told = self._told or ending.Told(message.error.type, message.error.message)
         elif message.record is not None:
@@ -233,6 +259,8 @@ class _Run:
     def _require_sense(self, process: Process, trial_samples: int) -> None:
         """Raises where a command trains on, and there is nothing to be learnt of it any more."""
         counter = self._counter
+        if counter.steps and self._to_take:  # what takes them is made before the first step
+            raise ending.of_nothing([self._untaken()], tuple(process.tail))
         is_far = trial_samples and counter.samples >= _OVERDUE_TIMES * trial_samples
         unscored = is_far and counter.steps >= _OVERDUE_STEPS and not self._evaluations and not self._reports
         unstepped = self._evaluations > _MOST_UNSTEPPED and not counter.steps and not self._reports
@@ -257,6 +285,10 @@ class _Run:
             lacks.append(f"workload.quality.{name}: {ending.short(pattern, 60)!r} {why}")
         is_silent = self._spec.quality == spec.REPORTED and not self._reports
         return [*lacks, "the script has not called autotune.report"] if is_silent else lacks
+
+    def _untaken(self) -> str:
+        names = ", ".join(sorted(self._to_take))
+        return f"nothing took the settings {names}: the script makes no such object, or one without them"
 
     def _no_step(self) -> str:
         wanted = next(iter(self._progress.missing.items()), None)

@@ -37,9 +37,9 @@ class CommandWorkload(Workload):
 
         Raises InputError with every mistake in them, in one line.
         """
-        spec.read(values)  # before paths are made of what may be none
+        spec.read(values, Spec)  # before paths are made of what may be none
         whole = spec.located(values, directory)
-        return cls(spec.KIND, spec.read(whole), whole)
+        return cls(spec.KIND, spec.read(whole, Spec), whole)
 
     @property
     def value(self) -> dict[str, Any]:
@@ -109,9 +109,14 @@ class CommandWorkload(Workload):
         Raises InputError for a placeholder without a setting, and for a setting that nothing uses; where the
         directory or a program is not there, and where the set-up fails.
         """
-        self.spec.require_settings(settings, _TOLD)
+        self.spec.require_settings(settings, self._used(settings))
         self._require_places(settings)
         return self._set_up(settings) if self.spec.setup else []
+
+    def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """The settings that are made use of, besides those that the specification names."""
+        del settings
+        return _TOLD
 
     def _require_places(self, settings: Mapping[str, Any]) -> None:
         if not self.directory.is_dir():
@@ -151,8 +156,11 @@ class CommandWorkload(Workload):
         whole = {} if samples is None else {spec.TRIAL_SAMPLES: samples}
         values = {**training.values_of(self.spec, settings, workdir.absolute()), **whole}
         made = training.call(self.spec, self.directory, values, resumes=False)
-        variables = [
-            f"{name}={word(line.word(text, values))}" for name, text in self.spec.environment.items()
-        ]
+        variables = [f"{name}={word(text)}" for name, text in self._variables(settings, values).items()]
         words = " ".join([*variables, *map(word, made.arguments)])
         return f"cd {quoted(self.directory)} && {words}"
+
+    def _variables(self, settings: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:
+        """What the environment has to have, with `values` for the placeholders."""
+        del settings
+        return {name: line.word(text, values) for name, text in self.spec.environment.items()}

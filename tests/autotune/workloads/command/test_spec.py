@@ -4,8 +4,13 @@ import pytest
 
 from autotune.core.errors import InputError
 from autotune.workloads.command import spec
+from autotune.workloads.command.spec import Spec
 
 GOOD = {"run": "python train.py --lr {lr}", "quality": {"bleu_4": "BLEU ([0-9.]+)"}}
+
+
+def read_spec(values):
+    return spec.read(values, Spec)
 
 
 @pytest.mark.parametrize(
@@ -32,35 +37,35 @@ GOOD = {"run": "python train.py --lr {lr}", "quality": {"bleu_4": "BLEU ([0-9.]+
 )
 def test_a_mistake_is_one_line(changes, said):
     with pytest.raises(InputError) as error:
-        spec.read({**GOOD, **changes})
+        read_spec({**GOOD, **changes})
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_what_is_missing_is_said_at_once():
     with pytest.raises(InputError, match=r"run: required; quality: required: \{name: pattern\}"):
-        spec.read({"kind": "command"})
+        read_spec({"kind": "command"})
 
 
 def test_a_pattern_in_a_file_is_its_key():
-    read = spec.read({**GOOD, "quality": {"bleu_4": "val/BLEU(4"}, "csv": "{workdir}/metrics.csv"})
+    read = read_spec({**GOOD, "quality": {"bleu_4": "val/BLEU(4"}, "csv": "{workdir}/metrics.csv"})
     assert read.file == ("csv", "{workdir}/metrics.csv")
     assert read.patterns == {}
     assert read.scores == {"bleu_4": "val/BLEU(4"}
 
 
 def test_flags_are_the_same_from_yaml_and_from_json():
-    from_yaml = spec.read({**GOOD, "flags": {"compile": {True: "--compile"}, "size": {2: "-s 2"}}})
-    from_json = spec.read({**GOOD, "flags": {"compile": {"true": "--compile"}, "size": {"2": "-s 2"}}})
+    from_yaml = read_spec({**GOOD, "flags": {"compile": {True: "--compile"}, "size": {2: "-s 2"}}})
+    from_json = read_spec({**GOOD, "flags": {"compile": {"true": "--compile"}, "size": {"2": "-s 2"}}})
     assert from_yaml == from_json
     assert from_yaml.flags["size"]["2"] == ("-s", "2")
 
 
 def test_a_checkpoint_is_the_path_in_the_arguments_or_said():
-    read = spec.read({**GOOD, "resume": "--resume={workdir}/last.pt"})
+    read = read_spec({**GOOD, "resume": "--resume={workdir}/last.pt"})
     assert read.resume == spec.Resume(file="{workdir}/last.pt", arguments=("--resume={workdir}/last.pt",))
     said = {"file": "{workdir}/ckpt.pt", "arguments": "--init_from=resume"}
-    assert spec.read({**GOOD, "resume": said}).resume.arguments == ("--init_from=resume",)
+    assert read_spec({**GOOD, "resume": said}).resume.arguments == ("--init_from=resume",)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +78,12 @@ def test_a_checkpoint_is_the_path_in_the_arguments_or_said():
 )
 def test_placeholders_and_settings_belong_together(settings, said):
     with pytest.raises(InputError) as error:
-        spec.read(GOOD).require_settings(settings)
+        read_spec(GOOD).require_settings(settings)
     assert said in str(error.value)
 
 
 def test_what_the_tuner_and_flags_use_is_used():
-    read = spec.read({**GOOD, "flags": {"compile": {True: "--compile"}}})
+    read = read_spec({**GOOD, "flags": {"compile": {True: "--compile"}}})
     read.require_settings({"lr": 1, "compile": False, "seed": 0}, told=("seed",))
     with pytest.raises(InputError, match=r"workload\.flags: compile is no setting"):
         read.require_settings({"lr": 1})

@@ -1,0 +1,9 @@
+"""The frameworks that are known, by the kind of workload that each is."""
+
+from collections.abc import Mapping
+
+from autotune.workloads.frameworks.framework import Framework
+from autotune.workloads.frameworks.lightning import LIGHTNING
+from autotune.workloads.frameworks.transformers import TRANSFORMERS
+
+FRAMEWORKS: Mapping[str, Framework] = {one.kind: one for one in (LIGHTNING, TRANSFORMERS)}

@@ -1,0 +1,102 @@
+"""A script whose arguments are all its own, and what is put in place of them."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from autotune import workloads
+from autotune.core.errors import InputError
+from autotune.workloads.command.ending import CommandError
+
+# It says what its loaders and its optimizer have become.
+SCRIPT = """
+import sys, torch
+from torch.utils.data import DataLoader, TensorDataset
+
+def build(settings):
+    print("built with", settings)
+
+if __name__ == "__main__":
+    data = TensorDataset(torch.ones(32, 4), torch.ones(32, 1))
+    model = torch.nn.Linear(4, 1)
+    groups = [{"params": [model.weight]}, {"params": [model.bias], "lr": 0.02}]
+    optimizer = torch.optim.SGD(groups, lr=0.01)
+    print("lr", [group["lr"] for group in optimizer.param_groups])
+    validation = DataLoader(data, batch_size=4, persistent_workers=True, num_workers=1)
+    training = DataLoader(data, 4, True, drop_last=True)
+    for name, loader in {"validation": validation, "training": training}.items():
+        print(name, loader.batch_size, loader.num_workers, loader.persistent_workers, loader.drop_last)
+    for x, y in training:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+    import time
+    time.sleep(float(sys.argv[1]))
+"""
+SETTINGS = {"loader": {"batch_size": 16, "num_workers": 0}, "optimizer": {"lr": 0.1}}
+
+
+@pytest.fixture
+def made(tmp_path):
+    def make(run="python script.py 0", **keys):
+        (tmp_path / "script.py").write_text(SCRIPT)
+        values = {"kind": "lightning", "run": run, **keys}
+        return workloads.load(workloads.located({k: v for k, v in values.items() if v}, tmp_path))
+
+    return make
+
+
+@pytest.fixture
+def workdir(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def test_settings_take_the_place_of_a_scripts_own_arguments(made, workdir, capfd):
+    with pytest.raises(CommandError, match=r"the script has not called autotune.report"):
+        list(made().fit(SETTINGS, workdir))
+    said = capfd.readouterr().out.splitlines()
+    assert "lr [0.1, 0.2]" in said  # a group's own keeps its ratio
+    assert (
+        "validation 4 0 False False" in said
+    )  # its batch is not trained on, and without workers none persist
+    assert "training 16 0 False True" in said
+
+
+def test_a_setting_that_nothing_takes_ends_the_trial(made, workdir):
+    settings = {"trainer": {"precision": "32-true"}, "loader": {"batch_size": 16, "nmu_workers": 1}}
+    with pytest.raises(
+        CommandError, match=r"nothing took the settings loader.nmu_workers, trainer.precision"
+    ):
+        list(made("python script.py 30").fit(settings, workdir))
+
+
+def test_the_winner_trains_with_the_script_as_it_is(made):
+    line = made().command_line(SETTINGS)
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
+    assert "training 16 0 False True" in done.stdout
+    assert done.stderr == ""
+
+
+def test_every_setting_is_used_by_a_function_and_by_a_script_those_that_are_put_in(made):
+    made(None, build="script:build").check({"a": 1, **SETTINGS})
+    made().check(SETTINGS)
+    with pytest.raises(InputError, match=r"baseline.a: nothing uses it"):
+        made().check({"a": 1, **SETTINGS})
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"build": "script:build"}, "one of run, build: got both"),
+        ({"run": None}, "one of run, build: got neither"),
+        ({"run": None, "build": "script"}, "build: a function as package.module:function: got 'script'"),
+        ({"buidl": "a:b"}, "buidl: no such key: did you mean build?"),
+    ],
+)
+def test_a_mistake_is_one_line(made, keys, said):
+    with pytest.raises(InputError) as error:
+        made(**keys)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
