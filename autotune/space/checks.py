@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from autotune.core import units
 from autotune.core.errors import instead
-from autotune.core.settings import ACCUMULATION, COMMON, LARGEST_INT, LEARNING_RATE, MICRO_BATCH, Setting
+from autotune.core.settings import COMMON, EFFECTIVE_BATCH, LARGEST_INT, LEARNING_RATE, MICRO_BATCH, Setting
 from autotune.space.knobs import Distribution, ScaledLearningRate
 
 if TYPE_CHECKING:  # which asks for these checks
@@ -115,11 +115,12 @@ def of_limits(space: "Space") -> list[str]:
     """The limit on the effective batch, where no combination of knobs can meet it."""
     if MICRO_BATCH not in space.baseline:
         return []
-    micro, accumulation = _values(space, MICRO_BATCH), _values(space, ACCUMULATION)
+    micro, accumulation, processes = (_values(space, name) for name in EFFECTIVE_BATCH)
     low, high = space.limits.effective_batch_size
-    if any(_has_between(micro, -(-low // steps), high // steps) for steps in accumulation):
+    times = {steps * count for steps in accumulation for count in processes}
+    if any(_has_between(micro, -(-low // one), high // one) for one in times):
         return []
-    ends = f"{min(micro) * min(accumulation)} to {max(micro) * max(accumulation)}"
+    ends = f"{min(micro) * min(times)} to {max(micro) * max(times)}"
     return [f"limits.effective_batch_size [{low}, {high}] allows none of the sizes, {ends}"]
 
 

@@ -82,6 +82,16 @@ class Workload:
         """What scores its models on the test split; None where nothing does."""
         return None
 
+    @property
+    def own_format(self) -> str:
+        """What the format is called in which it is exported where no other one is asked for."""
+        return "yaml"
+
+    def values_in(self, file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a `file` of the user's own has of `settings`, by path; empty where that is not known."""
+        del file, settings
+        return {}
+
     def exported(self, settings: Mapping[str, Any]) -> str:
         """What trains with `settings` again, as the text of a file; they are the user's own."""
         return yaml.safe_dump(dict(settings), sort_keys=False)

@@ -73,6 +73,10 @@ class R2GenWorkload(Workload):
     def program(self) -> Program:
         return R2GenProgram()
 
+    @property
+    def own_format(self) -> str:
+        return "r2gen"
+
     def exported(self, settings: Mapping[str, Any]) -> str:
         return trainer.dump(trainer.parse(settings))
 

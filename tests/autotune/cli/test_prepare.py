@@ -163,6 +163,27 @@ budget: {samples_per_trial: 2000, evaluations_per_trial: 4}
     assert space.for_trial(space.baseline)["eval_interval"] == 63
 
 
+def test_the_processes_that_a_launcher_starts_have_a_micro_batch_each(tmp_path):
+    text = f"""
+workload:
+  kind: command
+  run: {sys.executable} -m torch.distributed.run --nproc_per_node 2 train.py {{batch}} {{every}}
+  directory: {tmp_path}
+  quality: {{acc: 'acc (.*)'}}
+roles: {{micro_batch_size: batch}}
+baseline: {{batch: 8, every: 1}}
+knobs: {{batch: {{choice: [8, 16]}}}}
+limits: {{effective_batch_size: [32, 32]}}
+evaluate_every: every
+objective: {{quality: acc}}
+budget: {{samples_per_trial: 2000, evaluations_per_trial: 4}}
+"""
+    asked = spaces.parse(text, "test")
+    space, notes = prepare.complete(asked, {}, workloads.load(asked.workload), prepare.machine(CPU), "test")
+    assert notes == ["a trial of the baseline: 125 steps of 16 samples, an evaluation every 32 (every)"]
+    assert space.for_trial(space.baseline)["every"] == 32
+
+
 def test_a_value_is_searched_as_the_trainer_takes_it(complete):
     assert complete('num_workers: {choice: ["0", 2]}').knobs["num_workers"].choice == (0, 2)
 

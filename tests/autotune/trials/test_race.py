@@ -223,10 +223,10 @@ def test_a_member_that_somebody_kills_interrupts_the_race(order, server, tmp_pat
 
 
 def test_a_workload_that_ends_is_started_anew(order, server, rounds):
-    rounds(9)  # in each of them one step at least, however busy the machine
-    report = finish(Race(order({"step_s": 0.02, "steps": 8}, {"step_s": 0.02}), server))
-    assert report.outcome.status == Status.COMPLETED
-    assert sum(one.steps for one in report.measurement.slices if one.number == 0) > 8
+    rounds(13)  # in each of them one step at least, however busy the machine
+    report = finish(Race(order({"step_s": 0.05, "steps": 12}, {"step_s": 0.05}), server))
+    assert report.outcome.status == Status.COMPLETED, report.outcome.reason
+    assert sum(one.steps for one in report.measurement.slices if one.number == 0) > 12
 
 
 def test_a_workload_that_ends_before_it_is_warm_fails_the_race(order, server):
