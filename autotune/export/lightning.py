@@ -10,6 +10,7 @@ from autotune.export.said import Words, at, said, word
 from autotune.export.winner import Exported, Winner
 
 NAME = "lightning"
+_OTHER = "transformers"  # the kind of workload whose settings below `trainer` are another trainer's
 _PRECISIONS = {
     "fp32": "32-true",
     "torch-default": "32-true",
@@ -51,5 +52,6 @@ WORDS = Words(
 
 
 def render(winner: Winner) -> Exported:
-    values, unsaid = said(winner, WORDS, NAME)
+    is_anothers = winner.workload.entry_point == _OTHER
+    values, unsaid = said(winner, WORDS.without_own() if is_anothers else WORDS, NAME)
     return Exported(plain.yaml_of(winner, values, unsaid), unsaid)
