@@ -4,7 +4,16 @@ That is its trainer, and what the user's own settings have below `data`, `model`
 The arguments of a DataLoader are those of the user's own data module, under names that nothing tells.
 """
 
-from autotune.core.settings import ACCUMULATION, COMPILE, LEARNING_RATE, MICRO_BATCH, PRECISION, SEED, WORKERS
+from autotune.core.settings import (
+    ACCUMULATION,
+    COMPILE,
+    LEARNING_RATE,
+    MICRO_BATCH,
+    PRECISION,
+    PROCESSES,
+    SEED,
+    WORKERS,
+)
 from autotune.export import names, plain
 from autotune.export.said import Words, at, said, word
 from autotune.export.winner import Exported, Winner
@@ -35,6 +44,7 @@ WORDS = Words(
             "trainer.gradient_clip_algorithm": "value",
         },
         SEED: at("seed_everything"),
+        PROCESSES: at("trainer.devices"),
     },
     {f"{name}.": f"{name}." for name in _OWN},
     {

@@ -14,6 +14,7 @@ from autotune.core.settings import (
     MICRO_BATCH,
     PRECISION,
     PREFETCH,
+    PROCESSES,
     SEED,
     WORKERS,
 )
@@ -71,6 +72,7 @@ WORDS = Words(
     },
     {"trainer.": ""},
     {
+        PROCESSES: "torchrun --nproc_per_node, or another launcher",
         names.CLIP_VALUE: "the Trainer clips by the norm",
         f"{PRECISION}=fp8": "of the Accelerator",
         "model.attn_implementation": "of from_pretrained in the script",

@@ -146,6 +146,16 @@ def test_accelerates_has_deepspeeds_settings_where_zero_is_one_of_them(winner):
     assert not {"accumulate", "max_grad_norm"} & set(unsaid)
 
 
+def test_processes_are_the_launchers(winner):
+    found = winner(processes=4, gpus=4)
+    assert written("accelerate", found)[0]["num_processes"] == 4
+    assert written("accelerate", found)[0]["distributed_type"] == "MULTI_GPU"
+    assert written("accelerate", winner(processes=2))[0]["distributed_type"] == "MULTI_CPU"
+    assert written("lightning", found)[0]["trainer"]["devices"] == 4
+    for name in ("transformers", "deepspeed"):
+        assert "processes" in written(name, found)[1]
+
+
 def test_deepspeeds_has_one_place_for_precision(winner):
     found = winner(zero_stage=2, offload={"optimizer": "x"}, offload_optimizer="off")
     values, unsaid = written("deepspeed", found)
