@@ -1,10 +1,10 @@
 """The least that is known of any workload: its entry point. Other kinds say more by overriding."""
 
 import importlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from pydantic import BaseModel
@@ -32,6 +32,13 @@ class Cadence:
 
     setting: str | None = None
     samples: BetweenEvaluations = _not_said
+
+
+class InFile(NamedTuple):
+    """What is put into a file: `values` by path, made of the settings that have these `names`."""
+
+    values: Mapping[str, Any]
+    names: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -87,10 +94,10 @@ class Workload:
         """What the format is called in which it is exported where no other one is asked for."""
         return "yaml"
 
-    def values_in(self, file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What a `file` of the user's own has of `settings`, by path; empty where that is not known."""
+    def in_file(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
+        """What is put of `settings` into a `file` of the user's own; None where that is not known."""
         del file, settings
-        return {}
+        return None
 
     def exported(self, settings: Mapping[str, Any]) -> str:
         """What trains with `settings` again, as the text of a file; they are the user's own."""
