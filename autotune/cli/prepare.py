@@ -30,6 +30,7 @@ from autotune.workloads import Workload
 
 AUTO = "auto"
 _SECTIONS: dict[str, type[BaseModel]] = {"budget": Budget, "objective": Objective, "limits": Limits}
+_IN_PLACE_OF = {"keep": "within", "within": "keep"}  # of these a search has one
 _LOOKS = 4  # times the samples of a trial, at most, where the length of the training is not known
 
 
@@ -41,8 +42,9 @@ def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
         values["workload"] = workloads.located(values["workload"], file.parent)
     for section, changes in overrides.items():
         given = {name: value for name, value in changes.items() if value is not None}
-        if given and isinstance(values.setdefault(section, {}), dict):
-            values[section] |= given
+        if given and isinstance(said := values.setdefault(section, {}), dict):
+            kept = {name: value for name, value in said.items() if _IN_PLACE_OF.get(name) not in given}
+            values[section] = kept | given
     return spaces.from_values(values, str(file))
 
 

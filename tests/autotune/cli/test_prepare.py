@@ -390,3 +390,14 @@ def test_the_speed_with_evaluations_takes_a_training_whose_own_are_known(space):
     assert prepare._uncounted(asked.model_copy(update={"training": Training(samples_per_epoch=9)})) == []
     [note] = prepare._uncounted(asked.model_copy(update={"workload": "json:loads"}))
     assert "as often as a trial, unless training.samples_per_evaluation says it" in note
+
+
+@pytest.mark.parametrize(("said", "given"), [("keep: 0.98", {"within": 0.1}), ("within: 0.2", {"keep": 0.9})])
+def test_what_is_given_beside_the_search_space_replaces_its_slack_of_either_kind(tmp_path, said, given):
+    file = tmp_path / "space.yaml"
+    file.write_text(
+        "workload: json:loads\nbaseline: {seed: 1}\nknobs: {seed: {choice: [1, 2]}}\n"
+        f"objective: {{minimize: val_loss, {said}}}"
+    )
+    objective = prepare.read_space(file, {"objective": {"keep": None, "within": None, **given}}).objective
+    assert {"keep": objective.keep, "within": objective.within} == {"keep": None, "within": None, **given}
