@@ -1,4 +1,4 @@
-"""Imports the tuner or the trainer once, and forks what runs it. `forked` asks for that, in lines of JSON."""
+"""Imports the tuner, the trainer or Lightning once, and forks what runs it: `forked` asks, in JSON."""
 
 import atexit
 import gc
@@ -85,7 +85,14 @@ def warm_trainer() -> Callable[[], object]:
     return lambda: None
 
 
-end = {"tuner": warm_tuner, "trainer": warm_trainer}[sys.argv[1]]()
+def warm_lightning() -> Callable[[], object]:
+    """By both of its names, and what reads its command line."""
+    for module in ("lightning.pytorch.cli", "pytorch_lightning", "torch._dynamo"):
+        importlib.import_module(module)
+    return lambda: None
+
+
+end = {"tuner": warm_tuner, "trainer": warm_trainer, "lightning": warm_lightning}[sys.argv[1]]()
 gc.freeze()  # what is collected at the end of every process would be much
 if (one := next_one()) is not None:
     run(one)
