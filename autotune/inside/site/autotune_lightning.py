@@ -192,7 +192,8 @@ class _Watch:
 
     def _is_to_stop(self, trainer: Any) -> bool:
         """Of several processes Lightning itself ends all at one batch, when it is told by a signal."""
-        return trainer.world_size == 1 and (self._wire.is_stopped() or trainer.received_sigterm)
+        is_alone = bool(trainer.world_size == 1)
+        return is_alone and (self._wire.is_stopped() or bool(trainer.received_sigterm))
 
     def _note(self, trainer: Any) -> None:
         logged = trainer.callback_metrics.items()
