@@ -192,8 +192,8 @@ class _Watch:
 
     def _is_to_stop(self, trainer: Any) -> bool:
         """Of several processes Lightning itself ends all at one batch, when it is told by a signal."""
-        is_alone = bool(trainer.world_size == 1)
-        return is_alone and (self._wire.is_stopped() or bool(trainer.received_sigterm))
+        is_told = self._wire.is_stopped() or bool(trainer.received_sigterm)
+        return is_told and int(trainer.world_size) == 1
 
     def _note(self, trainer: Any) -> None:
         logged = trainer.callback_metrics.items()

@@ -24,9 +24,9 @@ class Framework:
 
     Settings below one of the `objects` are arguments of such an object, wherever the script makes one.
     `roles` are the paths of settings by what the tuner calls them, and `words` what the framework calls the
-    tuner's values, each in every spelling that it takes: both hold where a search space says nothing else.
-    A training writes its `checkpoint`, a path in the trial's directory or a pattern of one, and goes on from
-    it by itself.
+    tuner's values, each in every spelling that it takes: both hold where a search space says nothing else. A
+    baseline that has not the path of a role may have one of the `other_roles`. A training writes its
+    `checkpoint`, a path in the trial's directory or a pattern of one, and goes on from it by itself.
     """
 
     kind: str
@@ -35,6 +35,7 @@ class Framework:
     checkpoint: str
     words: Mapping[str, Mapping[str, Sequence[Setting]]] = field(default_factory=dict)
     known: tuple[Known, ...] = ()
+    other_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     for_trial: ForTrial = _nothing
 
     def completed(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,7 +48,7 @@ class Framework:
             return dict(values)  # for the search space to refuse
         roles = {
             role: path
-            for role, path in self.roles.items()
+            for role, path in self._paths(baseline).items()
             if role not in given
             and path not in given.values()
             and role not in baseline
@@ -63,6 +64,14 @@ class Framework:
             **values,
             "roles": whole,
             "values": {**words, **said} if isinstance(said, Mapping) else said,
+        }
+
+    def _paths(self, baseline: Mapping[str, Any]) -> dict[str, str]:
+        """The path of each role that the baseline may have: one that it has, where there are several."""
+        either = {role: (path, *self.other_roles.get(role, ())) for role, path in self.roles.items()}
+        return {
+            role: next((path for path in paths if _has(baseline, path)), paths[0])
+            for role, paths in either.items()
         }
 
 

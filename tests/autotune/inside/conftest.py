@@ -1,6 +1,6 @@
 """A script that the hook is armed in, and what it has told."""
 
-import functools
+import itertools
 import json
 import os
 from functools import cache
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from autotune.inside.inbox import SITE, Inbox
+from autotune.inside.site import autotune_wire as wire
 from tests import forked
 from tests.autotune.inside.heard import Heard, all_of
 
@@ -25,28 +26,45 @@ import {module}
 @pytest.fixture(scope="session")
 def hear(tmp_path_factory):
     """Runs a function of `trainings` in a process of its own, forked from one that has imported torch."""
-    return cache(functools.partial(_heard, "trainings", "trainer", tmp_path_factory.mktemp("hook")))
+    return cache(_hear("trainings", "trainer", tmp_path_factory.mktemp("hook")))
+
+
+@pytest.fixture
+def hear_trainer(tmp_path):
+    """Runs a function of `trainers` so that has imported Transformers, with overrides, in a trial."""
+    run, works = _hear("trainers", "transformers", tmp_path), map("work{}".format, itertools.count())
+
+    def hear(name, overrides=None, **environment):
+        own = {wire.OVERRIDES: json.dumps(overrides or {}), wire.WORKDIR: str(tmp_path / next(works))}
+        return run(name, **own, **environment)
+
+    return hear
 
 
 @pytest.fixture
 def fit(tmp_path):
-    """The same of `lightning_trainings`, in a directory that several share, with what is put into them."""
+    """The same of `lightning_trainings` and Lightning, in a directory that several share."""
+    run = _hear("lightning_trainings", "lightning", tmp_path)
 
-    def run(name, overrides=None, *, stops=False, **environment):
-        given = {"AUTOTUNE_WORKDIR": str(tmp_path), "AUTOTUNE_OVERRIDES": json.dumps(overrides or {})}
-        module, own = "lightning_trainings", given | environment
-        return _heard(module, "lightning", tmp_path, name, stops=stops, **own)
+    def hear(name, overrides=None, *, stops=False, **environment):
+        own = {wire.OVERRIDES: json.dumps(overrides or {}), wire.WORKDIR: str(tmp_path)}
+        return run(name, stops=stops, **own, **environment)
+
+    return hear
+
+
+def _hear(module, warm, directory):
+    script = _ARMED.format(site=str(SITE), module=module)
+
+    def run(name, *, stops=False, **environment):
+        with Inbox() as inbox:
+            if stops:
+                inbox.tell_to_stop()
+            given = os.environ | {"PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
+            given |= inbox.environment() | environment
+            given = {name: value for name, value in given.items() if value is not None}
+            done = forked.run((name,), directory, given, script=script, warm=warm)
+            said = done.stdout.splitlines()[-1:]  # Lightning talks, too
+            return Heard(json.loads(said[0] if said else "[]"), all_of(inbox), done.stderr)
 
     return run
-
-
-def _heard(module, warm, directory, name, *, stops=False, **environment):
-    with Inbox() as inbox:
-        if stops:
-            inbox.tell_to_stop()
-        given = os.environ | {"PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
-        given |= inbox.environment() | environment
-        armed = _ARMED.format(site=str(SITE), module=module)
-        done = forked.run((name,), directory, given, script=armed, warm=warm)
-        said = done.stdout.strip().splitlines()  # frameworks talk, too
-        return Heard(json.loads(said[-1] if said else "[]"), all_of(inbox), done.stderr)
