@@ -191,7 +191,7 @@ class _Watch:
             raise SystemExit(0)
 
     def _is_to_stop(self, trainer: Any) -> bool:
-        """Of several processes Lightning itself ends all at one batch, when it is told by a signal."""
+        """Several processes would have to agree on a batch: they are left to Lightning and to a kill."""
         is_told = self._wire.is_stopped() or bool(trainer.received_sigterm)
         return is_told and int(trainer.world_size) == 1
 
