@@ -14,7 +14,14 @@ from .kinds import HERE, KINDS
 SETTINGS = {"micro_batch_size": 4, "seed": 7}
 
 
-@pytest.fixture(params=KINDS, ids=str)
+def marked(kinds):
+    """One that is not light takes seconds to begin."""
+    return [
+        pytest.param(kind, marks=() if kind.is_light else pytest.mark.slow, id=str(kind)) for kind in kinds
+    ]
+
+
+@pytest.fixture(params=marked(KINDS))
 def kind(request):
     return request.param
 

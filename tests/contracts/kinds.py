@@ -13,12 +13,14 @@ HERE = Path(__file__).parent
 class Kind:
     """`workload` is what a search space says for a program with such settings.
 
-    Where it `tells_records`, the tuner gets every record whole; else only what a pattern finds in the output.
+    Where it `tells_records`, the tuner gets every record whole; else only what a pattern finds in the output,
+    or a framework tells. One that `is_light` does no more in a step than the program does.
     """
 
     name: str
     workload: Callable[[str, Mapping[str, Any]], str | dict[str, Any]]
     tells_records: bool = True
+    is_light: bool = True
 
     def __str__(self) -> str:
         return self.name
@@ -33,6 +35,12 @@ def _command(form: str, **own: Any) -> Callable[[str, Mapping[str, Any]], dict[s
     return workload
 
 
+def _lightning(program: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    given = [f"{name}={{{name}}}" for name in settings]
+    run = [sys.executable, str(HERE / "contract_lightning.py"), program, "{workdir}", *given]
+    return {"kind": "lightning", "run": run, "directory": str(HERE)}
+
+
 KINDS = (
     Kind("generator", lambda program, _: f"contract_programs:{program}"),
     Kind("function", lambda program, _: {"kind": "function", "call": f"contract_pushed:{program}"}),
@@ -42,4 +50,5 @@ KINDS = (
         _command("prints", quality={"score": r"score ([-\w.]+)"}, samples=r"seen (\d+)"),
         tells_records=False,
     ),
+    Kind("lightning", _lightning, tells_records=False, is_light=False),
 )
