@@ -14,11 +14,14 @@ class Kind:
     """`workload` is what a search space says for a program with such settings.
 
     Where it `tells_records`, the tuner gets every record whole; else only what a pattern finds in the output.
+    Its process holds `own_mib` before it trains. Where it is slow to start, `make test` leaves it out.
     """
 
     name: str
     workload: Callable[[str, Mapping[str, Any]], str | dict[str, Any]]
     tells_records: bool = True
+    own_mib: int = 0
+    is_slow: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -33,6 +36,12 @@ def _command(form: str, **own: Any) -> Callable[[str, Mapping[str, Any]], dict[s
     return workload
 
 
+def _trainer(program: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    given = [f"{name}={{{name}}}" for name in settings]
+    run = [sys.executable, str(HERE / "contract_trainer.py"), program, "{workdir}", *given]
+    return {"kind": "transformers", "run": run, "directory": str(HERE)}
+
+
 KINDS = (
     Kind("generator", lambda program, _: f"contract_programs:{program}"),
     Kind("function", lambda program, _: {"kind": "function", "call": f"contract_pushed:{program}"}),
@@ -42,4 +51,5 @@ KINDS = (
         _command("prints", quality={"score": r"score ([-\w.]+)"}, samples=r"seen (\d+)"),
         tells_records=False,
     ),
+    Kind("transformers", _trainer, tells_records=False, own_mib=800, is_slow=True),
 )

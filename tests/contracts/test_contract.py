@@ -124,8 +124,9 @@ def test_a_stop_ends_what_hangs(begin, tmp_path, monkeypatch):
     assert identity.read_verdict(TrialDir(tmp_path)) is None
 
 
-def test_too_much_memory_is_told_from_any_error(run):
-    failed(run("grows", samples=1000, memory_limit_bytes=300 * 2**20), Failure.OOM)
+def test_too_much_memory_is_told_from_any_error(run, kind):
+    limit_mib = kind.own_mib + 300
+    failed(run("grows", samples=1000, memory_limit_bytes=limit_mib * 2**20), Failure.OOM)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +173,7 @@ def test_whom_it_has_started_ends_with_it(begin, tmp_path, is_stopped):
     wait_for(lambda: is_over(int((tmp_path / "work" / "left").read_text())))
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.is_slow], ids=str)
 def test_as_many_records_as_there_are_in_a_second_are_all_taken(run, tmp_path):
     report = run("hurries", samples=20_000)
     assert report.outcome.status is Status.COMPLETED, report.outcome.reason

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from autotune.core.settings import MOST_COUNTED, Known, Memory, Needs, Result, Setting
+from autotune.core.settings import Known, Memory, Needs, Result, Setting
 from autotune.inside.site.autotune_wire import IN_TRIAL
 from autotune.workloads.frameworks.framework import Framework
 
@@ -51,14 +51,6 @@ _KNOWN = (
         about="they need not be started for every epoch",
         moves_result=Result.EQUAL,
         moves_memory=Memory.LOADER,
-    ),
-    Known(
-        "trainer.dataloader_num_workers",
-        about="as `num_workers`",
-        moves_result=Result.EQUAL,
-        moves_memory=Memory.LOADER,
-        whole=(0, MOST_COUNTED),
-        at_most_cpus=True,
     ),
     Known(
         "trainer.train_sampling_strategy",
