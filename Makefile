@@ -5,13 +5,14 @@
 #   make test-all
 #   make lint
 #   make docs
+#   make examples ARGS="sst_lightning"
 
 PYTHON ?= python3
 PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ARGS ?=
 
 .DELETE_ON_ERROR:
-.PHONY: search doctor test test-all soak lint docs clean
+.PHONY: search doctor test test-all soak lint docs examples clean
 
 search: .venv/installed
 	.venv/bin/python -m autotune search $(ARGS)
@@ -43,6 +44,10 @@ lint: .venv/installed-test
 # The site, in build/site; a link that leads nowhere is an error. It needs no network.
 docs: .venv/installed-test
 	.venv/bin/python -m mkdocs build --strict
+
+# Every example in full, minutes each: alone on the machine, or its figures mean little.
+examples: .venv/installed-test
+	PYTHON=.venv/bin/python examples/run.sh $(ARGS)
 
 clean:
 	rm -rf .venv build dist

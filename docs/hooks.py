@@ -160,6 +160,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     "limits": lambda: table("Limits"),
     "objective": lambda: table("Objective"),
     "budget": lambda: table("Budget"),
+    "training": lambda: table("Training"),
     "known settings": known_settings,
     "known settings of r2gen": lambda: known_settings("r2gen"),
     "known settings of transformers": lambda: known_settings("transformers"),
