@@ -99,6 +99,7 @@ TRANSFORMERS = Framework(
         "weight_decay": ("optimizer.weight_decay",),
         "activation_checkpointing": ("trainer.activation_checkpointing",),
     },
+    words={"precision": {"fp32": ("fp32", "no")}},  # which Accelerate calls so
     checkpoint="checkpoint-*/trainer_state.json",  # the last file of it that is written
     known=_KNOWN,
     for_trial=_for_trial,

@@ -9,6 +9,7 @@ from autotune.workloads.frameworks.transformers import TRANSFORMERS
 WORKLOAD = {"kind": "transformers", "run": "python train.py"}
 TRAINER = {"trainer": {"per_device_train_batch_size": 8, "precision": "fp32", "seed": 1}}
 ACCELERATE = {"loader": {"batch_size": 8}, "accelerator": {"mixed_precision": "no"}, "optimizer": {"lr": 0.1}}
+KNOBS = {"micro_batch_size": {"choice": [8, 16]}}
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,13 @@ ACCELERATE = {"loader": {"batch_size": 8}, "accelerator": {"mixed_precision": "n
 )
 def test_a_setting_has_its_role_by_whichever_path_the_baseline_has(baseline, roles):
     assert TRANSFORMERS.completed({"workload": WORKLOAD, "baseline": baseline})["roles"] == roles
+
+
+@pytest.mark.parametrize("baseline", [TRAINER, ACCELERATE])
+def test_no_mixed_precision_is_fp32_whatever_it_is_called(baseline):
+    space = spaces.from_values({"workload": WORKLOAD, "baseline": baseline, "knobs": KNOBS}, "here")
+    assert space.baseline["precision"] == "fp32"
+    assert space.for_workload(space.settings({})) == baseline
 
 
 def test_a_trial_has_its_evaluations_by_what_it_has_seen_and_the_export_has_the_users_own():
