@@ -22,7 +22,7 @@ DATA = Path(__file__).parent / "data"
 SYMBOLS, BEGIN, NONE = 24, 24, 25  # what a sequence begins with, and what is beyond its end
 LONGEST = 48  # of what is validated on, whatever is trained on
 LATENT, WIDTH, HIDDEN = 8, 32, 48
-ACTIVE_NATS = 0.1  # a latent unit that tells less of a sequence than this is collapsed
+ACTIVE_NATS = 0.2  # a latent unit that tells less of a sequence than this is collapsed
 
 SETTINGS = {
     "data": {"batch_size": 16, "max_length": 48, "padding": "full", "bucketing": False, "workers": 0},
