@@ -85,7 +85,16 @@ def warm_trainer() -> Callable[[], object]:
     return lambda: None
 
 
-end = {"tuner": warm_tuner, "trainer": warm_trainer}[sys.argv[1]]()
+def warm_transformers() -> Callable[[], object]:
+    """With the model that the trainings of tests have."""
+    for module in ("torch._dynamo", "transformers.trainer_seq2seq", "trl.trainer.sft_trainer"):
+        importlib.import_module(module)
+    importlib.import_module("transformers.models.qwen2.modeling_qwen2")
+    return lambda: None
+
+
+WARM = {"tuner": warm_tuner, "trainer": warm_trainer, "transformers": warm_transformers}
+end = WARM[sys.argv[1]]()
 gc.freeze()  # what is collected at the end of every process would be much
 if (one := next_one()) is not None:
     run(one)

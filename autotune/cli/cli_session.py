@@ -9,11 +9,9 @@ from rich.console import Console
 from autotune import workloads
 from autotune.cli import completion
 from autotune.core import files, units
-from autotune.core.errors import InputError, printable
 from autotune.display import draw, events, snapshot, view
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Snapshot
-from autotune.export import export as exporting
-from autotune.judging import confirm
+from autotune.export import formats
 from autotune.space.space import Space
 from autotune.storage.store import Session
 from autotune.system import scratch
@@ -60,28 +58,27 @@ def _counts(shown: Snapshot, session: Session) -> str:
 
 def export(
     session: SessionArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", help="file to write")] = Path("best.yaml"),
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="file to write; default: best, with the format's suffix"),
+    ] = None,
     trial: Annotated[int | None, typer.Option(min=0, help="trial to export; default: the winner")] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help=f"{', '.join(formats.FORMATS)}; default: the workload's own",
+            autocompletion=completion.one_of(tuple(formats.FORMATS)),
+        ),
+    ] = None,
+    patch: Annotated[
+        Path | None, typer.Option(help="your own YAML or JSON: its values are replaced in a copy of it")
+    ] = None,
 ) -> int:
     """Write the winner as the trainer's config. Example: autotune export runs/iu -o best.yaml"""
-    known, _, workload = opened(session)
-    shown = snapshot.take(known, session)
-    history = shown.history
-    if history.baseline is None:
-        raise InputError(f"session {session}: nothing to export: the baseline has not completed")
-    best = confirm.recommended(history)
-    wanted = best[0] if best else history.baseline
-    if trial is not None:
-        named = [t for t in history.trials if t.number == trial and t.completed]
-        if not named:
-            done = ", ".join(str(t.number) for t in history.trials if t.completed)
-            raise InputError(f"--trial {trial}: must be a completed trial of the session: {done}")
-        wanted = named[0]
-    files.write(output, exporting.render(wanted, history, workload, known.provenance()))
-    print(printable(f"{output}: {view.knobs(wanted.config)}: {view.measured(wanted, history)}"))
-    if (train := workload.trains_with(output)) is not None:
-        print(printable(f"Train with: {train}"))
-    return 0
+    from autotune.cli import cli_export  # noqa: PLC0415 - `status` needs none of it
+
+    return cli_export.export(session, output, trial, format_, patch)
 
 
 def doctor(

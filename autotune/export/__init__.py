@@ -1,5 +1,6 @@
 """The winner as a file that a trainer reads.
 
-Imports `display` and the rooms below.
-A trainer's own format is its workload's to write; this room has the YAML of all others.
+`winner` is what there is to write, `names` is what settings are commonly called, and `said` puts them into a
+framework's own words. Each format has a module; `formats` lists them.
+Imports `display` and the rooms below, and no framework: a format is plain data.
 """

@@ -9,10 +9,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Step:
-    """One optimizer step that a hook has seen: its samples, None where nobody knows, and what it measured."""
+    """One optimizer step that a hook has seen: its samples and tokens, None where nobody knows.
+
+    And what it measured of it.
+    """
 
     samples: int | None
     figures: Mapping[str, Any] = field(default_factory=dict)
+    tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Logged:
+    """Scores that a script has logged into a file of the directory `place`, by their names there."""
+
+    scores: Mapping[str, float]
+    place: str
 
 
 @dataclass(frozen=True)
@@ -25,9 +37,9 @@ class ScriptError:
 
 @dataclass(frozen=True)
 class Message:
-    """Who has said it, when by the machine's monotonic clock, and one of a record, a step or an error.
+    """Who has said it, when by the machine's monotonic clock, and one of what is None by default.
 
-    Or which arguments something has `taken` that were put in place of the script's own: `loader.num_workers`.
+    `taken` are arguments that were put in place of the script's own: `loader.num_workers`.
     """
 
     at_s: float
@@ -35,6 +47,7 @@ class Message:
     rank: int
     record: Mapping[str, Any] | None = None
     step: Step | None = None
+    logged: Logged | None = None
     error: ScriptError | None = None
     taken: tuple[str, ...] = ()
     is_queued: bool = False  # the GPU had not done yet what it was given: a record's step ends later
@@ -68,6 +81,8 @@ def _message(said: Mapping[str, Any]) -> Message:
         return Message(at_s, pid, rank, record=_mapping(said["record"]), is_queued=is_queued)
     if "step" in said:
         return Message(at_s, pid, rank, step=_step(_mapping(said["step"])))
+    if "logged" in said:
+        return Message(at_s, pid, rank, logged=_logged(_mapping(said["logged"])))
     if "taken" in said:
         return Message(at_s, pid, rank, taken=tuple(map(str, said["taken"])))
     error = _mapping(said["error"])
@@ -75,10 +90,19 @@ def _message(said: Mapping[str, Any]) -> Message:
 
 
 def _step(said: Mapping[str, Any]) -> Step:
-    samples = said["samples"]
-    if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 0):
-        raise ValueError("samples must be a count")
-    return Step(samples, _mapping(said.get("figures", {})))
+    figures = _mapping(said.get("figures", {}))
+    return Step(_count(said["samples"]), figures, _count(said.get("tokens")))
+
+
+def _count(value: object) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise ValueError("must be a count")
+    return value
+
+
+def _logged(said: Mapping[str, Any]) -> Logged:
+    scores = _mapping(said["scores"])
+    return Logged({name: float(score) for name, score in scores.items()}, str(said["place"]))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

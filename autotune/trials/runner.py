@@ -147,7 +147,7 @@ def _drive(
     workdir = order.place.work
     workdir.mkdir(exist_ok=True)
     settings = dict(order.settings) if order.given is None else order.given
-    os.environ.update(of_trial(workdir, settings, order.samples, order.memory_cap_bytes))
+    os.environ.update(of_trial(workdir, settings, order.samples, order.memory_cap_bytes, order.unit))
     if inspect.isgeneratorfunction(fit):
         return _drain(fit(settings, workdir), count, stopping)
     with Inbox() as inbox, Listener(inbox, count.reported, stopping, give_up):

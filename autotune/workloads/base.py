@@ -65,6 +65,16 @@ class Workload:
         """What scores its models on the test split; None where nothing does."""
         return None
 
+    @property
+    def own_format(self) -> str:
+        """What the format is called in which it is exported where no other one is asked for."""
+        return "yaml"
+
+    def values_in(self, file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a `file` of the user's own has of `settings`, by path; empty where that is not known."""
+        del file, settings
+        return {}
+
     def exported(self, settings: Mapping[str, Any]) -> str:
         """What trains with `settings` again, as the text of a file; they are the user's own."""
         return yaml.safe_dump(dict(settings), sort_keys=False)
@@ -90,6 +100,16 @@ class Workload:
 
     def training_samples(self, settings: Mapping[str, Setting]) -> int | None:
         """Samples of the whole training that `settings` are for; None: not known. It has to be quick."""
+        del settings
+        return None
+
+    @property
+    def evaluation_setting(self) -> str | None:
+        """The setting that says after how many samples a training is evaluated; None where none does."""
+        return None
+
+    def samples_per_evaluation(self, settings: Mapping[str, Setting]) -> int | None:
+        """Samples between two evaluations where no setting says that; None: not known. It has to be quick."""
         del settings
         return None
 

@@ -136,13 +136,13 @@ def _is_the_users(file: Path) -> bool:
     )
 
 
-def revision_of_files(directory: Path, patterns: Sequence[str] = ()) -> str:
-    """What tells the files below `directory` that `files` names from others: 12 hex digits.
+def revision_of_files(directory: Path, patterns: Sequence[str] = (), besides: Sequence[Path] = ()) -> str:
+    """What tells the files below `directory` that `files` names, and those `besides`, from others.
 
-    Their names and what they hold count; of one beyond 16 MiB its size and time do.
+    These are 12 hex digits, of their names and of what they hold; of one beyond 16 MiB of its size and time.
     """
     digest = hashlib.sha256()
-    for file in files(directory, patterns):
+    for file in sorted({*files(directory, patterns), *besides}):
         digest.update(os.path.relpath(file, directory).encode(errors="surrogateescape") + b"\0")
         size_and_time = _size_and_time(file)
         is_data = size_and_time[0] > _LARGE_BYTES

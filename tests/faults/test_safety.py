@@ -28,7 +28,7 @@ from autotune.display import draw
 from autotune.display.console import Events, Lines
 from autotune.display.snapshot import Snapshot
 from autotune.engines.engine_cluster import TOKEN
-from autotune.export import export
+from autotune.export import formats, winner
 from autotune.judging.history import History
 from autotune.space import space as spaces
 from autotune.space import yaml_text
@@ -299,7 +299,8 @@ def test_no_line_of_an_exports_comment_gets_out_of_it():
     trial = Trial(0, space.baseline_config, Outcome(Status.COMPLETED))
     evil = "x\nmicro_batch_size: 999\r\x85y: 1\u2028z: 2"
     provenance = dict.fromkeys(("session", "hardware", "versions", "seed", "command"), evil)
-    text = export.render(trial, History([trial], space), Workload("json.tool:main"), provenance)
+    found = winner.of(trial, History([trial], space), Workload("json.tool:main"), provenance)
+    text = formats.FORMATS["yaml"].render(found).text
     assert yaml.safe_load(text) == space.baseline
     assert all(line.startswith("#") for line in text.splitlines() if "999" in line)
 

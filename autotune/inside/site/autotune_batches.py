@@ -1,53 +1,77 @@
-"""How many samples an optimizer step has seen, by what the data loaders gave. Pure: no torch, no clock."""
+"""What an optimizer step has seen, by what the data loaders gave. Pure: no torch, no clock."""
 
 from __future__ import annotations
 
 import weakref
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Iterator  # noqa: UP035 - for Python 3.8
+from typing import Any, Iterator, NamedTuple  # noqa: UP035 - for Python 3.8
 
 _DEEPEST = 3
 
 
+class Seen(NamedTuple):
+    """Of a batch, or of a step: its samples and its tokens, None where they are not known."""
+
+    samples: int | None
+    tokens: int | None = None
+
+
 class Tally:
-    """The samples of the batches that were trained on since the last optimizer step.
+    """The samples and tokens of the batches that were trained on since the last optimizer step.
 
     A batch was trained on when a backward pass came after it. One that several came after counts once. Of
     several batches in a row each backward pass takes the last that is left, so that what is fetched ahead
-    counts, and accumulated batches do; what was fetched for an evaluation does not.
+    counts, and accumulated batches do; what was fetched for an evaluation does not. What was left before one
+    is still there after it.
     """
 
     def __init__(self) -> None:
         self._source: Any = _nothing
-        self._unused: list[int] = []
-        self._trained_on: Any = weakref.WeakSet()  # the sources of which a batch was
-        self._counted = 0
+        self._unused: list[Seen] = []
+        self._trained_on: Any = weakref.WeakKeyDictionary()  # what is left of sources that were
+        self._before: tuple[Any, list[Seen]] = (_nothing, [])  # the last of them
+        self._counted: list[Seen] = []
 
-    def fetched(self, source: Any, samples: int) -> None:
+    def fetched(self, source: Any, samples: int, tokens: int | None = None) -> None:
         """An iterator, the `source`, gave a batch."""
         if self._source() is not source:
             self._source = weakref.ref(source)
-            self._unused.clear()
-        self._unused.append(samples)
+            self._unused = self._trained_on.get(source, [])
+        self._unused.append(Seen(samples, tokens))
 
     def ended(self, source: Any) -> None:
         """An iterator has no more to give; where no backward pass ever came after, it was an evaluation's."""
         if self._source() is source and source not in self._trained_on:
-            self._unused.clear()
+            self._source, self._unused = self._before
 
     def backward(self) -> None:
         """A backward pass begins."""
         if self._unused:
-            self._counted += self._unused.pop()
+            self._counted.append(self._unused.pop())
             source = self._source()
             if source is not None:  # next(iter(loader)) leaves none
-                self._trained_on.add(source)
+                self._trained_on[source] = self._unused
+                self._before = (self._source, self._unused)
 
-    def stepped(self) -> int | None:
-        """The samples of the step that has ended now; None where no batch was seen."""
-        counted, self._counted = self._counted, 0
-        return counted or None
+    def stepped(self) -> Seen:
+        """What the step has seen that has ended now; no samples are None, as where no batch was seen."""
+        counted, self._counted = self._counted, []
+        tokens = [batch.tokens for batch in counted if batch.tokens is not None]
+        is_known = counted and len(tokens) == len(counted)
+        samples = sum(batch.samples or 0 for batch in counted)
+        return Seen(samples or None, sum(tokens) if is_known else None)
+
+
+class Total:
+    """All that a trial has seen up to now, by the figure that it is counted in: samples or tokens."""
+
+    def __init__(self, unit: str, begun: int) -> None:
+        self._unit, self.seen = unit, begun
+
+    def add(self, seen: Seen) -> None:
+        """A step has ended."""
+        self.seen += getattr(seen, self._unit, None) or 0
 
 
 def size(batch: Any, usual: int | None = None) -> int | None:

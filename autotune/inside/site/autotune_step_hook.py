@@ -10,6 +10,7 @@ from __future__ import annotations
 import faulthandler
 import functools
 import importlib
+import json
 import os
 import signal
 import sys
@@ -20,10 +21,15 @@ from contextlib import suppress
 from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 
 import autotune_gpu
+import autotune_lightning
+import autotune_output
 import autotune_overrides
+import autotune_scores
 import autotune_seed
+import autotune_tokens
+import autotune_transformers
 import autotune_wire
-from autotune_batches import Tally, size
+from autotune_batches import Seen, Tally, Total, size
 from autotune_figures import Figures
 from autotune_imports import After, attempt
 from autotune_overrides import Overrides
@@ -37,18 +43,29 @@ def arm() -> None:
     """From now on, as soon as the script has imported torch, it makes what a search asks for.
 
     Where a tuner listens, its steps are told, too, and what ends it; and where it stands, when the tuner asks
-    for it: of a trial that hangs.
+    for it: of a trial that hangs. Its lines say when they were printed.
     """
     wire, after = autotune_wire.Wire(), After()
     overrides = Overrides(wire)
     after.do("torch", lambda torch: autotune_overrides.attach(torch, overrides))
+    autotune_lightning.arm(after, overrides, wire)
+    total = Total(
+        os.environ.get(autotune_wire.UNIT, "samples"), int(os.environ.get(autotune_wire.BEGUN) or 0)
+    )
+    if autotune_wire.OVERRIDES in os.environ:
+        autotune_transformers.attach(after, overrides, wire, total)
     if autotune_wire.SOCKET not in os.environ:
         return
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError, KeyError):  # there is none, or it has no file
+            autotune_output.stamp_lines(stream, os.environ[autotune_wire.OUTPUT])
     with suppress(AttributeError, OSError, RuntimeError, ValueError):  # no stderr, or one without a file
         faulthandler.register(signal.SIGUSR1)
     sys.excepthook = _telling(sys.excepthook, wire)
     offset = int(os.environ.get(autotune_wire.SEED) or 0)
-    after.do("torch", lambda torch: _attach(torch, Teller(torch, wire), offset, after))
+    after.do("torch", lambda torch: _attach(torch, Teller(torch, wire, total), offset, after))
+    if names := os.environ.get(autotune_wire.LOGGED):
+        autotune_scores.tell_logged(after, wire, frozenset(json.loads(names)))
     for module in ("random", "numpy.random") if offset else ():
         after.do(module, functools.partial(autotune_seed.add, name="seed", offset=offset))
 
@@ -71,8 +88,8 @@ def _telling(hook: Callable[..., Any], wire: autotune_wire.Wire) -> Callable[...
 class Teller:
     """What is known of the step that goes on, and told of it when it ends."""
 
-    def __init__(self, torch: Any, wire: autotune_wire.Wire) -> None:
-        self._torch, self._wire = torch, wire
+    def __init__(self, torch: Any, wire: autotune_wire.Wire, total: Total) -> None:
+        self._torch, self._wire, self._total = torch, wire, total
         self._tally, self._figures, self._pace = Tally(), Figures(), autotune_gpu.Pace()
         self._optimizer: Any = None  # a reference to the one whose steps are told
         self._others = 0
@@ -127,7 +144,7 @@ class Teller:
         is_map = iterator._dataset_kind == self._torch.utils.data.dataloader._DatasetKind.Map
         samples = usual if is_map and usual else size(batch, usual)
         if samples:
-            self._tally.fetched(iterator, samples)
+            self._tally.fetched(iterator, samples, autotune_tokens.count(batch))
 
     def ended(self, iterator: Any) -> None:
         """A loader's iterator has no more to give."""
@@ -142,13 +159,14 @@ class Teller:
         """An optimizer has made a step."""
         if self._is_no_step(optimizer) or not self._tells(optimizer):
             return
-        samples = self._tally.stepped()
+        seen, of_all = self._tally.stepped(), autotune_wire.world_size()
+        seen = Seen(*(value and value * of_all for value in seen))
+        self._total.add(seen)
         if autotune_wire.rank():
             return
         has_settled = self._pace.has_settled()
         at_s, figures = _clock_s(), self._figures.of_step(self._scale, has_settled=has_settled)
-        told = {"samples": samples and samples * autotune_wire.world_size(), "figures": figures}
-        self._wire.tell({"step": told}, at_s)
+        self._wire.tell({"step": {**seen._asdict(), "figures": figures}}, at_s)
         self._has_told = True
 
     def _is_no_step(self, optimizer: Any) -> bool:

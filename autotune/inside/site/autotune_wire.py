@@ -17,7 +17,13 @@ SETTINGS = "AUTOTUNE_SETTINGS"
 TRIAL_SAMPLES = "AUTOTUNE_TRIAL_SAMPLES"
 MEMORY_CAP_BYTES = "AUTOTUNE_MEMORY_CAP_BYTES"
 SEED = "AUTOTUNE_SEED"
+LOGGED = "AUTOTUNE_LOGGED"  # the names of scores that a script logs into a file, as JSON
+OUTPUT = "AUTOTUNE_OUTPUT"  # the pipe that the tuner reads, by its name
 OVERRIDES = "AUTOTUNE_OVERRIDES"
+UNIT = "AUTOTUNE_UNIT"
+BEGUN = "AUTOTUNE_BEGUN"  # how many of that unit the checkpoint had seen that a trial goes on from
+
+IN_TRIAL = "in_trial"  # of the overrides: what a framework needs to know in a trial, and nothing else takes
 
 STOP_LINE = b'{"stop": true}\n'
 LONGEST_BYTES = 16 * 2**20  # of a line

@@ -6,30 +6,46 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotune.core import files
 from autotune.workloads.command.follow import matching, written_s
 
 _NOTE = ".samples"  # in the workdir: what the checkpoint was saved at
+_REJECTED = ".rejected"  # a directory in it: the checkpoint that could not be gone on with
 _STEPS_KEPT = 100_000
+
+
+class Counts(NamedTuple):
+    """Samples in all, and their tokens, None where nobody counts them."""
+
+    samples: int
+    tokens: int | None = None
 
 
 class Counter:
     """Samples in all: those of the checkpoint that a command goes on from, and those of its steps since.
 
-    `batch` are the samples of a step that says nothing of them.
+    `begun` is what the checkpoint had seen; `batch` are the samples of a step that says nothing of them.
     """
 
-    def __init__(self, begun: int, batch: int) -> None:
-        self.begun = self.samples = begun
+    def __init__(self, begun: Counts, batch: int) -> None:
+        self.begun, self.samples, self.tokens = begun.samples, begun.samples, begun.tokens
         self.steps = 0
         self._batch = batch
-        self._past: deque[tuple[float, int]] = deque([(float("-inf"), begun)], maxlen=_STEPS_KEPT)
+        self._past: deque[tuple[float, Counts]] = deque([(float("-inf"), begun)], maxlen=_STEPS_KEPT)
         self._own_begin: int | None = None
 
-    def step(self, at_s: float, samples: int | None) -> None:
+    @property
+    def counts(self) -> dict[str, int]:
+        """What a record has of it now."""
+        known = {} if self.tokens is None else {"tokens": self.tokens}
+        return {"samples": self.samples, **known}
+
+    def step(self, at_s: float, samples: int | None, tokens: int | None = None) -> None:
         """Counts a step that ended at `at_s` of the monotonic clock."""
+        if tokens is not None:
+            self.tokens = (self.tokens or 0) + tokens
         self._reached(at_s, self.samples + (self._batch if samples is None else samples))
 
     def said(self, at_s: float, samples: int) -> bool:
@@ -55,10 +71,10 @@ class Counter:
     def _reached(self, at_s: float, total: int) -> None:
         self.samples = total
         self.steps += 1
-        self._past.append((at_s, total))
+        self._past.append((at_s, Counts(total, self.tokens)))
 
-    def at(self, moment_s: float) -> int:
-        """Samples up to a moment of the monotonic clock."""
+    def at(self, moment_s: float) -> Counts:
+        """What there was up to a moment of the monotonic clock."""
         past = list(self._past)
         after = bisect_right(past, moment_s, key=lambda entry: entry[0])
         return past[max(0, after - 1)][1]
@@ -71,19 +87,35 @@ class Checkpoint:
     """
 
     def __init__(self, pattern: str | None, workdir: Path) -> None:
-        self._pattern, self._note = pattern, workdir / _NOTE
+        self._pattern, self._workdir, self._note = pattern, workdir, workdir / _NOTE
         self._noted_ns = self._written_ns()
 
     @property
     def exists(self) -> bool:
         return self._pattern is not None and bool(matching(self._pattern))
 
-    def samples(self) -> int:
-        """At how many samples it was saved, as far as that was noted; 0 where there is no checkpoint."""
+    def counts(self) -> Counts:
+        """What it was saved at, as far as that was noted; nothing where there is no checkpoint."""
         if self.exists:
             with suppress(OSError, ValueError, KeyError, TypeError):
-                return int(json.loads(self._note.read_text(encoding="utf-8"))["samples"])
-        return 0
+                noted = json.loads(self._note.read_text(encoding="utf-8"))
+                tokens = noted.get("tokens")
+                return Counts(int(noted["samples"]), None if tokens is None else int(tokens))
+        return Counts(0)
+
+    def set_aside(self) -> bool:
+        """Puts it where it is no checkpoint any more; whether that was done.
+
+        It is done once in a workdir, for another one would fail as well, and with what lies in there alone.
+        """
+        places = matching(self._pattern) if self._pattern else []
+        rejected = self._workdir / _REJECTED
+        if rejected.exists() or not all(place.is_relative_to(self._workdir) for place in places):
+            return False
+        rejected.mkdir()
+        for place in places:
+            place.rename(rejected / place.name)
+        return True
 
     def look(self, counter: Counter, until_s: float) -> None:
         """Notes the samples of a checkpoint that is new; `counter` has all steps up to `until_s`."""
@@ -93,9 +125,9 @@ class Checkpoint:
         if (moment_s := written_s(written_ns)) > until_s:
             return
         self._noted_ns = written_ns
-        samples = counter.at(moment_s)
+        counts = counter.at(moment_s)
         with suppress(OSError):  # a full disk is for the script to tell
-            files.write_whole(self._note, json.dumps({"samples": samples}) + "\n")
+            files.write_whole(self._note, json.dumps(counts._asdict()) + "\n")
 
     def _written_ns(self) -> int | None:
         """When it was last written; of a directory whatever is in it counts."""

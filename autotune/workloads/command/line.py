@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 # `{{name}}` is for who wants braces; any other brace, as in JSON or `${oc.env:HOME}`, is left as it is.
-_PLACEHOLDER = re.compile(r"\{\{([\w.]+)\}\}|\{([A-Za-z_][\w.-]*)\}")
+# A place in a list, `{betas[0]}`, is none of the settings, and is refused as such.
+_PLACEHOLDER = re.compile(r"\{\{([\w.]+)\}\}|\{([A-Za-z_][\w.-]*(?:\[\d+\][\w.-]*)*)\}")
 _WORKDIR = "{workdir}"
 _CONTINUED = "\\\n"
 
@@ -60,6 +61,12 @@ def word(text: str, values: Mapping[str, Any]) -> str:
         return written(values[match[2]]) if match[2] in values else match[0]
 
     return _PLACEHOLDER.sub(found, text)
+
+
+def typed(text: str, values: Mapping[str, Any]) -> Any:
+    """The value of a placeholder that is alone in `text`, of its own type; else what `word` makes of it."""
+    alone = _PLACEHOLDER.fullmatch(text)
+    return values[alone[2]] if alone and alone[2] in values else word(text, values)
 
 
 def _filled(text: str, values: Mapping[str, Any]) -> list[str]:

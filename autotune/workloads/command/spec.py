@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from autotune.core import units
 from autotune.core.errors import InputError, instead
 from autotune.workloads.command import line
+from autotune.workloads.command.files import OwnFile
 
 KIND = "command"
 REPORTED = "reported"  # the script calls autotune.report: nothing has to be read
@@ -23,8 +24,13 @@ _OF_SHELLS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
-def _split(text: Any) -> Any:
-    return line.split(text) if isinstance(text, str) else text
+def _split(given: Any) -> Any:
+    """The words of a line; a number among them is written as YAML has it."""
+    if isinstance(given, str):
+        return line.split(given)
+    if isinstance(given, list | tuple) and all(isinstance(word, str | int | float) for word in given):
+        return [line.written(word) for word in given]
+    raise ValueError(f"text, or a list of words: got {units.shown(given)}")
 
 
 def _keys_as_json(by_value: Any) -> Any:
@@ -52,6 +58,9 @@ class Resume(BaseModel):
 
     file: str = Field(description="the checkpoint, a file or directory; `*` stands for any characters")
     arguments: Words = Field(description="what is then added at the end of the command line")
+
+
+_INNER_KEYS: Mapping[str | int, Sequence[str]] = {"resume": ("file", "arguments"), "files": ("base", "set")}
 
 
 def _as_resume(value: Any) -> Any:
@@ -117,6 +126,11 @@ class Spec(BaseModel):
     resume: Annotated[Resume | None, BeforeValidator(_as_resume)] = Field(
         None, description="arguments that are added once the checkpoint in them is there"
     )
+    files: dict[str, OwnFile] = Field(
+        default_factory=dict,
+        description="files that it reads: {name: {base: FILE, set: {path: value}}}; your own YAML or JSON is "
+        "written for every trial with these values in it, and `{name}` is its path",
+    )
     code: tuple[str, ...] = Field(
         (), description="files whose change makes results incomparable; the default is what git tracks"
     )
@@ -148,8 +162,19 @@ class Spec(BaseModel):
                 yield from _wrong_pattern(f"quality.{name}", pattern, groups=1)
         yield from _wrong_pattern("samples", self.samples, groups=1)
         yield from _wrong_pattern("steps", self.steps, groups=0)
-        if WORKDIR in line.names_in(self.setup):
-            yield "setup: has no {workdir}: it runs before there is a trial"
+        for name in (WORKDIR, *self.files):
+            if name in line.names_in(self.setup):
+                yield f"setup: has no {{{name}}}: it runs before there is a trial"
+        for name, own in self.files.items():
+            yield from (f"files.{name}.{mistake}" for mistake in own.mistakes())
+            yield from self._wrong_name(name)
+
+    def _wrong_name(self, name: str) -> Iterator[str]:
+        """What is wrong with the name of a file."""
+        if not name.isidentifier() or name in GIVEN:
+            yield f"files: a name of letters that is none of {', '.join(GIVEN)}: got {units.shown(name)}"
+        elif name not in self._names_in_line():
+            yield f"files.{name}: nothing reads it: write {{{name}}} into workload.run"
 
     @property
     def file(self) -> tuple[str, str] | None:
@@ -166,6 +191,11 @@ class Spec(BaseModel):
         """The patterns of scores in the output."""
         return {} if self.file else self.scores
 
+    def _names_in_line(self) -> set[str]:
+        """The names that the command sees the values of."""
+        names = self.placeholders()
+        return {name for key in ("run", "environment", "flags", "resume") for name in names[key]}
+
     def placeholders(self) -> dict[str, list[str]]:
         """The names in braces, by the key that they are in."""
         by_key = {
@@ -178,7 +208,8 @@ class Spec(BaseModel):
             "resume": (self.resume.file, *self.resume.arguments) if self.resume else (),
             **({self.file[0]: (self.file[1],)} if self.file else {}),
         }
-        return {key: line.names_in(texts) for key, texts in by_key.items()}
+        in_files = {f"files.{name}": own.names() for name, own in self.files.items()}
+        return {key: line.names_in(texts) for key, texts in by_key.items()} | in_files
 
     def require_settings(self, settings: Mapping[str, Any], told: tuple[str, ...] = ()) -> None:
         """Raises InputError for a placeholder or flag without one of the `settings`, and for one of these
@@ -199,8 +230,11 @@ class Spec(BaseModel):
             for name in names
         ]
         named += [(f"workload.flags: {name}", name) for name in self.flags]
-        there = {*known, *GIVEN}
-        return [
+        there = {*known, *GIVEN, *self.files}
+        twice = [
+            f"workload.files.{name}: a setting is called so, too" for name in self.files if name in known
+        ]
+        return twice + [
             f"{what} is no setting of the baseline{instead(name, [*known, *GIVEN])}"
             for what, name in named
             if name not in there
@@ -236,8 +270,7 @@ def _explained(error: ErrorDetails, keys: Sequence[str]) -> str:
     where = ".".join(str(part) for part in error["loc"] if not str(part).startswith(("dict[", "literal[")))
     match error["type"]:
         case "extra_forbidden":
-            known = list(Resume.model_fields) if error["loc"][0] == "resume" else keys
-            return f"{where}: no such key{instead(error['loc'][-1], known)}"
+            return f"{where}: no such key{instead(error['loc'][-1], _INNER_KEYS.get(error['loc'][0], keys))}"
         case "missing" if where == "quality":
             return "quality: required: {name: pattern}, or {name: key} with one of " + ", ".join(_FILES)
         case "missing":

@@ -17,10 +17,11 @@ _TOGETHER_S = 0.5  # scores of one evaluation are printed within that
 
 @dataclass(frozen=True)
 class Step:
-    """An optimizer step: its samples, None where nobody knows, and its figures."""
+    """An optimizer step: its samples and tokens, None where nobody knows, and its figures."""
 
     samples: int | None
     figures: Mapping[str, Any] = field(default_factory=dict)
+    tokens: int | None = None
 
 
 @dataclass(frozen=True)

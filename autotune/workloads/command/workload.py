@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from autotune.core.errors import InputError, instead
-from autotune.core.settings import ACCUMULATION, MICRO_BATCH, SEED, Setting, effective_batch
+from autotune.core.settings import EFFECTIVE_BATCH, PROCESSES, SEED, Setting, effective_batch
 from autotune.core.shell import quoted, word
 from autotune.workloads import code
 from autotune.workloads.base import Fit, Workload
-from autotune.workloads.command import ending, line, spec, training
+from autotune.workloads.command import ending, files, launch, line, spec, training
 from autotune.workloads.command.process import started
 from autotune.workloads.command.spec import Spec
 
-_TOLD = (SEED, MICRO_BATCH, ACCUMULATION)  # settings that the tuner itself makes use of
+_TOLD = (SEED, *EFFECTIVE_BATCH)  # settings that the tuner itself makes use of
 _TRAINED = Path("trained")
 
 
@@ -60,8 +60,31 @@ class CommandWorkload(Workload):
         """Nothing: the command is a process of its own."""
         return ()
 
+    @property
+    def own_format(self) -> str:
+        return "shell"
+
+    def values_in(self, file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Those that the specification has for a trial's copy of it."""
+        values = training.values_of(self.spec, settings, _TRAINED.absolute())
+        own = (
+            one for one in self.spec.files.values() if (self.directory / one.base).resolve() == file.resolve()
+        )
+        return next((files.filled(one, values) for one in own), {})
+
     def exported(self, settings: Mapping[str, Any]) -> str:
-        return f"{self.command_line(settings)}\n"
+        """The command line, behind what makes the directory it trains into and the files that it reads."""
+        workdir = _TRAINED.absolute()
+        values = training.values_of(self.spec, settings, workdir)
+        written = files.script(self.spec.files, self.directory, values, workdir)
+        return f"{self._place()}{written}{self.command_line(settings)}\n"
+
+    def _place(self) -> str:
+        names = self.spec.placeholders()
+        if all(spec.WORKDIR not in names[key] for key in ("run", "flags", "environment")):
+            return ""
+        workdir = quoted(_TRAINED.absolute())
+        return f"# It trains into {workdir}: put another directory in its place.\nmkdir -p {workdir}\n"
 
     @property
     def exported_to(self) -> str:
@@ -69,6 +92,16 @@ class CommandWorkload(Workload):
 
     def trains_with(self, file: Path) -> str:
         return f"sh {quoted(file)}"
+
+    def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
+        """With the processes that train together, where a launcher in the command line says how many."""
+        said = launch.processes(self.spec.run)
+        if said is None or PROCESSES in baseline:
+            return dict(baseline)
+        if names := line.names_in([said]):
+            rule = f"{{{names[0]}}} is how many processes train together"
+            raise InputError(f"workload.run: {rule}: say so in roles: {{{PROCESSES}: {names[0]}}}")
+        return {**baseline, PROCESSES: int(said)} if said.isdecimal() else dict(baseline)
 
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
@@ -79,7 +112,8 @@ class CommandWorkload(Workload):
         return {**settings, **own}
 
     def revision(self) -> str:
-        return code.revision_of_files(self.directory, self.spec.code)
+        bases = [self.directory / own.base for own in self.spec.files.values()]
+        return code.revision_of_files(self.directory, self.spec.code, bases)
 
     def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
         del settings
@@ -107,10 +141,13 @@ class CommandWorkload(Workload):
         """Runs the set-up; what the user should know of that.
 
         Raises InputError for a placeholder without a setting, and for a setting that nothing uses; where the
-        directory or a program is not there, and where the set-up fails.
+        directory or a program is not there, where a file cannot be written, and where the set-up fails.
         """
         self.spec.require_settings(settings, self._used(settings))
         self._require_places(settings)
+        values = training.values_of(self.spec, settings, "")
+        for name, own in self.spec.files.items():
+            files.text_of(name, own, self.directory, values)
         return self._set_up(settings) if self.spec.setup else []
 
     def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,10 +1,90 @@
 """Transformers' trainer, those that are made of it, and scripts that use Accelerate."""
 
+import math
+from collections.abc import Mapping
+
+from autotune.core.settings import MOST_COUNTED, Known, Memory, Needs, Result, Setting
+from autotune.inside.site.autotune_wire import IN_TRIAL
 from autotune.workloads.frameworks.framework import Framework
+
+_OF_CUDA: dict[Setting, Needs] = {True: Needs(is_for_cuda=True)}
+
+
+def _beside(name: str, about: str, result: Result = Result.EQUAL) -> Known:
+    """What is done beside the steps: it takes time, and none of the memory that they need."""
+    return Known(f"trainer.{name}", about=about, moves_result=result, moves_memory=Memory.NOT)
+
+
+def _of_optimizer(name: str, about: str) -> Known:
+    """What changes the weights' way alone."""
+    return Known(f"trainer.{name}", about=about, moves_speed=False, moves_memory=Memory.NOT)
+
+
+# What is not said moves everything, as of any setting: optim, max_length, packing, auto_find_batch_size, ...
+_KNOWN = (
+    _of_optimizer("warmup_steps", "the schedule is that of the whole training"),
+    _of_optimizer("warmup_ratio", "the schedule is that of the whole training"),
+    _of_optimizer("lr_scheduler_type", "the schedule is that of the whole training"),
+    _of_optimizer("adam_beta1", "of the optimizer alone"),
+    _of_optimizer("adam_beta2", "of the optimizer alone"),
+    _of_optimizer("adam_epsilon", "of the optimizer alone"),
+    _of_optimizer("label_smoothing_factor", "of the loss alone"),
+    Known(
+        "trainer.max_grad_norm",
+        about="0 for none; to clip takes a little time",
+        moves_memory=Memory.NOT,
+    ),
+    _beside("logging_steps", "the loss is fetched from the GPU for it"),
+    _beside("logging_nan_inf_filter", "the loss is fetched from the GPU for it with every step"),
+    _beside("eval_steps", "a trial has the evaluations of its budget"),
+    _beside("save_steps", "a trial saves when it is stopped, and now and then"),
+    _beside("include_num_input_tokens_seen", "tokens are counted on the GPU"),
+    Known(
+        "trainer.dataloader_pin_memory",
+        about="whether this machine gains by it",
+        moves_result=Result.EQUAL,
+        moves_memory=Memory.NOT,
+        needs=_OF_CUDA,
+    ),
+    Known(
+        "trainer.dataloader_persistent_workers",
+        about="they need not be started for every epoch",
+        moves_result=Result.EQUAL,
+        moves_memory=Memory.LOADER,
+    ),
+    Known(
+        "trainer.dataloader_num_workers",
+        about="as `num_workers`",
+        moves_result=Result.EQUAL,
+        moves_memory=Memory.LOADER,
+        whole=(0, MOST_COUNTED),
+        at_most_cpus=True,
+    ),
+    Known(
+        "trainer.train_sampling_strategy",
+        about="rows of a similar length in a batch have less padding",
+    ),
+    Known(
+        "model.attn_implementation",
+        about="eager, sdpa, or flash_attention_2 where that is installed",
+        moves_result=Result.REORDERED,
+        needs={"flash_attention_2": Needs(cuda=True, compute_capability=(8, 0))},
+    ),
+    Known("trainer.max_length", about="the memory of a sample grows with it", power=1),
+)
+
+
+def _for_trial(
+    settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
+) -> dict[str, Setting]:
+    """Its evaluations come when the samples, or tokens, are seen: the hook counts them."""
+    del settings, quality
+    return {f"{IN_TRIAL}.evaluate_every": math.ceil(samples / evaluations)}
+
 
 TRANSFORMERS = Framework(
     kind="transformers",
-    objects=("trainer", "model", "accelerator", "loader", "optimizer"),
+    objects=("trainer", "model", "accelerator", "loader", "optimizer", IN_TRIAL),
     roles={
         "micro_batch_size": "trainer.per_device_train_batch_size",
         "accumulation_steps": "trainer.gradient_accumulation_steps",
@@ -15,6 +95,19 @@ TRANSFORMERS = Framework(
         "weight_decay": "trainer.weight_decay",
         "activation_checkpointing": "trainer.gradient_checkpointing",
         "compile": "trainer.torch_compile",
+        "seed": "trainer.seed",
     },
-    checkpoint="checkpoint-*",
+    other_roles={
+        "micro_batch_size": ("loader.batch_size",),
+        "accumulation_steps": ("accelerator.gradient_accumulation_steps",),
+        "precision": ("accelerator.mixed_precision",),
+        "num_workers": ("loader.num_workers",),
+        "prefetch_factor": ("loader.prefetch_factor",),
+        "learning_rate": ("optimizer.lr",),
+        "weight_decay": ("optimizer.weight_decay",),
+        "activation_checkpointing": ("trainer.activation_checkpointing",),
+    },
+    checkpoint="checkpoint-*/trainer_state.json",  # the last file of it that is written
+    known=_KNOWN,
+    for_trial=_for_trial,
 )

@@ -1,5 +1,6 @@
 """A script that the hook is armed in, and what it has told."""
 
+import itertools
 import json
 import os
 from functools import cache
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from autotune.inside.inbox import SITE, Inbox
+from autotune.inside.site import autotune_wire as wire
 from tests import forked
 from tests.autotune.inside.heard import Heard, all_of
 
@@ -16,21 +18,38 @@ import sys
 sys.path.insert(0, {site!r})
 import autotune_step_hook
 autotune_step_hook.arm()
-import trainings
-trainings.tell(sys.argv[1])
+import {module}
+{module}.tell(sys.argv[1])
 """
 
 
 @pytest.fixture(scope="session")
 def hear(tmp_path_factory):
     """Runs a function of `trainings` in a process of its own, forked from one that has imported torch."""
-    directory = tmp_path_factory.mktemp("hook")
+    return cache(_hear("trainings", "trainer", tmp_path_factory.mktemp("hook")))
+
+
+@pytest.fixture
+def hear_trainer(tmp_path):
+    """Runs a function of `trainers` so that has imported Transformers, with overrides, in a trial."""
+    run, works = _hear("trainers", "transformers", tmp_path), map("work{}".format, itertools.count())
+
+    def hear(name, overrides=None, **environment):
+        own = {wire.OVERRIDES: json.dumps(overrides or {}), wire.WORKDIR: str(tmp_path / next(works))}
+        return run(name, **own, **environment)
+
+    return hear
+
+
+def _hear(module, warm, directory):
+    script = _ARMED.format(site=str(SITE), module=module)
 
     def run(name, **environment):
         with Inbox() as inbox:
             given = os.environ | {"PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
             given |= inbox.environment() | environment
-            done = forked.run((name,), directory, given, script=_ARMED.format(site=str(SITE)), warm="trainer")
+            given = {name: value for name, value in given.items() if value is not None}
+            done = forked.run((name,), directory, given, script=script, warm=warm)
             return Heard(json.loads(done.stdout or "[]"), all_of(inbox), done.stderr)
 
-    return cache(run)
+    return run

@@ -38,14 +38,37 @@ def test_a_batch_counts_once_and_only_where_a_backward_pass_came_after_it():
     tally.fetched(training, 4)
     tally.backward()
     tally.backward()
-    assert tally.stepped() == 4
+    assert tally.stepped().samples == 4
     for _ in range(3):
         tally.fetched(evaluation, 10)
     tally.ended(evaluation)
     tally.backward()
-    assert tally.stepped() is None, "what it was trained on came from elsewhere"
+    assert tally.stepped().samples is None, "what it was trained on came from elsewhere"
     for samples in (4, 3):
         tally.fetched(training, samples)
     tally.ended(training)
     tally.backward()
-    assert tally.stepped() == 3, "the other one may still be an evaluation's"
+    assert tally.stepped().samples == 3, "the other one may still be an evaluation's"
+
+
+def test_what_an_evaluation_interrupts_goes_on_where_it_was():
+    """A loader that looks a batch ahead has given it before the evaluation, and gives none after the last."""
+    tally, training, evaluation = Tally(), Source(), Source()
+    seen = []
+    for ahead in ([4, 4], [4], [2], []):
+        for samples in ahead:
+            tally.fetched(training, samples, 10 * samples)
+        tally.backward()
+        seen.append(tally.stepped())
+        tally.fetched(evaluation, 8)
+        tally.ended(evaluation)
+    assert sum(step.samples for step in seen) == 14
+    assert sum(step.tokens for step in seen) == 140
+
+
+def test_the_tokens_of_a_step_are_not_known_where_those_of_a_batch_are_not():
+    tally, training = Tally(), Source()
+    for tokens in (10, None):
+        tally.fetched(training, 4, tokens)
+        tally.backward()
+    assert tally.stepped() == (8, None)

@@ -16,7 +16,10 @@ def read_spec(values):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"run": None}, "workload: run: "),
+        ({"run": None}, "workload: run: text, or a list of words: got None"),
+        ({"run": 5}, "workload: run: text, or a list of words: got 5"),
+        ({"run": ["python", {"a": 1}]}, "workload: run: text, or a list of words: got"),
+        ({"flags": {"fast": {True: {"a": 1}}}}, "flags.fast.true: text, or a list of words: got"),
         ({"run": ""}, "workload: run: "),
         ({"run": "python 'train.py"}, "workload: run: No closing quotation"),
         ({"run": "python a.py | tee log"}, "run: no shell reads it: put '|'"),
@@ -33,6 +36,24 @@ def read_spec(values):
         ({"quality": "reported", "csv": "a"}, "quality: the keys of the scores in the file of csv"),
         ({"setup": "make {workdir}"}, "setup: has no {workdir}"),
         ({"seed": 3}, "seed: input should be 'hook', got 3"),
+        ({"files": {"ds": {"bas": "a.json"}}}, "files.ds.base: required"),
+        ({"files": {"ds": {"base": "a.json", "sets": {}}}}, "files.ds.sets: no such key: did you mean set?"),
+        ({"files": {"ds": {"base": "a.toml", "set": {}}}}, "files.ds.base: a.toml: a file must be .json, "),
+        ({"files": {"ds": {"base": "a.json", "set": {"a..b": 1}}}}, "files.ds.set: a path must be such as"),
+        (
+            {"files": {"ds": {"base": "a.json", "set": {"a": {}}}}},
+            "set.a: a value, or {setting: value}: got 0",
+        ),
+        ({"files": {"ds": {"base": "a.json", "set": {}}}}, "files.ds: nothing reads it: write {ds} into"),
+        ({"files": {"workdir": {"base": "a.json", "set": {}}}}, "files: a name of letters that is none of"),
+        (
+            {
+                "setup": "make {ds}",
+                "environment": {"DS": "{ds}"},
+                "files": {"ds": {"base": "a.json", "set": {}}},
+            },
+            "setup: has no {ds}",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(changes, said):
@@ -82,8 +103,33 @@ def test_placeholders_and_settings_belong_together(settings, said):
     assert said in str(error.value)
 
 
+def test_a_place_in_a_list_is_no_placeholder():
+    read = spec.read({**GOOD, "run": ["python", "a.py", "--lr", 3, "{o.b[0]}"]}, spec.Spec)
+    assert read.run[2:4] == ("--lr", "3")
+    with pytest.raises(
+        InputError, match=r"workload\.run: \{o\.b\[0\]\} is no setting .*: did you mean o\.b\?"
+    ):
+        read.require_settings({"o": {"b": [1, 2]}})
+
+
 def test_what_the_tuner_and_flags_use_is_used():
     read = read_spec({**GOOD, "flags": {"compile": {True: "--compile"}}})
     read.require_settings({"lr": 1, "compile": False, "seed": 0}, told=("seed",))
     with pytest.raises(InputError, match=r"workload\.flags: compile is no setting"):
         read.require_settings({"lr": 1})
+
+
+OWN = {
+    "run": "python train.py --deepspeed {ds}",
+    "quality": {"loss": "loss (.*)"},
+    "files": {"ds": {"base": "ds.json", "set": {"a": "{lr}", "bf16.enabled": {"precision": "bf16"}}}},
+}
+
+
+def test_settings_in_files_are_used_and_have_to_be_there():
+    read = spec.read(OWN, spec.Spec)
+    read.require_settings({"lr": 1, "precision": "bf16"})
+    with pytest.raises(InputError, match=r"workload\.files\.ds: \{precision\} is no setting of the baseline"):
+        read.require_settings({"lr": 1})
+    with pytest.raises(InputError, match=r"workload\.files\.ds: a setting is called so, too"):
+        read.require_settings({"lr": 1, "precision": "bf16", "ds": 2})

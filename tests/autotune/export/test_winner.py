@@ -1,4 +1,4 @@
-"""The winner as a config file."""
+"""What there is to write of a trial."""
 
 from dataclasses import replace
 
@@ -9,8 +9,9 @@ from autotune import workloads
 from autotune.core import files
 from autotune.core.errors import InputError
 from autotune.core.trial import Measurement, Outcome, Status, Throughput, Trial
-from autotune.export import export
+from autotune.export import formats, winner
 from autotune.judging.history import History
+from autotune.workloads import Workload
 from r2gen import config as trainer
 
 PROVENANCE = {"session": "s", "hardware": "a GPU\nseed: 9", "seed": 3}
@@ -29,8 +30,12 @@ def held(trial, space):
     return History([replace(trial, number=0, config=space.baseline_config, measurement=slow), trial], space)
 
 
+def exported(trial, history, workload, provenance):
+    return formats.named(None, workload).render(winner.of(trial, history, workload, provenance)).text
+
+
 def test_the_config_of_a_function_is_its_settings_below_what_was_measured(space, trial):
-    text = export.render(trial, held(trial, space), workloads.Workload("json:loads"), PROVENANCE)
+    text = exported(trial, held(trial, space), Workload("json:loads"), PROVENANCE)
     assert yaml.safe_load(text) == space.settings(trial.config)
     comments = [line for line in text.splitlines() if line.startswith("#")]
     assert comments[0] == "# trial: 7 of session s"
@@ -38,11 +43,20 @@ def test_the_config_of_a_function_is_its_settings_below_what_was_measured(space,
     assert sum(line.startswith("# hardware: a GPU") for line in comments) == 1
 
 
-def test_the_config_of_a_program_is_one_that_it_reads(space, trial, tmp_path):
+def test_the_config_of_a_program_is_one_that_it_reads(space, trial):
     settings = {name: space.baseline[name] for name in ("micro_batch_size", "precision")}
     known = space.model_copy(update={"baseline": {**settings, "data": "d"}, "knobs": {}})
-    text = export.render(trial, held(trial, known), workloads.load("r2gen"), {})
+    text = exported(trial, held(trial, known), workloads.load("r2gen"), {})
     assert str(trainer.parse(yaml.safe_load(text)).data) == "d"
+
+
+def test_what_was_searched_is_the_knobs_and_what_follows_from_them(space, trial):
+    counted = {"baseline": {**space.baseline, "warmup": 80, "epochs": 3}, "counted_in_steps": ("warmup",)}
+    known = space.model_copy(update=counted)
+    larger = replace(trial, config={**trial.config, "micro_batch_size": 32})
+    found = winner.of(larger, held(trial, known), Workload("json:loads"), PROVENANCE)
+    assert found.searched == {*known.knobs, "warmup"}
+    assert found.settings["warmup"] == 40
 
 
 def test_what_cannot_be_written_is_an_input_error(tmp_path):

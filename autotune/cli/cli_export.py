@@ -1,0 +1,89 @@
+"""The command that writes the winner: export."""
+
+import math
+import sys
+from pathlib import Path
+
+from autotune.cli.cli_session import opened
+from autotune.core import files
+from autotune.core.errors import InputError, printable
+from autotune.core.shell import quoted
+from autotune.core.trial import Trial
+from autotune.display import snapshot, view
+from autotune.export import formats, patch, winner
+from autotune.export.winner import Exported, Winner
+from autotune.judging import confirm
+from autotune.judging.history import History
+
+
+def export(root: Path, output: Path | None, number: int | None, name: str | None, own: Path | None) -> int:
+    """Writes a trial, the winner where none is named, in the format `name`, or into a copy of `own`."""
+    if name is not None and own is not None:
+        raise InputError("--format, --patch: at most one of them: a file is patched in its own format")
+    session, _, workload = opened(root)
+    form = formats.named(name, workload)
+    history = snapshot.take(session, root).history
+    trial = _wanted(root, history, number)
+    gpus = math.ceil(session.options().gpus_per_trial)
+    found = winner.of(trial, history, workload, session.provenance(), gpus)
+    if own is not None:
+        file = output or Path(f"best{own.suffix}")
+        _say(_patch(found, own, file))
+    else:
+        file = output or Path(workload.exported_to if name is None else f"best.{form.suffix}")
+        written = form.render(found)
+        files.write(file, written.text)
+        _say(_unsaid(written, found, file))
+    print(printable(f"{file}: {view.knobs(trial.config)}: {view.measured(trial, history)}"))
+    if own is None and (train := _reads(found, form, file)) is not None:
+        print(printable(train))
+    return 0
+
+
+def _wanted(root: Path, history: History, number: int | None) -> Trial:
+    if history.baseline is None:
+        raise InputError(f"session {root}: nothing to export: the baseline has not completed")
+    if number is None:
+        best = confirm.recommended(history)
+        return best[0] if best else history.baseline
+    named = [t for t in history.trials if t.number == number and t.completed]
+    if not named:
+        done = ", ".join(str(t.number) for t in history.trials if t.completed)
+        raise InputError(f"--trial {number}: must be a completed trial of the session: {done}")
+    return named[0]
+
+
+def _patch(found: Winner, own: Path, file: Path) -> list[str]:
+    """Writes a copy of `own` to `file`; what to say of that."""
+    try:
+        text = own.read_bytes().decode()
+    except OSError as error:
+        raise InputError(f"--patch {own}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"--patch {own}: must be UTF-8") from None
+    done = patch.patched(text, own, found)
+    files.write(file, done.text)
+    return [f"replaced: {line}" for line in done.replaced] + [
+        f"not in {file}: {line}" for line in done.left_out
+    ]
+
+
+def _unsaid(written: Exported, found: Winner, file: Path) -> list[str]:
+    """What was searched and is not in a file; of the rest how much."""
+    lines = [line for line in written.unsaid if line.partition(":")[0] in found.searched]
+    rest = len(written.unsaid) - len(lines)
+    others = [f"{rest} settings that were not searched: {file} names them"] if rest else []
+    return [f"not in {file}: {line}" for line in [*lines, *others]]
+
+
+def _reads(found: Winner, form: formats.Format, file: Path) -> str | None:
+    """What trains with `file`, as a line; None where that is not known."""
+    if form.is_own:
+        train = found.workload.trains_with(file)
+        return None if train is None else f"Train with: {train}"
+    return f"Read with: {form.reads.format(file=quoted(file))}" if form.reads else None
+
+
+def _say(lines: list[str]) -> None:
+    for line in lines:
+        print(printable(line), file=sys.stderr)

@@ -1,0 +1,71 @@
+"""What `accelerate launch --config_file` reads (huggingface.co/docs/accelerate/package_reference/cli)."""
+
+from typing import Any
+
+from autotune.core.settings import ACCUMULATION, COMPILE, MICRO_BATCH, PRECISION, WORKERS
+from autotune.export import names, plain
+from autotune.export.said import Words, at, said, word
+from autotune.export.winner import Exported, Winner
+
+NAME = "accelerate"
+_PRECISIONS = {
+    "fp32": "no",
+    "torch-default": "no",
+    "tf32": "no",
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "fp8": "fp8",
+}
+_MODES = ("default", "reduce-overhead", "max-autotune")
+_DEEPSPEED = "deepspeed_config"
+_LOADER = "an argument of your DataLoader"
+_CLIPS = "accelerator.clip_grad_norm_ in the script"
+_ACCUMULATES = (
+    "Accelerator(gradient_accumulation_steps=...) in the script: only with ZeRO it is read from here"
+)
+
+
+def _compile(value: Any) -> dict[str, Any]:
+    mode = value if value in _MODES else "default"
+    found = {"dynamo_config.dynamo_backend": "INDUCTOR", "dynamo_config.dynamo_mode": mode}
+    return {} if value in names.OFF else found
+
+
+_SAYS = {PRECISION: word("mixed_precision", _PRECISIONS), COMPILE: _compile}
+_NOTES = {
+    MICRO_BATCH: _LOADER,
+    WORKERS: _LOADER,
+    ACCUMULATION: _ACCUMULATES,
+    names.CLIP_NORM: _CLIPS,
+    f"{PRECISION}=tf32": "torch.backends.cuda.matmul.allow_tf32 in the script",
+}
+WORDS = Words(_SAYS, notes=_NOTES)
+_WITH_ZERO = Words(
+    {
+        **_SAYS,
+        ACCUMULATION: at(f"{_DEEPSPEED}.gradient_accumulation_steps"),
+        names.CLIP_NORM: at(f"{_DEEPSPEED}.gradient_clipping"),
+        names.ZERO_STAGE: lambda value: {
+            f"{_DEEPSPEED}.zero_stage": value,
+            f"{_DEEPSPEED}.zero3_init_flag": value == 3,
+        },
+        names.OFFLOAD_OPTIMIZER: at(f"{_DEEPSPEED}.offload_optimizer_device"),
+        names.OFFLOAD_PARAM: at(f"{_DEEPSPEED}.offload_param_device"),
+    },
+    notes=_NOTES,
+)
+
+
+def render(winner: Winner) -> Exported:
+    uses_zero = any(names.meant(given.name, {}) == names.ZERO_STAGE for given in winner.every)
+    values, unsaid = said(winner, _WITH_ZERO if uses_zero else WORDS, NAME)
+    kind = "DEEPSPEED" if uses_zero else "MULTI_GPU" if winner.gpus > 1 else "NO"
+    machine = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": kind,
+        "num_machines": 1,
+        "machine_rank": 0,
+        "num_processes": max(1, winner.gpus),
+        "use_cpu": not winner.gpus,
+    }
+    return Exported(plain.yaml_of(winner, {**machine, **values}, unsaid), unsaid)

@@ -1,0 +1,55 @@
+"""The config of a LightningCLI (lightning.ai/docs/pytorch/stable/cli).
+
+That is its trainer, and what the user's own settings have below `data`, `model` and `lr_scheduler`.
+The arguments of a DataLoader are those of the user's own data module, under names that nothing tells.
+"""
+
+from autotune.core.settings import ACCUMULATION, COMPILE, LEARNING_RATE, MICRO_BATCH, PRECISION, SEED, WORKERS
+from autotune.export import names, plain
+from autotune.export.said import Words, at, said, word
+from autotune.export.winner import Exported, Winner
+
+NAME = "lightning"
+_PRECISIONS = {
+    "fp32": "32-true",
+    "torch-default": "32-true",
+    "tf32": "32-true",
+    "bf16": "bf16-mixed",
+    "fp16": "16-mixed",
+    "fp8": "transformer-engine",
+}
+_LOADER = "an argument of your DataLoader, or of the data module that makes it"
+_MODULE = "of your LightningModule"
+_OWN = ("trainer", "data", "model", "lr_scheduler")
+WORDS = Words(
+    {
+        PRECISION: word("trainer.precision", _PRECISIONS),
+        ACCUMULATION: at("trainer.accumulate_grad_batches"),
+        names.CLIP_NORM: lambda value: {
+            "trainer.gradient_clip_val": value,
+            "trainer.gradient_clip_algorithm": "norm",
+        },
+        names.CLIP_VALUE: lambda value: {
+            "trainer.gradient_clip_val": value,
+            "trainer.gradient_clip_algorithm": "value",
+        },
+        SEED: at("seed_everything"),
+    },
+    {f"{name}.": f"{name}." for name in _OWN},
+    {
+        MICRO_BATCH: _LOADER,
+        WORKERS: _LOADER,
+        names.PIN: _LOADER,
+        names.PERSISTENT: _LOADER,
+        "prefetch_factor": _LOADER,
+        LEARNING_RATE: _MODULE,
+        names.WEIGHT_DECAY: _MODULE,
+        COMPILE: "torch.compile(module) before trainer.fit",
+        f"{PRECISION}=tf32": "torch.set_float32_matmul_precision('high') in the script",
+    },
+)
+
+
+def render(winner: Winner) -> Exported:
+    values, unsaid = said(winner, WORDS, NAME)
+    return Exported(plain.yaml_of(winner, values, unsaid), unsaid)

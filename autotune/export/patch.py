@@ -1,0 +1,111 @@
+"""The user's own YAML or JSON with what was searched replaced in place, and all else as it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune.core.errors import InputError
+from autotune.core.settings import PRECISION, PRECISIONS
+from autotune.export import names
+from autotune.export.winner import Given, Winner
+from autotune.workloads.in_place import replace
+from autotune.workloads.in_place.node import leaves
+
+_COMMENTS = {".yaml", ".yml"}
+_SWITCHES = ("bf16", "fp16", "tf32")
+# What a file calls precisions, by the name that it has for them.
+_WORDS: Mapping[str, Mapping[str, str]] = {
+    "mixed_precision": {"fp32": "no", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"},
+    "dtype": {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"},
+    "torch_dtype": {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"},
+    "precision": {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"},
+}
+
+
+@dataclass(frozen=True)
+class Patched:
+    """The `text` of a file, a line for each value that was `replaced`, and for each that was `left_out`."""
+
+    text: str
+    replaced: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+class _NoPlace(Exception):  # noqa: N818 - no error: it is told
+    """A setting has none in a file: why."""
+
+
+def patched(text: str, file: Path, winner: Winner) -> Patched:
+    """The `text` of `file` with the values of a winner; raises InputError where it has none of them.
+
+    Where the workload writes such a file for its trials, it gets what a trial got. Else a value goes where
+    the file has its path, or has one name that commonly means the same. YAML begins with the evidence.
+    """
+    form = replace.form_of(file)
+    known = dict(leaves(form.read(text)))
+    values = dict(winner.workload.values_in(file, winner.settings))
+    left_out: list[str] = []
+    for given in [] if values else winner.every:
+        if given.path in winner.searched:
+            try:
+                values |= _places(given, known, winner)
+            except _NoPlace as reason:
+                left_out.append(f"{given.path}: {given.theirs}: {reason}")
+    if not values:
+        raise InputError(f"--patch {file}: has no place for any of: {'; '.join(left_out)}")
+    head = winner.comment if file.suffix.lower() in _COMMENTS else ""
+    made = replace.replaced(text, values, form)
+    told = tuple(f"{path}: {_shown(known, path)} -> {value}" for path, value in values.items())
+    return Patched(head + made, told, tuple(left_out))
+
+
+def _shown(known: Mapping[str, Any], path: str) -> Any:
+    return known.get(path, "(not there)")
+
+
+def _places(given: Given, known: Mapping[str, Any], winner: Winner) -> dict[str, Any]:
+    """What of a file becomes what, for one setting."""
+    what = names.meant(given.name, {one.name: one.theirs for one in winner.every})
+    if given.path in known:
+        return {given.path: _in_words_of(given.path, known[given.path], what, given)}
+    others = {one.path for one in winner.every} - {given.path}
+    alike = [path for path in known if path not in others and names.ends_with(path, names.called(what))]
+    if len(alike) > 1:
+        raise _NoPlace(f"it may be any of {', '.join(alike)}")
+    if alike:
+        return {alike[0]: _in_words_of(alike[0], known[alike[0]], what, given)}
+    if what == PRECISION and (switches := _switches(given.ours, known)):
+        return switches
+    raise _NoPlace("not found")
+
+
+def _in_words_of(path: str, old: Any, what: str, given: Given) -> Any:
+    """A value as the file has it that has `old` at `path`: a switch, or a word of its own."""
+    words = _WORDS.get(path.rpartition(".")[2], {}) if what == PRECISION else {}
+    if old in words.values() and given.theirs not in words.values():
+        if given.ours not in words:
+            raise _NoPlace(f"{path} has no word for it")
+        return words[given.ours]
+    return given.ours not in names.OFF if isinstance(old, bool) and what != PRECISION else given.theirs
+
+
+def _switches(precision: Any, known: Mapping[str, Any]) -> dict[str, bool]:
+    """Which of `bf16`, `fp16` and `tf32`, or of `bf16.enabled` and the like, is on."""
+    found = {path: name for path in known if (name := _switch(path)) is not None}
+    if not found or precision not in PRECISIONS:
+        return {}
+    if precision in _SWITCHES and precision not in found.values():  # beside another one
+        path, name = next(iter(found.items()))
+        found[_beside(path, name, precision)] = precision
+    return {path: name == precision for path, name in found.items()}
+
+
+def _switch(path: str) -> str | None:
+    parts = path.removesuffix(".enabled").split(".")
+    return parts[-1] if parts[-1] in _SWITCHES else None
+
+
+def _beside(path: str, name: str, wanted: str) -> str:
+    above, _, below = path.rpartition(name)
+    return f"{above}{wanted}{below}"

@@ -1,0 +1,78 @@
+"""TrainingArguments (huggingface.co/docs/transformers/main_classes/trainer) as JSON for HfArgumentParser.
+
+Its `parse_json_file` has to be given `allow_extra_keys=True`, because the evidence is a field of its own.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from autotune.core.settings import (
+    ACCUMULATION,
+    CHECKPOINTING,
+    COMPILE,
+    LEARNING_RATE,
+    MICRO_BATCH,
+    PRECISION,
+    PREFETCH,
+    SEED,
+    WORKERS,
+)
+from autotune.export import names, plain
+from autotune.export.said import Words, at, said, whether
+from autotune.export.winner import Exported, Winner
+
+NAME = "transformers"
+_OUTPUT = {"output_dir": "trained"}  # older versions ask for it
+_TF32 = {"fp32": False, "tf32": True}
+_PRECISIONS = ("fp32", "torch-default", "tf32", "bf16", "fp16")
+_MODES = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_PREFETCH = "dataloader_prefetch_factor"
+
+
+def _precision(value: Any) -> Mapping[str, Any] | None:
+    if value not in _PRECISIONS:
+        return None
+    tf32 = {"tf32": _TF32[value]} if value in _TF32 else {}
+    return {"bf16": value == "bf16", "fp16": value == "fp16", **tf32}
+
+
+def _compile(value: Any) -> Mapping[str, Any]:
+    mode = {"torch_compile_mode": value} if value in _MODES else {}
+    return {"torch_compile": value not in names.OFF, **mode}
+
+
+def _checkpointing(value: Any) -> Mapping[str, Any]:
+    """Under the name that every version knows, of which newer ones warn; off is what it is by default."""
+    return {} if value in names.OFF else {"gradient_checkpointing": True}
+
+
+WORDS = Words(
+    {
+        MICRO_BATCH: at("per_device_train_batch_size"),
+        ACCUMULATION: at("gradient_accumulation_steps"),
+        LEARNING_RATE: at("learning_rate"),
+        names.WEIGHT_DECAY: at("weight_decay"),
+        SEED: at("seed"),
+        WORKERS: at("dataloader_num_workers"),
+        PREFETCH: at(_PREFETCH),
+        names.PIN: whether("dataloader_pin_memory"),
+        names.PERSISTENT: whether("dataloader_persistent_workers"),
+        PRECISION: _precision,
+        CHECKPOINTING: _checkpointing,
+        COMPILE: _compile,
+        names.CLIP_NORM: at("max_grad_norm"),
+    },
+    {"trainer.": ""},
+    {
+        names.CLIP_VALUE: "the Trainer clips by the norm",
+        f"{PRECISION}=fp8": "of the Accelerator",
+    },
+    frozenset({"trainer.precision"}),  # a name of ours
+)
+
+
+def render(winner: Winner) -> Exported:
+    values, unsaid = said(winner, WORDS, NAME)
+    if not values.get("dataloader_num_workers") and _PREFETCH in values:  # the arguments refuse it
+        unsaid += (f"{_PREFETCH}: {values.pop(_PREFETCH)} (there are no workers)",)
+    return Exported(plain.json_of(winner, {**_OUTPUT, **values}, unsaid), unsaid)

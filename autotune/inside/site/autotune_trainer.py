@@ -1,0 +1,187 @@
+"""How a Trainer of Transformers is told of in a trial: its evaluations, how it stops, and how it goes on."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import signal
+import threading
+import time
+from typing import Any, Callable, Mapping, Sequence  # noqa: UP035 - for Python 3.8
+
+import autotune_tokens
+import autotune_wire
+from autotune_batches import Total
+
+_STATE = "trainer_state.json"  # the last that is written of a checkpoint
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+_MOST_SAVING = 1 / 20  # of the time: what is saved now and then may take no more
+_STOPPED = 128 + signal.SIGTERM
+_clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
+
+
+def attach(module: Any, wire: autotune_wire.Wire, total: Total, every: int | None) -> None:
+    """Wraps what makes a Trainer, what evaluates it and what trains it.
+
+    There is an evaluation `every` so many samples, or tokens, of the `total`; None: as the script has it.
+    """
+    made = module.Trainer
+    callback = functools.partial(_callback(module.TrainerCallback), wire=wire, total=total, every=every)
+    made.__init__ = _around_init(made.__init__, callback)
+    made.evaluate = _around_evaluate(made.evaluate, wire)
+    made.train = _around_train(made.train)
+
+
+def _around_init(init: Callable[..., None], callback: Callable[..., Any]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def built(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        autotune_tokens.pads_with(_padding(self))
+        self.add_callback(callback(self))
+
+    return built
+
+
+def _padding(trainer: Any) -> int | None:
+    """The token that its batches are filled up with, by what has made them."""
+    maker = getattr(trainer, "processing_class", None)
+    maker = getattr(maker, "tokenizer", maker)
+    token: int | None = getattr(maker, "pad_token_id", None)
+    return token
+
+
+def _around_evaluate(evaluate: Callable[..., Any], wire: autotune_wire.Wire) -> Callable[..., Any]:
+    """Tells what it returns; an evaluation of several data sets is one, made of several."""
+    depth: list[None] = []
+
+    @functools.wraps(evaluate)
+    def evaluated(self: Any, *args: Any, **kwargs: Any) -> Any:
+        depth.append(None)
+        try:
+            metrics = evaluate(self, *args, **kwargs)
+        finally:
+            depth.pop()
+        if not depth:
+            _tell(wire, self.state, metrics)
+        return metrics
+
+    return evaluated
+
+
+def _tell(wire: autotune_wire.Wire, state: Any, metrics: Mapping[str, Any]) -> None:
+    """An evaluation before the first step is none of the training."""
+    scalars = {name: value for name, value in metrics.items() if isinstance(value, (int, float))}
+    if state.global_step and not autotune_wire.rank():
+        wire.tell({"record": scalars})
+
+
+def _around_train(train: Callable[..., Any]) -> Callable[..., Any]:
+    """It goes on from the trial's own checkpoint; where there is none, from where the script says."""
+
+    @functools.wraps(train)
+    def trained(self: Any, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+        own, begin = self.args.output_dir, resume_from_checkpoint
+        if begin is True or (isinstance(begin, str) and os.path.dirname(begin) == own):  # noqa: PTH120
+            begin = None  # what may not be whole
+        return train(self, _newest(own) or begin, *args, **kwargs)
+
+    return trained
+
+
+def _newest(directory: str) -> str | None:
+    """The newest whole checkpoint in there."""
+    names = os.listdir(directory) if os.path.isdir(directory) else []  # noqa: PTH112, PTH208
+    found = [(int(match.group(1)), name) for name in names if (match := _CHECKPOINT.fullmatch(name))]
+    places = [os.path.join(directory, name) for _, name in sorted(found)]  # noqa: PTH118
+    whole = [place for place in places if os.path.exists(os.path.join(place, _STATE))]  # noqa: PTH110, PTH118
+    return whole[-1] if whole else None
+
+
+def _evaluations(history: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+    """What was logged of every evaluation, by the step that it came after."""
+    found: dict[int, dict[str, Any]] = {}
+    for logged in history:
+        if logged.get("step") and any(name.startswith("eval_") for name in logged):
+            found.setdefault(logged["step"], {}).update(logged)
+    return found
+
+
+def _callback(base: Any) -> Any:
+    """The class of the callback, of Transformers' own."""
+
+    class Autotune(base):  # type: ignore[misc]
+        """Evaluates when it is time, saves then and when the tuner asks for an end, and ends.
+
+        Several processes would have to agree on when to save: they do at every evaluation, and at no end.
+        """
+
+        def __init__(self, trainer: Any, wire: autotune_wire.Wire, total: Total, every: int | None) -> None:
+            self._trainer, self._wire, self._total, self._every = trainer, wire, total, every
+            self._evaluated = 0
+            self._is_alone = autotune_wire.world_size() == 1
+            self._is_asked = self._listens = False
+            self._saving_s = self._took_s = 0.0
+            self._saved_s = -float("inf")
+
+        def on_train_begin(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
+            """Tells again what may have been heard by nobody, or evaluates what was not any more."""
+            self._listen()
+            self._evaluated = self._times()
+            evaluations = _evaluations(state.log_history)
+            if state.global_step in evaluations:
+                _tell(self._wire, state, evaluations[state.global_step])
+            elif len(evaluations) < self._evaluated:
+                args.eval_on_start = True
+
+        def on_step_end(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
+            """Evaluates when it is time; saves at the end of this step, and does nothing else, at the end."""
+            before, self._evaluated = self._evaluated, self._times()
+            control.should_evaluate |= self._evaluated > before
+            if self._is_to_end():
+                control.should_save, control.should_evaluate = True, False
+                self._saving_s = _clock_s()
+
+        def _times(self) -> int:
+            """How often there has to have been an evaluation by now."""
+            return self._total.seen // self._every if self._every else 0
+
+        def on_prediction_step(self, *_: Any, **__: Any) -> None:
+            """An evaluation that is cut short is made when the training goes on."""
+            if self._listens and self._is_to_end():
+                self._trainer._save_checkpoint(self._trainer.model, None)
+                raise SystemExit(_STOPPED)
+
+        def on_evaluate(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
+            """Saves, but rarely where that takes long."""
+            self._saving_s = _clock_s()
+            is_due = self._saving_s - self._saved_s >= self._took_s / _MOST_SAVING
+            control.should_save |= is_due or not self._is_alone
+
+        def on_save(self, *_: Any, **__: Any) -> None:
+            """What is asked to end does so now."""
+            self._saved_s = _clock_s()
+            self._took_s = self._saved_s - self._saving_s
+            if self._is_to_end():
+                raise SystemExit(_STOPPED)
+
+        def on_train_end(self, *_: Any, **__: Any) -> None:
+            """A signal is again what it was."""
+            if self._listens:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            self._listens = False
+
+        def _listen(self) -> None:
+            """From here on a SIGTERM is a request, unless the script has made something else of it."""
+            is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+            if self._is_alone and is_free and threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, self._ask)
+                self._listens = True
+
+        def _ask(self, *_: Any) -> None:
+            self._is_asked = True
+
+        def _is_to_end(self) -> bool:
+            return self._is_alone and (self._is_asked or self._wire.is_stopped())
+
+    return Autotune

@@ -1,0 +1,133 @@
+"""What a search puts into a script that trains with Transformers' Trainer, or with one that is made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import sys
+from typing import Any, Callable, Mapping  # noqa: UP035 - for Python 3.8
+
+import autotune_accelerate
+import autotune_trainer
+import autotune_wire
+from autotune_batches import Total
+from autotune_imports import After
+from autotune_overrides import Overrides
+
+_PRECISIONS: Mapping[str, Mapping[str, Any]] = {
+    "fp32": {"bf16": False, "fp16": False, "tf32": False},
+    "torch-default": {"bf16": False, "fp16": False, "tf32": None},
+    "tf32": {"bf16": False, "fp16": False, "tf32": True},
+    "bf16": {"bf16": True, "fp16": False},
+    "fp16": {"bf16": False, "fp16": True},
+}
+# Other names of an argument: the older ones are deprecated, and the newer ones win.
+_ALIASES = {
+    "gradient_checkpointing": "activation_checkpointing",
+    "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
+}
+_OF_WORKERS = {"dataloader_persistent_workers": False, "dataloader_prefetch_factor": None}
+# In a trial. It is saved when the tuner wants it to be, and the batch is the one that is measured.
+_OF_TRIAL = {
+    "save_strategy": "no",
+    "save_total_limit": 1,
+    "save_only_model": False,
+    "push_to_hub": False,
+    "eval_delay": 0,
+    "auto_find_batch_size": False,
+    "enable_jit_checkpoint": False,
+    "overwrite_output_dir": True,
+}
+_EVALUATED = {"eval_strategy": "steps", "eval_steps": 10**9}  # by the callback, when it is time
+_LOCAL = "tensorboard"  # the one place to log to that asks nobody
+
+
+def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: Total) -> None:
+    """Wraps what takes a search's settings, as soon as it is imported; in a trial what trains as well."""
+    is_trial = autotune_wire.SOCKET in os.environ
+    every = overrides.of(autotune_wire.IN_TRIAL).get("evaluate_every") if is_trial else None
+
+    def arguments(module: Any) -> None:
+        made = module.TrainingArguments
+        made.__post_init__ = _around_arguments(made.__post_init__, overrides, is_trial, every)
+
+    def models(module: Any) -> None:
+        made = module.PreTrainedModel
+        made.__init__ = _around_model(made.__init__, overrides)
+
+    autotune_accelerate.attach(after, overrides, wire)
+    after.do("transformers.training_args", arguments)
+    if overrides.of("model"):
+        after.do("transformers.modeling_utils", models)
+    if is_trial:
+        after.do("transformers.trainer", lambda module: autotune_trainer.attach(module, wire, total, every))
+
+
+def train(built: Any, settings: Mapping[str, Any]) -> None:
+    """Trains what a function has built, a Trainer, and saves its model into its directory."""
+    del settings
+    built.train()
+    built.save_model()
+
+
+def _around_arguments(
+    post_init: Callable[..., None], overrides: Overrides, is_trial: bool, every: int | None
+) -> Callable[..., None]:
+    @functools.wraps(post_init)
+    def made(self: Any) -> None:
+        names = {field.name for field in dataclasses.fields(self)}
+        taken = _put(self, names, overrides.of("trainer"))
+        if is_trial:
+            _put(self, names, {**_of_trial(self), **(_EVALUATED if every else {})})
+        post_init(self)
+        if is_trial:
+            self.report_to = [place for place in self.report_to if place == _LOCAL]
+        overrides.tell("trainer", taken)
+
+    return made
+
+
+def _of_trial(arguments: Any) -> dict[str, Any]:
+    """With the best model of a training that is never ended there is nothing to be done."""
+    best: dict[str, Any] = {}
+    if arguments.load_best_model_at_end:
+        metric = arguments.metric_for_best_model or "loss"
+        best = {"load_best_model_at_end": False, "metric_for_best_model": metric}
+    return {**_OF_TRIAL, **best, "output_dir": os.environ[autotune_wire.WORKDIR]}
+
+
+def _put(arguments: Any, names: set[str], values: Mapping[str, Any]) -> list[str]:
+    """Sets those of the `values` that `arguments` has by one of their `names`; what has been taken."""
+    taken = [name for name in values if name in names or name == "precision"]
+    for name in taken:
+        given = _precision(values[name]) if name == "precision" else {name: values[name]}
+        for key, value in given.items():
+            for known in {key, _ALIASES.get(key, key)} & names:
+                setattr(arguments, known, value)
+    if not arguments.dataloader_num_workers:
+        for name in _OF_WORKERS.keys() & names:
+            setattr(arguments, name, _OF_WORKERS[name])
+    return taken
+
+
+def _precision(name: str) -> dict[str, Any]:
+    """The arguments for it; raises ValueError for one that the Trainer has not."""
+    if name not in _PRECISIONS:
+        raise ValueError(f"trainer.precision: one of {', '.join(_PRECISIONS)}: got {name!r}")
+    is_on_cpu = name == "bf16" and not sys.modules["torch"].cuda.is_available()
+    return {**_PRECISIONS[name], **({"use_cpu": True} if is_on_cpu else {})}
+
+
+def _around_model(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
+    """It is given its attention before it is made: what it cannot do is then told by its own words."""
+    values = overrides.of("model")
+
+    @functools.wraps(init)
+    def made(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
+        if "attn_implementation" in values:
+            config._attn_implementation = values["attn_implementation"]
+        init(self, config, *args, **kwargs)
+        overrides.tell("model", [name for name in values if name == "attn_implementation"])
+
+    return made

@@ -1,0 +1,117 @@
+"""Files of a user's own that a command reads, with the settings of a trial in them."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from autotune.core import files
+from autotune.core.errors import InputError
+from autotune.core.shell import quoted
+from autotune.workloads.command import line
+from autotune.workloads.in_place import node, replace
+
+
+class OwnFile(BaseModel):
+    """A file that is written for every trial: `base` with other `values`, by their paths in it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base: str = Field(description="the user's own YAML or JSON, relative to `directory`")
+    values: dict[str, Any] = Field(
+        alias="set",
+        description="by its path: a value, which may be a setting in braces, or {setting: value}, which is "
+        "true where the setting has that value, or one of a list of them, and else false",
+    )
+
+    @property
+    def suffix(self) -> str:
+        return Path(self.base).suffix
+
+    def names(self) -> list[str]:
+        """The settings and other placeholders in the values."""
+        return list(dict.fromkeys(name for value in self.values.values() for name in _names(value)))
+
+    def mistakes(self) -> Iterator[str]:
+        """What is wrong with it, whatever is in the base."""
+        try:
+            replace.form_of(self.base)
+        except InputError as error:
+            yield f"base: {error}"
+        for path, value in self.values.items():
+            try:
+                node.steps(path)
+            except InputError as error:
+                yield f"set: {error}"
+            if isinstance(value, Mapping) and len(value) != 1:
+                yield f"set.{path}: a value, or {{setting: value}}: got {len(value)} settings"
+
+
+def _names(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [str(name) for name in value]
+    texts = value if isinstance(value, list) else [value]
+    return line.names_in(text for text in texts if isinstance(text, str))
+
+
+def text_of(name: str, own: OwnFile, directory: Path, values: Mapping[str, Any]) -> str:
+    """The text of the file called `name` for a trial whose placeholders stand for `values`.
+
+    Raises InputError where its base cannot be read, or has no place for a value.
+    """
+    base = directory / own.base
+    try:
+        text = base.read_bytes().decode()
+        return replace.replaced(text, filled(own, values), replace.form_of(base))
+    except OSError as error:
+        raise InputError(f"workload.files.{name}: {base}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"workload.files.{name}: {base}: must be UTF-8") from None
+    except InputError as error:
+        raise InputError(f"workload.files.{name}: {base}: {error}") from None
+
+
+def filled(own: OwnFile, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What is set in the file, by path."""
+    return {path: _value(value, values) for path, value in own.values.items()}
+
+
+def _value(given: Any, values: Mapping[str, Any]) -> Any:
+    if isinstance(given, Mapping):
+        [(name, wanted)] = given.items()
+        return _is_one_of(values.get(name), wanted if isinstance(wanted, list) else [wanted])
+    if isinstance(given, list):
+        return [_value(one, values) for one in given]
+    return line.typed(given, values) if isinstance(given, str) else given
+
+
+def _is_one_of(value: Any, wanted: list[Any]) -> bool:
+    return line.key_of(value) in {line.key_of(one) for one in wanted}
+
+
+def paths(own: Mapping[str, OwnFile], workdir: Path) -> dict[str, str]:
+    """Where each file is for a trial in `workdir`, by its name."""
+    return {name: str(workdir / f"{name}{file.suffix}") for name, file in own.items()}
+
+
+def write(own: Mapping[str, OwnFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> None:
+    """Writes every file for a trial in `workdir`."""
+    for name, path in paths(own, workdir).items():
+        files.write(Path(path), text_of(name, own[name], directory, values))
+
+
+def script(own: Mapping[str, OwnFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> str:
+    """The lines of a shell script that write the same files."""
+    made = f"mkdir -p {quoted(workdir)}\n" if own else ""
+    return made + "".join(
+        _here(Path(path), text_of(name, own[name], directory, values))
+        for name, path in paths(own, workdir).items()
+    )
+
+
+def _here(path: Path, text: str) -> str:
+    end = "END"
+    while end in text:
+        end += "_"
+    return f"cat > {quoted(path)} <<'{end}'\n{text}{'' if text.endswith(chr(10)) else chr(10)}{end}\n"

@@ -1,0 +1,128 @@
+"""The user's own file with the winner's values in it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from autotune.core.errors import InputError
+from autotune.export import patch
+from autotune.workloads.command.workload import CommandWorkload
+
+OWN = """\
+# ours
+data: {batch_size: 16}  # per GPU
+trainer:
+  precision: 32-true   # slow
+model: {lr: 1.0e-4}
+"""
+YAML, JSON = Path("own.yaml"), Path("ds.json")
+
+
+def patched(text, file, winner):
+    found = patch.patched(text, file, winner)
+    return found, (json.loads if file is JSON else yaml.safe_load)(found.text)
+
+
+def test_a_value_goes_to_its_path_or_to_what_commonly_means_the_same(winner):
+    found, values = patched(OWN, YAML, winner())
+    assert values == {
+        "data": {"batch_size": 32},
+        "trainer": {"precision": "bf16-mixed"},
+        "model": {"lr": 2e-4},
+    }
+    assert found.text.startswith(
+        "# trial: 7 of session s\n# measured: 2.00x\n# hardware: a GPU seed: 9\n# ours\n"
+    )
+    changed = OWN.replace("16}", "32}").replace("32-true", "bf16-mixed").replace("1.0e-4", "0.0002")
+    assert found.text.endswith(changed)
+    assert found.replaced == (
+        "data.batch_size: 16 -> 32",
+        "model.lr: 0.0001 -> 0.0002",
+        "trainer.precision: 32-true -> bf16-mixed",
+    )
+    assert found.left_out == ()
+
+
+def test_what_was_not_searched_stays(winner):
+    _, values = patched(f"{OWN}seed: 1\n", YAML, winner())
+    assert values["seed"] == 1
+
+
+def test_what_has_no_place_or_several_is_told(winner):
+    found, values = patched("a: {lr: 1}\nb: {lr: 2}\nbatch_size: 4\n", YAML, winner())
+    assert values == {"a": {"lr": 1}, "b": {"lr": 2}, "batch_size": 32}
+    assert found.left_out == (
+        "optim.lr: 0.0002: it may be any of a.lr, b.lr",
+        "amp: brain: not found",
+    )
+
+
+def test_a_file_with_none_of_them_is_refused(winner):
+    with pytest.raises(
+        InputError, match=r"--patch own\.yaml: has no place for any of: data\.batch_size: 32: "
+    ):
+        patch.patched("epochs: 3\n", YAML, winner())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"bf16": {"enabled": false}, "fp16": {"enabled": true}}', {"bf16": True, "fp16": False}),
+        ('{"fp16": {"enabled": "auto"}}', {"fp16": False, "bf16": True}),
+    ],
+)
+def test_of_deepspeeds_switches_at_most_one_is_on(winner, text, expected):
+    _, values = patched(text, JSON, winner())
+    assert {name: value["enabled"] for name, value in values.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "old", "amp", "new"),
+    [
+        ("mixed_precision", "no", "half", "fp16"),
+        ("torch_dtype", "float32", "brain", "bfloat16"),
+        ("precision", "brain", "half", "half"),
+        ("amp", "brain", "half", "half"),
+        ("fp16", False, "half", True),
+    ],
+)
+def test_a_precision_is_said_in_the_words_of_the_file(winner, key, old, amp, new):
+    _, values = patched(json.dumps({key: old}), JSON, winner(amp=amp))
+    assert values[key] == new
+
+
+def test_a_precision_of_the_same_path_may_be_in_other_words(winner):
+    found = winner(roles={}, amp=None, precision="fp16", searched=("precision",))
+    assert patched("precision: 32-true\n", YAML, found)[1] == {"precision": "16-mixed"}
+
+
+def test_a_word_that_a_file_has_not_is_told(winner):
+    text = json.dumps({"precision": "32-true", "batch_size": 1})
+    found, values = patched(text, JSON, winner(amp="tf32"))
+    assert values == {"precision": "32-true", "batch_size": 32}
+    assert "amp: tf32: precision has no word for it" in found.left_out
+
+
+def test_a_switch_stays_one(winner):
+    found = winner(compile="max-autotune", searched=("compile",))
+    _, values = patched('{"torch_compile": false}', JSON, found)
+    assert values == {"torch_compile": True}
+
+
+def test_a_file_of_the_commands_own_gets_what_its_trials_get(winner, tmp_path):
+    (tmp_path / "ds.json").write_text(
+        '{"zero_optimization": {"stage": 0}, "bf16": {"enabled": false}, "lr": 1}'
+    )
+    set_ = {"zero_optimization.stage": "{zero_stage}", "bf16.enabled": {"amp": "brain"}}
+    values = {
+        "kind": "command",
+        "run": "python train.py --deepspeed {ds}",
+        "quality": "reported",
+        "files": {"ds": {"base": "ds.json", "set": set_}},
+    }
+    found = winner(workload=CommandWorkload.of(values, tmp_path), zero_stage=2)
+    text = (tmp_path / "ds.json").read_text()
+    made = json.loads(patch.patched(text, tmp_path / "ds.json", found).text)
+    assert made == {"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}, "lr": 1}

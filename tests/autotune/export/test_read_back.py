@@ -1,0 +1,133 @@
+"""Every format is read by the library that it is for, which trains a few steps with it: a process each."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from autotune.export import formats
+
+pytestmark = pytest.mark.slow  # to import one of them takes seconds
+
+QUIET = "import sys, json, warnings; warnings.simplefilter('ignore')\n"
+LIGHTNING = """
+from lightning.pytorch.cli import LightningCLI
+from lightning.pytorch.demos.boring_classes import BoringDataModule, BoringModel
+
+class Data(BoringDataModule):
+    def __init__(self, batch_size: int = 1, num_workers: int = 0):
+        super().__init__()
+        self.batch_size = batch_size
+
+cli = LightningCLI(BoringModel, Data, args=["fit", "--config", sys.argv[1]], save_config_callback=None)
+t = cli.trainer
+said = {"steps": t.global_step, "precision": t.precision, "accumulates": t.accumulate_grad_batches}
+said |= {"clip": t.gradient_clip_val, "seed": cli.config.fit.seed_everything}
+print(json.dumps({**said, "batch": cli.datamodule.batch_size}))
+"""
+TRANSFORMERS = """
+import torch
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+
+[arguments] = HfArgumentParser(TrainingArguments).parse_json_file(sys.argv[1], allow_extra_keys=True)
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+    def gradient_checkpointing_enable(self, **_):
+        pass
+    def forward(self, x):
+        return {"loss": self.layer(x).pow(2).mean()}
+
+trainer = Trainer(Model(), arguments, train_dataset=[{"x": [1.0, 2.0]}] * 64, data_collator=lambda rows: {
+    "x": torch.tensor([row["x"] for row in rows])})
+trainer.train()
+a = arguments
+said = {"steps": trainer.state.global_step, "batch": a.train_batch_size, "bf16": a.bf16}
+said |= {"lr": a.learning_rate, "accumulates": a.gradient_accumulation_steps, "clip": a.max_grad_norm}
+print(json.dumps({**said, "checkpointing": a.gradient_checkpointing}))
+"""
+ACCELERATE = """
+import torch
+from accelerate import Accelerator
+
+accelerator = Accelerator()
+model = torch.nn.Linear(2, 1)
+model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+for _ in range(3):
+    accelerator.backward(model(torch.ones(4, 2)).float().pow(2).mean())
+    optimizer.step()
+print(json.dumps({"precision": accelerator.mixed_precision, "device": str(accelerator.device)}))
+"""
+DEEPSPEED = """
+from deepspeed.runtime.config import DeepSpeedConfig
+
+c = DeepSpeedConfig(sys.argv[1])
+said = {"batch": c.train_batch_size, "micro": c.train_micro_batch_size_per_gpu, "stage": c.zero_config.stage}
+said |= {"bf16": c.bfloat16_config.enabled, "fp16": c.float16_config.enabled, "clip": c.gradient_clipping}
+print(json.dumps({**said, "offload": c.zero_config.offload_optimizer.device}))
+"""
+
+
+def read(place, name, winner, script, *program):
+    """What a `script` says that has read the format."""
+    made = formats.FORMATS[name].render(winner)
+    file, text = place / f"best.{formats.FORMATS[name].suffix}", place / "script.py"
+    file.write_text(made.text)
+    text.write_text(QUIET + script)
+    command = [*(program or (sys.executable,)), str(text), str(file)]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "DS_BUILD_OPS": "0"}
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_lightnings_cli_trains_with_its_format(winner, tmp_path):
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = {"max_steps": 3, "limit_val_batches": 1, "accelerator": "cpu", "devices": 1, **quiet}
+    assert read(tmp_path, "lightning", winner(trainer=trainer), LIGHTNING) == {
+        "steps": 3,
+        "precision": "bf16-mixed",
+        "accumulates": 2,
+        "clip": 1.0,
+        "seed": 3,
+        "batch": 32,
+    }
+
+
+def test_transformers_trains_with_its_format(winner, tmp_path):
+    trainer = {"max_steps": 3, "use_cpu": True, "report_to": "none", "save_strategy": "no"}
+    found = winner(trainer=trainer, data={"batch_size": 4})
+    assert read(tmp_path, "transformers", found, TRANSFORMERS) == {
+        "steps": 3,
+        "batch": 4,
+        "bf16": True,
+        "lr": 2e-4,
+        "accumulates": 2,
+        "checkpointing": True,
+        "clip": 1.0,
+    }
+
+
+def test_accelerate_launches_with_its_format(winner, tmp_path):
+    program = (sys.executable, "-m", "accelerate.commands.launch", "--config_file", "best.yaml")
+    found = read(tmp_path, "accelerate", winner(), ACCELERATE, *program)
+    assert found == {"precision": "bf16", "device": "cpu"}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed")
+def test_deepspeeds_own_classes_take_its_format(winner, tmp_path):
+    found = winner(zero_stage=2, offload_optimizer="cpu")
+    assert read(tmp_path, "deepspeed", found, DEEPSPEED) == {
+        "batch": 64,
+        "micro": 32,
+        "stage": 2,
+        "bf16": True,
+        "fp16": False,
+        "clip": 1.0,
+        "offload": "cpu",
+    }

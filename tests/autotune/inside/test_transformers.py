@@ -1,0 +1,118 @@
+"""A script with Transformers' Trainer, TRL's or Accelerate is tuned as it is."""
+
+import itertools
+import json
+
+import pytest
+
+from autotune.inside.site import autotune_wire as wire
+
+ROWS = 45
+PRECISION = ["bf16", "fp16", "tf32"]
+
+
+def told(heard):
+    """The names of the settings that something has taken."""
+    return {name for message in heard.messages for name in message.taken}
+
+
+def records(heard):
+    return [message.record for message in heard.messages if message.record is not None]
+
+
+@pytest.mark.parametrize("kind", ["plain", "evaluated", "accumulated", "workers", "grouped", "streamed"])
+def test_every_batch_counts_once_and_padding_is_no_token(hear_trainer, kind):
+    heard = hear_trainer(kind)
+    tokens = [step.tokens for step in heard.steps]
+    assert heard.said, heard.errors
+    assert len(tokens) == len(heard.said)
+    if kind != "streamed":  # which ends within an epoch
+        assert (sum(heard.samples), sum(tokens)) == (2 * ROWS, heard.said[-1])
+    # What is fetched ahead may be counted with the step before.
+    most = max(b - a for a, b in itertools.pairwise([0, *heard.said]))
+    assert all(abs(a - b) <= most for a, b in zip(itertools.accumulate(tokens), heard.said, strict=True))
+
+
+def test_settings_take_the_place_of_a_scripts_own_whatever_its_arguments_are_made_of(hear_trainer):
+    given = {"precision": "bf16", "max_grad_norm": 2.0, "gradient_checkpointing": True, "optim": "adafactor"}
+    names = [*PRECISION, "max_grad_norm", "activation_checkpointing", "gradient_checkpointing", "optim"]
+    heard = hear_trainer("arguments", {"trainer": given}, NAMES=json.dumps(names))
+    assert heard.said, heard.errors
+    assert [list(one.values()) for one in heard.said] == [
+        [True, False, None, 2.0, True, True, "adafactor"]
+    ] * 3
+    assert told(heard) == {f"trainer.{name}" for name in given}
+
+
+@pytest.mark.parametrize(
+    ("precision", "become"),
+    [
+        ("fp32", [False, False, False]),
+        ("torch-default", [False, False, None]),
+        ("fp16", [False, True, None]),
+        ("bf16", [True, False, None]),
+    ],
+)
+def test_a_precision_is_one_name_for_several_arguments(hear_trainer, precision, become):
+    heard = hear_trainer("arguments", {"trainer": {"precision": precision}}, NAMES=json.dumps(PRECISION))
+    assert [list(one.values()) for one in heard.said] == [become] * 3, heard.errors
+
+
+def test_a_precision_that_the_trainer_has_not_ends_it(hear_trainer):
+    heard = hear_trainer("arguments", {"trainer": {"precision": "fp8"}}, NAMES="[]")
+    [error] = [message.error for message in heard.messages if message.error]
+    assert error.message.startswith("trainer.precision: one of fp32, ")
+    assert error.message.endswith("got 'fp8'")
+
+
+def test_in_a_trial_it_saves_and_logs_nowhere_else_and_trains_with_the_batch_that_is_measured(
+    hear_trainer, tmp_path
+):
+    names = ["output_dir", "save_strategy", "report_to", "auto_find_batch_size", "eval_strategy", "bf16"]
+    overrides = {"trainer": {"precision": "fp32"}, wire.IN_TRIAL: {"evaluate_every": 100}}
+    for one in hear_trainer("arguments", overrides, NAMES=json.dumps(names)).said:
+        assert list(one.values()) == [str(tmp_path / "work0"), "no", [], False, "steps", False]
+    exported = hear_trainer("arguments", overrides, NAMES=json.dumps(names), **{wire.SOCKET: None})
+    assert [list(one.values()) for one in exported.said[:2]] == [["own", "steps", [], False, "no", False]] * 2
+
+
+def test_what_no_arguments_have_is_not_taken(hear_trainer):
+    heard = hear_trainer("plain", {"trainer": {"max_steps": 1, "max_lenght": 1, "packing": True}})
+    assert told(heard) == {"trainer.max_steps"}
+    assert len(heard.said) == 1
+
+
+def test_a_model_has_the_attention_that_is_asked_for(hear_trainer):
+    heard = hear_trainer("attention", {"model": {"attn_implementation": "eager"}})
+    assert heard.said == ["eager"]
+    assert told(heard) == {"model.attn_implementation"}
+    assert hear_trainer("attention").said == ["sdpa"]
+
+
+def test_the_settings_of_trl_are_arguments_as_others(hear_trainer):
+    heard = hear_trainer("packed", {"trainer": {"packing": True, "max_length": 32}})
+    assert heard.said, heard.errors
+    packing, length, *tokens = heard.said
+    assert (packing, length) == (True, 32)
+    assert sum(step.tokens for step in heard.steps) >= tokens[-1] > 0
+
+
+def test_an_evaluation_is_told_when_enough_was_seen_and_of_several_data_sets_it_is_one(hear_trainer):
+    overrides, at_the_end = {wire.IN_TRIAL: {"evaluate_every": 20}}, 1  # which is Transformers' own
+    found = records(hear_trainer("two_evaluations", overrides))
+    assert len(found) == 2 * ROWS // 20 + at_the_end
+    assert all({"eval_a_loss", "eval_b_loss"} <= record.keys() for record in found)
+    overrides, tokens = {wire.IN_TRIAL: {"evaluate_every": 200}}, hear_trainer("plain").said[-1]
+    found = records(hear_trainer("two_evaluations", overrides, **{wire.UNIT: "tokens"}))
+    assert len(found) == tokens // 200 + at_the_end
+
+
+def test_a_loop_with_accelerate_is_told_and_has_its_settings(hear_trainer):
+    overrides = {"accelerator": {"gradient_accumulation_steps": 3, "mixed_precision": "bf16"}}
+    heard = hear_trainer("accelerated", overrides)
+    assert heard.said, heard.errors
+    precision, *seen = heard.said
+    assert precision == "bf16"
+    assert list(itertools.accumulate(heard.samples)) == seen
+    assert told(heard) == {"accelerator.gradient_accumulation_steps", "accelerator.mixed_precision"}
+    assert [list(record) for record in records(heard)] == [["eval_loss"]] * 2

@@ -1,0 +1,203 @@
+"""Trainings with Transformers, TRL and Accelerate that know nothing of the tuner, as small as can be.
+
+They run in processes of their own, in which the hook is armed. Each prints something as JSON.
+"""
+
+import json
+import os
+import sys
+import warnings
+
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, IterableDataset
+from transformers import (
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Seq2SeqTrainingArguments,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+warnings.simplefilter("ignore")
+ROWS = [{"input_ids": [1 + (i + j) % 60 for j in range(4 + i % 13)]} for i in range(45)]
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(ROWS)
+
+
+def model():
+    config = Qwen2Config(
+        vocab_size=64,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        pad_token_id=0,
+    )
+    return Qwen2ForCausalLM(config)
+
+
+def padded(rows):
+    longest = max(len(row["input_ids"]) for row in rows)
+    ids = torch.tensor([row["input_ids"] + [0] * (longest - len(row["input_ids"])) for row in rows])
+    return {
+        "input_ids": ids,
+        "attention_mask": (ids > 0).long(),
+        "labels": ids.masked_fill(ids == 0, -100),
+    }
+
+
+class Counted(TrainerCallback):
+    """What the steps of a trainer have seen, by its own count."""
+
+    def __init__(self):
+        self.tokens, self.epochs = [], []
+
+    def on_step_end(self, args, state, control, **_):
+        self.tokens.append(state.num_input_tokens_seen)
+        self.epochs.append(state.epoch)
+
+
+def trainer(train=ROWS, evaluation=ROWS[:8], *, kind=Trainer, callbacks=(), **own):
+    given = {
+        "output_dir": "own",
+        "per_device_train_batch_size": 4,
+        "num_train_epochs": 2,
+        "report_to": "none",
+        "disable_tqdm": True,
+        "use_cpu": True,
+        "include_num_input_tokens_seen": "non_padding",
+        **own,
+    }
+    return kind(
+        model=model(),
+        args=TrainingArguments(**given),
+        train_dataset=train,
+        eval_dataset=evaluation,
+        data_collator=padded,
+        callbacks=list(callbacks),
+    )
+
+
+def trained(*args, **own):
+    """Tokens in all up to every step."""
+    counted = Counted()
+    trainer(*args, callbacks=[counted], **own).train()
+    return counted.tokens
+
+
+def plain():
+    return trained()
+
+
+def evaluated():
+    """In the middle of epochs."""
+    return trained(eval_strategy="steps", eval_steps=2)
+
+
+def accumulated():
+    return trained(gradient_accumulation_steps=3, eval_strategy="steps", eval_steps=1)
+
+
+def workers():
+    return trained(dataloader_num_workers=2, dataloader_persistent_workers=True, gradient_checkpointing=True)
+
+
+def grouped():
+    return trained(train_sampling_strategy="group_by_length")
+
+
+def streamed():
+    return trained(Stream(), max_steps=10)
+
+
+def two_evaluations():
+    """Of one evaluation after every epoch."""
+    trainer(evaluation={"a": ROWS[:4], "b": ROWS[4:12]}, eval_strategy="epoch").train()
+    return []
+
+
+def arguments():
+    """What every kind of arguments has become, made in a script's own way."""
+    from trl import SFTConfig
+
+    own = {"output_dir": "own", "fp16": True, "use_cpu": True, "max_grad_norm": 0.5}
+    made = [
+        TrainingArguments(**own),
+        Seq2SeqTrainingArguments(**own, predict_with_generate=True),
+        SFTConfig(output_dir="own", max_length=512, use_cpu=True),
+    ]
+    names = json.loads(os.environ["NAMES"])
+    return [{name: getattr(one, name, None) for name in names} for one in made]
+
+
+def attention():
+    return [model().config._attn_implementation]
+
+
+def packed():
+    """The lengths of the rows of TRL's trainer; it says what its settings have become."""
+    from datasets import Dataset
+    from trl import SFTConfig, SFTTrainer
+
+    counted = Counted()
+    built = SFTTrainer(
+        model=model(),
+        args=SFTConfig(
+            output_dir="own",
+            max_steps=3,
+            per_device_train_batch_size=2,
+            bf16=False,
+            use_cpu=True,
+            report_to="none",
+            disable_tqdm=True,
+            include_num_input_tokens_seen="non_padding",
+        ),
+        train_dataset=Dataset.from_list(ROWS),
+        processing_class=tokenizer(),
+        callbacks=[counted],
+    )
+    built.train()
+    return [built.args.packing, built.args.max_length, *counted.tokens]
+
+
+def tokenizer():
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    made = Tokenizer(models.WordLevel({"<pad>": 0, **{str(i): i for i in range(1, 64)}}, unk_token="<pad>"))
+    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="63")
+
+
+def accelerated():
+    """An own loop, with what Accelerate has; the samples that it has seen up to every step."""
+    accelerator = Accelerator(gradient_accumulation_steps=1, cpu=True)
+    net = torch.nn.Linear(4, 1)
+    data = [(torch.randn(4), torch.randn(1)) for _ in range(22)]
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    net, optimizer, loader = accelerator.prepare(net, optimizer, DataLoader(data, 4, shuffle=True))
+    seen, steps = 0, []
+    for _ in range(2):
+        for x, y in loader:
+            with accelerator.accumulate(net):
+                seen += len(x)
+                loss = ((net(x) - y) ** 2).mean()
+                accelerator.backward(loss)
+                optimizer.step()
+                optimizer.zero_grad()
+            if accelerator.sync_gradients:
+                steps.append(seen)
+        accelerator.log({"eval_loss": loss.detach(), "note": "text", "samples": 3})
+    return [accelerator.mixed_precision, *steps]
+
+
+def tell(name):
+    """Calls a function of this module and prints what it returns, and nothing of what it says."""
+    out, sys.stdout = sys.stdout, sys.stderr
+    said = globals()[name]()
+    print(json.dumps(said), file=out)

@@ -1,0 +1,188 @@
+"""Values are replaced where they stand, and nothing else in a text is another byte."""
+
+import copy
+import json
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.core.errors import InputError
+from autotune.workloads.in_place import node, replace
+
+YAML, JSON = replace.form_of("a.yaml"), replace.form_of("a.json")
+BASE = """\
+# what we run
+seed: 1   # the first
+optim: &optim
+  lr: !!float 3  # tuned by hand
+  betas:
+  - 0.9
+  - 0.95  # the second
+trainer: {precision: '16-mixed', devices: 1}
+empty:
+note: |
+  two
+  lines
+# the end
+"""
+
+
+@pytest.mark.parametrize(
+    ("values", "old", "new"),
+    [
+        ({"seed": 2}, "seed: 1   #", "seed: 2   #"),
+        ({"seed": 1}, "", ""),
+        ({"seed": "1"}, "seed: 1 ", "seed: '1' "),
+        ({"optim.betas": [0.9, 0.999]}, "- 0.95  #", "- 0.999  #"),
+        ({"optim.lr": 2}, "!!float 3 ", "2 "),
+        ({"optim.betas[0]": 0.8}, "- 0.9\n", "- 0.8\n"),
+        ({"optim.betas": [0.5, 0.6, 0.7]}, "- 0.9\n  - 0.95 ", "- 0.5\n  - 0.6\n  - 0.7 "),
+        ({"trainer.precision": "bf16-mixed"}, "'16-mixed'", "'bf16-mixed'"),
+        ({"trainer.precision": True}, "'16-mixed'", "true"),
+        ({"empty": 1e-5}, "empty:\n", "empty: 1.0e-05\n"),
+        ({"empty.a.b": "x"}, "empty:\n", "empty: {a: {b: x}}\n"),
+        ({"note": "one"}, "|\n  two\n  lines\n", "one\n"),
+        ({"note": "a\nb"}, "|\n  two\n  lines\n", '"a\\nb"\n'),
+        ({"trainer.clip": 1.0}, "devices: 1}", "devices: 1, clip: 1.0}"),
+        ({"optim.decay": 0.1}, "# the second\n", "# the second\n  decay: 0.1\n"),
+        ({"new.x": [1]}, "  lines\n", "  lines\nnew: {x: [1]}\n"),
+    ],
+)
+def test_of_yaml_the_value_alone_is_another(values, old, new):
+    assert replace.replaced(BASE, values, YAML) == BASE.replace(old, new, 1)
+
+
+@pytest.mark.parametrize(
+    ("base", "values", "expected"),
+    [
+        ('{"a":1,"b":[1,2]}', {"a": None, "b[1]": 3}, '{"a":null,"b":[1,3]}'),
+        ('{\n\t"a": {\n\t\t"b": "\\ud83d\\ude00"\n\t}\n}\n', {"a.c": 1}, None),
+        ('{\n  "a": 1\n}', {"b.c": True}, '{\n  "a": 1,\n  "b": {"c": true}\n}'),
+        ('{\r\n  "a": 1\r\n}', {"b": 2}, '{\r\n  "a": 1,\r\n  "b": 2\r\n}'),
+        ("{ }", {"b": 2}, '{"b": 2}'),
+        ('{"a": 1, "a": 2}', {"a": 3}, '{"a": 1, "a": 3}'),
+        ('{"a": "x: y # no comment"}', {"a": "\u00e9"}, '{"a": "\\u00e9"}'),
+    ],
+)
+def test_of_json_the_value_alone_is_another(base, values, expected):
+    wanted = '{\n\t"a": {\n\t\t"b": "\\ud83d\\ude00",\n\t\t"c": 1\n\t}\n}\n' if expected is None else expected
+    assert replace.replaced(base, values, JSON) == wanted
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "value", "said"),
+    [
+        (BASE, "seed.a", 1, "seed.a: seed is 1, and has no names below it"),
+        (BASE, "optim.betas.a", 1, "optim.betas is a list, and has no names below it"),
+        (BASE, "optim.betas[2]", 1, "there is no place optim.betas[2]: optim.betas has 2"),
+        (BASE, "optim.betas", [], "cannot be replaced in place"),
+        (BASE, "a..b", 1, "a path must be such as optim.lr or betas[0]: got 'a..b'"),
+        ("a: &x {b: 1}\nc: *x\n", "c.b", 2, "c is used in other places, too, by an alias"),
+        ("a: &x 1\nc: [*x]\n", "a", 2, "a is used in other places, too, by an alias"),
+        ("{a, b: 1}", "a", 2, "cannot be replaced in place"),
+        ("- 1\n", "a", 2, "the file is a list, and has no names below it"),
+        ("a: 1\n---\nb: 1\n", "a", 2, "not YAML: but found another document in line 2"),
+        ("a: [", "a", 2, "not YAML: "),
+        ("a: &x [*x]", "a", 2, "not YAML: "),
+        ("a: \x07", "a", 2, "not YAML: ReaderError"),
+    ],
+)
+def test_what_has_no_place_of_its_own_is_one_line(base, path, value, said):
+    with pytest.raises(InputError) as error:
+        replace.replaced(base, {path: value}, YAML)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_merged_name_becomes_one_of_its_own():
+    text = "base: &base {lr: 1}\nrun:\n  <<: *base\n  seed: 2\n"
+    assert replace.replaced(text, {"run.lr": 3}, YAML) == f"{text}  lr: 3\n"
+
+
+def test_a_text_is_read_by_the_suffix_of_its_file():
+    with pytest.raises(InputError, match=r"a\.toml: a file must be \.json, \.yaml, \.yml"):
+        replace.form_of("a.toml")
+    with pytest.raises(InputError, match=r"not JSON: Expecting value in line 1, column 7"):
+        replace.replaced('{"a": }', {"a": 1}, JSON)
+    with pytest.raises(InputError, match=r"not JSON: RecursionError"):
+        replace.replaced("[" * 100_000, {"a": 1}, JSON)
+
+
+NAMES = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters=".[]"), min_size=1, max_size=6
+)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+DATA = st.dictionaries(NAMES, VALUES, min_size=1, max_size=4)
+NEW = SCALARS | st.lists(SCALARS, max_size=3)
+YAML_STYLES = st.fixed_dictionaries(
+    {
+        "default_flow_style": st.sampled_from([True, False, None]),
+        "default_style": st.sampled_from([None, "'", '"']),
+        "indent": st.sampled_from([2, 4]),
+        "width": st.sampled_from([20, 1000]),
+        "line_break": st.sampled_from(["\n", "\r\n"]),
+        "allow_unicode": st.booleans(),
+    }
+)
+JSON_STYLES = st.fixed_dictionaries(
+    {
+        "indent": st.sampled_from([None, 2, "\t"]),
+        "separators": st.sampled_from([None, (",", ":"), (" , ", " : ")]),
+        "ensure_ascii": st.booleans(),
+    }
+)
+
+
+def changed(data, path, value):
+    """`data` with `value` at `path`, by plain means."""
+    data = copy.deepcopy(data)
+    *above, last = node.steps(path)
+    inside = data
+    for step in above:
+        inside = inside[step]
+    inside[last] = value
+    return data
+
+
+def holds(text, data, draw, form, load):
+    """That a leaf and an added name are all that is other, in what a reader gets and in the bytes."""
+    root = form.read(text)
+    leaves = [path for path, _ in node.leaves(root)]
+    for path in [draw.draw(st.sampled_from(leaves)), "added"] if leaves else ["added"]:
+        value = draw.draw(NEW)
+        new = replace.replaced(text, {path: value}, form)
+        assert repr(load(new)) == repr(changed(data, path, value))
+        if path != "added" or "added" in data:
+            place = root
+            for step in node.steps(path):
+                place = place.inner[step]
+            assert new.startswith(text[: place.start])
+            assert new.endswith(text[place.end :])
+        else:
+            shared = next((i for i, (a, b) in enumerate(zip(text, new, strict=False)) if a != b), len(text))
+            assert new.endswith(text[shared:])
+
+
+@given(DATA, YAML_STYLES, st.data())
+@settings(deadline=None, max_examples=60)
+def test_whatever_is_in_a_yaml_text_one_path_is_another(data, style, draw):
+    holds(yaml.safe_dump(data, sort_keys=False, **style), data, draw, YAML, yaml.safe_load)
+
+
+@given(DATA, JSON_STYLES, st.data())
+@settings(deadline=None, max_examples=60)
+def test_whatever_is_in_a_json_text_one_path_is_another(data, style, draw):
+    holds(json.dumps(data, **style), data, draw, JSON, json.loads)
