@@ -18,7 +18,7 @@ PLACE = EXAMPLES / "r2gen_iu_xray"
 def test_what_is_exported_keeps_the_published_batch_and_its_learning_rate(tmp_path):
     data = synthetic.make(tmp_path, {"train": 32, "val": 4, "test": 4}, seed=0, size=64)
     files = ("--space", PLACE / "space.yaml", "--baseline", PLACE / "baseline.yaml", "--data", data)
-    shorter = ("--model", "small", "--trials", 2, "--samples", 64, "--repeats", 0, "--wandb", "off")
+    shorter = ("--model", "small", "--trials", 2, "--samples", 192, "--repeats", 0, "--wandb", "off")
     done = forked.run(("search", *files, *shorter, "--session", "s"), tmp_path, os.environ)
     assert done.returncode in ENDED, done.stdout + done.stderr
     exported = forked.run(("export", "s", "--trial", "0", "-o", "best.yaml"), tmp_path, os.environ)
