@@ -1,5 +1,9 @@
 """`python -m autotune`: the one place where errors become a line and an exit code."""
 
+from autotune.core.linux import require_linux
+
+require_linux("autotune")
+
 import errno
 import os
 import sys

@@ -154,6 +154,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     "limits": lambda: table("Limits"),
     "objective": lambda: table("Objective"),
     "budget": lambda: table("Budget"),
+    "training": lambda: table("Training"),
     "known settings": known_settings,
     "known settings of r2gen": lambda: known_settings("r2gen"),
     "settings of r2gen": lambda: table("Settings"),

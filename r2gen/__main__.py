@@ -1,5 +1,9 @@
 """`python -m r2gen train | evaluate | generate`: the trainer's command line."""
 
+from r2gen.linux import require_linux
+
+require_linux("r2gen")
+
 import argparse
 import json
 import signal

@@ -21,7 +21,7 @@ from autotune.space import space as spaces
 from autotune.space import yaml_text
 from autotune.space.knobs import Distribution, ScaledLearningRate, explained
 from autotune.space.machine import Machine, fit_to
-from autotune.space.sections import PROMISES, Budget, Limits, Objective
+from autotune.space.sections import PROMISES, Budget, Limits, Objective, Training
 from autotune.space.space import Space
 from autotune.storage import study_file
 from autotune.storage.store import Session
@@ -175,8 +175,9 @@ def complete(
     workload.require_unit(space.unit)
     workload.require_comparable(space.knobs, space.objective.quality)
     knobs = _as_taken(space, baseline, workload, source)
-    budget = _open_ended(space.budget, workload.training_samples(baseline))
-    changes = {"baseline": baseline, "knobs": knobs, "budget": budget}
+    training = _whole_training(space.training, baseline, workload)
+    budget = _open_ended(space.budget, training.samples)
+    changes = {"baseline": baseline, "knobs": knobs, "budget": budget, "training": training}
     whole = spaces.complete(space.model_copy(update=changes), source)
     fitted, dropped = fit_to(whole, machine)
     notes = workload.check(fitted.for_workload(fitted.baseline))
@@ -200,6 +201,16 @@ def _named(settings: Mapping[str, Any], space: Space) -> dict[str, Setting]:
         return space.naming.named(settings)
     except ValueError as error:
         raise InputError(f"baseline: {error}") from None
+
+
+def _whole_training(training: Training, baseline: Mapping[str, Setting], workload: Workload) -> Training:
+    """What is said of the whole training, and what the workload knows of it besides."""
+    known = {
+        "samples": training.samples or workload.training_samples(baseline),
+        "samples_per_evaluation": training.samples_per_evaluation
+        or workload.samples_per_evaluation(baseline),
+    }
+    return training.model_copy(update=known)
 
 
 def _open_ended(budget: Budget, training_samples: int | None) -> Budget:

@@ -4,6 +4,7 @@ A place that treats a setting in its own way asks the table, and names none itse
 computes with have their names here as constants.
 """
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
@@ -13,11 +14,12 @@ Setting = str | bool | int | float | None
 Config = Mapping[str, Setting]
 Key = frozenset[tuple[str, str]]
 
-MICRO_BATCH, ACCUMULATION = "micro_batch_size", "accumulation_steps"
+MICRO_BATCH, ACCUMULATION, PROCESSES = "micro_batch_size", "accumulation_steps", "processes"
 LEARNING_RATE, SEED = "learning_rate", "seed"
 WORKERS, PREFETCH = "num_workers", "prefetch_factor"
 PRECISION, CHECKPOINTING, COMPILE = "precision", "activation_checkpointing", "compile"
 BATCH = frozenset({MICRO_BATCH, ACCUMULATION})
+EFFECTIVE_BATCH = (MICRO_BATCH, ACCUMULATION, PROCESSES)  # which is their product
 
 # What the sampler and the arithmetic carry.
 LARGEST_BATCH, MOST_ACCUMULATED = 2**30, 2**20
@@ -33,7 +35,7 @@ def settings_key(config: Config, left_out: Collection[str]) -> Key:
 
 def effective_batch(settings: Config) -> int:
     """Samples of an optimizer step; what is not said counts as 1."""
-    return int(settings.get(MICRO_BATCH) or 1) * int(settings.get(ACCUMULATION) or 1)
+    return math.prod(int(settings.get(name) or 1) for name in EFFECTIVE_BATCH)
 
 
 def workers(settings: Config) -> int:
@@ -195,18 +197,24 @@ _CUDA_GRAPHS = Needs(compiler=True, is_for_cuda=True)
 _COMMON = (
     Known(
         MICRO_BATCH,
-        about="the effective batch is its product with `accumulation_steps`; memory is predicted by it; "
-        "a larger one is tried first",
+        about="the effective batch is its product with `accumulation_steps` and `processes`; memory is "
+        "predicted by it; a larger one is tried first",
         moves_result=Result.ROUNDED,
         moves_memory=Memory.KNOWN_WAY,
         whole=(1, LARGEST_BATCH),
     ),
     Known(
         ACCUMULATION,
-        about="the effective batch is its product with `micro_batch_size`",
+        about="the effective batch is its product with `micro_batch_size` and `processes`",
         moves_result=Result.ROUNDED,
         moves_memory=Memory.KNOWN_WAY,
         whole=(1, MOST_ACCUMULATED),
+    ),
+    Known(
+        PROCESSES,
+        about="how many train together, each with a micro-batch of its own",
+        moves_result=Result.ROUNDED,
+        whole=(1, MOST_COUNTED),
     ),
     Known(
         LEARNING_RATE,

@@ -118,7 +118,7 @@ class PassedOver:
 
 @dataclass(frozen=True)
 class Throughput:
-    """Training samples per second in the steady state, evaluation excluded.
+    """Training samples per second in the steady state, evaluation excluded, unless it is asked for.
 
     `half_width_per_s` is half the 95% confidence interval, None where there were too few steps to tell;
     `steps` and `seconds` are what was measured after the warm-up.
@@ -128,6 +128,22 @@ class Throughput:
     half_width_per_s: float | None
     steps: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What a trial has spent outside of its steps.
+
+    Of its `evaluations` one takes `evaluation_s` seconds, with a checkpoint that comes with it; None where
+    that was not seen. `half_width_s` is half the 95% interval, None where there were too few to tell.
+    `pauses` is the share of the steps' time that long steps took at regular distances: with checkpoints, or
+    with logging.
+    """
+
+    evaluations: int = 0
+    evaluation_s: float | None = None
+    half_width_s: float | None = None
+    pauses: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -150,6 +166,8 @@ class Slice:
     """A turn of one trial's settings in a race: the whole steps that lay in it, and what they took.
 
     `number` is the trial whose settings ran, `round` counts from 1; every round has one of each member.
+    Nobody is evaluated in a race: where evaluations are part of the speed, `outside_s` is what they add, by
+    what the trial has shown, and `unsure` the part of the speed that this may be wrong by.
     """
 
     number: int
@@ -157,10 +175,12 @@ class Slice:
     samples: int
     seconds: float
     steps: int
+    outside_s: float = 0.0
+    unsure: float = 0.0
 
     @property
     def samples_per_s(self) -> float:
-        return self.samples / self.seconds
+        return self.samples / (self.seconds + self.outside_s)
 
 
 @dataclass(frozen=True)
@@ -185,6 +205,7 @@ class Measurement:
     curve: tuple[Evaluation, ...] = ()
     items: tuple[float, ...] = ()
     slices: tuple[Slice, ...] = ()
+    outside: Outside = Outside()
     samples: int = 0
     peak_memory_bytes: int | None = None
     peak_reserved_bytes: int | None = None
@@ -236,6 +257,7 @@ class Measurement:
             "curve": curve,
             "items": tuple(values.get("items", ())),
             "slices": tuple(Slice(**one) for one in values.get("slices", ())),
+            "outside": Outside(**values.get("outside", {})),
         }
         return cls(**{**with_one_peak(values), **read})
 

@@ -12,7 +12,7 @@ from autotune.core.trial import Measurement, Trial
 from autotune.display import advice, view
 from autotune.display.estimate import Remaining
 from autotune.display.snapshot import Running, Snapshot
-from autotune.judging import estimates, gains, objective, quality
+from autotune.judging import estimates, gains, objective, outside, quality
 from autotune.judging.confirm import Claim
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
@@ -111,7 +111,7 @@ def _range(remaining: Remaining | None) -> dict[str, float] | None:
 
 def result(history: History, best: tuple[Trial, Claim | None] | None) -> dict[str, Any]:
     """What was found: the `best`, with its factor over the baseline, and how sure that is."""
-    baseline = history.baseline
+    baseline, spent = history.baseline, outside.spent(best[0], history) if best else None
     return {
         "verdict": str(advice.verdict(best)),
         "best": ended(best[0], history) if best else None,
@@ -119,6 +119,8 @@ def result(history: History, best: tuple[Trial, Claim | None] | None) -> dict[st
         "factor": _figure(gains.gain(best[0], history)) if best and baseline else None,
         "rounds": best[1].rounds if best and best[1] else 0,
         "seeds": best[1].seeds if best and best[1] else 0,
+        "evaluation_share": spent.evaluations if spent else None,
+        "pause_share": spent.pauses if spent else None,
     }
 
 

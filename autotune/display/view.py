@@ -8,7 +8,7 @@ from autotune.core.errors import printable
 from autotune.core.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION, Config, Setting
 from autotune.core.shell import quoted
 from autotune.core.trial import Failure, Measurement, Status, Trial
-from autotune.display import advice
+from autotune.display import advice, spending
 from autotune.display.cautions import cautions, company
 from autotune.judging import confirm, gains, objective, racing
 from autotune.judging import quality as qualities
@@ -172,17 +172,23 @@ def summary(history: History, workload: Workload, session: Path) -> list[str]:
     lines += [*refuted(history), *cautions(history)]
     trial, claim = best
     if trial.number == 0:
-        return [*lines, nothing_better(history)]
+        return [*lines, nothing_better(history), *spending.lines(history)]
     lines.append(f"Best: trial {trial.number}: {knobs(trial.config)}")
     if claim is not None:
         lines += [confirmed(claim, history)]
     else:
         lines += [gain(trial, history), unconfirmed(trial, history)]
+    lines += spending.lines(history)
     return [*lines, "Run next:", *(f"  {command}" for command in next_commands(session, workload))]
 
 
 def promise(history: History) -> str:
-    """What a winner of the search means, in a sentence."""
+    """What a winner of the search means, in a sentence, and what counts as its speed."""
+    counted = " Evaluations are part of the speed." if history.space.objective.counts_evaluations else ""
+    return _promise(history) + counted
+
+
+def _promise(history: History) -> str:
     goal, samples = history.space.objective, history.space.budget.samples_per_trial
     if goal.select == "same-training":
         return (

@@ -38,6 +38,7 @@ _CHUNK_BYTES = 2**18
 _MOST_WAITING = 200_000  # messages; then those who send them wait
 _SWEEP_CHUNKS = 16  # a socket holds less
 _WAIT_S = 0.02
+_CATCH_UP_S = 0.5
 _clock_s = time.monotonic  # kept here: a workload that replaces the module's clock replaces its own alone
 
 
@@ -76,6 +77,7 @@ class Inbox:
         self._lock = threading.Lock()  # of the clients: whoever comes late is told to stop, too
         self._held: list[Message] = []  # what others may have sent something before
         self._is_stopping = self._is_finished = False
+        self._heard_s, self._has_heard = -math.inf, threading.Condition()
         self._wake, self._woken = socket.socketpair()
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -104,6 +106,15 @@ class Inbox:
             return self._messages.get(timeout=timeout_s) if timeout_s > 0 else self._messages.get_nowait()
         return None
 
+    def heard_s(self) -> float:
+        """The moment up to which all can be got that was sent; now, unless there is very much of it."""
+        asked_s = _clock_s()
+        with self._has_heard:
+            if not self._is_finished:
+                self._wake.send(b"?")
+                self._has_heard.wait_for(lambda: self._heard_s >= asked_s, _CATCH_UP_S)
+            return self._heard_s
+
     def tell_to_stop(self) -> None:
         """Tells all who report that they are to end, those who come later as well."""
         with self._lock:
@@ -121,7 +132,7 @@ class Inbox:
     def _listen(self) -> None:
         with self._selector:
             self._selector.register(self._server, selectors.EVENT_READ, self._accept_all)
-            self._selector.register(self._woken, selectors.EVENT_READ, lambda: None)
+            self._selector.register(self._woken, selectors.EVENT_READ, lambda: self._woken.recv(_CHUNK_BYTES))
             while not self._is_finished:
                 self._hear(0 if self._held else None)
                 known_s = _clock_s()
@@ -145,6 +156,9 @@ class Inbox:
         for message in self._held[:count]:
             self._messages.put(message)
         del self._held[:count]
+        with self._has_heard:
+            self._heard_s = known_s
+            self._has_heard.notify_all()
 
     def _sweep(self) -> None:
         """Takes what has been sent until now, and no more of those who go on sending."""

@@ -20,6 +20,14 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Logged:
+    """Scores that a script has logged into a file of the directory `place`, by their names there."""
+
+    scores: Mapping[str, float]
+    place: str
+
+
+@dataclass(frozen=True)
 class ScriptError:
     """The exception that has ended a script, or a record that could not be sent: its type's full name."""
 
@@ -29,9 +37,9 @@ class ScriptError:
 
 @dataclass(frozen=True)
 class Message:
-    """Who has said it, when by the machine's monotonic clock, and one of a record, a step or an error.
+    """Who has said it, when by the machine's monotonic clock, and one of what is None by default.
 
-    Or which arguments something has `taken` that were put in place of the script's own: `loader.num_workers`.
+    `taken` are arguments that were put in place of the script's own: `loader.num_workers`.
     """
 
     at_s: float
@@ -39,6 +47,7 @@ class Message:
     rank: int
     record: Mapping[str, Any] | None = None
     step: Step | None = None
+    logged: Logged | None = None
     error: ScriptError | None = None
     taken: tuple[str, ...] = ()
     is_queued: bool = False  # the GPU had not done yet what it was given: a record's step ends later
@@ -72,6 +81,8 @@ def _message(said: Mapping[str, Any]) -> Message:
         return Message(at_s, pid, rank, record=_mapping(said["record"]), is_queued=is_queued)
     if "step" in said:
         return Message(at_s, pid, rank, step=_step(_mapping(said["step"])))
+    if "logged" in said:
+        return Message(at_s, pid, rank, logged=_logged(_mapping(said["logged"])))
     if "taken" in said:
         return Message(at_s, pid, rank, taken=tuple(map(str, said["taken"])))
     error = _mapping(said["error"])
@@ -87,6 +98,11 @@ def _count(value: object) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
         raise ValueError("must be a count")
     return value
+
+
+def _logged(said: Mapping[str, Any]) -> Logged:
+    scores = _mapping(said["scores"])
+    return Logged({name: float(score) for name, score in scores.items()}, str(said["place"]))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

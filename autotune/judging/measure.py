@@ -5,17 +5,21 @@ import itertools
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from autotune.core.settings import ACCUMULATION, Config, prefetched_batches
-from autotune.core.trial import Throughput
+from autotune.core.trial import Outside, Throughput
 
 _MOST_BATCHES = 20
 _FEWEST_BATCHES = 4
 _STEPS_TO_START = 3  # lazy initialisation, allocator growth, autotuned kernels
 _STEPS_TO_GO_ON = 1  # after an evaluation: its first step comes with a checkpoint
 _RECENT_STEPS = 20
+_FEWEST_EVALUATIONS = 3  # of which the first one is left out: it has a start of its own
+# What is taken for pauses: so many times a step, so many steps apart, so many of them, at distances so alike.
+_TIMES_LONGER, _FEWEST_BETWEEN, _FEWEST_PAUSES, _ALIKE, _MOST_UNLIKE = 4.0, 10, 4, 0.2, 0.25
+_LOOKED_AT = 10_000  # steps, for pauses: it is asked every second
 _BISECTIONS = 60  # to the last bit
 
 
@@ -39,6 +43,19 @@ def prefetched_steps(settings: Config) -> int:
 def steps_to_start(settings: Config) -> int:
     """Steps of a new process that are not yet as fast as those that follow, or faster."""
     return prefetched_steps(settings) + _STEPS_TO_START
+
+
+@dataclass
+class _Evaluated:
+    """An evaluation: what it took, and the first step after it, which may come with a checkpoint."""
+
+    seconds: float
+    after: Step | None = None
+
+    def late_s(self, usual_step_s: float) -> float | None:
+        """What the step after it took longer than usual; None while there is none."""
+        after = self.after
+        return max(0.0, after.seconds - after.records * usual_step_s) if after else None
 
 
 @dataclass(frozen=True)
@@ -82,12 +99,14 @@ class Meter:
         self._last_s: float | None = None  # when the step before had ended
         self._seen_s: float | None = None  # when the record before came
         self._last_samples = self._queued = 0
+        self._evaluations: list[_Evaluated] = []
+        self._evaluated: _Evaluated | None = None  # the last one, until there is a step after it
         self.training_s = 0.0
         self.restart()
 
     def restart(self) -> None:
         """A new process begins, or goes on with, the trial: the time since the last record is no step's."""
-        self._last_s = self._seen_s = None
+        self._last_s = self._seen_s = self._evaluated = None
         self._segments.append((self._prefetched + _STEPS_TO_START, []))
 
     def add(
@@ -105,24 +124,65 @@ class Meter:
         if queued and not is_break:
             self._queued += 1
             return
+        if evaluation or (self._evaluated is not None and samples == self._last_samples):
+            self._evaluate(at_s, samples)
         if is_break:
             self._segments.append((self._prefetched + _STEPS_TO_GO_ON, []))
         elif self._last_s is not None and samples > self._last_samples:
-            step = Step(at_s - self._last_s, samples - self._last_samples, self._queued + 1)
-            self._segments[-1][1].append(step)
+            self._add(Step(at_s - self._last_s, samples - self._last_samples, self._queued + 1))
         self._last_s, self._last_samples, self._queued = at_s, samples, 0
+
+    def _add(self, step: Step) -> None:
+        self._segments[-1][1].append(step)
+        if self._evaluated is not None:
+            self._evaluated.after, self._evaluated = step, None
+
+    def _evaluate(self, at_s: float, samples: int) -> None:
+        """Counts the time since the last step had ended as an evaluation's.
+
+        But for the steps that had not been told by then, at their usual time. What is told before the next
+        step is of the same evaluation.
+        """
+        steps, untold = self._recent(), samples - self._last_samples
+        if self._last_s is None or (untold and not steps):
+            return
+        steps_s = untold * statistics.median(s.seconds / s.samples for s in steps) if untold else 0.0
+        if self._evaluated is None:
+            self._evaluated = _Evaluated(0.0)
+            self._evaluations.append(self._evaluated)
+        self._evaluated.seconds += max(0.0, at_s - self._last_s - steps_s)
+
+    def _recent(self) -> list[Step]:
+        """The last steps."""
+        steps = [step for _, segment in self._segments for step in segment[-_RECENT_STEPS:]]
+        return steps[-_RECENT_STEPS:]
 
     def recent_step_s(self) -> float | None:
         """How long a step takes at present, the median of the last ones; None before there is one."""
-        steps = [step for _, segment in self._segments for step in segment[-_RECENT_STEPS:]]
-        return statistics.median(s.seconds / s.records for s in steps[-_RECENT_STEPS:]) if steps else None
+        steps = self._recent()
+        return statistics.median(s.seconds / s.records for s in steps) if steps else None
 
     def throughput(self) -> Throughput | None:
         """The steady-state figure so far; None before the first step after the warm-up."""
-        steady: list[Step] = []
-        for warm_up, steps in self._segments:
-            steady += _steady(steps, warm_up)
-        return throughput(steady)
+        return throughput(self._steady())
+
+    def _steady(self) -> list[Step]:
+        return [step for warm_up, steps in self._segments for step in _steady(steps, warm_up)]
+
+    def outside(self) -> Outside:
+        """What was spent outside of the steps so far."""
+        usual_s = self.recent_step_s() or 0.0
+        counted = self._evaluations[len(self._evaluations) >= _FEWEST_EVALUATIONS :]
+        taken_s = [one.seconds for one in counted]
+        late_s = [found for one in counted if (found := one.late_s(usual_s)) is not None]
+        # A checkpoint takes about the same every time: the median knows nothing of a step that others delay.
+        checkpoint_s = statistics.median(late_s) if late_s else 0.0
+        return Outside(
+            len(self._evaluations),
+            statistics.fmean(taken_s) + checkpoint_s if taken_s else None,
+            half_interval(taken_s) if len(taken_s) > 1 else None,
+            regular_pauses(self._steady()[-_LOOKED_AT:]),
+        )
 
 
 def _steady(steps: Sequence[Step], warm_up: int) -> Sequence[Step]:
@@ -144,6 +204,49 @@ def throughput(steps: Sequence[Step]) -> Throughput | None:
         return None
     samples = sum(step.samples for step in steps)
     return Throughput(samples / seconds, _half_width(steps), sum(step.records for step in steps), seconds)
+
+
+def with_evaluations(
+    steady: Throughput | None, outside: Outside, samples_per_evaluation: float
+) -> Throughput | None:
+    """Samples per second of a training that is evaluated after so many samples; None where one is unknown.
+
+    To the seconds of a sample comes its part of an evaluation. Both are known independently of each other, so
+    the squares of their uncertainties are added.
+    """
+    if steady is None or outside.evaluation_s is None:
+        return None
+    rate = 1 / (1 / steady.samples_per_s + outside.evaluation_s / samples_per_evaluation)
+    if steady.half_width_per_s is None or outside.half_width_s is None:
+        return replace(steady, samples_per_s=rate, half_width_per_s=None)
+    steps_s = steady.half_width_per_s / steady.samples_per_s**2
+    half = rate**2 * math.hypot(steps_s, outside.half_width_s / samples_per_evaluation)
+    return replace(steady, samples_per_s=rate, half_width_per_s=half)
+
+
+def regular_pauses(steps: Sequence[Step]) -> float:
+    """The share of the steps' time that long steps take beyond a usual one, where they come regularly.
+
+    So do checkpoints and logging. Long steps at any distance are somebody else's doing, and every few steps a
+    loader's: these are no pauses. 0 where there are none.
+    """
+    if not steps:
+        return 0.0
+    usual_s = statistics.median(step.seconds / step.records for step in steps)
+    ends = list(itertools.accumulate(step.records for step in steps))
+    beyond = [(end, s.seconds - s.records * usual_s) for end, s in zip(ends, steps, strict=True)]
+    long = [(end, more_s) for end, more_s in beyond if more_s > (_TIMES_LONGER - 1) * usual_s]
+    between = [b - a for (a, _), (b, _) in itertools.pairwise(long)]
+    if len(long) < _FEWEST_PAUSES or not _are_regular(between):
+        return 0.0
+    return sum(more_s for _, more_s in long) / sum(step.seconds for step in steps)
+
+
+def _are_regular(between: Sequence[int]) -> bool:
+    """Whether distances, in steps, are much the same, but for a few that something else has come into."""
+    usual = statistics.median(between)
+    unlike = sum(abs(one - usual) > _ALIKE * usual for one in between)
+    return usual >= _FEWEST_BETWEEN and unlike <= _MOST_UNLIKE * len(between)
 
 
 def _half_width(steps: Sequence[Step]) -> float | None:

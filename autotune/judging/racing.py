@@ -50,18 +50,26 @@ def ratio(slices: Sequence[Slice], number: int, other: int, level: float = LEVEL
 
     The factor is the median of the pairwise means of the rounds' log-ratios (Hodges & Lehmann, 1963), the
     interval that of Wilcoxon's signed ranks (Hollander, Wolfe & Chicken, Nonparametric Statistical Methods,
-    3.3): a round that something else has spoilt moves neither much.
+    3.3): a round that something else has spoilt moves neither much. What is added for evaluations is known
+    from elsewhere: the squares of what either leaves open are added.
     """
     rounds = _logs(slices, number, other)
     if not rounds:
         return None
     logs = _blocks(rounds)
     means = _means(logs)
-    middle = math.exp(statistics.median(means))
+    middle = statistics.median(means)
     cut = _rank(len(logs), level)
+    unsure = math.hypot(*(_unsure(slices, one) for one in (number, other)))
     if cut < 1:
-        return Ratio(middle, 0.0, math.inf, len(rounds))
-    return Ratio(middle, math.exp(means[cut - 1]), math.exp(means[-cut]), len(rounds))
+        return Ratio(math.exp(middle), 0.0, math.inf, len(rounds))
+    low, high = (math.hypot(end - middle, unsure) for end in (means[cut - 1], means[-cut]))
+    return Ratio(math.exp(middle), math.exp(middle - low), math.exp(middle + high), len(rounds))
+
+
+def _unsure(slices: Sequence[Slice], number: int) -> float:
+    """The part of a member's speed that rests on other measurements, and may be wrong."""
+    return max((one.unsure for one in slices if one.number == number), default=0.0)
 
 
 @lru_cache(maxsize=16)  # the same rounds are looked at on several levels

@@ -50,6 +50,7 @@ class Setting:
 
 
 _WHOLE = "Full training"
+_ONLY_WHERE_KNOWN = {"Evaluations", "Pauses"}  # of which nothing is said where they are not
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def _samples(report: Report) -> list[Line]:
 
 def unknown(report: Report) -> list[str]:
     """The figures that could be measured on neither side."""
-    known = {line.name for line in lines(report)}
+    known = {line.name for line in lines(report)} | _ONLY_WHERE_KNOWN
     return [kind.name for kind in _kinds(report) if kind.name not in known]
 
 
@@ -116,11 +117,11 @@ def settings(report: Report) -> list[Setting]:
 
 def _kinds(report: Report) -> tuple[_Kind, ...]:
     seeds = words.plural(max((side.seeds for _, side in sides(report)), default=0), "seed")
-    samples, limit = report.answer.full_training_samples, report.memory_limit_bytes
+    limit = report.memory_limit_bytes
     return (
         _Kind(
             "Throughput",
-            f"{report.unit} per second",
+            f"{report.unit} per second" + (", evaluations included" if report.speed == "wall" else ""),
             lambda s: s.throughput.value if s.throughput else None,
             lambda s: _measured(words.throughput(s.throughput)),
         ),
@@ -147,12 +148,33 @@ def _kinds(report: Report) -> tuple[_Kind, ...]:
             lambda s: Cell(words.energy(s.joules_per_sample)),
         ),
         _Kind(
+            "Evaluations",
+            "of the full training, about",
+            lambda s: s.evaluation_share,
+            lambda s: Cell(words.share(s.evaluation_share)),
+        ),
+        _Kind(
+            "Pauses",
+            "long steps at regular distances, of the full training, about",
+            lambda s: s.pause_share or None,
+            lambda s: Cell(words.share(s.pause_share or None)),
+        ),
+        _Kind(
             _WHOLE,
-            f"{words.count(samples)} {report.unit}" if samples else "",
+            _of_whole(report),
             lambda s: s.full_training_s,
             lambda s: Cell(words.duration(s.full_training_s)),
         ),
     )
+
+
+def _of_whole(report: Report) -> str:
+    """How long the full training is, and what of it is projected."""
+    samples = report.answer.full_training_samples
+    if samples is None:
+        return ""
+    counted = ", evaluations included" if report.answer.evaluations_counted else ""
+    return f"{words.count(samples)} {report.unit}{counted}"
 
 
 def _peak(side: Side) -> Cell:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compare.results import Model, Written
-from autotune.core.settings import SEED
+from autotune.core.settings import PRECISION, SEED
 from autotune.core.trial import PassedOver, Trial
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging import confirm, quality
@@ -49,7 +49,7 @@ def report(known: Known, samples: int) -> Report:
         known.workload,
         known.shown,
         can_go_on=known.state == INTERRUPTED and known.can_go_on,
-        training_samples=known.provenance.get("training_samples"),
+        training_samples=space.training.samples or known.provenance.get("training_samples"),
     )
     limit, goal = _memory_limit_bytes(known), space.objective
     return Report(
@@ -78,6 +78,9 @@ def report(known: Known, samples: int) -> Report:
         minimize=goal.minimize is not None,
         within=goal.within,
         unit=space.unit,
+        speed=goal.speed,
+        by_precision=PRECISION in space.baseline,
+        writes_reports=known.workload.program is not None,
         constraints=goal.constraints,
         going_on=_going_on(known),
     )

@@ -23,7 +23,7 @@ def _predicted(model: MemoryModel, config: Config, space: Space) -> Predicted:
     told = [(size, model.predict({**config, MICRO_BATCH: size})) for size in space.micro_batch_sizes]
     known = [(size, found) for size, found in told if found is not None]
     return Predicted(
-        precision=str(space.settings(config).get(PRECISION, "")),
+        precision=str(config.get(PRECISION, "")),
         micro_batch_size=tuple(size for size, _ in known),
         peak_bytes=tuple(found.expected_bytes for _, found in known),
         low_bytes=tuple(found.low_bytes for _, found in known),

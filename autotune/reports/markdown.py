@@ -23,7 +23,7 @@ def render(report: Report) -> str:
         [_text(answer.sentence)],
         _sides(report),
     ]
-    blocks += [[f"- {_text(caution)}" for caution in answer.cautions], _models(report)]
+    blocks += [[f"- {_text(line)}" for line in (*answer.cautions, *answer.outside)], _models(report)]
     blocks += [_code(answer.commands), [_provenance(report)]]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
 
@@ -44,6 +44,7 @@ def _figures(side: Side, report: Report) -> dict[str, str]:
     """The cells of a column by the names of their rows, as text that is not escaped yet."""
     peak = words.peak(side.peak_memory_bytes, side.memory_share, is_rising=side.memory_is_rising)
     whole_s = side.full_training_s
+    whole = "whole training" + (", evaluations included" if report.answer.evaluations_counted else "")
     return {
         "settings": side.knobs,
         f"{report.unit}/s": _figure(side.throughput, ".1f"),
@@ -53,7 +54,8 @@ def _figures(side: Side, report: Report) -> dict[str, str]:
         f"joules per {words.each(report)}": "-"
         if side.joules_per_sample is None
         else f"{side.joules_per_sample:.3g}",
-        "whole training": "-" if whole_s is None else units.format_seconds(whole_s),
+        "evaluations, about": "-" if side.evaluation_share is None else f"{side.evaluation_share:.0%}",
+        whole: "-" if whole_s is None else units.format_seconds(whole_s),
     }
 
 
@@ -63,9 +65,11 @@ def _models(report: Report) -> list[str]:
     names = words.ordered(report.quality, *(m.scores for m in models))
     if not models:
         return []
-    return _table(
-        ["model", f"{report.unit}/s", *names, "reports/s", "findings F1"], [_model(m, names) for m in models]
-    )
+    head = ["model", f"{report.unit}/s", *names]
+    rows = [_model(m, names) for m in models]
+    if report.writes_reports:
+        return _table([*head, "reports/s", "findings F1"], rows)
+    return _table(head, [row[: len(head)] for row in rows])
 
 
 def _model(model: Compared, names: Sequence[str]) -> list[str]:

@@ -23,9 +23,10 @@ class Side:
 
     `quality` has its interval over the `seeds` that it was run with; `throughput` is that of its `runs`, or
     the baseline's times what a race has shown. `joules_per_sample` are all that the GPU used while it ran,
-    its start and evaluations included. `full_training_s` is the whole training at that throughput,
-    evaluations left out; None where the workload does not say how long that is. `memory_is_rising` says
-    that the peak still grew when one of the runs ended: a longer training takes more.
+    its start and evaluations included. `full_training_s` is the whole training at that throughput, about;
+    None where nobody says how long that is. `evaluation_share` of it goes to evaluations, None where it is
+    not known how often there is one, and `pause_share` to long steps at regular distances. `memory_is_rising`
+    says that the peak still grew when one of the runs ended: a longer training takes more.
     """
 
     trial: int
@@ -44,6 +45,8 @@ class Side:
     joules_per_sample: float | None
     full_training_s: float | None
     step_s: Mapping[str, float]  # seconds of a step by phase: data, transfer, forward, backward, optimizer
+    evaluation_share: float | None = None
+    pause_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ class Answer:
     Where nothing is better, `best` is the baseline itself. `factor` is the gain over the baseline, and
     `speed` what of it is throughput: to a target the rest is samples. It is by `rounds` of a race where it is
     confirmed. `promise` says what a winner means. `cautions` are what makes figures less than they seem,
-    `commands` what to run next.
+    `outside` says what is spent outside of the steps, `commands` what to run next. The full training is
+    projected with its evaluations where they are `counted`: where it is known how often there is one.
     """
 
     verdict: str
@@ -67,6 +71,8 @@ class Answer:
     full_training_samples: int | None = None
     cautions: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+    evaluations_counted: bool = False
 
 
 @dataclass(frozen=True)
@@ -236,4 +242,7 @@ class Report:
     within: float | None = None
     unit: str = "samples"
     constraints: Mapping[str, str] = field(default_factory=dict)
+    speed: str = "throughput"  # or wall: with evaluations
+    by_precision: bool = True  # whether that is a setting, so that models can be compared by it
+    writes_reports: bool = True  # whether the workload has a program that models are scored with
     going_on: str = ""  # the command that runs more of the search, where it does not run and can

@@ -36,6 +36,7 @@ from autotune.reports import (
 )
 from autotune.reports.model import Report
 from autotune.reports.plot import Plot
+from autotune.reports.sections import sections
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def render(report: Report) -> str:
         .render(
             report=report,
             plots=drawn,
+            sections=sections(report),
             figures=figures,
             library=library,
             script=script,

@@ -39,7 +39,7 @@ def _speed(report: Report, rows: Sequence[Row]) -> Plot:
     return Plot(
         id="speed-by-batch",
         title="Throughput by micro-batch",
-        axes=f"↑ {report.unit} per second. Lines join the fastest of each precision.",
+        axes=f"↑ {report.unit} per second. {_joined(rows)}",
         label="; ".join(_fastest(name, found, report.unit) for name, found in best.items()),
         data=[
             *(
@@ -57,21 +57,32 @@ def _speed(report: Report, rows: Sequence[Row]) -> Plot:
         ],
         layout=layout(360, xaxis=_axis(rows), yaxis={"rangemode": "tozero"}),
         legend=(*(marks.precision(name) for name, _ in groups), *(mark for mark, _ in _chosen(rows))),
-        table=Table(
-            ("precision", "micro-batch", "trials", f"fastest, {report.unit}/s"),
-            tuple(
-                (
-                    marks.precision(name).label,
-                    str(n),
-                    str(sum(_size(r) == n for r in found)),
-                    words.rate(best[name][n]),
-                )
+        table=_with_precision(
+            rows,
+            ("micro-batch", "trials", f"fastest, {report.unit}/s"),
+            [
+                (name, (str(n), str(sum(_size(r) == n for r in found)), words.rate(best[name][n])))
                 for name, found in groups
                 for n in best[name]
-            ),
-            numeric=(1, 2, 3),
+            ],
         ),
     )
+
+
+def _joined(rows: Sequence[Row]) -> str:
+    """What a line joins."""
+    by = "precision" if any(marks.precisions(rows)) else "size"
+    return f"Lines join the fastest of each {by}."
+
+
+def _with_precision(
+    rows: Sequence[Row], head: tuple[str, ...], cells: Sequence[tuple[str, tuple[str, ...]]]
+) -> Table:
+    """A table of figures by precision and size; without the former where that is no knob."""
+    if not any(marks.precisions(rows)):
+        return Table(head, tuple(found for _, found in cells), numeric=tuple(range(len(head))))
+    named = tuple((marks.precision(name).label, *found) for name, found in cells)
+    return Table(("precision", *head), named, numeric=tuple(range(1, len(head) + 1)))
 
 
 def _fastest(name: str, found: dict[int, float], unit: str) -> str:
@@ -138,9 +149,8 @@ def _memory_table(report: Report, rows: Sequence[Row]) -> Table:
         for size, peak, low, high in bands:
             row = cells.setdefault((each.precision, size), [words.NOTHING, "0", words.NOTHING])
             row[2] = f"{words.memory(peak)} ({words.memory(low)} to {words.memory(high)})"
-    head = ("precision", "micro-batch", "measured", "out of memory", "predicted for the recommended settings")
-    rows_of = ((marks.precision(name).label, str(size), *found) for (name, size), found in cells.items())
-    return Table(head, tuple(rows_of), numeric=(1, 2, 3, 4))
+    head = ("micro-batch", "measured", "out of memory", "predicted for the recommended settings")
+    return _with_precision(rows, head, [(name, (str(size), *found)) for (name, size), found in cells.items()])
 
 
 def _measured(rows: Sequence[Row]) -> str:

@@ -2,17 +2,20 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from autotune.core.settings import MICRO_BATCH
 from autotune.core.trial import Measurement, Trial
-from autotune.display import advice, view
+from autotune.display import advice, spending, view
 from autotune.display.advice import Verdict
 from autotune.display.cautions import cautions
-from autotune.judging import confirm, gains, objective, quality
+from autotune.judging import confirm, gains, objective, outside, quality
 from autotune.judging.confirm import Claim
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
+from autotune.judging.outside import Spent
 from autotune.reports.model import Answer, Side
 from autotune.space.space import Space
 from autotune.storage import store
@@ -38,7 +41,12 @@ def answer(
         return _none(history, session, going_on)
     trial, claim = found
     is_better = trial.number != baseline.number
-    theirs, ours = (_side(one, history, training_samples) for one in (baseline, trial))
+    spent = [outside.spent(one, history) for one in (baseline, trial)]
+    is_counted = _counts(spent, history)
+    theirs, ours = (
+        replace(_side(one, history), **_whole(cost, training_samples, is_counted=is_counted))
+        for one, cost in zip((baseline, trial), spent, strict=True)
+    )
     return Answer(
         verdict=advice.verdict(found),
         promise=view.promise(history),
@@ -51,7 +59,27 @@ def answer(
         full_training_samples=training_samples,
         cautions=(*view.refuted(history), *cautions(history), *_few(theirs, ours, space, workload)),
         commands=(*(view.next_commands(session, workload) if is_better else ()), *going_on),
+        outside=tuple(spending.lines(history)),
+        evaluations_counted=is_counted,
     )
+
+
+def _counts(spent: Sequence[Spent | None], history: History) -> bool:
+    """Whether the evaluations of the whole training can be told, on either side."""
+    known = all(one is not None and one.evaluations is not None for one in spent)
+    return known or history.space.objective.counts_evaluations
+
+
+def _whole(cost: Spent | None, samples: int | None, *, is_counted: bool) -> dict[str, Any]:
+    """What is known of a side's whole training."""
+    if cost is None:
+        return {}
+    sample_s = cost.sample_s if is_counted else cost.step_s
+    return {
+        "full_training_s": samples * sample_s if samples else None,
+        "evaluation_share": cost.evaluations,
+        "pause_share": cost.pauses,
+    }
 
 
 def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
@@ -85,7 +113,7 @@ def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[s
     return lines
 
 
-def _side(trial: Trial, history: History, training_samples: int | None) -> Side:
+def _side(trial: Trial, history: History) -> Side:
     """What is known of `trial`; its scores and what its device did are of the runs that count."""
     runs = _speed_runs(trial, history)
     seen = [t for t in history.quality_runs(trial) if t.quality is not None]
@@ -107,7 +135,7 @@ def _side(trial: Trial, history: History, training_samples: int | None) -> Side:
         gpu_percent=_mean_of("gpu_utilisation_percent", measurements),
         cpu_percent=_mean_of("cpu_percent", measurements),
         joules_per_sample=_joules_per_sample(measurements),
-        full_training_s=training_samples / throughput.value if training_samples and throughput else None,
+        full_training_s=None,
         step_s=_step_s(trial, measurements, throughput, history.space),
     )
 

@@ -90,35 +90,34 @@ def scores(report: Report) -> Table:
     """A row per model that was compared: its scores, and the speed and memory of writing and of training."""
     found = report.compared
     names = words.ordered(report.quality, *(each.scores for each in found))
+    head = ("model", *(words.metric(name) for name in names))
+    head += ("reports/s", "memory, writing") if report.writes_reports else ()
+    head += (f"training {report.unit}/s", "memory, training")
     rows = (
         (
             each.label,
             *(words.score(each.scores.get(name)) for name in names),
-            words.rate(each.reports_per_s),
-            words.memory(each.writing_peak_bytes),
+            *(_writing(each) if report.writes_reports else ()),
             words.throughput(each.throughput),
             words.peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising),
         )
         for each in found
     )
-    head = (
-        "model",
-        *(words.metric(name) for name in names),
-        "reports/s",
-        "memory, writing",
-        f"training {report.unit}/s",
-        "memory, training",
-    )
-    return Table(head, tuple(rows), numeric=tuple(range(1, len(names) + 5)))
+    return Table(head, tuple(rows), numeric=tuple(range(1, len(head))))
+
+
+def _writing(each: Compared) -> tuple[str, str]:
+    """The speed and the memory of writing reports."""
+    return words.rate(each.reports_per_s), words.memory(each.writing_peak_bytes)
 
 
 def own_scores(report: Report) -> Table | None:
-    """The scores that the search itself has measured, on the validation split; None where there are none."""
+    """The scores that the search itself has measured beside the quality; None where there are none."""
     sides = [(mark.label, side.scores) for mark, side in answer.sides(report) if side.scores]
     names = words.ordered(report.quality, *(found for _, found in sides))
     rows = tuple((label, *(words.score(found.get(name)) for name in names)) for label, found in sides)
     head = ("model", *(words.metric(name) for name in names))
-    return Table(head, rows, numeric=tuple(range(1, len(head)))) if rows else None
+    return Table(head, rows, numeric=tuple(range(1, len(head)))) if len(names) > 1 else None
 
 
 def findings(found: Sequence[Compared]) -> Table | None:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from autotune.core import units
 from autotune.core.errors import instead
-from autotune.core.settings import ACCUMULATION, COMMON, LEARNING_RATE, MICRO_BATCH, Setting
+from autotune.core.settings import COMMON, EFFECTIVE_BATCH, LEARNING_RATE, MICRO_BATCH, Setting
+from autotune.space import evaluating
 from autotune.space.knobs import Distribution, ScaledLearningRate
 
 if TYPE_CHECKING:  # which asks for these checks
@@ -17,6 +18,7 @@ _RATES = (1e-20, 1e20)  # what the sampler and the arithmetic carry
 def of_settings(space: "Space") -> list[str]:
     """What settings and knobs are said to be, and are not."""
     wrong = [*space.naming.mistakes(COMMON.by_name, space.baseline), *_of_steps(space)]
+    wrong += _of_evaluations(space)
     return [*wrong, *_of_learning_rate(space), *_of_other_rates(space), *_not_numbers(space)]
 
 
@@ -63,10 +65,24 @@ def _of_steps(space: "Space") -> Iterator[str]:
             if name not in space.baseline:
                 paths = [space.naming.path(known) for known in space.baseline]
                 yield f"{where}: the baseline has no setting {path!r}{instead(path, paths)}"
-            elif name in space.knobs:
+            elif name in space.knobs and where != "evaluate_every":
                 yield f"{where}: {path} is a knob, and cannot follow the effective batch as well"
             elif not isinstance(value, int) or isinstance(value, bool):
                 yield f"{where}: {path} must be a whole number of steps: got {units.shown(value)}"
+
+
+def _of_evaluations(space: "Space") -> Iterator[str]:
+    """What is outside of a step where nothing counts it, or where it cannot be counted."""
+    name, goal, fewest = evaluating.setting(space), space.objective, 2
+    knob = space.knobs.get(name) if name else None
+    if name and knob and not goal.counts_evaluations:
+        path = space.naming.path(name)
+        yield f"knob {path}: how often there is an evaluation counts with objective.speed: wall alone"
+    if isinstance(knob, Distribution) and (knob.uniform or knob.loguniform):
+        yield f"knob {space.naming.path(name or '')}: an evaluation after so many steps: choice or randint"
+    if goal.counts_evaluations and space.budget.evaluations_per_trial < fewest:
+        given = space.budget.evaluations_per_trial
+        yield f"objective.speed: wall needs budget.evaluations_per_trial of {fewest} or more: got {given}"
 
 
 def _not_numbers(space: "Space") -> list[str]:
@@ -95,11 +111,12 @@ def of_limits(space: "Space") -> list[str]:
     """The limit on the effective batch, where no combination of knobs can meet it."""
     if MICRO_BATCH not in space.baseline:
         return []
-    micro, accumulation = _values(space, MICRO_BATCH), _values(space, ACCUMULATION)
+    micro, accumulation, processes = (_values(space, name) for name in EFFECTIVE_BATCH)
     low, high = space.limits.effective_batch_size
-    if any(_has_between(micro, -(-low // steps), high // steps) for steps in accumulation):
+    times = {steps * count for steps in accumulation for count in processes}
+    if any(_has_between(micro, -(-low // one), high // one) for one in times):
         return []
-    ends = f"{min(micro) * min(accumulation)} to {max(micro) * max(accumulation)}"
+    ends = f"{min(micro) * min(times)} to {max(micro) * max(times)}"
     return [f"limits.effective_batch_size [{low}, {high}] allows none of the sizes, {ends}"]
 
 

@@ -64,8 +64,10 @@ class Objective(BaseModel):
         }
     )
 
-    speed: Literal["throughput"] = Field(
-        "throughput", description="training samples, or the space's other unit of work, per second"
+    speed: Literal["throughput", "wall"] = Field(
+        "throughput",
+        description="training samples, or the space's other unit of work, per second: of training alone "
+        "(throughput), or with evaluations as often as the settings have them in the whole training (wall)",
     )
     quality: str = Field(
         "bleu_4", description="name of the quality in an evaluation's record; higher is better"
@@ -154,6 +156,11 @@ class Objective(BaseModel):
         return None if self.target is None else self.turned(self.target)
 
     @property
+    def counts_evaluations(self) -> bool:
+        """Whether evaluations are part of the speed."""
+        return self.speed == "wall"
+
+    @property
     def takes_any_quality(self) -> bool:
         """Whether nothing of the baseline's quality is to be kept."""
         return self.within is None and not self.keep
@@ -174,6 +181,26 @@ def comparison(text: str) -> tuple[str, float] | None:
     """The sign and the number of a constraint such as `>= 0.5`, None where it is none."""
     match = _CONSTRAINT.fullmatch(text)
     return (match[1], float(match[2])) if match else None
+
+
+class Training(BaseModel):
+    """What is known of the whole training that the baseline is for."""
+
+    model_config = STRICT
+
+    samples: int | None = Field(
+        None,
+        ge=1,
+        le=LARGEST_INT,
+        description="its samples, or other unit of work; none: those that the workload knows of, if it does",
+    )
+    samples_per_evaluation: int | None = Field(
+        None,
+        ge=1,
+        le=LARGEST_INT,
+        description="samples between two of its evaluations, such as those of an epoch, where no setting "
+        "says that; none: not known",
+    )
 
 
 _FEWEST_REPEATS = 3

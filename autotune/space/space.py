@@ -32,7 +32,7 @@ from autotune.space.knobs import (
     read_knob,
 )
 from autotune.space.naming import Naming, text_of
-from autotune.space.sections import Budget, Limits, Objective
+from autotune.space.sections import Budget, Limits, Objective, Training
 
 _MOST_LISTED = 20_000
 _DRAWS = 500
@@ -69,8 +69,11 @@ class Space(BaseModel):
         (), description="further learning rates, such as of other parameters: they keep their ratio to it"
     )
     evaluate_every: str | None = Field(
-        None, description="the setting that says after how many optimizer steps there is an evaluation"
+        None,
+        description="the setting that says after how many optimizer steps there is an evaluation; a knob of "
+        "that name counts steps of the baseline's effective batch",
     )
+    training: Training = Field(Training(), description="the whole training that the baseline is for")
     limits: Limits = Field(Limits(), description="limits on every trial but the baseline")
     objective: Objective = Field(Objective(), description="what wins")
     budget: Budget = Field(Budget(), description="what the search may spend")
@@ -140,9 +143,9 @@ class Space(BaseModel):
 
         What is counted in steps of the baseline's effective batch is rescaled to those of `settings`.
         """
-        return self.naming.as_given({**settings, **self._steps(settings), **self._other_rates(settings)})
+        return self.naming.as_given({**settings, **self.steps(settings), **self._other_rates(settings)})
 
-    def _steps(self, settings: Config) -> dict[str, Setting]:
+    def steps(self, settings: Config) -> dict[str, Setting]:
         """What counts steps, with as many samples as in the baseline."""
         ratio = self.effective_batch_size({}) / effective_batch(settings)
         return {
@@ -164,7 +167,7 @@ class Space(BaseModel):
 
         The last one is not before its end: it would go on until the next one.
         """
-        given = {**settings, **self._steps(settings), **self._other_rates(settings)}
+        given = {**settings, **self.steps(settings), **self._other_rates(settings)}
         if self.evaluate_every is not None:
             step = effective_batch(settings) * self.budget.evaluations_per_trial
             given[self.evaluate_every] = math.ceil(self.budget.samples_per_trial / step)

@@ -19,7 +19,7 @@ from optuna.distributions import BaseDistribution, FloatDistribution, IntDistrib
 from optuna.study import StudyDirection
 from optuna.trial import TrialState, create_trial
 
-from autotune.core.settings import ACCUMULATION, MICRO_BATCH, Config
+from autotune.core.settings import EFFECTIVE_BATCH, Config
 from autotune.core.trial import PassedOver, Repeat, Status, Trial
 from autotune.judging import objective
 from autotune.space import distributions
@@ -183,10 +183,9 @@ def _distribution(knob: Distribution | ScaledLearningRate, space: Space) -> Base
 
 def _learning_rates(knob: ScaledLearningRate, space: Space) -> tuple[float, float]:
     """Between which learning rates every configuration lies, their rounding counted in."""
-    micro, accumulation = (_numbers(name, space) for name in (MICRO_BATCH, ACCUMULATION))
+    factors = {name: _numbers(name, space) for name in EFFECTIVE_BATCH}
     multipliers = [float(value or 0) for value in knob.multiplier.choice or knob.multiplier.bounds]
-    smallest = {MICRO_BATCH: min(micro), ACCUMULATION: min(accumulation)}
-    largest = {MICRO_BATCH: max(micro), ACCUMULATION: max(accumulation)}
+    smallest, largest = ({name: end(factors[name]) for name in factors} for end in (min, max))
     lowest, highest = (
         space.learning_rate(smallest, min(multipliers)),
         space.learning_rate(largest, max(multipliers)),

@@ -37,7 +37,14 @@ class Attempt:
     def __init__(self, order: Order, server: ForkServer) -> None:
         self._order, self._server = order, server
         self._place = order.place
-        self._progress = Progress(order.quality, order.settings, minimize=order.minimize, unit=order.unit)
+        self._progress = Progress(
+            order.quality,
+            order.settings,
+            minimize=order.minimize,
+            unit=order.unit,
+            counts_evaluations=order.counts_evaluations,
+            samples_per_evaluation=order.samples_per_evaluation,
+        )
         self._started, self._earlier_s = time.monotonic(), 0.0
         self._heard_s = self._started
         self._device = telemetry.device()

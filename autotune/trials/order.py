@@ -24,8 +24,11 @@ class Order:
     is free. `stall_timeout_s` is how long it may go without a record, None for a time that its own records
     set. It ends at the quality `target`, too, of which higher is better as everywhere inside, and when it has
     learnt, after `until_learnt` evaluations at least, 0 for never; or, `until_timed`, once its speed is
-    known. As soon as there is a `stop_file` it is to close, and to be gone on with another day. `card` says
-    which trial of which session it is, None for a training by itself: its files are only of that one.
+    known. Where it `counts_evaluations` they are part of that: one after every `samples_per_evaluation`
+    samples, None for as many as come; in a race, where none does, `outside_s` for every sample, which may
+    make the speed wrong by a part of `unsure`. As soon as there is a `stop_file` it is to close, and to be
+    gone on with another day. `card` says which trial of which session it is, None for a training by itself:
+    its files are only of that one.
     """
 
     number: int
@@ -50,6 +53,10 @@ class Order:
     keep_work: bool = False
     card: Card | None = None
     given: dict[str, Any] | None = None
+    counts_evaluations: bool = False
+    samples_per_evaluation: int | None = None
+    outside_s: float = 0.0
+    unsure: float = 0.0
 
     @property
     def place(self) -> TrialDir:

@@ -8,7 +8,7 @@ from typing import Any
 from autotune.core import units
 from autotune.core.settings import Config
 from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput
-from autotune.judging.measure import Meter, prefetched_steps
+from autotune.judging.measure import Meter, prefetched_steps, with_evaluations
 from autotune.space.sections import turned
 from autotune.storage.records import COMPILING, QUEUED, is_mark
 from autotune.trials import failures
@@ -41,13 +41,22 @@ class Progress:
     """What a trial with `settings` has shown; a record that has `quality` is an evaluation's.
 
     Records have the workload's own sign. From here on higher is better: a quality to `minimize`, its chance
-    and its items are turned where they become a point of the curve, and nowhere else.
+    and its items are turned where they become a point of the curve, and nowhere else. Where evaluations are
+    part of the speed, there is one after every `samples_per_evaluation` samples, None for as many as come.
     """
 
     def __init__(
-        self, quality: str, settings: Config, *, minimize: bool = False, unit: str = "samples"
+        self,
+        quality: str,
+        settings: Config,
+        *,
+        minimize: bool = False,
+        unit: str = "samples",
+        counts_evaluations: bool = False,
+        samples_per_evaluation: int | None = None,
     ) -> None:
         self._quality, self._minimize, self._unit = quality, minimize, unit
+        self._counts_evaluations, self._every = counts_evaluations, samples_per_evaluation
         self._meter = Meter(prefetched_steps(settings))
         self._samples = self._evaluated_samples = self._steps_since_evaluation = 0
         self._has_begun = False
@@ -100,9 +109,17 @@ class Progress:
             return Phase.WARM_UP
         return Phase.TRAINING if _is_within(_SURE_SHARE, throughput) else Phase.MEASURING
 
+    def _throughput(self) -> Throughput | None:
+        """What competes: the steady state, with evaluations where they are part of the speed."""
+        steady = self._meter.throughput()
+        if not self._counts_evaluations:
+            return steady
+        every = self._every or self._evaluated_samples / max(1, len(self._curve))
+        return with_evaluations(steady, self._meter.outside(), every) if every else None
+
     def has_known_speed(self) -> bool:
         """Whether the throughput is known to 10%, and what an evaluation takes of the memory was seen."""
-        throughput = self._meter.throughput()
+        throughput = self._throughput()
         return self._evaluated_samples > 0 and throughput is not None and _is_within(_KNOWN_SHARE, throughput)
 
     def restart(self) -> None:
@@ -192,7 +209,7 @@ class Progress:
             return (
                 f"{self._quality} is not a number after {self._evaluated_samples} {self._unit}: got {found}"
             )
-        if self._meter.throughput() is None:
+        if self._throughput() is None:
             return (
                 "its throughput could not be measured: that takes two records without "
                 f"{self._quality}, the second with more {self._unit}; a trial may be too short"
@@ -203,7 +220,8 @@ class Progress:
         """What the records show; what only the outside knows, such as the device, is left empty."""
         total_s = sum(self._phase_s.values())
         return Measurement(
-            throughput=self._meter.throughput(),
+            throughput=self._throughput(),
+            outside=self._meter.outside(),
             quality=self.quality,
             quality_samples=self.evaluated_samples,
             curve=tuple(self._curve),

@@ -132,6 +132,12 @@ class _Member:
         if child.verdict is not None and child.verdict.status is not Status.COMPLETED:
             raise self._ended(child.verdict)
 
+    def slice(self, round_number: int, steps: Sequence[Step]) -> Slice:
+        """The turn of a round that was made of `steps`."""
+        order, samples = self._order, sum(step.samples for step in steps)
+        seconds, outside_s = sum(step.seconds for step in steps), samples * order.outside_s
+        return Slice(order.number, round_number, samples, seconds, len(steps), outside_s, order.unsure)
+
     def _failed(self, reason: str) -> _EndedError:
         return self._ended(failures.failed(Failure.ERROR, reason))
 
@@ -224,7 +230,7 @@ class Race:
         for number in numbers:
             member = self._members[number]
             steps = yield from member.turn()
-            found.append(_slice(number, done + 1, steps))
+            found.append(member.slice(done + 1, steps))
             if not self._order.together:
                 member.end()
         self._write([asdict(one) for one in found])
@@ -252,11 +258,6 @@ class Race:
         if self._rounds is not None:
             with suppress(OSError):  # flushed after every write: what is left is what could not be written
                 self._rounds.close()
-
-
-def _slice(number: int, round_number: int, steps: Sequence[Step]) -> Slice:
-    seconds, samples = sum(step.seconds for step in steps), sum(step.samples for step in steps)
-    return Slice(number, round_number, samples, seconds, len(steps))
 
 
 def read_slices(place: TrialDir) -> list[Slice]:

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 from autotune.core.settings import Config
 from autotune.core.trial import Trial
-from autotune.judging import confirm, objective, racing
+from autotune.judging import confirm, objective, outside, racing
+from autotune.space import evaluating
 from autotune.space.space import Space
 from autotune.storage.store import Options, Session
 from autotune.storage.trial_dir import TrialDir
@@ -100,6 +101,8 @@ class Training:
             memory_limit_bytes=self.options.memory_limit_bytes,
             stall_timeout_s=self.options.stall_timeout_s,
             revision=self.workload.revision(),
+            counts_evaluations=goal.counts_evaluations,
+            samples_per_evaluation=evaluating.samples(self.space, config),
         )
         return self.on_gpu(order, config, math.ceil(self.options.gpus_per_trial) or 1.0)
 
@@ -162,15 +165,21 @@ class Setup:
     def race(self, trial: Trial, members: Sequence[Trial]) -> RaceOrder:
         """What a supervisor needs to run the race `trial` between the settings of `members`.
 
-        Each has the settings of its trial, its seed too, and the device to itself; it is not evaluated. All
-        are alive at once where there is room for that.
+        Each has the settings of its trial, its seed too, and the device to itself; it is not evaluated: what
+        its trial has shown of that is added where it counts. All are alive at once where there is room.
         """
         budget = self.space.budget.model_copy(
             update={"samples_per_trial": _NEVER, "evaluations_per_trial": 1}
         )
         endless = self._training(self.space.model_copy(update={"budget": budget}))
         place, together = self.session.trial_dir(trial.number), self._fit_together(members)
-        orders = [endless.order(m.config, place.member(m.number), number=m.number) for m in members]
+        orders = [
+            replace(
+                endless.order(m.config, place.member(m.number), number=m.number),
+                **asdict(outside.in_race(m, self.space)),
+            )
+            for m in members
+        ]
         return RaceOrder(
             number=trial.number,
             directory=str(place.root),

@@ -23,6 +23,7 @@ __all__ = [
     "Program",
     "Workload",
     "completed",
+    "evaluation_setting",
     "known_settings",
     "label",
     "load",
@@ -101,6 +102,12 @@ def known_settings(name: str) -> Knowledge:
     """What is known of the settings of the workload called `name`, which `load` need not find."""
     framework = FRAMEWORKS.get(name)
     return COMMON.with_own(framework.known if framework else named(name).known_settings)
+
+
+@cache
+def evaluation_setting(name: str) -> str | None:
+    """The setting of the workload called `name` that says after how many samples it is evaluated."""
+    return named(name).evaluation_setting
 
 
 def named(value: str | Mapping[str, Any]) -> Workload:

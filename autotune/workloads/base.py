@@ -103,6 +103,16 @@ class Workload:
         del settings
         return None
 
+    @property
+    def evaluation_setting(self) -> str | None:
+        """The setting that says after how many samples a training is evaluated; None where none does."""
+        return None
+
+    def samples_per_evaluation(self, settings: Mapping[str, Setting]) -> int | None:
+        """Samples between two evaluations where no setting says that; None: not known. It has to be quick."""
+        del settings
+        return None
+
     def with_seed(self, settings: Mapping[str, Setting], repeat: int) -> dict[str, Setting]:
         """`settings` with the seed of the `repeat`-th run, 0 for their own."""
         return {**settings, SEED: int(settings.get(SEED) or 0) + repeat} if repeat else dict(settings)

@@ -120,13 +120,16 @@ class R2GenWorkload(Workload):
             raise InputError(str(error)) from None
 
     def training_samples(self, settings: Mapping[str, Setting]) -> int | None:
-        from r2gen.annotation import load_annotation  # noqa: PLC0415
+        config, epoch = _epoch(settings)
+        return config.epochs * epoch
 
-        try:
-            config = trainer.parse(settings)
-            return config.epochs * len(load_annotation(config).splits["train"])
-        except errors.InputError as error:
-            raise InputError(str(error)) from None
+    @property
+    def evaluation_setting(self) -> str:
+        return "eval_every_samples"
+
+    def samples_per_evaluation(self, settings: Mapping[str, Setting]) -> int | None:
+        """Those of an epoch."""
+        return _epoch(settings)[1]
 
     def settings_model(self) -> type[BaseModel]:
         return trainer.Config
@@ -161,6 +164,17 @@ class R2GenProgram:
     def evaluate(self, workdir: Path, settings: Mapping[str, Setting], reports: Path) -> list[str]:
         program = [sys.executable, "-m", "r2gen", "evaluate", "--checkpoint", str(workdir / "best.pt")]
         return [*program, "--data", str(settings["data"]), "--reports", str(reports)]
+
+
+def _epoch(settings: Mapping[str, Setting]) -> tuple[trainer.Config, int]:
+    """The configuration of `settings`, and how many studies it trains in an epoch."""
+    from r2gen.annotation import load_annotation  # noqa: PLC0415
+
+    try:
+        config = trainer.parse(settings)
+        return config, len(load_annotation(config).splits["train"])
+    except errors.InputError as error:
+        raise InputError(str(error)) from None
 
 
 def _drawn_data() -> Path:

@@ -1,8 +1,8 @@
 """A variational autoencoder of sequences: `python train.py`, or `build(settings)` for a trainer of your own.
 
 A GRU reads a sequence into a few latent units, and another one writes it again from them, symbol by symbol.
-Such a model is prone to posterior collapse: its decoder learns to do without the latent units. Hiding symbols from
-the decoder (Bowman et al., 2016) makes it need them.
+Such a model is prone to posterior collapse: its decoder learns to do without the latent units. Hiding symbols
+from the decoder (Bowman et al., 2016) makes it need them.
 """
 
 import math
@@ -53,7 +53,7 @@ class Buckets(Sampler[list[int]]):
 
 
 class Sequences(LightningDataModule):
-    """The beginnings of sequences, padded with NONE: to max_length where `padding` is full, else to the longest.
+    """The beginnings of sequences, padded to max_length where `padding` is full, else to the longest.
 
     What is validated on is LONGEST at most, whatever is trained on, so that the score means the same.
     """
@@ -134,7 +134,7 @@ class VAE(LightningModule):
         return nn.functional.cross_entropy(scores, batch, ignore_index=NONE, reduction="none").sum(1)
 
     def bound(self, batch: Tensor) -> tuple[Tensor, Tensor]:
-        """The two parts of the bound in nats: of the reconstruction, (batch,), and of each unit, (batch, LATENT)."""
+        """The bound's parts in nats: the reconstruction's, (batch,), and each unit's, (batch, LATENT)."""
         mean, log_variance = self.encode(batch)
         latent = mean + (log_variance / 2).exp() * torch.randn_like(mean)
         return self.decode(latent, batch), divergence(mean, log_variance)

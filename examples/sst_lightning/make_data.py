@@ -1,7 +1,7 @@
 """Writes maps of monthly sea-surface temperature as ERA5's are laid out: `python make_data.py`.
 
-They are drawn, not observed: a seasonal cycle, an oscillation of the tropical Pacific with a period of about
-four years, its delayed echo in the north, and anomalies that drift westward, fade and are renewed every month.
+They are drawn, not observed: a seasonal cycle, an oscillation of the tropical Pacific with a period of
+about four years, its delayed echo in the north, and anomalies that drift west, fade and are renewed monthly.
 """
 
 import argparse

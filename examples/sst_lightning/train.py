@@ -1,7 +1,8 @@
 """Forecasts next month's sea-surface temperature with a small recursive transformer: `python train.py`.
 
-The maps of `make_data.py` are cut into patches of latitude and longitude. A patch with its last twelve months is a
-token, and one attention block is applied to all tokens again and again: a deeper network with shared weights.
+The maps of `make_data.py` are cut into patches of latitude and longitude. A patch with its last twelve months
+is a token, and one attention block is applied to all tokens again and again: a deeper network with shared
+weights.
 """
 
 import argparse
@@ -25,10 +26,11 @@ WORKERS = 0
 
 
 class Windows(Dataset):
-    """HISTORY months and the one after, each of `targets`: anomalies from the `usual` map of the year's month.
+    """HISTORY months and the one after, of `targets`: anomalies from the `usual` map of the year's month.
 
-    An item is the months before, (HISTORY, latitude, longitude), the month to forecast, both in kelvin and NaN
-    on land, and which of the year's months that is. It is read when it is asked for; every worker opens the file.
+    An item is the months before, (HISTORY, latitude, longitude), the month to forecast, both in kelvin and
+    NaN on land, and which of the year's months that is. It is read when it is asked for; every worker opens
+    the file.
     """
 
     def __init__(self, file: Path, targets: range, of_year: np.ndarray, usual: np.ndarray) -> None:

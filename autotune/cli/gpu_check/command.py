@@ -1,7 +1,6 @@
 """`doctor --gpu`: runs the points on this machine, says what they find, and writes it down."""
 
 import os
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +14,7 @@ from autotune.cli.gpu_check.bench import Bench
 from autotune.core import files
 from autotune.core.errors import InputError
 from autotune.core.settings import Setting
-from autotune.system import devices, nvml
+from autotune.system import devices, nvml, passing
 
 FILE = Path("gpu-check.json")
 EXIT_FAILED = 1
@@ -33,8 +32,8 @@ def main(settings: Mapping[str, Setting], file: Path = FILE, most_s: float = che
     console, found = Console(soft_wrap=True), []
     for note in usable.notes:
         console.print(note, markup=False)
-    with tempfile.TemporaryDirectory(prefix=".gpu-check-", dir=Path.cwd()) as directory:
-        bench = Bench.of(usable.hardware, usable.machine, settings, Path(directory), begun_s + most_s)
+    with passing.directory(".gpu-check-", Path.cwd()) as directory:
+        bench = Bench.of(usable.hardware, usable.machine, settings, directory, begun_s + most_s)
         for points in (check.OF_MACHINE, check.OF_GPU):
             for one in check.run(bench, points):
                 console.print(check.line(one))

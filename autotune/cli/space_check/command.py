@@ -1,7 +1,6 @@
 """`check`: prepares a space as a search does, runs its baseline a few times, and says what was seen."""
 
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from autotune.core import secrecy
 from autotune.core.errors import printable
 from autotune.core.trial import Throughput
 from autotune.storage.store import Options
-from autotune.system import scratch
+from autotune.system import passing, scratch
 from autotune.system.telemetry import Hardware
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.reported import Report
@@ -48,10 +47,10 @@ def main(tuned: Tuned, most: str) -> int:
     with (
         scratch.private(),
         _ended_by_sigterm(),
-        tempfile.TemporaryDirectory(prefix=".check-", dir=Path.cwd()) as root,
+        passing.directory(".check-", Path.cwd()) as root,
     ):
         training = Training(space, workload, here.hardware, options)
-        asked = Runs(training, Path(root), ForkServer(workload.preload))
+        asked = Runs(training, root, ForkServer(workload.preload))
         checked = _check(asked, console, most_s, slots(here.hardware, options))
     console.print(doctor.table(findings(checked)))
     for line in checked.run.log if checked.run.has_failed else ():

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 _EVERY_S = 1.0  # the loss has to be fetched from the GPU, and the memory's figures take a while
+_SOON_S = 0.05  # at first: a trial may be over within a second
 _clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
 
 
@@ -18,11 +19,12 @@ class Figures:
         self._memory: dict[str, int] = {}
         self._memory_s = self._loss_s = -math.inf
         self._loss: Any = None
+        self._loss_every_s = 0.0
         self._compilations = _compilations()
 
     def note_loss(self, loss: Any) -> None:
         """A backward pass begins at `loss`, a tensor or several."""
-        if _clock_s() - self._loss_s >= _EVERY_S:
+        if _clock_s() - self._loss_s >= self._loss_every_s:
             self._loss = (loss if hasattr(loss, "shape") else loss[0]).detach()
 
     def of_step(self, scale: Any, *, has_settled: bool) -> dict[str, Any]:
@@ -33,7 +35,12 @@ class Figures:
         if has_settled and self._loss is not None:  # or else it would be waited for
             figures["loss"] = float(self._loss.float().mean()) / scale()
             self._loss, self._loss_s = None, _clock_s()
+            self._loss_every_s = self._until_next_s(figures["loss"])
         return figures
+
+    def _until_next_s(self, loss: float) -> float:
+        """How long the next loss may be left unread: not at all, once one is no number."""
+        return min(_EVERY_S, max(_SOON_S, 2 * self._loss_every_s)) if math.isfinite(loss) else 0.0
 
     def _memory_now(self) -> dict[str, int]:
         if _clock_s() - self._memory_s >= _EVERY_S:

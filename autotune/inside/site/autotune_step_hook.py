@@ -10,6 +10,7 @@ from __future__ import annotations
 import faulthandler
 import functools
 import importlib
+import json
 import os
 import signal
 import sys
@@ -20,7 +21,10 @@ from contextlib import suppress
 from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 
 import autotune_gpu
+import autotune_lightning
+import autotune_output
 import autotune_overrides
+import autotune_scores
 import autotune_seed
 import autotune_tokens
 import autotune_transformers
@@ -39,11 +43,12 @@ def arm() -> None:
     """From now on, as soon as the script has imported torch, it makes what a search asks for.
 
     Where a tuner listens, its steps are told, too, and what ends it; and where it stands, when the tuner asks
-    for it: of a trial that hangs.
+    for it: of a trial that hangs. Its lines say when they were printed.
     """
     wire, after = autotune_wire.Wire(), After()
     overrides = Overrides(wire)
     after.do("torch", lambda torch: autotune_overrides.attach(torch, overrides))
+    autotune_lightning.arm(after, overrides, wire)
     total = Total(
         os.environ.get(autotune_wire.UNIT, "samples"), int(os.environ.get(autotune_wire.BEGUN) or 0)
     )
@@ -51,11 +56,16 @@ def arm() -> None:
         autotune_transformers.attach(after, overrides, wire, total)
     if autotune_wire.SOCKET not in os.environ:
         return
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError, KeyError):  # there is none, or it has no file
+            autotune_output.stamp_lines(stream, os.environ[autotune_wire.OUTPUT])
     with suppress(AttributeError, OSError, RuntimeError, ValueError):  # no stderr, or one without a file
         faulthandler.register(signal.SIGUSR1)
     sys.excepthook = _telling(sys.excepthook, wire)
     offset = int(os.environ.get(autotune_wire.SEED) or 0)
     after.do("torch", lambda torch: _attach(torch, Teller(torch, wire, total), offset, after))
+    if names := os.environ.get(autotune_wire.LOGGED):
+        autotune_scores.tell_logged(after, wire, frozenset(json.loads(names)))
     for module in ("random", "numpy.random") if offset else ():
         after.do(module, functools.partial(autotune_seed.add, name="seed", offset=offset))
 

@@ -12,6 +12,7 @@ from autotune.core import files
 from autotune.workloads.command.follow import matching, written_s
 
 _NOTE = ".samples"  # in the workdir: what the checkpoint was saved at
+_REJECTED = ".rejected"  # a directory in it: the checkpoint that could not be gone on with
 _STEPS_KEPT = 100_000
 
 
@@ -86,7 +87,7 @@ class Checkpoint:
     """
 
     def __init__(self, pattern: str | None, workdir: Path) -> None:
-        self._pattern, self._note = pattern, workdir / _NOTE
+        self._pattern, self._workdir, self._note = pattern, workdir, workdir / _NOTE
         self._noted_ns = self._written_ns()
 
     @property
@@ -101,6 +102,20 @@ class Checkpoint:
                 tokens = noted.get("tokens")
                 return Counts(int(noted["samples"]), None if tokens is None else int(tokens))
         return Counts(0)
+
+    def set_aside(self) -> bool:
+        """Puts it where it is no checkpoint any more; whether that was done.
+
+        It is done once in a workdir, for another one would fail as well, and with what lies in there alone.
+        """
+        places = matching(self._pattern) if self._pattern else []
+        rejected = self._workdir / _REJECTED
+        if rejected.exists() or not all(place.is_relative_to(self._workdir) for place in places):
+            return False
+        rejected.mkdir()
+        for place in places:
+            place.rename(rejected / place.name)
+        return True
 
     def look(self, counter: Counter, until_s: float) -> None:
         """Notes the samples of a checkpoint that is new; `counter` has all steps up to `until_s`."""

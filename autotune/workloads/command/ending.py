@@ -24,6 +24,17 @@ class CommandError(RuntimeError):
     """A command that did not do what it should: how it ended, or what it lacks."""
 
 
+class ResumeError(CommandError):
+    """A command that was to go on from a checkpoint, and ended before its first step.
+
+    One that `was_killed` may do better another time; of any other the checkpoint may be the cause.
+    """
+
+    def __init__(self, error: Exception, code: int) -> None:
+        super().__init__(f"going on from its checkpoint: {line_of(error)}")
+        self.was_killed = not 0 < code < _BY_SHELLS
+
+
 class OutputError(RuntimeError):
     """A line of a command's output, as the cause of its end."""
 

@@ -17,6 +17,7 @@ _PARSERS: Mapping[str, Callable[[bytes, int], Parsed]] = {
     "wandb": binary.run_history,
 }
 _IN_A_DIRECTORY = {"tensorboard": "*tfevents*", "wandb": "*.wandb"}
+HELD_BACK = frozenset(_IN_A_DIRECTORY)  # kinds whose writers hold back what they are given
 
 
 _CLOCK_REALTIME_COARSE = 5  # Linux's, by which file systems stamp
@@ -59,6 +60,7 @@ class Follower:
         self._pattern, self._names = pattern, names
         self._ends: dict[Path, int] = {}
         self._seen: dict[Path, tuple[int, int]] = {}
+        self._told: set[str] = set()  # scores that need not be read any more
         self.missing: dict[str, str] = {}
         self.look()  # what is there already is of an earlier attempt
         self.missing = dict(names)
@@ -70,6 +72,20 @@ class Follower:
             for name in one.scores:
                 self.missing.pop(name, None)
         return found
+
+    def told(self, place: Path, row: Mapping[str, float]) -> dict[str, float]:
+        """The scores of a `row` that was logged into a file of the directory `place`, told as it was logged.
+
+        From then on they are not read: they come into the file later, and would count twice.
+        """
+        followed = matching(self._pattern)
+        if not any(place.is_relative_to(one) or (one.parent == place and one.is_file()) for one in followed):
+            return {}
+        scores = {name: row[key] for name, key in self._names.items() if key in row}
+        self._told |= scores.keys()
+        for name in scores:
+            self.missing.pop(name, None)
+        return scores
 
     def _files(self) -> list[Path]:
         """Each once: W&B has a link to its latest run."""
@@ -89,7 +105,8 @@ class Follower:
             rows, self._ends[file] = self._parsed(file, start)
             self._seen[file] = (status.st_mtime_ns, status.st_size)
             at_s = min(time.monotonic(), written_s(status.st_mtime_ns))
-            scored = ({n: row[key] for n, key in self._names.items() if key in row} for row in rows)
+            names = {name: key for name, key in self._names.items() if name not in self._told}
+            scored = ({name: row[key] for name, key in names.items() if key in row} for row in rows)
             return [Found(at_s, scores) for scores in scored if scores]
         return []
 

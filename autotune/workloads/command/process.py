@@ -1,6 +1,7 @@
 """The process of a command: started without a shell, listened to, and ended with all that it has started."""
 
 import ctypes
+import math
 import os
 import select
 import signal
@@ -12,10 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
+from typing import NamedTuple
 
 import psutil
 
 from autotune.core.errors import InputError
+from autotune.inside.site import autotune_wire as wire
+from autotune.inside.site.autotune_output import name_of, unmarked
 from autotune.workloads.command.readers import plain
 
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
@@ -23,10 +27,20 @@ _CHUNK_BYTES = 65536
 _PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold
 _LONGEST_BYTES = 8192  # of a line; the rest is another one
 _LINES_KEPT = 50
-_LISTEN_MS = 200
-_BAR_MS = 50  # after which a line that may be overwritten is taken for whole
+_LISTEN_MS = 50  # after which a line that may be overwritten is taken for whole, too
 _LOOK_S = 0.05
 _LAST_LOOK_S = 2.0
+
+
+class Line(NamedTuple):
+    """A line of the output without colours, and when it was printed.
+
+    That is exact where it `is_stamped`: another one may have been read a while after.
+    """
+
+    text: str
+    at_s: float
+    is_stamped: bool = False
 
 
 class Lines:
@@ -67,9 +81,8 @@ def _text(line: bytes) -> str:
 class Process:
     """A command that runs in `directory`, in the process group of who has started it.
 
-    Its output is passed on to our own; `heard` gets every line, without colours, and when it came, in a
-    thread, and says whether it has found anything in it. Its family is told by `mark`, a variable that it
-    alone has in its `environment`.
+    Its output is passed on to our own; `heard` gets every line, in a thread, and says whether it has found
+    anything in it. Its family is told by `mark`, a variable that it alone has in its `environment`.
     """
 
     def __init__(
@@ -78,12 +91,21 @@ class Process:
         directory: Path,
         environment: Mapping[str, str],
         mark: str,
-        heard: Callable[[float, str], bool],
+        heard: Callable[[Line], bool],
     ) -> None:
         self._mark = (mark, environment[mark])
         self._heard, self._is_enough = heard, Event()
+        self.heard_s = -math.inf  # the moment up to which all lines that were printed have been heard
         self.tail: deque[str] = deque(maxlen=_LINES_KEPT)
-        self._process = started(arguments, directory, environment, subprocess.PIPE)
+        self._output, theirs = os.pipe()
+        try:
+            own = {wire.OUTPUT: name_of(theirs)}
+            self._process = started(arguments, directory, {**environment, **own}, theirs)
+        except InputError:
+            os.close(self._output)
+            raise
+        finally:
+            os.close(theirs)
         self._listener = Thread(target=self._listen, daemon=True)
         self._listener.start()
 
@@ -138,42 +160,48 @@ class Process:
             time.sleep(_LOOK_S)
 
     def _listen(self) -> None:
-        pipe = self._process.stdout
-        if pipe is None:
-            return
-        with pipe:
-            lines, poll, is_new = Lines(), select.poll(), False
+        with os.fdopen(self._output, "rb", buffering=0) as pipe:
+            lines, poll, looked_s = Lines(), select.poll(), -math.inf
             poll.register(pipe, select.POLLIN)
-            left_bytes = _PIPE_BYTES
+            has_bar, left_bytes = False, _PIPE_BYTES
             while left_bytes > 0:
                 # Whoever could not be found may hold it open, and write on.
                 is_enough = self._is_enough.is_set()
-                if poll.poll(0 if is_enough else _BAR_MS if is_new else _LISTEN_MS):
-                    chunk = os.read(pipe.fileno(), _CHUNK_BYTES)
+                before_s, looked_s = looked_s, time.monotonic()
+                if poll.poll(0 if is_enough else _LISTEN_MS):
+                    looked_s = time.monotonic()
+                    chunk = pipe.read(_CHUNK_BYTES)
                     if not chunk:
                         break
-                    read_s = time.monotonic()
-                    self._pass_on(read_s, lines.add(chunk))
-                    is_new = lines.bar != ""
+                    self._pass_on(time.monotonic(), lines.add(chunk))
+                    has_bar = lines.bar != ""
                     left_bytes -= len(chunk) if is_enough else 0
-                elif is_new:
-                    is_new = False
-                    if self._heard(read_s, plain(lines.bar)):
+                elif has_bar:
+                    has_bar = False
+                    if self._heard(_line(lines.bar, before_s)):
                         self._show(lines.end())
                 elif is_enough:
                     break
+                self.heard_s = before_s if has_bar else looked_s
             self._pass_on(time.monotonic(), lines.end())
+        self.heard_s = math.inf
 
-    def _pass_on(self, at_s: float, lines: Sequence[str]) -> None:
-        for line in lines:
-            self._heard(at_s, plain(line))
-        self._show(lines)
+    def _pass_on(self, read_s: float, texts: Sequence[str]) -> None:
+        for text in texts:
+            self._heard(_line(text, read_s))
+        self._show(texts)
 
-    def _show(self, lines: Sequence[str]) -> None:
-        self.tail.extend(map(plain, lines))
+    def _show(self, texts: Sequence[str]) -> None:
+        shown = [text for marked in texts if (text := unmarked(marked)[0])]
+        self.tail.extend(map(plain, shown))
         with suppress(OSError, ValueError):  # nobody listens any more
-            sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode(errors="replace"))
+            sys.stdout.buffer.write("".join(f"{text}\n" for text in shown).encode(errors="replace"))
             sys.stdout.buffer.flush()
+
+
+def _line(text: str, read_s: float) -> Line:
+    text, at_s = unmarked(text)
+    return Line(plain(text), read_s if at_s is None else min(at_s, read_s), is_stamped=at_s is not None)
 
 
 def started(

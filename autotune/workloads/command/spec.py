@@ -24,8 +24,13 @@ _OF_SHELLS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
-def _split(text: Any) -> Any:
-    return line.split(text) if isinstance(text, str) else text
+def _split(given: Any) -> Any:
+    """The words of a line; a number among them is written as YAML has it."""
+    if isinstance(given, str):
+        return line.split(given)
+    if isinstance(given, list | tuple) and all(isinstance(word, str | int | float) for word in given):
+        return [line.written(word) for word in given]
+    raise ValueError(f"text, or a list of words: got {units.shown(given)}")
 
 
 def _keys_as_json(by_value: Any) -> Any:

@@ -21,8 +21,8 @@ from autotune.inside.messages import Message, Stamped
 from autotune.inside.site import autotune_wire as wire
 from autotune.workloads.command import ending, files, line, spec
 from autotune.workloads.command.counting import Checkpoint, Counter
-from autotune.workloads.command.follow import Follower
-from autotune.workloads.command.process import Process
+from autotune.workloads.command.follow import HELD_BACK, Follower
+from autotune.workloads.command.process import Line, Process
 from autotune.workloads.command.readers import Patterns
 from autotune.workloads.command.spec import Spec
 from autotune.workloads.command.timeline import (
@@ -98,21 +98,44 @@ def fit(
     """Runs the command and yields what it does: steps, evaluations, and what it reports by itself.
 
     Settings below one of the `objects` are put in place of the arguments of such, wherever it makes one.
+    A command that cannot go on from its checkpoint begins anew, once in a workdir.
     Raises what the script has raised, or why nothing is known of it. Closed, it ends all that was started.
     """
     workdir = workdir.absolute()  # the command runs elsewhere
+    try:
+        yield from _attempt(spec_, directory, settings, workdir, objects)
+    except ending.ResumeError as error:
+        if error.was_killed or not _checkpoint(spec_, directory, settings, workdir).set_aside():
+            raise
+        print(f"autotune: {error}; it begins anew", flush=True)
+        yield from _attempt(spec_, directory, settings, workdir, objects)
+
+
+def _places(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for the placeholders of a path in which `*` stands for any characters."""
+    return {name: glob.escape(value) if isinstance(value, str) else value for name, value in values.items()}
+
+
+def _checkpoint(spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path) -> Checkpoint:
+    if spec_.resume is None:
+        return Checkpoint(None, workdir)
+    places = _places(values_of(spec_, settings, workdir))
+    return Checkpoint(str(directory / line.word(spec_.resume.file, places)), workdir)
+
+
+def _attempt(
+    spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path, objects: Sequence[str]
+) -> Iterator[Stamped]:
+    """What the command does from its checkpoint on, where it has one."""
     values = values_of(spec_, settings, workdir)
     files.write(spec_.files, directory, values, workdir)
-    places = {name: glob.escape(value) if isinstance(value, str) else value for name, value in values.items()}
-    checkpoint = Checkpoint(
-        None if spec_.resume is None else str(directory / line.word(spec_.resume.file, places)), workdir
-    )
+    checkpoint = _checkpoint(spec_, directory, settings, workdir)
     made, begun = call(spec_, directory, values, resumes=checkpoint.exists), checkpoint.counts()
     if checkpoint.exists:
         print(f"autotune: goes on from the checkpoint, after {begun.samples} samples", flush=True)
     counter = Counter(begun, int(settings.get(spec.EFFECTIVE_BATCH) or effective_batch(dict(settings))))
     follower = spec_.file and Follower(
-        spec_.file[0], str(directory / line.word(spec_.file[1], places)), spec_.scores
+        spec_.file[0], str(directory / line.word(spec_.file[1], _places(values))), spec_.scores
     )
     samples = int(values.get(spec.TRIAL_SAMPLES) or 0)
     arguments = put_in(settings, objects)
@@ -143,10 +166,12 @@ def _of_hook(spec_: Spec, settings: Mapping[str, Any]) -> dict[str, str]:
     """The variables by which a command has the hook in it, and tells at once what it prints."""
     own = spec_.environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
     seed = {wire.SEED: str(settings.get(SEED) or 0)} if spec_.seed else {}
+    is_told = spec_.file is not None and spec_.file[0] in HELD_BACK
     return {
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), own))),
         **seed,
+        **({wire.LOGGED: json.dumps(list(spec_.scores.values()))} if is_told else {}),
     }
 
 
@@ -169,22 +194,23 @@ class _Run:
         progress = {_SAMPLES: spec_.samples, _STEPS: spec_.steps}
         self._progress = Patterns({name: pattern for name, pattern in progress.items() if pattern})
         self._scores = Patterns(spec_.patterns)
-        self._lines: SimpleQueue[tuple[float, Happened]] = SimpleQueue()
+        self._lines: SimpleQueue[tuple[Line, Happened]] = SimpleQueue()
         self._timeline = Timeline()
         self._steps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
         self._told: ending.Told | None = None
+        self._resumes = checkpoint.exists
         self._evaluations = 0
         self._reports = self._counts_itself = False
 
-    def hear(self, at_s: float, text: str) -> bool:
+    def hear(self, line_: Line) -> bool:
         """Takes a line of the output, in the thread that reads it; whether anything was found in it."""
-        progress = self._progress.find(text)
+        progress = self._progress.find(line_.text)
         if _STEPS in progress:
-            self._lines.put((at_s, Step(None)))
+            self._lines.put((line_, Step(None)))
         if math.isfinite(samples := progress.get(_SAMPLES, math.nan)):
-            self._lines.put((at_s, SamplesSeen(int(samples))))
-        if scores := self._scores.find(text):
-            self._lines.put((at_s, Scores(scores)))
+            self._lines.put((line_, SamplesSeen(int(samples))))
+        if scores := self._scores.find(line_.text):
+            self._lines.put((line_, Scores(scores)))
         return bool(progress or scores)
 
     def records(self, process: Process, trial_samples: int) -> Iterator[Stamped]:
@@ -192,8 +218,9 @@ class _Run:
         until_s = math.inf
         while not process.is_over and time.monotonic() < until_s:
             time.sleep(_LOOK_S)  # what has come meanwhile has stamps of its own
+            heard_s = min(process.heard_s, self._inbox.heard_s())
             self._listen()
-            yield from self._ready(known_s(time.monotonic(), self._steps_s))
+            yield from self._ready(min(heard_s, known_s(time.monotonic(), self._steps_s)))
             self._require_sense(process, trial_samples)
             if math.isinf(until_s) and process.code is not None:
                 until_s = time.monotonic() + (_FAILED_GRACE_S if process.code else _GRACE_S)
@@ -203,9 +230,18 @@ class _Run:
         self._listen()
         yield from self._ready(math.inf)
         if process.code:
-            raise ending.of_exit(process.code, process.pid, self._told, tuple(process.tail))
+            raise self._of_exit(process, process.code)
         if found := self._lacks():
             raise ending.of_nothing([*lacks, *found], tuple(process.tail))
+
+    def _of_exit(self, process: Process, code: int) -> Exception:
+        """Why the command has failed, and whether it was to go on from a checkpoint."""
+        error = ending.of_exit(code, process.pid, self._told, tuple(process.tail))
+        if not self._resumes or self._counter.steps:
+            return error
+        unresumed = ending.ResumeError(error, code)
+        unresumed.__cause__ = error
+        return unresumed
 
     def conclude(self) -> None:
         """Counts what has come since, for who goes on from the checkpoint."""
@@ -220,9 +256,10 @@ class _Run:
             self._take(message)
         with suppress(Empty):
             while True:
-                at_s, happened = self._lines.get_nowait()
-                ended_s = evaluated_s(at_s, self._steps_s) if isinstance(happened, Scores) else None
-                self._timeline.add(at_s if ended_s is None else ended_s, happened)
+                line_, happened = self._lines.get_nowait()
+                is_late = isinstance(happened, Scores) and not line_.is_stamped
+                ended_s = evaluated_s(line_.at_s, self._steps_s) if is_late else None
+                self._timeline.add(line_.at_s if ended_s is None else ended_s, happened)
         for found in self._follower.look() if self._follower else ():
             self._timeline.add(found.at_s, Scores(found.scores))
 
@@ -232,6 +269,9 @@ class _Run:
             self._told = self._told or ending.Told(message.error.type, message.error.message)
         elif message.record is not None:
             self._timeline.add(message.at_s, Reported(message.record))
+        elif message.logged is not None and self._follower:
+            if scores := self._follower.told(Path(message.logged.place), message.logged.scores):
+                self._timeline.add(message.at_s, Scores(scores))
         elif message.step is not None and not (self._spec.samples or self._spec.steps):
             self._steps_s.append(message.at_s)
             self._timeline.add(message.at_s, Step(**vars(message.step)))

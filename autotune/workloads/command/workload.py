@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from autotune.core.errors import InputError, instead
-from autotune.core.settings import ACCUMULATION, MICRO_BATCH, SEED, Setting, effective_batch
+from autotune.core.settings import EFFECTIVE_BATCH, PROCESSES, SEED, Setting, effective_batch
 from autotune.core.shell import quoted, word
 from autotune.workloads import code
 from autotune.workloads.base import Fit, Workload
-from autotune.workloads.command import ending, files, line, spec, training
+from autotune.workloads.command import ending, files, launch, line, spec, training
 from autotune.workloads.command.process import started
 from autotune.workloads.command.spec import Spec
 
-_TOLD = (SEED, MICRO_BATCH, ACCUMULATION)  # settings that the tuner itself makes use of
+_TOLD = (SEED, *EFFECTIVE_BATCH)  # settings that the tuner itself makes use of
 _TRAINED = Path("trained")
 
 
@@ -73,11 +73,18 @@ class CommandWorkload(Workload):
         return next((files.filled(one, values) for one in own), {})
 
     def exported(self, settings: Mapping[str, Any]) -> str:
-        """The command line, behind what writes the files that it reads."""
+        """The command line, behind what makes the directory it trains into and the files that it reads."""
         workdir = _TRAINED.absolute()
         values = training.values_of(self.spec, settings, workdir)
         written = files.script(self.spec.files, self.directory, values, workdir)
-        return f"{written}{self.command_line(settings)}\n"
+        return f"{self._place()}{written}{self.command_line(settings)}\n"
+
+    def _place(self) -> str:
+        names = self.spec.placeholders()
+        if all(spec.WORKDIR not in names[key] for key in ("run", "flags", "environment")):
+            return ""
+        workdir = quoted(_TRAINED.absolute())
+        return f"# It trains into {workdir}: put another directory in its place.\nmkdir -p {workdir}\n"
 
     @property
     def exported_to(self) -> str:
@@ -85,6 +92,16 @@ class CommandWorkload(Workload):
 
     def trains_with(self, file: Path) -> str:
         return f"sh {quoted(file)}"
+
+    def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
+        """With the processes that train together, where a launcher in the command line says how many."""
+        said = launch.processes(self.spec.run)
+        if said is None or PROCESSES in baseline:
+            return dict(baseline)
+        if names := line.names_in([said]):
+            rule = f"{{{names[0]}}} is how many processes train together"
+            raise InputError(f"workload.run: {rule}: say so in roles: {{{PROCESSES}: {names[0]}}}")
+        return {**baseline, PROCESSES: int(said)} if said.isdecimal() else dict(baseline)
 
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str

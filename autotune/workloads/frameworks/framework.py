@@ -1,11 +1,12 @@
 """What is known of a framework: whose arguments are settings, and what they are to the tuner."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.core.settings import Known, Setting
 
+_NOTHING = object()
 # `(settings, samples, evaluations, quality)` of a trial -> what it is given besides, by the tuner's names.
 ForTrial = Callable[[Mapping[str, Setting], int, int, str], Mapping[str, Setting]]
 
@@ -23,16 +24,16 @@ class Framework:
 
     Settings below one of the `objects` are arguments of such an object, wherever the script makes one.
     `roles` are the paths of settings by what the tuner calls them, and `words` what the framework calls the
-    tuner's values: both hold where a search space says nothing else. A baseline that has not the path of a
-    role may have one of the `other_roles`. A training writes its `checkpoint`, a
-    path in the trial's directory or a pattern of one, and goes on from it by itself.
+    tuner's values, each in every spelling that it takes: both hold where a search space says nothing else. A
+    baseline that has not the path of a role may have one of the `other_roles`. A training writes its
+    `checkpoint`, a path in the trial's directory or a pattern of one, and goes on from it by itself.
     """
 
     kind: str
     objects: tuple[str, ...]
     roles: Mapping[str, str]
     checkpoint: str
-    words: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
+    words: Mapping[str, Mapping[str, Sequence[Setting]]] = field(default_factory=dict)
     known: tuple[Known, ...] = ()
     other_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     for_trial: ForTrial = _nothing
@@ -55,7 +56,9 @@ class Framework:
         }
         said, whole = values.get("values", {}), {**roles, **given}
         words = {
-            role: dict(found) for role, found in self.words.items() if whole.get(role) == self.roles[role]
+            role: _spelt(found, _mentioned(values, self.roles[role]))
+            for role, found in self.words.items()
+            if whole.get(role) == self.roles[role]
         }
         return {
             **values,
@@ -73,8 +76,29 @@ class Framework:
 
 
 def _has(nested: Any, path: str) -> bool:
+    return _at(nested, path) is not _NOTHING
+
+
+def _at(nested: Any, path: str) -> Any:
     for name in path.split("."):
         if not isinstance(nested, Mapping) or name not in nested:
-            return False
+            return _NOTHING
         nested = nested[name]
-    return True
+    return nested
+
+
+def _mentioned(values: Mapping[str, Any], path: str) -> list[Any]:
+    """The words that a search space has for the setting at `path`."""
+    knobs = values.get("knobs")
+    knob = knobs.get(path) if isinstance(knobs, Mapping) else None
+    choice = knob.get("choice") if isinstance(knob, Mapping) else None
+    return [_at(values["baseline"], path), *(choice if isinstance(choice, list) else [])]
+
+
+def _spelt(words: Mapping[str, Sequence[Setting]], mentioned: Sequence[Any]) -> dict[str, Setting]:
+    """One word for each of the tuner's values: a spelling that is mentioned, else the first."""
+    said = set(map(repr, mentioned))  # the text "32" is another spelling than the number
+    return {
+        ours: next((word for word in spellings if repr(word) in said), spellings[0])
+        for ours, spellings in words.items()
+    }

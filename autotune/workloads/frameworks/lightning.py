@@ -1,19 +1,102 @@
 """PyTorch Lightning, by either of its names."""
 
+import math
+from collections.abc import Mapping
+
+from autotune.core.settings import (
+    ACCUMULATION,
+    MICRO_BATCH,
+    Known,
+    Memory,
+    Needs,
+    Result,
+    Setting,
+    effective_batch,
+)
 from autotune.workloads.frameworks.framework import Framework
+
+_OF_THE_OPTIMIZER = ("trainer.gradient_clip_val", "trainer.gradient_clip_algorithm")
+# What a training does beside its steps, and how its batches come: the steps themselves stay what they are.
+_BESIDE = {
+    "trainer.log_every_n_steps": "how often metrics are written",
+    "trainer.enable_progress_bar": "drawn between steps",
+    "trainer.enable_model_summary": "written once",
+    "trainer.enable_checkpointing": "written between steps",
+    "trainer.num_sanity_val_steps": "before the first step; a trial has none",
+    "trainer.val_check_interval": "a trial has the evaluations of its budget",
+    "trainer.check_val_every_n_epoch": "a trial has the evaluations of its budget",
+    "trainer.detect_anomaly": "looks for what is no number after every backward pass",
+    "trainer.profiler": "measures between steps",
+    "trainer.barebones": "leaves out all that is beside the steps",
+}
+
+
+def _for_trial(
+    settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
+) -> dict[str, Setting]:
+    """Validations evenly over a trial, counted in batches through all epochs.
+
+    Each comes after a whole optimizer step, and the last one not before the end. Without a micro-batch it is
+    not known how many batches a trial has: they come when the script has them.
+    """
+    del quality
+    if MICRO_BATCH not in settings:
+        return {}
+    steps = math.ceil(samples / (evaluations * effective_batch(settings)))
+    batches = steps * int(settings.get(ACCUMULATION) or 1)
+    return {"trainer.val_check_interval": batches, "trainer.check_val_every_n_epoch": None}
+
 
 LIGHTNING = Framework(
     kind="lightning",
     objects=("trainer", "loader", "optimizer"),
     roles={
-        "micro_batch_size": "loader.batch_size",
-        "accumulation_steps": "trainer.accumulate_grad_batches",
+        MICRO_BATCH: "loader.batch_size",
+        ACCUMULATION: "trainer.accumulate_grad_batches",
         "precision": "trainer.precision",
         "num_workers": "loader.num_workers",
         "prefetch_factor": "loader.prefetch_factor",
         "learning_rate": "optimizer.lr",
         "weight_decay": "optimizer.weight_decay",
     },
-    words={"precision": {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}},
+    words={
+        "precision": {
+            "fp32": ("32-true", "32", 32),
+            "bf16": ("bf16-mixed", "bf16"),
+            "fp16": ("16-mixed", "16", 16),
+        }
+    },
     checkpoint="autotune.ckpt",
+    for_trial=_for_trial,
+    known=(
+        *(
+            Known(name, about="of the optimizer alone", moves_speed=False, moves_memory=Memory.NOT)
+            for name in _OF_THE_OPTIMIZER
+        ),
+        *(
+            Known(name, about=about, moves_result=Result.EQUAL, moves_memory=Memory.NOT)
+            for name, about in _BESIDE.items()
+        ),
+        Known(
+            "trainer.benchmark",
+            about="which of cuDNN's algorithms are the fastest",
+            moves_result=Result.REORDERED,
+            needs={True: Needs(is_for_cuda=True)},
+        ),
+        Known("trainer.deterministic", about="only algorithms that repeat", moves_result=Result.REORDERED),
+        Known(
+            "loader.pin_memory",
+            about="whether this machine gains by it",
+            moves_result=Result.EQUAL,
+            moves_memory=Memory.NOT,
+            needs={True: Needs(is_for_cuda=True)},
+        ),
+        Known(
+            "loader.persistent_workers",
+            about="workers live through all epochs",
+            moves_result=Result.EQUAL,
+            moves_memory=Memory.LOADER,
+        ),
+        Known("loader.drop_last", about="the last batch of an epoch", moves_memory=Memory.NOT),
+    ),
 )

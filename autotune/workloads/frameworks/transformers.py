@@ -7,7 +7,7 @@ from autotune.core.settings import MOST_COUNTED, Known, Memory, Needs, Result, S
 from autotune.inside.site.autotune_wire import IN_TRIAL
 from autotune.workloads.frameworks.framework import Framework
 
-_OF_CUDA = {True: Needs(is_for_cuda=True)}
+_OF_CUDA: dict[Setting, Needs] = {True: Needs(is_for_cuda=True)}
 
 
 def _beside(name: str, about: str, result: Result = Result.EQUAL) -> Known:

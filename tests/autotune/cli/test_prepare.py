@@ -9,6 +9,7 @@ from autotune.cli.cli_options import Tuned
 from autotune.core.errors import InputError
 from autotune.space import space as spaces
 from autotune.space.builtin import space_file, space_for, spaces_dir
+from autotune.space.sections import Training
 from autotune.storage import study as record
 from autotune.storage.store import Options, Session
 from autotune.system.nvml import Gpu
@@ -160,6 +161,27 @@ budget: {samples_per_trial: 2000, evaluations_per_trial: 4}
     assert space.for_trial(space.baseline)["eval_interval"] == 63
 
 
+def test_the_processes_that_a_launcher_starts_have_a_micro_batch_each(tmp_path):
+    text = f"""
+workload:
+  kind: command
+  run: {sys.executable} -m torch.distributed.run --nproc_per_node 2 train.py {{batch}} {{every}}
+  directory: {tmp_path}
+  quality: {{acc: 'acc (.*)'}}
+roles: {{micro_batch_size: batch}}
+baseline: {{batch: 8, every: 1}}
+knobs: {{batch: {{choice: [8, 16]}}}}
+limits: {{effective_batch_size: [32, 32]}}
+evaluate_every: every
+objective: {{quality: acc}}
+budget: {{samples_per_trial: 2000, evaluations_per_trial: 4}}
+"""
+    asked = spaces.parse(text, "test")
+    space, notes = prepare.complete(asked, {}, workloads.load(asked.workload), prepare.machine(CPU), "test")
+    assert notes == ["a trial of the baseline: 125 steps of 16 samples, an evaluation every 32 (every)"]
+    assert space.for_trial(space.baseline)["every"] == 32
+
+
 def test_a_value_is_searched_as_the_trainer_takes_it(complete):
     assert complete('num_workers: {choice: ["0", 2]}').knobs["num_workers"].choice == (0, 2)
 
@@ -249,6 +271,7 @@ def test_the_whole_training_is_every_study_once_an_epoch(tmp_path):
     data = synthetic.make(tmp_path, {"train": 5, "val": 1, "test": 1}, seed=0, size=32)
     settings = r2gen.complete({"data": str(data), "epochs": 30})
     assert r2gen.training_samples(settings) == 150
+    assert r2gen.samples_per_evaluation(settings) == 5, "an epoch"
     next((data / "images").glob("train-*/0.png")).unlink()
     assert r2gen.training_samples({**settings, "skip_bad_samples": True}) == 120
     with pytest.raises(InputError, match="skip_bad_samples leaves them out"):
@@ -333,3 +356,13 @@ def test_an_open_ended_trial_has_the_whole_training_or_some_times_its_samples_at
         asked = space.model_copy(update={"budget": space.budget.model_copy(update=changes)})
         whole, _ = prepare.complete(asked, {}, workload, prepare.machine(CPU), "test")
         assert (whole.budget.samples_per_trial, whole.budget.evaluations_per_trial) == expected
+
+
+def test_what_is_said_of_the_whole_training_comes_before_what_the_workload_knows(space, monkeypatch):
+    workload = workloads.load("json:loads")
+    monkeypatch.setattr(type(workload), "training_samples", lambda *_: 7000)
+    monkeypatch.setattr(type(workload), "samples_per_evaluation", lambda *_: 500)
+    for said, known in ((Training(), (7000, 500)), (Training(samples=9, samples_per_evaluation=3), (9, 3))):
+        asked = space.model_copy(update={"training": said})
+        whole, _ = prepare.complete(asked, {}, workload, prepare.machine(CPU), "test")
+        assert (whole.training.samples, whole.training.samples_per_evaluation) == known

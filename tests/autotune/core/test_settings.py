@@ -35,7 +35,7 @@ def test_what_leaves_more_of_the_result_leaves_less_of_it_too():
 
 
 def test_what_is_known_is_known_under_the_trainers_names():
-    assert COMMON.by_name.keys() <= trainer.Config.model_fields.keys()
+    assert COMMON.by_name.keys() - {settings.PROCESSES} <= trainer.Config.model_fields.keys()
     assert workloads.known_settings("r2gen").by_name.keys() <= trainer.Config.model_fields.keys()
     assert tuple(PRECISIONS) == get_args(trainer.Precision)
     assert COMMON[settings.COMPILE].needs.keys() <= set(get_args(trainer.CompileMode))
@@ -88,3 +88,4 @@ def test_batches_that_workers_have_ready():
 def test_an_effective_batch_is_the_product():
     assert settings.effective_batch({"micro_batch_size": 8, "accumulation_steps": 4}) == 32
     assert settings.effective_batch({"micro_batch_size": 8}) == 8
+    assert settings.effective_batch({"micro_batch_size": 8, "accumulation_steps": 2, "processes": 3}) == 48

@@ -1,6 +1,7 @@
 """Every step of a training that knows nothing of the tuner is told, with the samples that it has seen."""
 
 import ast
+import math
 import os
 import subprocess
 import sys
@@ -48,6 +49,13 @@ def test_a_step_is_stamped_in_order_and_has_its_memory_and_now_and_then_its_loss
     assert all(step.figures["memory_script_bytes"] > 0 for step in heard.steps)
     assert 0 < heard.steps[0].figures["loss"] < 8, "what the scaler has multiplied it by is taken out again"
     assert "loss" not in heard.steps[1].figures, "it is not waited for with every step"
+
+
+def test_a_loss_that_is_no_number_is_told_with_every_step(hear):
+    losses = [step.figures["loss"] for step in hear("diverging").steps if "loss" in step.figures]
+    assert math.isfinite(losses[0])
+    assert sum(map(math.isnan, losses)) > 3
+    assert len(losses) < 50, "a number is told now and then"
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ They run in processes of their own, in which the hook is armed.
 
 import json
 import os
+import time
 from types import SimpleNamespace
 
 import torch
@@ -99,6 +100,16 @@ def scaler():
         if number != 2:
             seen.append(held)
             held = 0
+    return seen
+
+
+def diverging():
+    """A quarter of a second, from whose middle on the loss is no number."""
+    optimizer, seen = torch.optim.SGD(NET.parameters(), lr=0.01), []
+    for number in range(50):
+        x = torch.full((1, 4), 1.0 if number < 25 else float("nan"))
+        seen += train([(x, torch.ones(1, 1))], optimizer)
+        time.sleep(0.005)
     return seen
 
 

@@ -222,13 +222,18 @@ def test_what_is_not_known_is_said_and_not_shown_empty(rich):
     assert "projected" not in said
 
 
-def test_parts_of_a_step_that_a_workload_does_not_report_are_not_to_be_had_by_running_more(rich):
-    sides = [replace(side, step_s={}) for side in (rich.answer.baseline, rich.answer.best)]
-    found = replace(rich.answer, baseline=sides[0], best=sides[1])
-    report = replace(rich, answer=found, going_on="python -m autotune resume s")
-    said = words_of(Page(page.render(report)).texts["speed"])
-    assert "Where a step's time goes is not known: the workload does not report it." in said
-    assert "resume" not in said
+def test_a_whole_training_says_whether_it_has_its_evaluations(rich):
+    sides = [replace(side, evaluation_share=0.31) for side in (rich.answer.baseline, rich.answer.best)]
+    told = "Evaluation is about 31% of the training."
+    found = replace(rich.answer, baseline=sides[0], best=sides[1], outside=(told,), evaluations_counted=True)
+    said = words_of(Page(page.render(replace(rich, answer=found))).texts["answer"])
+    assert "206,900 samples, evaluations included" in said
+    assert "with evaluations as often as its settings have them" in said
+    assert told in said
+    assert "Evaluations of the full training, about 31% 31%" in said
+    without = words_of(Page(page.render(rich)).texts["answer"])
+    assert "evaluations left out" in without
+    assert "Evaluations" not in without
 
 
 def test_one_run_has_no_interval(rich):

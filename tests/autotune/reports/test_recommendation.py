@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from autotune import workloads
-from autotune.core.trial import Failure, Outcome, Status
+from autotune.core.trial import Failure, Outcome, Outside, Status
 from autotune.display import view
 from autotune.judging import confirm
 from autotune.judging.history import History
 from autotune.reports.recommendation import answer
+from autotune.space.sections import Training
 from autotune.space.space import Objective
 from autotune.workloads import Workload
 
@@ -198,3 +199,22 @@ def test_who_was_refuted_is_said(space, workload):
     found = answer(History(trials, space), workload, HERE)
     assert found.verdict == "baseline"
     assert any("Trial 1 did not hold when it was repeated" in line for line in found.cautions)
+
+
+def test_the_whole_training_has_its_evaluations_where_it_is_known_how_often_there_are_any(space, workload):
+    trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.2, micro_batch_size=64)]
+    timed = [
+        replace(t, measurement=replace(t.measurement, outside=Outside(4, 20.0, 1.0, 0.1))) for t in trials
+    ]
+    known = space.model_copy(update={"training": Training(samples_per_evaluation=600)})
+    found = answer(History(timed, known), workload, HERE, training_samples=6000)
+    assert found.evaluations_counted
+    assert found.baseline.full_training_s == pytest.approx(600 + 10 * 20)
+    assert found.best.full_training_s == pytest.approx(200 + 10 * 20)
+    assert (found.baseline.evaluation_share, found.best.evaluation_share) == pytest.approx((0.25, 0.5))
+    assert found.best.pause_share == pytest.approx(0.05)
+    assert found.outside[0].startswith("Evaluation is about 50% of the training with trial 1's settings, 25%")
+    unknown = answer(History(timed, space), workload, HERE, training_samples=6000)
+    assert (unknown.evaluations_counted, unknown.best.full_training_s) == (False, pytest.approx(200))
+    half_known = answer(History([timed[0], trials[1]], known), workload, HERE, training_samples=6000)
+    assert (half_known.evaluations_counted, half_known.baseline.full_training_s) == (False, 600)

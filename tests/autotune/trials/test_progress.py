@@ -290,3 +290,20 @@ def test_what_is_lacking_is_told_in_the_unit_of_work():
     progress.count({"at_s": 1.0, "samples": 8, "val_loss": math.nan})
     reason = "val_loss is not a number after 8 tokens: got nan"
     assert progress.concluded(COMPLETED).reason == reason
+
+
+@pytest.mark.parametrize(("every", "samples_per_s"), [(None, 400 / 20), (80, 400 / 35), (400, 400 / 15)])
+def test_where_evaluations_are_part_of_the_speed_they_come_as_often_as_in_the_real_training(
+    every, samples_per_s
+):
+    """400 samples take 10 s, an evaluation 5: in a trial that has one after every 200, 80 or 400 samples."""
+    counted = Progress("bleu_4", {}, counts_evaluations=True, samples_per_evaluation=every)
+    at_s, samples = 0.0, 0
+    for taken_s in (5.0, 5.0):
+        assert counted.measurement().throughput is None or samples
+        at_s, samples = train(counted, 50, at_s, samples)
+        at_s += taken_s
+        evaluate(counted, at_s, samples, 0.1)
+    assert counted.measurement().throughput.samples_per_s == pytest.approx(samples_per_s)
+    assert counted.measurement().outside.evaluation_s == pytest.approx(5.0)
+    assert counted.concluded(COMPLETED) == COMPLETED

@@ -121,6 +121,18 @@ def test_an_order_is_plain_values(order):
     assert given.settings == {"step_s": 0.01}
 
 
+def test_what_evaluations_add_is_in_every_turn(order, server, tmp_path, rounds):
+    rounds(2)
+    given = order({"step_s": 0.02}, {"step_s": 0.02})
+    alike, slower = given.members
+    members = (alike, replace(slower, outside_s=0.1, unsure=0.05))
+    finish(Race(replace(given, members=members), server))
+    slices = race.read_slices(TrialDir(tmp_path))
+    assert [one.outside_s for one in slices if not one.number] == [0.0, 0.0]
+    assert all(one.outside_s == pytest.approx(0.1 * one.samples) for one in slices if one.number)
+    assert {one.unsure for one in slices if one.number} == {0.05}
+
+
 @pytest.mark.parametrize("together", [True, False])
 def test_who_is_twice_as_fast_is_found_to_be(order, server, tmp_path, rounds, together):
     rounds(4)
@@ -211,10 +223,10 @@ def test_a_member_that_somebody_kills_interrupts_the_race(order, server, tmp_pat
 
 
 def test_a_workload_that_ends_is_started_anew(order, server, rounds):
-    rounds(9)  # in each of them one step at least, however busy the machine
-    report = finish(Race(order({"step_s": 0.02, "steps": 8}, {"step_s": 0.02}), server))
-    assert report.outcome.status == Status.COMPLETED
-    assert sum(one.steps for one in report.measurement.slices if one.number == 0) > 8
+    rounds(13)  # in each of them one step at least, however busy the machine
+    report = finish(Race(order({"step_s": 0.05, "steps": 12}, {"step_s": 0.05}), server))
+    assert report.outcome.status == Status.COMPLETED, report.outcome.reason
+    assert sum(one.steps for one in report.measurement.slices if one.number == 0) > 12
 
 
 def test_a_workload_that_ends_before_it_is_warm_fails_the_race(order, server):

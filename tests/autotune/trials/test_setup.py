@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Measurement, Repeat, Trial
+from autotune.core.trial import Measurement, Outside, Repeat, Throughput, Trial
+from autotune.space.sections import Training as WholeTraining
 from autotune.storage.store import Options, Session
 from autotune.storage.trial_dir import TrialDir
 from autotune.system.nvml import Gpu
@@ -291,3 +292,23 @@ def test_an_order_says_what_is_minimized_and_has_its_target_as_all_inside_do(ord
     order, _ = ordered(number=3, objective=goal)
     assert (order.minimize, order.target, order.unit) == (True, -2.5, "samples")
     assert not ordered(number=3)[0].minimize
+
+
+def test_an_order_says_how_often_the_real_training_is_evaluated(ordered):
+    order = ordered()[0]
+    assert (order.counts_evaluations, order.samples_per_evaluation) == (False, None)
+    assert ordered(objective={"speed": "wall"})[0].counts_evaluations
+
+
+def test_in_a_race_evaluations_are_added_where_they_are_part_of_the_speed(tmp_path, space):
+    shown = Measurement(throughput=Throughput(100.0, 1.0, 50, 5.0), outside=Outside(4, 3.0, 0.1))
+    trials = [Trial(number, space.baseline_config, measurement=shown) for number in (0, 1)]
+    for speed, outside_s in (("wall", 3.0 / 500), ("throughput", 0.0)):
+        goal = space.objective.model_copy(update={"speed": speed})
+        training = {"training": WholeTraining(samples_per_evaluation=500), "objective": goal}
+        asked = space.model_copy(update=training)
+        session = Session.create(tmp_path / speed, asked, Options(), {})
+        setup = Setup(session, asked, Workload("json:loads"), WITHOUT)
+        race = setup.race(Trial(2, space.baseline_config, race=(0, 1)), trials)
+        assert [one.outside_s for one in race.members] == [pytest.approx(outside_s)] * 2
+        assert all((one.unsure > 0) == (speed == "wall") for one in race.members)

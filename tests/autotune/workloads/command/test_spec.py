@@ -16,7 +16,10 @@ def read_spec(values):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"run": None}, "workload: run: "),
+        ({"run": None}, "workload: run: text, or a list of words: got None"),
+        ({"run": 5}, "workload: run: text, or a list of words: got 5"),
+        ({"run": ["python", {"a": 1}]}, "workload: run: text, or a list of words: got"),
+        ({"flags": {"fast": {True: {"a": 1}}}}, "flags.fast.true: text, or a list of words: got"),
         ({"run": ""}, "workload: run: "),
         ({"run": "python 'train.py"}, "workload: run: No closing quotation"),
         ({"run": "python a.py | tee log"}, "run: no shell reads it: put '|'"),
@@ -98,6 +101,15 @@ def test_placeholders_and_settings_belong_together(settings, said):
     with pytest.raises(InputError) as error:
         read_spec(GOOD).require_settings(settings)
     assert said in str(error.value)
+
+
+def test_a_place_in_a_list_is_no_placeholder():
+    read = spec.read({**GOOD, "run": ["python", "a.py", "--lr", 3, "{o.b[0]}"]}, spec.Spec)
+    assert read.run[2:4] == ("--lr", "3")
+    with pytest.raises(
+        InputError, match=r"workload\.run: \{o\.b\[0\]\} is no setting .*: did you mean o\.b\?"
+    ):
+        read.require_settings({"o": {"b": [1, 2]}})
 
 
 def test_what_the_tuner_and_flags_use_is_used():

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from autotune.core.errors import InputError
+from autotune.workloads.command import training
 from autotune.workloads.command.ending import CommandError
 from autotune.workloads.command.workload import CommandWorkload
 
@@ -300,3 +301,113 @@ def test_a_program_that_is_not_there_is_said(tmp_path, workdir):
     values = {"run": "no-such-program", **STEPS}
     with pytest.raises(InputError, match=r"no-such-program cannot be started in .*: No such file"):
         list(CommandWorkload.of(values, tmp_path).fit({}, workdir))
+
+
+SCORES_AMONG_STEPS = """
+import sys, time, torch
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(1, 201):
+    model(torch.ones(1, 1)).sum().backward()
+    optimizer.step()
+    time.sleep(0.002)
+    if step % 10 == 0:
+        print(f"acc {step}", file=sys.stderr if step % 20 else sys.stdout)
+"""
+
+
+def test_a_score_counts_at_the_step_that_it_was_printed_after_however_late_it_is_read(
+    command, workdir, monkeypatch
+):
+    heard = training._Run.hear
+
+    def slowly(run, *line):
+        time.sleep(0.03)
+        return heard(run, *line)
+
+    monkeypatch.setattr(training._Run, "hear", slowly)
+    records = figures(command(SCORES_AMONG_STEPS).fit({}, workdir))
+    scored = [(record["samples"], record["acc"]) for record in records if "acc" in record]
+    assert scored == [(step, step) for step in range(10, 201, 10)]
+
+
+LOGS = """
+import os, sys, time, torch
+{before}
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(1, 51):
+    model(torch.ones(1, 1)).sum().backward()
+    optimizer.step()
+    time.sleep(0.002)
+    if step % 10 == 0:
+        {log}
+"""
+WRITES = """
+from {module} import SummaryWriter
+writer, other = (SummaryWriter(os.path.join(sys.argv[1], name)) for name in ("val", "train"))
+"""
+ADDS = "writer.add_scalar('acc', step, step); other.add_scalar('acc', -1, step)"
+STARTS = "import wandb\nwandb.init(mode='offline', dir=sys.argv[1])"
+
+
+@pytest.mark.parametrize(
+    ("place", "before", "log"),
+    [
+        ({"tensorboard": "{workdir}/val"}, WRITES.format(module="tensorboardX"), ADDS),
+        pytest.param(
+            *({"tensorboard": "{workdir}/val"}, WRITES.format(module="torch.utils.tensorboard"), ADDS),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            *({"wandb": "{workdir}"}, STARTS, "wandb.log({'acc': torch.tensor(step)})"),
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_what_is_logged_into_a_file_that_is_written_later_counts_at_once(
+    command, workdir, place, before, log
+):
+    workload = command(LOGS.format(before=before, log=log), "{workdir}", quality={"acc": "acc"}, **place)
+    records = figures(workload.fit({}, workdir))
+    scored = [(record["samples"], record["acc"]) for record in records if "acc" in record]
+    assert scored == [(step, step) for step in range(10, 51, 10)]
+
+
+def test_a_checkpoint_that_cannot_be_gone_on_with_is_set_aside_once_and_then_said(command, workdir, capfd):
+    fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
+    (workdir / "last.json").write_text("half a check")
+    records = fit(BATCH, workdir)
+    assert next(records)["samples"] == 8
+    records.close()
+    assert "JSONDecodeError" in capfd.readouterr().out
+    assert (workdir / ".rejected" / "last.json").read_text() == "half a check"
+    assert json.loads((workdir / "last.json").read_text()) > 0
+    (workdir / "last.json").write_text("half a check")
+    with pytest.raises(CommandError, match=r"^going on from its checkpoint: JSONDecodeError: Expecting"):
+        next(fit(BATCH, workdir))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "import sys; sys.exit('no such option: --resume' if sys.argv[1:] else 'anew')",
+            "^exited with 1: anew",
+        ),
+        ("import os; os.kill(os.getpid(), 9)", "^going on from its checkpoint: .* killed by signal: Killed"),
+    ],
+)
+def test_why_a_command_fails_that_was_to_go_on(command, workdir, text, said):
+    (workdir / "last.json").touch()
+    with pytest.raises(CommandError, match=said):
+        next(command(text, resume="{workdir}/last.json", **STEPS).fit(BATCH, workdir))
+
+
+def test_what_is_no_checkpoint_of_the_trials_own_stays_where_it_is(command, workdir):
+    pretrained = workdir.parent / "pretrained.pt"
+    pretrained.touch()
+    keys = {"resume": {"file": str(pretrained), "arguments": "--from"}, **STEPS}
+    with pytest.raises(CommandError, match=r"^going on from its checkpoint: exited with 1: no"):
+        next(command("import sys; sys.exit('no')", **keys).fit(BATCH, workdir))
+    assert pretrained.exists()

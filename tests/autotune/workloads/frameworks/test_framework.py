@@ -1,5 +1,8 @@
 """What a framework's search space need not say."""
 
+import pytest
+
+from autotune.core.settings import Memory, Result
 from autotune.space import space as spaces
 from autotune.workloads.frameworks.lightning import LIGHTNING
 
@@ -37,3 +40,38 @@ def test_a_search_space_comes_back_as_it_was_read():
     assert space.knobs["precision"].choice == ("fp32", "bf16")
     assert spaces.parse(spaces.dump(space), "there") == space
     assert space.for_workload(space.settings({"precision": "bf16"}))["trainer"] == {"precision": "bf16-mixed"}
+
+
+@pytest.mark.parametrize("word", ["32-true", "32", 32])
+def test_a_precision_is_known_in_each_of_its_spellings(word):
+    baseline = {**BASELINE, "trainer": {"precision": word}}
+    knobs = {"trainer.precision": {"choice": [word, "bf16"]}}
+    values = {**VALUES, "baseline": baseline, "knobs": knobs, "objective": {"minimize": "val_loss"}}
+    space = spaces.from_values(values, "here")
+    assert space.baseline["precision"] == "fp32"
+    assert space.knobs["precision"].choice == ("fp32", "bf16")
+    assert [
+        space.for_workload(space.settings({"precision": p}))["trainer"]["precision"]
+        for p in space.knobs["precision"].choice
+    ] == [word, "bf16"]
+
+
+@pytest.mark.parametrize(
+    ("micro_batch", "accumulation", "batches"), [(8, 1, 25), (8, 2, 26), (16, 4, 16), (512, 1, 1)]
+)
+def test_a_trial_of_lightning_has_its_validations_after_whole_steps(micro_batch, accumulation, batches):
+    settings = {"micro_batch_size": micro_batch, "accumulation_steps": accumulation}
+    found = LIGHTNING.for_trial(settings, 1000, 5, "val_loss")
+    assert found == {"trainer.val_check_interval": batches, "trainer.check_val_every_n_epoch": None}
+    assert 5 * batches * micro_batch >= 1000  # the last one is not before the end
+
+
+def test_where_no_batch_is_known_the_script_validates_when_it_does():
+    assert LIGHTNING.for_trial({"loader.num_workers": 2}, 1000, 5, "val_loss") == {}
+
+
+def test_what_is_beside_the_steps_of_lightning_moves_no_memory():
+    known = {one.name: one for one in LIGHTNING.known}
+    for name in ("trainer.log_every_n_steps", "trainer.detect_anomaly", "trainer.val_check_interval"):
+        assert (known[name].moves_memory, known[name].moves_result) == (Memory.NOT, Result.EQUAL)
+    assert not known["trainer.gradient_clip_val"].moves_speed

@@ -1,0 +1,218 @@
+"""What a search asks of Lightning's trainer, under either of its names, and what it is told by it.
+
+Arguments are put in place of the script's own; a callback, which Lightning finds by an entry point, tells
+what a validation has found, and saves the checkpoint from which the next `fit` goes on.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import time
+from typing import Any, Callable, Mapping, Sequence  # noqa: UP035 - for Python 3.8
+
+import autotune_wire
+from autotune_imports import After, attempt
+from autotune_overrides import Overrides
+
+_LIGHTNING, _PYTORCH_LIGHTNING = "lightning.pytorch", "pytorch_lightning"
+_CHECKPOINT = "autotune.ckpt"
+_SAVED_SHARE = 0.05  # of a trial's time, at most, goes into checkpoints that are for a kill alone
+_clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
+# What a trial has no use for, where a function has built what is trained.
+_QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+_wires: list[autotune_wire.Wire] = []  # to the tuner; none outside of a trial
+
+
+def arm(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None:
+    """From now on trainers take the arguments of the search, and in a trial they are watched."""
+    for package in (_LIGHTNING, _PYTORCH_LIGHTNING):
+        after.do(f"{package}.trainer.trainer", functools.partial(_attach, overrides=overrides))
+    if autotune_wire.SOCKET in os.environ:
+        _wires[:] = [wire]
+
+
+def of_lightning() -> list[Any]:
+    """What Lightning adds to every trainer's callbacks; nothing outside of a trial."""
+    return _callbacks(_LIGHTNING)
+
+
+def of_pytorch_lightning() -> list[Any]:
+    """The same for the package of Lightning's older name."""
+    return _callbacks(_PYTORCH_LIGHTNING)
+
+
+def train(built: Sequence[Any], settings: Mapping[str, Any]) -> None:
+    """Fits what a function has built: a module, its data, and a trainer where that is not to be made here.
+
+    The data are a data module, a loader, or a loader to train and one to validate with.
+    """
+    module, data, *rest = built
+    trainer = rest[0] if rest else _trainer_of(module)(**_arguments(settings))
+    trainer.fit(module, *(data if isinstance(data, (tuple, list)) else (data,)))
+
+
+def _trainer_of(module: Any) -> Any:
+    """The trainer of the package that the module's class comes from."""
+    names = [cls.__module__ for cls in type(module).__mro__ if cls.__name__ == "LightningModule"]
+    found = [package for package in (_LIGHTNING, _PYTORCH_LIGHTNING) if names[0].startswith(package + ".")]
+    return sys.modules[found[0]].Trainer
+
+
+def _arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
+    quiet = _QUIET if _wires else {}
+    return {**quiet, **settings.get("trainer", {})}
+
+
+def _attach(module: Any, overrides: Overrides) -> None:
+    trainer = module.Trainer
+    trainer.__init__ = _around_init(trainer.__init__, overrides)
+    if _wires:
+        trainer.fit = _around_fit(trainer.fit)
+
+
+def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
+    """A trainer's own files go where the trial's are, and it validates nothing before it has trained."""
+    takes = inspect.signature(init).parameters
+
+    @functools.wraps(init)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        names = inspect.signature(type(self)).parameters
+        given = {**dict(zip(names, args)), **kwargs}  # noqa: B905 - for Python 3.8
+        if _wires:
+            given["num_sanity_val_steps"] = 0
+            given["default_root_dir"] = given.get("default_root_dir") or _directory()
+        taken = {name: value for name, value in overrides.of("trainer").items() if name in takes}
+        init(self, **{**given, **taken})
+        overrides.tell("trainer", taken)
+
+    return made
+
+
+def _around_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """The first one of a trial goes on from where that was stopped, unless the script says from where."""
+    takes, fits = inspect.signature(fit), [fit]
+
+    @functools.wraps(fit)
+    def resumed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not fits or not os.path.exists(_checkpoint()):  # noqa: PTH110 - a script may have no pathlib yet
+            return fit(self, *args, **kwargs)
+        fits.clear()
+        given = takes.bind(self, *args, **kwargs)
+        if given.arguments.get("ckpt_path") is None:
+            own = {"ckpt_path": _checkpoint(), "weights_only": False}
+            given.arguments.update({name: value for name, value in own.items() if name in takes.parameters})
+        return fit(*given.args, **given.kwargs)
+
+    return resumed
+
+
+def _directory() -> str:
+    """For what is written in this process: `LightningCLI` refuses a directory that has its config already."""
+    return os.path.join(os.environ[autotune_wire.WORKDIR], f"lightning-{os.getpid()}")  # noqa: PTH118
+
+
+def _checkpoint() -> str:
+    return os.path.join(os.environ[autotune_wire.WORKDIR], _CHECKPOINT)  # noqa: PTH118
+
+
+def _callbacks(package: str) -> list[Any]:
+    """A callback of the package's own class, which the trainer has imported that asks for it."""
+    if not _wires:
+        return []
+    base = sys.modules[f"{package}.callbacks"].Callback
+    return [type("AutotuneCallback", (_Watch, base), {"package": package})(_wires[0])]
+
+
+class _Watch:
+    """Tells of validations, saves checkpoints, and ends the training when the tuner asks for it."""
+
+    package: str
+
+    def __init__(self, wire: autotune_wire.Wire) -> None:
+        self._wire = wire
+        self._before: Mapping[str, Any] = {}  # what had been logged before a validation
+        self._told: Mapping[str, Any] = {}  # by the validation that has just ended
+        self._save_again_s = 0.0  # when another checkpoint is worth its time
+
+    def __reduce__(self) -> Any:
+        """A launcher that spawns its processes sends the trainer to them."""
+        return _only, (self.package,)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Part of the checkpoint."""
+        return {"told": dict(self._told)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Part of a checkpoint that is gone on from."""
+        self._told = state["told"]
+
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        """Tells once more what the checkpoint's validation has found: nobody may have heard it."""
+        del trainer, module
+        self._tell()
+
+    def on_validation_start(self, trainer: Any, module: Any) -> None:
+        """Remembers what has been logged."""
+        del module
+        self._before = dict(trainer.callback_metrics)
+
+    def on_validation_end(self, trainer: Any, module: Any) -> None:
+        """Tells what has been logged since, and saves a checkpoint."""
+        del module
+        if trainer.sanity_checking or trainer.state.fn != "fit":
+            return
+        attempt(self._note, trainer)
+        self._tell()
+        if _clock_s() >= self._save_again_s:
+            attempt(self._save, trainer)
+
+    def on_train_batch_start(self, *args: Any) -> None:
+        """From here on a checkpoint is not the one of a validation."""
+        del args
+        self._told = {}
+
+    def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
+        """Ends the script when it is to stop, after a checkpoint."""
+        del args
+        if self._is_to_stop(trainer):
+            attempt(self._save, trainer)
+            raise SystemExit(0)
+
+    def on_validation_batch_end(self, trainer: Any, *args: Any) -> None:
+        """Ends the script when it is to stop: a validation may take longer than it is given to do so.
+
+        It begins at the last checkpoint again: none can be gone on from that is of half a validation.
+        """
+        del args
+        if self._is_to_stop(trainer):
+            raise SystemExit(0)
+
+    def _is_to_stop(self, trainer: Any) -> bool:
+        """Of several processes Lightning itself ends all at one batch, when it is told by a signal."""
+        is_told = self._wire.is_stopped() or bool(trainer.received_sigterm)
+        return is_told and int(trainer.world_size) == 1
+
+    def _note(self, trainer: Any) -> None:
+        logged = trainer.callback_metrics.items()
+        new = {name: value for name, value in logged if self._before.get(name) is not value}
+        self._told = {name: float(value) for name, value in new.items()}
+
+    def _tell(self) -> None:
+        if self._told and not autotune_wire.rank():
+            self._wire.tell({"record": self._told})
+
+    def _save(self, trainer: Any) -> None:
+        """Never half a checkpoint: a kill may come at any moment."""
+        begun_s, part = _clock_s(), _checkpoint() + ".part"
+        trainer.save_checkpoint(part, weights_only=False)
+        if not autotune_wire.rank():
+            os.replace(part, _checkpoint())  # noqa: PTH105 - a script may have no pathlib yet
+        ended_s = _clock_s()
+        self._save_again_s = ended_s + (ended_s - begun_s) / _SAVED_SHARE
+
+
+def _only(package: str) -> Any:
+    return _callbacks(package)[0]

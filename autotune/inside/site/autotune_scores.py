@@ -1,0 +1,55 @@
+"""Tells at once what a script logs into files of TensorBoard or W&B, whose writers hold it back."""
+
+from __future__ import annotations
+
+import functools
+import os
+from contextlib import suppress
+from typing import Any, Callable, Dict, Tuple  # noqa: UP035 - for Python 3.8
+
+import autotune_wire
+from autotune_imports import After
+
+Logged = Tuple[str, Dict[str, Any]]  # noqa: UP006 - the same; where it is written, and the values by name
+
+
+def tell_logged(after: After, wire: autotune_wire.Wire, names: frozenset[str]) -> None:
+    """From now on, the numbers that are logged under one of the `names` are told."""
+
+    def told(owner: Any, method: str, read: Callable[..., Logged]) -> None:
+        write = getattr(owner, method)
+
+        @functools.wraps(write)
+        def tells(self: Any, *args: Any, **kwargs: Any) -> Any:
+            with suppress(Exception):  # what is wrong with it is the writer's to say; it is in the file, too
+                _tell(wire, names, *read(self, *args, **kwargs))
+            return write(self, *args, **kwargs)
+
+        setattr(owner, method, tells)
+
+    for module in ("torch.utils.tensorboard.writer", "tensorboardX.writer"):
+        after.do(module, lambda module: told(module.FileWriter, "add_summary", _of_summary))
+    after.do("wandb.sdk.wandb_run", lambda module: told(module.Run, "log", _of_run))
+
+
+def _tell(wire: autotune_wire.Wire, names: frozenset[str], place: str, values: dict[str, Any]) -> None:
+    numbers = {name: float(value) for name, value in values.items() if name in names}
+    if numbers and not autotune_wire.rank():
+        wire.tell({"logged": {"scores": numbers, "place": os.path.abspath(place)}})  # noqa: PTH100 - of a text
+
+
+def _of_summary(writer: Any, summary: Any, *_: Any, **__: Any) -> Logged:
+    """What a writer of TensorBoard's event files is given: a summary's scalars by tag."""
+    found = {value.tag: _scalars(value) for value in summary.value}
+    return writer.get_logdir(), {tag: scalars[0] for tag, scalars in found.items() if len(scalars) == 1}
+
+
+def _scalars(value: Any) -> list[Any]:
+    if value.WhichOneof("value") == "simple_value":
+        return [value.simple_value]
+    return [*value.tensor.float_val, *value.tensor.double_val]
+
+
+def _of_run(run: Any, data: Any, *_: Any, **__: Any) -> Logged:
+    """What a run of W&B is given; its own file is beside the directory of its files."""
+    return os.path.dirname(run.dir), dict(data)  # noqa: PTH120 - a script may have no pathlib yet

@@ -1,0 +1,78 @@
+"""What a training spends outside of its steps, about: on evaluations, checkpoints and logging. Pure.
+
+A trial is evaluated when the tuner wants to know its quality, so its own time says nothing of that. One
+evaluation is timed in trials, and counted as often as the user's own training has one.
+"""
+
+from dataclasses import dataclass
+
+from autotune.core.trial import Trial
+from autotune.judging import objective
+from autotune.judging.history import History
+from autotune.space import evaluating
+from autotune.space.space import Space
+
+_FROM_RUN_TO_RUN = 0.05  # of an evaluation's time: what its scatter within a run does not show
+
+
+@dataclass(frozen=True)
+class InRace:
+    """What evaluations add to a sample in a race, in which there are none.
+
+    The speed may be wrong by a part of `unsure` for that.
+    """
+
+    outside_s: float = 0.0
+    unsure: float = 0.0
+
+
+def in_race(trial: Trial, space: Space) -> InRace:
+    """What is added for the settings of `trial`: nothing where evaluations are no part of the speed."""
+    seen, speed = trial.measurement.outside, trial.samples_per_s
+    if not space.objective.counts_evaluations or seen.evaluation_s is None or speed is None:
+        return InRace()
+    every = evaluating.samples(space, trial.config) or _as_it_came(trial)
+    half = seen.evaluation_s if seen.half_width_s is None else seen.half_width_s
+    wrong_s = max(half, _FROM_RUN_TO_RUN * seen.evaluation_s)
+    return InRace(seen.evaluation_s / every, wrong_s / every * speed)
+
+
+def _as_it_came(trial: Trial) -> float:
+    """Samples between two evaluations of a trial whose workload decides that itself."""
+    return trial.measurement.quality_samples / max(1, len(trial.measurement.curve))
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What goes to what, about, in the whole training with a trial's settings.
+
+    `evaluations` and `pauses` are shares of its time, the former None where that is not known. Of a sample
+    the training alone takes `step_s` seconds, all of it `sample_s`.
+    """
+
+    evaluations: float | None
+    pauses: float
+    step_s: float
+    sample_s: float
+
+
+def spent(trial: Trial, history: History) -> Spent | None:
+    """What is known of the settings of `trial`; None where it has shown no throughput."""
+    speed, space = history.throughput(trial), history.space
+    if speed is None or speed.value <= 0:
+        return None
+    measured_s, more_s = 1 / speed.value, _evaluation_s(trial, history)
+    counted = space.objective.counts_evaluations
+    step_s = max(0.0, measured_s - (more_s or 0.0)) if counted else measured_s
+    sample_s = measured_s if counted else measured_s + (more_s or 0.0)
+    pauses = objective.mean([run.measurement.outside.pauses for run in history.runs_of(trial.number)])
+    share = None if more_s is None else min(1.0, more_s / sample_s)
+    return Spent(share, (pauses or 0.0) * step_s / sample_s, step_s, sample_s)
+
+
+def _evaluation_s(trial: Trial, history: History) -> float | None:
+    """Seconds of evaluation that come to a sample of the whole training, the mean of all runs."""
+    every = evaluating.samples(history.space, trial.config)
+    seen = [run.measurement.outside.evaluation_s for run in history.runs_of(trial.number)]
+    taken_s = objective.mean([one for one in seen if one is not None])
+    return None if every is None or taken_s is None else taken_s / every

@@ -1,0 +1,21 @@
+"""How many processes a command line starts, each of which trains with batches of its own. Pure."""
+
+import itertools
+from collections.abc import Sequence
+
+_LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
+_OPTIONS = ("nproc_per_node", "nproc-per-node", "num_processes", "num-processes", "num_gpus", "num-gpus")
+
+
+def processes(run: Sequence[str]) -> str | None:
+    """What a launcher in the words of `run` is told of their number; None: it is told nothing."""
+    launcher = next((place for place, word in enumerate(run) if word.rpartition("/")[2] in _LAUNCHERS), None)
+    if launcher is None:
+        return None
+    words = [word for whole in run[launcher + 1 :] for word in whole.split("=", 1)]
+    found = (number for word, number in itertools.pairwise(words) if _is_option(word))
+    return next(found, None)
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and word.lstrip("-") in _OPTIONS

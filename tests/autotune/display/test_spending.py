@@ -1,0 +1,74 @@
+"""What is said beside the answer of what a training spends outside of its steps."""
+
+from dataclasses import replace
+
+import pytest
+
+from autotune import workloads
+from autotune.core.trial import Outside
+from autotune.display import events, spending, view
+from autotune.judging.history import History
+from autotune.space.sections import Training
+
+
+@pytest.fixture
+def told(space, make_trial):
+    """The lines of a search whose baseline trains 100 samples a second, and its best as many as is given."""
+
+    def make(best=None, every=1000, settings=None, **seen):
+        asked = space.model_copy(
+            update={
+                "training": Training(samples_per_evaluation=every),
+                "baseline": {**space.baseline, **(settings or {})},
+            }
+        )
+        speeds = [100.0, best] if best else [100.0]
+        trials = []
+        for n, speed in enumerate(speeds):
+            made = make_trial(n, speed, 0.2, half_width=1.0)
+            shown = replace(made.measurement, outside=Outside(4, **seen))
+            trials.append(replace(made, config={"num_workers": 2 * n}, measurement=shown))
+        return History(trials, asked)
+
+    return make
+
+
+def test_evaluation_weighs_more_where_steps_are_faster(told):
+    found = told(best=300.0, settings={"eval_every_samples": 1000}, evaluation_s=3.0)
+    [line] = spending.lines(found)
+    assert line == (
+        "Evaluation is about 47% of the training with trial 1's settings, 23% of the baseline's: "
+        "eval_every_samples 2000 instead of 1000 would save about 24%."
+    )
+    assert line in view.summary(found, workloads.named("r2gen"), "runs/s")
+
+
+def test_without_a_setting_of_it_half_as_many_are_advised(told):
+    assert spending.lines(told(evaluation_s=2.0)) == [
+        "Evaluation is about 17% of the training: half as many would save about 8%."
+    ]
+
+
+def test_what_is_little_is_not_worth_a_change_or_a_word(told):
+    assert spending.lines(told(evaluation_s=0.3)) == ["Evaluation is about 3% of the training."]
+    assert spending.lines(told(evaluation_s=0.05)) == []
+
+
+def test_pauses_are_told_by_themselves(told):
+    assert spending.lines(told(every=None, evaluation_s=2.0, pauses=0.04)) == [
+        "Pauses at regular distances, as for checkpoints, are about 4% of the training."
+    ]
+
+
+def test_nothing_is_said_of_what_is_not_known(told, space):
+    assert spending.lines(told(every=None, evaluation_s=2.0)) == []
+    assert spending.lines(told()) == []
+    assert spending.lines(History([], space)) == []
+
+
+def test_events_have_the_shares(told):
+    found = told(evaluation_s=2.0, pauses=0.04)
+    result = events.result(found, (found.of(0), None))
+    assert result["evaluation_share"] == pytest.approx(2 / 12)
+    assert result["pause_share"] == pytest.approx(0.04 * 10 / 12)
+    assert events.result(History([], found.space), None)["evaluation_share"] is None

@@ -1,0 +1,114 @@
+"""A report has the sections that its workload has, and no others."""
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.settings import PRECISION
+from autotune.judging.history import History
+from autotune.reports import as_json, figures, markdown, page, tables
+from autotune.reports.sections import sections
+from autotune.workloads import Workload, named
+
+from .searched import confirmed, known, trial
+from .test_page import Page, words_of
+
+OF_R2GEN = (
+    "BLEU",
+    "precision",
+    "fp32",
+    "test split",
+    "validation split",
+    "compare",
+    "F1",
+    "studies",
+    "study",
+)
+
+
+@pytest.fixture
+def other(space):
+    """A space of another workload, without a precision and with a loss."""
+    kept = {name: value for name, value in space.baseline.items() if name != PRECISION}
+    knobs = {name: knob for name, knob in space.knobs.items() if name != PRECISION}
+    goal = space.objective.model_copy(update={"quality": "val_loss", "minimize": "val_loss"})
+    changes = {"workload": "json:loads", "baseline": kept, "knobs": knobs, "objective": goal}
+    return space.model_copy(update=changes)
+
+
+def report_of(space, workload, samples=5):
+    trials = []
+    for one in confirmed(space):
+        config = {name: value for name, value in one.config.items() if name in space.knobs}
+        scores = {space.objective.quality: 0.2, "epoch": 3.0}
+        trials.append(replace(one, config=config, measurement=replace(one.measurement, scores=scores)))
+    found = replace(known(space), history=History(trials, space), workload=workload)
+    return figures.report(found, samples)
+
+
+def shown(report):
+    return Page(page.render(report))
+
+
+def test_of_another_workload_nothing_is_said_of_precisions_and_written_reports(other):
+    report = report_of(other, Workload("json:loads"))
+    found = shown(report)
+    names = [section.name for section in sections(report)]
+    assert names == ["answer", "front", "speed", "quality", "search", "provenance"]
+    assert [values["id"] for values in found.all("section")] == names
+    assert [values["href"] for values in found.all("a")][1:7] == [f"#{name}" for name in names]
+    for text in (words_of(" ".join(found.texts.values())), markdown.render(report)):
+        assert [word for word in OF_R2GEN if word in text] == []
+    assert [word for word in ("not known: the workload", "has no setting") if word in str(found.texts)] == []
+
+
+def test_the_numbers_of_the_sections_have_no_gap(other):
+    report = report_of(other, Workload("json:loads"))
+    numbers = [section.number for section in sections(report)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    found = shown(report)
+    heads = [words_of(found.texts[section.name])[0] for section in sections(report)[1:]]
+    assert heads == [str(number) for number in numbers[1:]]
+
+
+def test_of_r2gen_there_are_all(space):
+    report = report_of(space, named("r2gen"))
+    found = shown(report)
+    assert [section.name for section in sections(report)][4] == "reports"
+    assert "By precision No models have been compared" in words_of(found.texts["quality"])
+    assert "and scored on the test split" in found.texts["quality"]
+
+
+def test_a_workload_with_a_precision_is_compared_by_it_without_written_reports(space):
+    report = report_of(space, Workload("json:loads"))
+    said = words_of(shown(report).texts["quality"])
+    assert "By precision No models have been compared. One per precision is trained by" in said
+    assert "reports" not in [section.name for section in sections(report)]
+    assert not {"reports/s", "memory, writing"} & set(tables.scores(report).head)
+
+
+def test_scores_are_a_table_where_there_are_more_than_the_quality(other):
+    report = report_of(other, Workload("json:loads"))
+    assert tables.own_scores(report) is None
+    sides = [replace(side, scores={"val_loss": 0.2, "rouge_l": 0.4}) for side in _sides(report)]
+    more = replace(report, answer=replace(report.answer, baseline=sides[0], best=sides[1]))
+    assert tables.own_scores(more).head == ("model", "ROUGE-L", "val_loss")
+    assert "Scores model" in words_of(shown(more).texts["quality"])
+
+
+def _sides(report):
+    return report.answer.baseline, report.answer.best
+
+
+def test_the_figures_for_scripts_say_which_sections_there_are(other):
+    assert '"by_precision": false' in as_json.render(report_of(other, Workload("json:loads")))
+
+
+def test_where_speed_comes_from_is_no_section_where_nothing_tells(other):
+    knobs = {name: knob for name, knob in other.knobs.items() if name == "num_workers"}
+    alone = other.model_copy(update={"knobs": knobs})
+    trials = [trial(alone, number, 10.0, 0.2, num_workers=2 * number) for number in (0, 1)]
+    found = replace(known(alone), history=History(trials, alone), workload=Workload("json:loads"))
+    assert "speed" not in [section.name for section in sections(figures.report(found, 5))]
+    begun = replace(found, history=History([], alone))
+    assert "speed" in [section.name for section in sections(figures.report(begun, 5))]

@@ -1,0 +1,87 @@
+"""How often the user's own training is evaluated."""
+
+import pytest
+
+from autotune.core.errors import InputError
+from autotune.space import evaluating
+from autotune.space import space as spaces
+from autotune.space.sections import Training
+from autotune.workloads.r2gen import R2GenWorkload
+
+COMMON = """
+roles: {micro_batch_size: batch}
+baseline: {batch: 8, lr: 0.1, eval_interval: 250, every: 5000}
+"""
+
+
+def made_of(rest, workload="json:loads", knobs="batch: {choice: [8, 32]}"):
+    text = f"workload: {workload}\n{COMMON}knobs:\n  {knobs}\n{rest}"
+    return spaces.complete(spaces.parse(text, "test"), "test")
+
+
+def test_a_setting_in_steps_counts_those_of_the_baselines_batch():
+    made = made_of("evaluate_every: eval_interval")
+    for batch, steps in ((8, 250), (32, 62)):
+        config = {"micro_batch_size": batch}
+        assert evaluating.samples(made, config) == 2000, "rescaled, it is as many samples"
+        assert evaluating.interval(made, config) == ("eval_interval", steps)
+        assert made.for_workload(made.settings(config))["eval_interval"] == steps
+
+
+def test_what_is_said_of_the_whole_training_counts_where_no_setting_says_it():
+    assert evaluating.samples(made_of(""), {}) is None
+    made = made_of("training: {samples: 90000, samples_per_evaluation: 300}")
+    assert (evaluating.samples(made, {}), evaluating.interval(made, {})) == (300, None)
+
+
+def test_r2gen_says_it_by_a_setting_in_samples_and_else_has_one_an_epoch(space_of_r2gen):
+    asked = space_of_r2gen(eval_every_samples=700)
+    assert evaluating.samples(asked, {}) == 700
+    assert evaluating.interval(asked, {}) == ("eval_every_samples", 700)
+    by_epoch = space_of_r2gen(eval_every_samples=None, training={"samples_per_evaluation": 480})
+    assert (evaluating.samples(by_epoch, {}), evaluating.interval(by_epoch, {})) == (480, None)
+    assert R2GenWorkload().evaluation_setting == "eval_every_samples"
+
+
+@pytest.fixture
+def space_of_r2gen(space):
+    def make(training=None, **settings):
+        baseline = {**space.baseline, **settings}
+        return space.model_copy(update={"baseline": baseline, "training": Training(**(training or {}))})
+
+    return make
+
+
+def test_a_knob_of_it_is_what_competes_with_speed_wall():
+    knob = "eval_interval: {choice: [250, 500], moves: [speed]}"
+    made = made_of("evaluate_every: eval_interval\nobjective: {speed: wall}", knobs=knob)
+    assert [evaluating.samples(made, {"eval_interval": steps}) for steps in (250, 500)] == [2000, 4000]
+    trial = made.for_trial(made.settings({"eval_interval": 500}))
+    assert trial["eval_interval"] == 625, "a trial is evaluated when the tuner wants to know"
+
+
+@pytest.mark.parametrize(
+    ("rest", "knobs", "said"),
+    [
+        (
+            "evaluate_every: eval_interval",
+            "eval_interval: {choice: [250, 500]}",
+            "knob eval_interval: how often there is an evaluation counts with objective.speed: wall alone",
+        ),
+        (
+            "evaluate_every: eval_interval\nobjective: {speed: wall}",
+            "eval_interval: {uniform: [100, 300]}",
+            "knob eval_interval: an evaluation after so many steps: choice or randint",
+        ),
+        (
+            "objective: {speed: wall}\nbudget: {evaluations_per_trial: 1}",
+            "batch: {choice: [8, 32]}",
+            "objective.speed: wall needs budget.evaluations_per_trial of 2 or more: got 1",
+        ),
+        ("training: {samples: 0}", "batch: {choice: [8, 32]}", "training.samples"),
+    ],
+)
+def test_a_mistake_is_one_line(rest, knobs, said):
+    with pytest.raises(InputError, match="search space test: ") as error:
+        made_of(rest, knobs=knobs)
+    assert said in str(error.value)

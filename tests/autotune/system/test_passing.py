@@ -1,0 +1,31 @@
+"""A directory for a while is gone with its process, a killed one's with the next."""
+
+import subprocess
+import sys
+
+from autotune.system import passing
+
+_HOLDS = """
+import os, sys
+from pathlib import Path
+from autotune.system import passing
+with passing.directory(".check-", Path(sys.argv[1])) as own:
+    (own / "trial").mkdir()
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_a_killed_process_has_left_goes_with_the_next_and_what_is_in_use_stays(tmp_path):
+    (tmp_path / ".check-a file").touch()
+    command = [sys.executable, "-c", _HOLDS, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "ready\n"
+        with passing.directory(".check-", tmp_path) as own:
+            assert len(list(tmp_path.glob(".check-*/trial"))) == 1, "it is in use"
+        assert not own.exists()
+        other.kill()
+    assert list(tmp_path.glob(".check-*/trial"))
+    with passing.directory(".check-", tmp_path):
+        assert not list(tmp_path.glob(".check-*/trial"))
+    assert [file.name for file in tmp_path.iterdir()] == [".check-a file"]
