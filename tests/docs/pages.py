@@ -11,7 +11,7 @@ from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[2]
 SITE = sorted((ROOT / "docs").rglob("*.md"))
-PAGES = [ROOT / "README.md", *SITE, *sorted((ROOT / "examples").rglob("README.md"))]
+PAGES = [ROOT / "README.md", *SITE, ROOT / "examples" / "README.md"]
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 _TITLE = re.compile(r'title="([^"]+)"')
 _SNIPPET = re.compile(r'^--8<-- "([^"]+)"$', re.MULTILINE)
