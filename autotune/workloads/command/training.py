@@ -254,8 +254,7 @@ class _Run:
 
     def conclude(self) -> None:
         """Counts what has come since, for who goes on from the checkpoint."""
-        for _ in self._rest():
-            pass
+        deque(self._rest(), maxlen=0)
 
     def _listen(self) -> None:
         """Takes what was said until now, and what was written."""
