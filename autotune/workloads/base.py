@@ -17,6 +17,23 @@ from autotune.workloads.program import Program
 Fit = Callable[[Mapping[str, Any], Path], Iterator[Mapping[str, Any]] | None]
 
 
+# `(settings, samples of an epoch)` -> samples between two evaluations; None for what is not known.
+BetweenEvaluations = Callable[[Mapping[str, Setting], int | None], int | None]
+
+
+def _not_said(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
+    del settings, epoch
+    return None
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """How often a training is evaluated by its own settings, of which one is called `setting`."""
+
+    setting: str | None = None
+    samples: BetweenEvaluations = _not_said
+
+
 class InFile(NamedTuple):
     """What is put into a file: `values` by path, made of the settings that have these `names`."""
 
@@ -111,12 +128,12 @@ class Workload:
         return None
 
     @property
-    def evaluation_setting(self) -> str | None:
-        """The setting that says after how many samples a training is evaluated; None where none does."""
-        return None
+    def cadence(self) -> Cadence:
+        """How often the user's own training is evaluated."""
+        return Cadence()
 
-    def samples_per_evaluation(self, settings: Mapping[str, Setting]) -> int | None:
-        """Samples between two evaluations where no setting says that; None: not known. It has to be quick."""
+    def samples_per_epoch(self, settings: Mapping[str, Setting]) -> int | None:
+        """Samples of an epoch; None: not known. It has to be quick."""
         del settings
         return None
 

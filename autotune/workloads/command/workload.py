@@ -112,12 +112,13 @@ class CommandWorkload(Workload):
 
     def revision(self) -> str:
         bases = [self.directory / own.base for own in self.spec.files.values()]
-        return code.revision_of_files(self.directory, self.spec.code, bases)
+        named = [self.directory / word for word in self.spec.run if not Path(word).is_absolute()]
+        besides = [*bases, *(file for file in named if file.is_file())]
+        return code.revision_of_files(self.directory, self.spec.code, besides)
 
     def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
         del settings
-        places = [self.directory / path for path in self.spec.data]
-        return code.fingerprint_of_data(places) if places else None
+        return code.fingerprint_of_data(self.directory, self.spec.data) if self.spec.data else None
 
     def training_samples(self, settings: Mapping[str, Setting]) -> int | None:
         del settings
