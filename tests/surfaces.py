@@ -20,7 +20,7 @@ from autotune import workloads
 from autotune.cli import cli_report, cli_session
 from autotune.core import units
 from autotune.display import console, draw, snapshot
-from autotune.export import export
+from autotune.export import formats, winner
 from autotune.judging.history import History
 from autotune.reports import page, read, words
 from autotune.storage.store import Session
@@ -70,7 +70,9 @@ def told(place: Path) -> Iterator[Told]:
     yield from _of_export("export", (place / "best.yaml").read_text(), best)
     for trial in history.trials:
         if trial.completed and not trial.race:
-            text = export.render(trial, history, workloads.load(history.space.workload), {})
+            workload = workloads.load(history.space.workload)
+            form = formats.named(None, workload)
+            text = form.render(winner.of(trial, history, workload, {})).text
             yield from _of_export("export --trial", text, trial.repeat.of if trial.repeat else trial.number)
     yield from _of_tracker(history)
     yield from _of_live(place)

@@ -93,7 +93,7 @@ class Teller:
         self._tally, self._figures, self._pace = Tally(), Figures(), autotune_gpu.Pace()
         self._optimizer: Any = None  # a reference to the one whose steps are told
         self._others = 0
-        self._is_in_backward = self._has_told = self._is_mute = False
+        self._is_in_backward = self._has_told = self._is_mute = self._has_gone_back = False
         self._scaler: Any = None
         self._wrappers: list[Callable[..., Any]] = []
         os.register_at_fork(after_in_child=self._begin_anew)
@@ -152,13 +152,15 @@ class Teller:
 
     def begins_backward(self, loss: Any) -> None:
         """A backward pass begins at `loss`."""
+        self._has_gone_back = True
         self._tally.backward()
         self._figures.note_loss(loss)
 
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has made a step."""
-        if self._is_no_step(optimizer) or not self._tells(optimizer):
+        if self._is_no_step(optimizer) or not self._tells(optimizer) or self._is_rest():
             return
+        self._has_gone_back = False
         seen, of_all = self._tally.stepped(), autotune_wire.world_size()
         seen = Seen(*(value and value * of_all for value in seen))
         self._total.add(seen)
@@ -188,6 +190,10 @@ class Teller:
         is_the_one = self._optimizer() is optimizer
         self._others = 0 if is_the_one else self._others + 1
         return is_the_one
+
+    def _is_rest(self) -> bool:
+        """Whether it belongs to the last step: DeepSpeed's ZeRO takes one for each group of parameters."""
+        return "deepspeed" in sys.modules and not self._has_gone_back
 
     def _scale(self) -> float:
         return float(self._scaler.get_scale()) if self._scaler is not None else 1.0

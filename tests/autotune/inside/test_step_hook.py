@@ -16,6 +16,7 @@ KINDS = [
     "loader",
     "workers",
     "accumulation",
+    "zero",
     "fetched_ahead",
     "an_iterator_a_batch",
     "scaler",

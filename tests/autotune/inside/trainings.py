@@ -5,6 +5,7 @@ They run in processes of their own, in which the hook is armed.
 
 import json
 import os
+import sys
 import time
 from types import SimpleNamespace
 
@@ -67,6 +68,18 @@ def accumulation():
             optimizer.zero_grad()
             seen.append(held)
             held = 0
+    return seen
+
+
+def zero():
+    """Steps once for each group of parameters, as DeepSpeed's ZeRO does."""
+    sys.modules["deepspeed"] = SimpleNamespace()
+    optimizer, seen = torch.optim.SGD(NET.parameters(), lr=0.01), []
+    for x, y in DataLoader(data(38), 4):
+        loss_of(x, y).backward()
+        for _ in range(3):
+            optimizer.step()
+        seen.append(len(x))
     return seen
 
 
