@@ -14,14 +14,10 @@ from .kinds import HERE, KINDS
 SETTINGS = {"micro_batch_size": 4, "seed": 7}
 
 
-def marked(kinds):
-    """One that is not light takes seconds to begin."""
-    return [
-        pytest.param(kind, marks=() if kind.is_light else pytest.mark.slow, id=str(kind)) for kind in kinds
-    ]
+_SLOW = [pytest.mark.slow]
 
 
-@pytest.fixture(params=marked(KINDS))
+@pytest.fixture(params=[pytest.param(kind, marks=_SLOW if kind.is_slow else []) for kind in KINDS], ids=str)
 def kind(request):
     return request.param
 

@@ -25,7 +25,7 @@ def prints(records):
         print(name, record[key], flush=True)
 
 
-if __name__ == "__main__":
+def main():
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     form, program, workdir, *given = sys.argv[1:]
     settings = {name: words(value) for name, value in (one.split("=", 1) for one in given)}
@@ -36,3 +36,7 @@ if __name__ == "__main__":
         from contract_pushed import tell
 
         tell(records)
+
+
+if __name__ == "__main__":
+    main()

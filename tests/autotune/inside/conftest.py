@@ -31,12 +31,15 @@ def hear(tmp_path_factory):
 
 @pytest.fixture
 def hear_trainer(tmp_path):
-    """Runs a function of `trainers` so that has imported Transformers, with overrides, in a trial."""
+    """Runs a function of `trainers` in a trial, forked from a process that has imported Transformers.
+
+    It has its `overrides`, and a directory of its own unless the environment names one.
+    """
     run, works = _hear("trainers", "transformers", tmp_path), map("work{}".format, itertools.count())
 
     def hear(name, overrides=None, **environment):
         own = {wire.OVERRIDES: json.dumps(overrides or {}), wire.WORKDIR: str(tmp_path / next(works))}
-        return run(name, **own, **environment)
+        return run(name, **own | environment)
 
     return hear
 
