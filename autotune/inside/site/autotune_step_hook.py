@@ -48,11 +48,11 @@ def arm() -> None:
     wire, after = autotune_wire.Wire(), After()
     overrides = Overrides(wire)
     after.do("torch", lambda torch: autotune_overrides.attach(torch, overrides))
-    autotune_lightning.arm(after, overrides, wire)
     total = Total(
         os.environ.get(autotune_wire.UNIT, "samples"), int(os.environ.get(autotune_wire.BEGUN) or 0)
     )
-    if autotune_wire.OVERRIDES in os.environ:
+    if autotune_wire.OVERRIDES in os.environ:  # a command of no framework is left as it is
+        autotune_lightning.arm(after, overrides, wire)
         autotune_transformers.attach(after, overrides, wire, total)
     if autotune_wire.SOCKET not in os.environ:
         return

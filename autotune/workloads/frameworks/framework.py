@@ -35,6 +35,7 @@ class Framework:
     checkpoint: str
     words: Mapping[str, Mapping[str, Sequence[Setting]]] = field(default_factory=dict)
     known: tuple[Known, ...] = ()
+    units: tuple[str, ...] = ("samples",)  # of work, in which it can be counted when there is an evaluation
     other_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     for_trial: ForTrial = _nothing
 

@@ -103,4 +103,5 @@ TRANSFORMERS = Framework(
     checkpoint="checkpoint-*/trainer_state.json",  # the last file of it that is written
     known=_KNOWN,
     for_trial=_for_trial,
+    units=("samples", "tokens"),
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from autotune.core.errors import InputError
 from autotune.core.settings import Known, Setting
 from autotune.inside.inbox import SITE
 from autotune.inside.site import autotune_wire as wire
@@ -46,6 +47,12 @@ class FrameworkWorkload(CommandWorkload):
     @property
     def known_settings(self) -> tuple[Known, ...]:
         return self.framework.known
+
+    def require_unit(self, unit: str) -> None:
+        if unit not in self.framework.units:
+            known = " or ".join(self.framework.units)
+            raise InputError(f"unit: kind {self.framework.kind} counts {known}: got {unit!r}")
+        super().require_unit(unit)
 
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str

@@ -51,7 +51,7 @@ def fit(tmp_path):
 
     def hear(name, overrides=None, *, stops=False, **environment):
         own = {wire.OVERRIDES: json.dumps(overrides or {}), wire.WORKDIR: str(tmp_path)}
-        return run(name, stops=stops, **own, **environment)
+        return run(name, stops=stops, **(own | environment))
 
     return hear
 

@@ -82,6 +82,11 @@ def test_a_trainer_can_be_sent_to_another_process(fit):
     assert fit("sent").said == ["AutotuneCallback"] * 2
 
 
+def test_a_command_that_is_not_said_to_be_lightnings_is_left_as_it_is(fit):
+    assert fit("watched").said == ["AutotuneCallback"]
+    assert fit("watched", AUTOTUNE_OVERRIDES=None).said == []
+
+
 def test_what_a_function_builds_is_fitted(fit):
     heard = fit("built")
     assert heard.said == [[4, 4], [8], [8, 8]], heard.errors  # none of them goes on from another one's end

@@ -100,3 +100,10 @@ def test_a_mistake_is_one_line(made, keys, said):
         made(**keys)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_work_is_counted_in_what_the_framework_can_evaluate_by(made):
+    made(kind="transformers").require_unit("tokens")
+    made().require_unit("samples")
+    with pytest.raises(InputError, match=r"unit: kind lightning counts samples: got 'tokens'"):
+        made().require_unit("tokens")
