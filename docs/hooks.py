@@ -163,6 +163,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     "training": lambda: table("Training"),
     "known settings": known_settings,
     "known settings of r2gen": lambda: known_settings("r2gen"),
+    "known settings of lightning": lambda: known_settings("lightning"),
     "known settings of transformers": lambda: known_settings("transformers"),
     "settings of r2gen": lambda: table("Settings"),
 }

@@ -54,7 +54,7 @@ def arguments() -> tuple[ModelArguments, DataArguments, TrainingArguments]:
     """Of the flags, or of the one JSON file that is given instead."""
     parser = HfArgumentParser((ModelArguments, DataArguments, TrainingArguments))
     if len(sys.argv) == 2 and sys.argv[1].endswith(".json"):
-        return parser.parse_json_file(sys.argv[1])
+        return parser.parse_json_file(sys.argv[1], allow_extra_keys=True)
     return parser.parse_args_into_dataclasses()
 
 

@@ -13,8 +13,9 @@ HERE = Path(__file__).parent
 class Kind:
     """`workload` is what a search space says for a program with such settings.
 
-    Where it `tells_records`, the tuner gets every record whole; else only what a pattern finds in the output.
-    Its process holds `own_mib` before it trains. Where it is slow to start, `make test` leaves it out.
+    Where it `tells_records`, the tuner gets every record whole; else only what a pattern finds in the output,
+    or a framework tells. Its process holds `own_mib` before it trains. Where it is slow to start, `make test`
+    leaves it out.
     """
 
     name: str
@@ -36,6 +37,12 @@ def _command(form: str, **own: Any) -> Callable[[str, Mapping[str, Any]], dict[s
     return workload
 
 
+def _lightning(program: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    given = [f"{name}={{{name}}}" for name in settings]
+    run = [sys.executable, str(HERE / "contract_lightning.py"), program, "{workdir}", *given]
+    return {"kind": "lightning", "run": run, "directory": str(HERE)}
+
+
 def _trainer(program: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     given = [f"{name}={{{name}}}" for name in settings]
     run = [sys.executable, str(HERE / "contract_trainer.py"), program, "{workdir}", *given]
@@ -51,5 +58,6 @@ KINDS = (
         _command("prints", quality={"score": r"score ([-\w.]+)"}, samples=r"seen (\d+)"),
         tells_records=False,
     ),
+    Kind("lightning", _lightning, tells_records=False, own_mib=800, is_slow=True),
     Kind("transformers", _trainer, tells_records=False, own_mib=800, is_slow=True),
 )
