@@ -150,7 +150,7 @@ def _callback(base: Any) -> Any:
         def _seen(self) -> int:
             """Several processes have to evaluate together: what the first of them has seen counts."""
             if self._is_alone:
-                return self._total.seen
+                return int(self._total.seen)
             torch = sys.modules["torch"]
             seen = torch.tensor(self._total.seen, device=self._trainer.args.device)
             torch.distributed.broadcast(seen, 0)
