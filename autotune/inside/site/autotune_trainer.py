@@ -6,6 +6,7 @@ import functools
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from typing import Any, Callable, Mapping, Sequence  # noqa: UP035 - for Python 3.8
@@ -144,7 +145,16 @@ def _callback(base: Any) -> Any:
 
         def _times(self) -> int:
             """How often there has to have been an evaluation by now."""
-            return self._total.seen // self._every if self._every else 0
+            return self._seen() // self._every if self._every else 0
+
+        def _seen(self) -> int:
+            """Several processes have to evaluate together: what the first of them has seen counts."""
+            if self._is_alone:
+                return int(self._total.seen)
+            torch = sys.modules["torch"]
+            seen = torch.tensor(self._total.seen, device=self._trainer.args.device)
+            torch.distributed.broadcast(seen, 0)
+            return int(seen)
 
         def on_prediction_step(self, *_: Any, **__: Any) -> None:
             """An evaluation that is cut short is made when the training goes on."""
