@@ -133,9 +133,15 @@ _RESULT = {
 
 def known_settings(workload: str | None = None) -> str:
     """What the tuner knows of any workload's settings, or of those of one workload besides."""
-    own = workloads.load(workload).known_settings if workload else COMMON.by_name.values()
+    own = COMMON.by_name if workload is None else _own(workload)
     heading = "| setting | moves speed | moves what is trained | moves memory | known for |"
-    return "\n".join([heading, "| --- | --- | --- | --- | --- |", *map(_known, own)])
+    return "\n".join([heading, "| --- | --- | --- | --- | --- |", *map(_known, own.values())])
+
+
+def _own(workload: str) -> Mapping[str, Known]:
+    """What is known of a workload's settings, and not of others', or better."""
+    known = workloads.known_settings(workload).by_name
+    return {name: one for name, one in known.items() if COMMON.by_name.get(name) != one}
 
 
 def _known(known: Known) -> str:
@@ -157,5 +163,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     "training": lambda: table("Training"),
     "known settings": known_settings,
     "known settings of r2gen": lambda: known_settings("r2gen"),
+    "known settings of lightning": lambda: known_settings("lightning"),
+    "known settings of transformers": lambda: known_settings("transformers"),
     "settings of r2gen": lambda: table("Settings"),
 }

@@ -1,4 +1,4 @@
-"""Imports the tuner or the trainer once, and forks what runs it. `forked` asks for that, in lines of JSON."""
+"""Imports the tuner, the trainer or Lightning once, and forks what runs it: `forked` asks, in JSON."""
 
 import atexit
 import gc
@@ -85,6 +85,13 @@ def warm_trainer() -> Callable[[], object]:
     return lambda: None
 
 
+def warm_lightning() -> Callable[[], object]:
+    """By both of its names, and what reads its command line."""
+    for module in ("lightning.pytorch.cli", "pytorch_lightning", "torch._dynamo"):
+        importlib.import_module(module)
+    return lambda: None
+
+
 def warm_transformers() -> Callable[[], object]:
     """With the model that the trainings of tests have."""
     for module in ("torch._dynamo", "transformers.trainer_seq2seq", "trl.trainer.sft_trainer"):
@@ -93,7 +100,12 @@ def warm_transformers() -> Callable[[], object]:
     return lambda: None
 
 
-WARM = {"tuner": warm_tuner, "trainer": warm_trainer, "transformers": warm_transformers}
+WARM = {
+    "tuner": warm_tuner,
+    "trainer": warm_trainer,
+    "lightning": warm_lightning,
+    "transformers": warm_transformers,
+}
 end = WARM[sys.argv[1]]()
 gc.freeze()  # what is collected at the end of every process would be much
 if (one := next_one()) is not None:

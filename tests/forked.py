@@ -28,8 +28,7 @@ class Forked:
     """`python -c script` with `arguments` in `directory`, to be treated as a `subprocess.Popen`.
 
     What it says goes into the file `output`, or else to `communicate`. If it `leads`, it has a process group
-    of its own, as a shell would give it one. `warm` says what is imported: the tuner, or the trainer alone,
-    or Transformers.
+    of its own, as a shell would give it one. `warm` says what is imported: the tuner, or less than that.
     """
 
     def __init__(

@@ -61,7 +61,10 @@ def _patch(found: Winner, own: Path, file: Path) -> list[str]:
         raise InputError(f"--patch {own}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"--patch {own}: must be UTF-8") from None
-    done = patch.patched(text, own, found)
+    try:
+        done = patch.patched(text, own, found)
+    except InputError as error:
+        raise InputError(f"--patch {own}: {error}") from None
     files.write(file, done.text)
     return [f"replaced: {line}" for line in done.replaced] + [
         f"not in {file}: {line}" for line in done.left_out

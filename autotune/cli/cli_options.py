@@ -83,6 +83,9 @@ class Goal:
     """What wins, and how sure that has to be."""
 
     keep: Annotated[float | None, _goal(min=0, max=1, help="share of the baseline's quality to keep")] = None
+    within: Annotated[
+        float | None, _goal(min=0, help="instead: how much worse than the baseline's quality it may be")
+    ] = None
     promise: Annotated[
         str | None,
         _goal(

@@ -100,7 +100,12 @@ def _overrides(length: Length, goal: Goal) -> dict[str, dict[str, Any]]:
     rule = prepare.select(goal.promise, goal.select)
     return {
         "budget": {**budget, "finalists": goal.finalists, "repeats": goal.repeats},
-        "objective": {"keep": goal.keep, "select": rule, "target": goal.target},
+        "objective": {
+            "keep": goal.keep,
+            "within": goal.within,
+            "select": rule,
+            "target": goal.target,
+        },
         "limits": {"memory_fraction": goal.memory_fraction},
     }
 

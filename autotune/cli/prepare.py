@@ -17,8 +17,8 @@ from autotune.core import secrecy, units
 from autotune.core.errors import InputError
 from autotune.core.settings import LARGEST_INT, Setting
 from autotune.core.trial import Trial
+from autotune.space import checks, evaluating, yaml_text
 from autotune.space import space as spaces
-from autotune.space import yaml_text
 from autotune.space.knobs import Distribution, ScaledLearningRate, explained
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import PROMISES, Budget, Limits, Objective, Training
@@ -30,6 +30,7 @@ from autotune.workloads import Workload
 
 AUTO = "auto"
 _SECTIONS: dict[str, type[BaseModel]] = {"budget": Budget, "objective": Objective, "limits": Limits}
+_IN_PLACE_OF = {"keep": "within", "within": "keep"}  # of these a search has one
 _LOOKS = 4  # times the samples of a trial, at most, where the length of the training is not known
 
 
@@ -41,8 +42,9 @@ def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
         values["workload"] = workloads.located(values["workload"], file.parent)
     for section, changes in overrides.items():
         given = {name: value for name, value in changes.items() if value is not None}
-        if given and isinstance(values.setdefault(section, {}), dict):
-            values[section] |= given
+        if given and isinstance(said := values.setdefault(section, {}), dict):
+            kept = {name: value for name, value in said.items() if _IN_PLACE_OF.get(name) not in given}
+            values[section] = kept | given
     return spaces.from_values(values, str(file))
 
 
@@ -181,7 +183,7 @@ def complete(
     whole = spaces.complete(space.model_copy(update=changes), source)
     fitted, dropped = fit_to(whole, machine)
     notes = workload.check(fitted.for_workload(fitted.baseline))
-    return fitted, [*notes, *_planned(fitted), *dropped]
+    return fitted, [*notes, *_planned(fitted), *_uncounted(fitted), *dropped]
 
 
 def _planned(space: Space) -> list[str]:
@@ -193,6 +195,22 @@ def _planned(space: Space) -> list[str]:
     every = math.ceil(steps / budget.evaluations_per_trial)
     path = space.naming.path(space.evaluate_every)
     return [f"a trial of the baseline: {steps} steps of {size} samples, an evaluation every {every} ({path})"]
+
+
+def _uncounted(space: Space) -> list[str]:
+    """What of evaluations cannot be counted: a knob that could never win, a training whose own are not known.
+
+    Raises InputError where a trial's own say nothing either, because the tuner decides when it has them.
+    """
+    name = evaluating.setting(space)
+    if not space.objective.counts_evaluations:
+        return [f"knob {space.naming.path(name)}: {checks.UNCOUNTED}"] if name and name in space.knobs else []
+    if evaluating.samples(space, {}) is not None:
+        return []
+    lacking = "objective.speed: wall: how often the whole training is evaluated is not known"
+    if name is None:
+        return [f"{lacking}: as often as a trial, unless training.samples_per_evaluation says it"]
+    raise InputError(f"{lacking}: name {name} in the baseline, or say training.samples_per_evaluation")
 
 
 def _named(settings: Mapping[str, Any], space: Space) -> dict[str, Setting]:
@@ -207,8 +225,7 @@ def _whole_training(training: Training, baseline: Mapping[str, Setting], workloa
     """What is said of the whole training, and what the workload knows of it besides."""
     known = {
         "samples": training.samples or workload.training_samples(baseline),
-        "samples_per_evaluation": training.samples_per_evaluation
-        or workload.samples_per_evaluation(baseline),
+        "samples_per_epoch": training.samples_per_epoch or workload.samples_per_epoch(baseline),
     }
     return training.model_copy(update=known)
 

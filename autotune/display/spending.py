@@ -43,7 +43,7 @@ def _saving(share: float, trial: Trial, history: History) -> str:
     if share < _WORTH_CHANGING or evaluating.setting(space) in space.knobs:
         return ""
     half, known = f"{share / 2:.0%}", evaluating.interval(space, trial.config)
-    if known is None:
+    if known is None or (isinstance(known[1], float) and 2 * known[1] > 1):  # more than an epoch, or than all
         return f": half as many would save about {half}"
     name, value = known
     return f": {name} {2 * value} instead of {value} would save about {half}"

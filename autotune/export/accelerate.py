@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from autotune.core.settings import ACCUMULATION, COMPILE, MICRO_BATCH, PRECISION, WORKERS
+from autotune.core.settings import ACCUMULATION, COMPILE, MICRO_BATCH, PRECISION, PROCESSES, WORKERS
 from autotune.export import names, plain
 from autotune.export.said import Words, at, said, word
 from autotune.export.winner import Exported, Winner
@@ -31,7 +31,11 @@ def _compile(value: Any) -> dict[str, Any]:
     return {} if value in names.OFF else found
 
 
-_SAYS = {PRECISION: word("mixed_precision", _PRECISIONS), COMPILE: _compile}
+_SAYS = {
+    PRECISION: word("mixed_precision", _PRECISIONS),
+    COMPILE: _compile,
+    PROCESSES: at("num_processes"),
+}
 _NOTES = {
     MICRO_BATCH: _LOADER,
     WORKERS: _LOADER,
@@ -59,13 +63,15 @@ _WITH_ZERO = Words(
 def render(winner: Winner) -> Exported:
     uses_zero = any(names.meant(given.name, {}) == names.ZERO_STAGE for given in winner.every)
     values, unsaid = said(winner, _WITH_ZERO if uses_zero else WORDS, NAME)
-    kind = "DEEPSPEED" if uses_zero else "MULTI_GPU" if winner.gpus > 1 else "NO"
+    processes = values.get("num_processes", max(1, winner.gpus))
+    several = "MULTI_GPU" if winner.gpus else "MULTI_CPU"
+    kind = "DEEPSPEED" if uses_zero else several if processes > 1 else "NO"
     machine = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": kind,
         "num_machines": 1,
         "machine_rank": 0,
-        "num_processes": max(1, winner.gpus),
+        "num_processes": processes,
         "use_cpu": not winner.gpus,
     }
     return Exported(plain.yaml_of(winner, {**machine, **values}, unsaid), unsaid)

@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from autotune.core.settings import ACCUMULATION, CHECKPOINTING, COMPILE, LEARNING_RATE, MICRO_BATCH, PRECISION
+from autotune.core.settings import (
+    ACCUMULATION,
+    CHECKPOINTING,
+    COMPILE,
+    LEARNING_RATE,
+    MICRO_BATCH,
+    PRECISION,
+    PROCESSES,
+)
 from autotune.export import names, plain
 from autotune.export.said import Words, at, said
 from autotune.export.winner import Exported, Winner
@@ -36,6 +44,7 @@ WORDS = Words(
     },
     {name: name for name in _OWN},
     {
+        PROCESSES: "deepspeed --num_gpus",
         LEARNING_RATE: "of your optimizer",
         names.WEIGHT_DECAY: "of your optimizer",
         CHECKPOINTING: "of your model",

@@ -4,12 +4,22 @@ That is its trainer, and what the user's own settings have below `data`, `model`
 The arguments of a DataLoader are those of the user's own data module, under names that nothing tells.
 """
 
-from autotune.core.settings import ACCUMULATION, COMPILE, LEARNING_RATE, MICRO_BATCH, PRECISION, SEED, WORKERS
+from autotune.core.settings import (
+    ACCUMULATION,
+    COMPILE,
+    LEARNING_RATE,
+    MICRO_BATCH,
+    PRECISION,
+    PROCESSES,
+    SEED,
+    WORKERS,
+)
 from autotune.export import names, plain
 from autotune.export.said import Words, at, said, word
 from autotune.export.winner import Exported, Winner
 
 NAME = "lightning"
+_OTHER = "transformers"  # the kind of workload whose settings below `trainer` are another trainer's
 _PRECISIONS = {
     "fp32": "32-true",
     "torch-default": "32-true",
@@ -34,6 +44,7 @@ WORDS = Words(
             "trainer.gradient_clip_algorithm": "value",
         },
         SEED: at("seed_everything"),
+        PROCESSES: at("trainer.devices"),
     },
     {f"{name}.": f"{name}." for name in _OWN},
     {
@@ -51,5 +62,6 @@ WORDS = Words(
 
 
 def render(winner: Winner) -> Exported:
-    values, unsaid = said(winner, WORDS, NAME)
+    is_anothers = winner.workload.entry_point == _OTHER
+    values, unsaid = said(winner, WORDS.without_own() if is_anothers else WORDS, NAME)
     return Exported(plain.yaml_of(winner, values, unsaid), unsaid)

@@ -10,6 +10,7 @@ from autotune.core.settings import (
     MICRO_BATCH,
     PRECISION,
     PREFETCH,
+    PROCESSES,
     SEED,
     WORKERS,
 )
@@ -27,6 +28,7 @@ COMMON: Mapping[str, Sequence[str]] = {
     WEIGHT_DECAY: (),
     SEED: ("seed_everything",),
     WORKERS: ("dataloader_num_workers",),
+    PROCESSES: ("nproc_per_node", "num_processes", "devices"),
     PREFETCH: ("dataloader_prefetch_factor",),
     PIN: ("dataloader_pin_memory",),
     PERSISTENT: ("dataloader_persistent_workers",),

@@ -1,6 +1,6 @@
 """The user's own YAML or JSON with what was searched replaced in place, and all else as it is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from autotune.workloads.in_place import replace
 from autotune.workloads.in_place.node import leaves
 
 _COMMENTS = {".yaml", ".yml"}
+_NOTHING = "(not there)"
 _SWITCHES = ("bf16", "fp16", "tf32")
 # What a file calls precisions, by the name that it has for them.
 _WORDS: Mapping[str, Mapping[str, str]] = {
@@ -44,24 +45,42 @@ def patched(text: str, file: Path, winner: Winner) -> Patched:
     """
     form = replace.form_of(file)
     known = dict(leaves(form.read(text)))
-    values = dict(winner.workload.values_in(file, winner.settings))
-    left_out: list[str] = []
-    for given in [] if values else winner.every:
-        if given.path in winner.searched:
-            try:
-                values |= _places(given, known, winner)
-            except _NoPlace as reason:
-                left_out.append(f"{given.path}: {given.theirs}: {reason}")
+    values, left_out = _of_workload(file, winner) or _by_name(known, winner)
     if not values:
-        raise InputError(f"--patch {file}: has no place for any of: {'; '.join(left_out)}")
+        raise InputError(f"has no place for any of: {'; '.join(left_out)}")
     head = winner.comment if file.suffix.lower() in _COMMENTS else ""
     made = replace.replaced(text, values, form)
-    told = tuple(f"{path}: {_shown(known, path)} -> {value}" for path, value in values.items())
+    told = tuple(f"{path}: {known.get(path, _NOTHING)} -> {value}" for path, value in values.items())
     return Patched(head + made, told, tuple(left_out))
 
 
-def _shown(known: Mapping[str, Any], path: str) -> Any:
-    return known.get(path, "(not there)")
+def _of_workload(file: Path, winner: Winner) -> tuple[Mapping[str, Any], list[str]] | None:
+    """What the workload puts into `file`, and what it does not; None where it knows nothing of it."""
+    if (found := winner.workload.in_file(file, winner.settings)) is None:
+        return None
+    lacking = [given for given in _searched(winner) if not _is_in(given.path, found.names)]
+    return found.values, [f"{given.path}: {given.theirs}: not in workload.files" for given in lacking]
+
+
+def _is_in(path: str, settings: Sequence[str]) -> bool:
+    return any(path == name or path.startswith((f"{name}.", f"{name}[")) for name in settings)
+
+
+def _by_name(known: Mapping[str, Any], winner: Winner) -> tuple[Mapping[str, Any], list[str]]:
+    """What of a file, in which these values are `known` by path, becomes what, and what has no place."""
+    values: dict[str, Any] = {}
+    left_out: list[str] = []
+    for given in _searched(winner):
+        free = {path: old for path, old in known.items() if path not in values}
+        try:
+            values |= _places(given, free, winner)
+        except _NoPlace as reason:
+            left_out.append(f"{given.path}: {given.theirs}: {reason}")
+    return values, left_out
+
+
+def _searched(winner: Winner) -> list[Given]:
+    return [given for given in winner.every if given.path in winner.searched]
 
 
 def _places(given: Given, known: Mapping[str, Any], winner: Winner) -> dict[str, Any]:

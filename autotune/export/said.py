@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autotune.core.errors import InputError
@@ -27,6 +27,10 @@ class Words:
     own: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     not_own: frozenset[str] = frozenset()
+
+    def without_own(self) -> "Words":
+        """The same for settings that have another framework's names."""
+        return replace(self, own={})
 
 
 def at(path: str) -> Says:

@@ -14,6 +14,7 @@ from autotune.core.settings import (
     MICRO_BATCH,
     PRECISION,
     PREFETCH,
+    PROCESSES,
     SEED,
     WORKERS,
 )
@@ -27,6 +28,12 @@ _TF32 = {"fp32": False, "tf32": True}
 _PRECISIONS = ("fp32", "torch-default", "tf32", "bf16", "fp16")
 _MODES = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _PREFETCH = "dataloader_prefetch_factor"
+# Arguments that are settings of scripts under the same names.
+_SAME = (
+    *("num_train_epochs", "max_steps", "warmup_steps", "warmup_ratio", "lr_scheduler_type", "optim"),
+    *("adam_beta1", "adam_beta2", "adam_epsilon", "label_smoothing_factor", "per_device_eval_batch_size"),
+    *("eval_strategy", "eval_steps", "save_strategy", "save_steps", "logging_steps", "torch_compile_mode"),
+)
 
 
 def _precision(value: Any) -> Mapping[str, Any] | None:
@@ -61,18 +68,22 @@ WORDS = Words(
         CHECKPOINTING: _checkpointing,
         COMPILE: _compile,
         names.CLIP_NORM: at("max_grad_norm"),
+        **{name: at(name) for name in _SAME},
     },
     {"trainer.": ""},
     {
+        PROCESSES: "torchrun --nproc_per_node, or another launcher",
         names.CLIP_VALUE: "the Trainer clips by the norm",
         f"{PRECISION}=fp8": "of the Accelerator",
+        "model.attn_implementation": "of from_pretrained in the script",
     },
     frozenset({"trainer.precision"}),  # a name of ours
 )
 
 
 def render(winner: Winner) -> Exported:
-    values, unsaid = said(winner, WORDS, NAME)
+    is_own = winner.workload.entry_point == NAME  # what others have below `trainer` has Lightning's names
+    values, unsaid = said(winner, WORDS if is_own else WORDS.without_own(), NAME)
     if not values.get("dataloader_num_workers") and _PREFETCH in values:  # the arguments refuse it
         unsaid += (f"{_PREFETCH}: {values.pop(_PREFETCH)} (there are no workers)",)
     return Exported(plain.json_of(winner, {**_OUTPUT, **values}, unsaid), unsaid)

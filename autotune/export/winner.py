@@ -1,6 +1,6 @@
 """What there is to write of a trial: its settings, and where its figures come from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -55,7 +55,7 @@ class Winner:
         return commented(f"{name}: {fact}" for name, fact in self.evidence.items())
 
 
-def commented(lines: Any) -> str:
+def commented(lines: Iterable[str]) -> str:
     """A comment of YAML or a shell, a line each."""
     return "".join(f"# {printable(line)}\n" for line in lines)
 

@@ -31,15 +31,23 @@ def in_race(trial: Trial, space: Space) -> InRace:
     seen, speed = trial.measurement.outside, trial.samples_per_s
     if not space.objective.counts_evaluations or seen.evaluation_s is None or speed is None:
         return InRace()
-    every = evaluating.samples(space, trial.config) or _as_it_came(trial)
+    every = _every(trial, space)
+    if every is None:
+        return InRace()
     half = seen.evaluation_s if seen.half_width_s is None else seen.half_width_s
     wrong_s = max(half, _FROM_RUN_TO_RUN * seen.evaluation_s)
     return InRace(seen.evaluation_s / every, wrong_s / every * speed)
 
 
-def _as_it_came(trial: Trial) -> float:
-    """Samples between two evaluations of a trial whose workload decides that itself."""
-    return trial.measurement.quality_samples / max(1, len(trial.measurement.curve))
+def _every(trial: Trial, space: Space) -> float | None:
+    """Samples between two evaluations of the whole training; None where that is not known.
+
+    Where they are part of the speed, it is then as often as in the trial.
+    """
+    known = evaluating.samples(space, trial.config)
+    if known is not None or not space.objective.counts_evaluations:
+        return known
+    return trial.measurement.quality_samples / max(1, len(trial.measurement.curve)) or None
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ def spent(trial: Trial, history: History) -> Spent | None:
 
 def _evaluation_s(trial: Trial, history: History) -> float | None:
     """Seconds of evaluation that come to a sample of the whole training, the mean of all runs."""
-    every = evaluating.samples(history.space, trial.config)
+    every = _every(trial, history.space)
     seen = [run.measurement.outside.evaluation_s for run in history.runs_of(trial.number)]
     taken_s = objective.mean([one for one in seen if one is not None])
     return None if every is None or taken_s is None else taken_s / every

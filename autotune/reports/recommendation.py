@@ -2,9 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from autotune.core.settings import MICRO_BATCH
 from autotune.core.trial import Measurement, Trial
@@ -43,10 +41,8 @@ def answer(
     is_better = trial.number != baseline.number
     spent = [outside.spent(one, history) for one in (baseline, trial)]
     is_counted = _counts(spent, history)
-    theirs, ours = (
-        replace(_side(one, history), **_whole(cost, training_samples, is_counted=is_counted))
-        for one, cost in zip((baseline, trial), spent, strict=True)
-    )
+    whole_s = [_whole_s(cost, training_samples, is_counted=is_counted) for cost in spent]
+    theirs, ours = map(_side, (baseline, trial), (history, history), spent, whole_s)
     return Answer(
         verdict=advice.verdict(found),
         promise=view.promise(history),
@@ -70,16 +66,11 @@ def _counts(spent: Sequence[Spent | None], history: History) -> bool:
     return known or history.space.objective.counts_evaluations
 
 
-def _whole(cost: Spent | None, samples: int | None, *, is_counted: bool) -> dict[str, Any]:
-    """What is known of a side's whole training."""
-    if cost is None:
-        return {}
-    sample_s = cost.sample_s if is_counted else cost.step_s
-    return {
-        "full_training_s": samples * sample_s if samples else None,
-        "evaluation_share": cost.evaluations,
-        "pause_share": cost.pauses,
-    }
+def _whole_s(cost: Spent | None, samples: int | None, *, is_counted: bool) -> float | None:
+    """How long the whole training takes; None where nobody says how long it is."""
+    if cost is None or not samples:
+        return None
+    return samples * (cost.sample_s if is_counted else cost.step_s)
 
 
 def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
@@ -113,8 +104,11 @@ def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[s
     return lines
 
 
-def _side(trial: Trial, history: History) -> Side:
-    """What is known of `trial`; its scores and what its device did are of the runs that count."""
+def _side(trial: Trial, history: History, cost: Spent | None, whole_s: float | None) -> Side:
+    """What is known of `trial`; its scores and what its device did are of the runs that count.
+
+    `cost` is what its settings spend on what, `whole_s` what they take for the whole training.
+    """
     runs = _speed_runs(trial, history)
     seen = [t for t in history.quality_runs(trial) if t.quality is not None]
     measurements, memory = [t.measurement for t in runs], history.memory(trial)
@@ -135,8 +129,10 @@ def _side(trial: Trial, history: History) -> Side:
         gpu_percent=_mean_of("gpu_utilisation_percent", measurements),
         cpu_percent=_mean_of("cpu_percent", measurements),
         joules_per_sample=_joules_per_sample(measurements),
-        full_training_s=None,
-        step_s=_step_s(trial, measurements, throughput, history.space),
+        full_training_s=whole_s,
+        step_s=_step_s(trial, measurements, cost, history.space),
+        evaluation_share=cost.evaluations if cost else None,
+        pause_share=cost.pauses if cost else 0.0,
     )
 
 
@@ -177,13 +173,13 @@ def _joules_per_sample(measurements: Sequence[Measurement]) -> float | None:
 
 
 def _step_s(
-    trial: Trial, measurements: Sequence[Measurement], throughput: Figure | None, space: Space
+    trial: Trial, measurements: Sequence[Measurement], cost: Spent | None, space: Space
 ) -> dict[str, float]:
     """Seconds of each phase of an optimizer step: its share of the steps, times what one takes."""
-    if throughput is None or throughput.value <= 0 or MICRO_BATCH not in space.settings(trial.config):
+    if cost is None or MICRO_BATCH not in space.settings(trial.config):
         return {}
     if space.unit == "samples":
-        whole_s = space.effective_batch_size(trial.config) / throughput.value
+        whole_s = space.effective_batch_size(trial.config) * cost.step_s
     else:  # of which a step has now more, now fewer
         timed = [m.throughput for m in measurements if m.throughput and m.throughput.steps]
         whole_s = objective.mean([t.seconds / t.steps for t in timed]) or 0.0

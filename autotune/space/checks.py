@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from autotune.core import units
 from autotune.core.errors import instead
-from autotune.core.settings import COMMON, EFFECTIVE_BATCH, LEARNING_RATE, MICRO_BATCH, Setting
-from autotune.space import evaluating
+from autotune.core.settings import COMMON, EFFECTIVE_BATCH, LARGEST_INT, LEARNING_RATE, MICRO_BATCH, Setting
 from autotune.space.knobs import Distribution, ScaledLearningRate
 
 if TYPE_CHECKING:  # which asks for these checks
     from autotune.space.space import Space
 
+UNCOUNTED = "how often there is an evaluation counts with objective.speed: wall alone"
 _RATES = (1e-20, 1e20)  # what the sampler and the arithmetic carry
 
 
@@ -73,13 +73,12 @@ def _of_steps(space: "Space") -> Iterator[str]:
 
 def _of_evaluations(space: "Space") -> Iterator[str]:
     """What is outside of a step where nothing counts it, or where it cannot be counted."""
-    name, goal, fewest = evaluating.setting(space), space.objective, 2
-    knob = space.knobs.get(name) if name else None
-    if name and knob and not goal.counts_evaluations:
-        path = space.naming.path(name)
-        yield f"knob {path}: how often there is an evaluation counts with objective.speed: wall alone"
-    if isinstance(knob, Distribution) and (knob.uniform or knob.loguniform):
-        yield f"knob {space.naming.path(name or '')}: an evaluation after so many steps: choice or randint"
+    name, goal, fewest = space.evaluate_every or "", space.objective, 2
+    knob, path = space.knobs.get(name), space.naming.path(name)
+    if knob and not goal.counts_evaluations:
+        yield f"knob {path}: {UNCOUNTED}"
+    if isinstance(knob, Distribution) and not all(_is_whole(v, 1, LARGEST_INT) for v in _given(knob)):
+        yield f"knob {path}: whole numbers of steps: got {units.shown(list(_given(knob)))}"
     if goal.counts_evaluations and space.budget.evaluations_per_trial < fewest:
         given = space.budget.evaluations_per_trial
         yield f"objective.speed: wall needs budget.evaluations_per_trial of {fewest} or more: got {given}"
@@ -90,7 +89,7 @@ def _not_numbers(space: "Space") -> list[str]:
     found = []
     for name, (low, high) in space.known.whole.items():
         knob = space.knobs.get(name)
-        values = (knob.choice or knob.bounds) if isinstance(knob, Distribution) else ()
+        values = _given(knob) if isinstance(knob, Distribution) else ()
         given = [*values, *([space.baseline[name]] if name in space.baseline else [])]
         wrong = [v for v in given if not _is_whole(v, low, high)]
         found += [f"{name}: whole numbers of {low} to {high}: got {units.shown(wrong[0])}"] if wrong else []
@@ -99,6 +98,11 @@ def _not_numbers(space: "Space") -> list[str]:
     if scaled and not _RATES[0] <= (units.number(rate) or 0.0) <= _RATES[1]:
         found.append(f"baseline {LEARNING_RATE}: a number above 0, to be scaled: got {units.shown(rate)}")
     return found
+
+
+def _given(knob: Distribution) -> Sequence[Setting]:
+    """The values, or the bounds, of a knob."""
+    return knob.choice or knob.bounds
 
 
 def _is_whole(value: Setting, low: int, high: int) -> bool:

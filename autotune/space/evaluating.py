@@ -14,24 +14,31 @@ if TYPE_CHECKING:  # whose checks ask here
 
 def setting(space: "Space") -> str | None:
     """The setting that says how often a training is evaluated, by the tuner's name; None where none does."""
-    return space.evaluate_every or workloads.evaluation_setting(workloads.label(space.workload))
+    return space.evaluate_every or workloads.cadence(workloads.label(space.workload)).setting
 
 
 def samples(space: "Space", config: Config) -> int | None:
-    """Training samples between two evaluations of a training with `config`; None where it is not known.
+    """Samples, or another unit of work, between two evaluations of a training with `config`.
 
-    What counts optimizer steps counts those of the baseline's effective batch: with another one it is
-    rescaled.
+    None where that is not known. `evaluate_every` counts steps of the baseline's effective batch: with
+    another one it is rescaled. A workload's own setting is taken as it is, and counts no unit but samples.
     """
-    name = setting(space)
-    said = space.settings(config).get(name) if name else None
-    if not isinstance(said, int) or said < 1:
-        return space.training.samples_per_evaluation
-    return said * space.effective_batch_size({}) if name == space.evaluate_every else said
+    return _by_settings(space, config) or space.training.samples_per_evaluation
 
 
-def interval(space: "Space", config: Config) -> tuple[str, int] | None:
+def _by_settings(space: "Space", config: Config) -> int | None:
+    settings, every = space.settings(config), space.evaluate_every
+    if every is not None:
+        steps = settings.get(every)
+        return steps * space.effective_batch_size({}) if isinstance(steps, int) else None
+    if space.unit != "samples":
+        return None
+    cadence = workloads.cadence(workloads.label(space.workload))
+    return cadence.samples(settings, space.training.samples_per_epoch)
+
+
+def interval(space: "Space", config: Config) -> tuple[str, int | float] | None:
     """The setting's name to its user, and its value in a training with `config`; None where there is none."""
     name, settings = setting(space), space.settings(config)
     said = {**settings, **space.steps(settings)}.get(name) if name else None
-    return (space.naming.path(name), said) if name and isinstance(said, int) and said > 0 else None
+    return (space.naming.path(name), said) if name and isinstance(said, int | float) and said else None

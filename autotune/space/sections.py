@@ -194,12 +194,18 @@ class Training(BaseModel):
         le=LARGEST_INT,
         description="its samples, or other unit of work; none: those that the workload knows of, if it does",
     )
+    samples_per_epoch: int | None = Field(
+        None,
+        ge=1,
+        le=LARGEST_INT,
+        description="samples of an epoch, where a setting counts epochs; none: those that the workload "
+        "knows of, if it does",
+    )
     samples_per_evaluation: int | None = Field(
         None,
         ge=1,
         le=LARGEST_INT,
-        description="samples between two of its evaluations, such as those of an epoch, where no setting "
-        "says that; none: not known",
+        description="samples between two of its evaluations, where no setting says that; none: not known",
     )
 
 

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from autotune import workloads
 from autotune.core.trial import Failure, Outcome, Status
+from autotune.inside import stops
 from autotune.inside.inbox import Inbox, of_trial
 from autotune.inside.messages import Stamped
 from autotune.storage.records import COMPILING, QUEUED
@@ -127,10 +128,9 @@ def _print_into(output: Connection) -> None:
 
 def _stop_on_sigterm() -> Callable[[], bool]:
     """Whether a SIGTERM has come, which asks to stop after the next record. Ctrl-C is the driver's."""
-    noted: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: noted.append(number))
+    signal.signal(signal.SIGTERM, stops.note)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return lambda: bool(noted)
+    return stops.is_asked
 
 
 def _drive(
@@ -159,14 +159,20 @@ def _drive(
 
 
 def _drain(records: Iterator[Mapping[str, Any]], count: "_Count", stopping: Callable[[], bool]) -> Outcome:
-    """Takes the workload's records one by one until it ends, or is to stop."""
-    for yielded in records:
-        count.yielded(yielded)
-        if stopping():
-            close = getattr(records, "close", None)
-            if close is not None:
-                close()
-            return count.outcome("", is_stopped=True)
+    """Takes the workload's records one by one until it ends, or is to stop.
+
+    What tells of another process hears of that by itself, and has more to tell.
+    """
+    try:
+        for yielded in records:
+            count.yielded(yielded)
+            if stopping() and not isinstance(yielded, Stamped):
+                close = getattr(records, "close", None)
+                if close is not None:
+                    close()
+                return count.outcome("", is_stopped=True)
+    except stops.StoppedError:
+        return count.outcome("", is_stopped=True)
     return count.outcome("the workload yielded no record", is_stopped=False)
 
 

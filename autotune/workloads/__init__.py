@@ -13,8 +13,9 @@ from typing import Any
 from autotune.core import units
 from autotune.core.errors import InputError, instead
 from autotune.core.settings import COMMON, Knowledge
-from autotune.workloads.base import Workload
+from autotune.workloads.base import Cadence, Workload
 from autotune.workloads.command import spec
+from autotune.workloads.frameworks.cadence import CADENCES
 from autotune.workloads.frameworks.known import FRAMEWORKS
 from autotune.workloads.program import Program
 
@@ -22,8 +23,8 @@ __all__ = [
     "BUILTIN",
     "Program",
     "Workload",
+    "cadence",
     "completed",
-    "evaluation_setting",
     "known_settings",
     "label",
     "load",
@@ -105,9 +106,9 @@ def known_settings(name: str) -> Knowledge:
 
 
 @cache
-def evaluation_setting(name: str) -> str | None:
-    """The setting of the workload called `name` that says after how many samples it is evaluated."""
-    return named(name).evaluation_setting
+def cadence(name: str) -> Cadence:
+    """How often a training of the workload called `name` is evaluated, which `load` need not find."""
+    return CADENCES[name] if name in CADENCES else named(name).cadence
 
 
 def named(value: str | Mapping[str, Any]) -> Workload:

@@ -1,10 +1,10 @@
 """The least that is known of any workload: its entry point. Other kinds say more by overriding."""
 
 import importlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from pydantic import BaseModel
@@ -15,6 +15,30 @@ from autotune.workloads.program import Program
 
 # A generator of records, or a function that reports them and returns nothing.
 Fit = Callable[[Mapping[str, Any], Path], Iterator[Mapping[str, Any]] | None]
+
+
+# `(settings, samples of an epoch)` -> samples between two evaluations; None for what is not known.
+BetweenEvaluations = Callable[[Mapping[str, Setting], int | None], int | None]
+
+
+def _not_said(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
+    del settings, epoch
+    return None
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """How often a training is evaluated by its own settings, of which one is called `setting`."""
+
+    setting: str | None = None
+    samples: BetweenEvaluations = _not_said
+
+
+class InFile(NamedTuple):
+    """What is put into a file: `values` by path, made of the settings that have these `names`."""
+
+    values: Mapping[str, Any]
+    names: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -70,10 +94,10 @@ class Workload:
         """What the format is called in which it is exported where no other one is asked for."""
         return "yaml"
 
-    def values_in(self, file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What a `file` of the user's own has of `settings`, by path; empty where that is not known."""
+    def in_file(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
+        """What is put of `settings` into a `file` of the user's own; None where that is not known."""
         del file, settings
-        return {}
+        return None
 
     def exported(self, settings: Mapping[str, Any]) -> str:
         """What trains with `settings` again, as the text of a file; they are the user's own."""
@@ -104,12 +128,12 @@ class Workload:
         return None
 
     @property
-    def evaluation_setting(self) -> str | None:
-        """The setting that says after how many samples a training is evaluated; None where none does."""
-        return None
+    def cadence(self) -> Cadence:
+        """How often the user's own training is evaluated."""
+        return Cadence()
 
-    def samples_per_evaluation(self, settings: Mapping[str, Setting]) -> int | None:
-        """Samples between two evaluations where no setting says that; None: not known. It has to be quick."""
+    def samples_per_epoch(self, settings: Mapping[str, Setting]) -> int | None:
+        """Samples of an epoch; None: not known. It has to be quick."""
         del settings
         return None
 

@@ -17,6 +17,8 @@ _DIGITS = 12
 _TUNER = __name__.partition(".")[0]
 _LIBRARIES = {"site-packages", "dist-packages"}
 _LEFT_OUT = {"node_modules", "__pycache__"}
+# What a training is made of, by suffix or name: neither its documentation nor its data.
+_READ = {".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".sh", "Makefile"}
 _MAGIC = "*?["
 _LARGE_BYTES = 2**24  # a file beyond that is data, which is told by its size and time
 _MOST_FILES = 10_000  # of a directory of data whose sizes and times are looked at
@@ -155,11 +157,12 @@ def files(directory: Path, patterns: Sequence[str] = ()) -> list[Path]:
 
     `**` stands for any directories, but for hidden ones, virtual environments, node_modules and __pycache__,
     which have to be named; a pattern that names a directory means the Python files below it. Without patterns
-    they are what git tracks below `directory`, with the Python files that it does not ignore; without git,
-    every Python file.
+    they are the programs and configs that git tracks below `directory`, with the Python files that it does
+    not ignore; without git, every Python file.
     """
     if not patterns:
-        return sorted(_tracked(directory) or files(directory, ["**/*.py"]))
+        tracked = [file for file in _tracked(directory) if file.suffix in _READ or file.name in _READ]
+        return sorted(tracked or files(directory, ["**/*.py"]))
     return sorted({file for pattern in patterns for file in _fitting(directory, pattern)})
 
 
@@ -210,17 +213,20 @@ def _below(directory: Path, is_searched: Callable[[Path], bool]) -> Iterator[Pat
         yield from (Path(place, name) for name in sorted(names))
 
 
-def fingerprint_of_data(paths: Iterable[Path]) -> str:
-    """What tells the data at `paths` from others by path, size and time, unread: 12 hex digits.
+def fingerprint_of_data(directory: Path, names: Iterable[str]) -> str:
+    """What tells the data of such `names` in a `directory` from others by name, size and time, unread.
 
-    Of a directory it looks at the first 10,000 files, which takes a tenth of a second.
+    These are 12 hex digits, the same wherever `directory` is. Of data that is a directory it looks at the
+    first 10,000 files, which takes a tenth of a second.
     """
     digest = hashlib.sha256()
-    for path in paths:
+    for name in names:
+        path = directory / name
         for number, file in enumerate(_below(path, _all) if path.is_dir() else [path]):
             if number == _MOST_FILES:
                 break
-            digest.update(f"{file}\0{_size_and_time(file)}\0".encode(errors="surrogateescape"))
+            called = Path(name, file.relative_to(path))
+            digest.update(f"{called}\0{_size_and_time(file)}\0".encode(errors="surrogateescape"))
     return digest.hexdigest()[:_DIGITS]
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from autotune.core.errors import InputError, instead
 from autotune.core.settings import Known, Memory, Setting
 from autotune.core.shell import quoted
-from autotune.workloads.base import Workload
+from autotune.workloads.base import Cadence, Workload
 from autotune.workloads.program import Program
 from r2gen import config as trainer
 from r2gen import errors
@@ -31,6 +31,7 @@ _SMALL: dict[str, Setting] = {
 }
 # Of the optimizer alone: a step takes as long, and as much memory, whatever they are.
 _OPTIMIZER = ("grad_clip_value", "lr_gamma", "lr_step_epochs", "visual_learning_rate_ratio")
+_EVALUATED = "eval_every_samples"
 _STUDIES = {"train": 256, "val": 64, "test": 64}
 _BLEU = tuple(f"bleu_{n}" for n in range(1, 5))
 _SCORES = (*_BLEU, "rouge_l", "cider", "meteor", *(f"full_{name}" for name in _BLEU))
@@ -124,11 +125,10 @@ class R2GenWorkload(Workload):
         return config.epochs * epoch
 
     @property
-    def evaluation_setting(self) -> str:
-        return "eval_every_samples"
+    def cadence(self) -> Cadence:
+        return Cadence(_EVALUATED, _between_evaluations)
 
-    def samples_per_evaluation(self, settings: Mapping[str, Setting]) -> int | None:
-        """Those of an epoch."""
+    def samples_per_epoch(self, settings: Mapping[str, Setting]) -> int | None:
         return _epoch(settings)[1]
 
     def settings_model(self) -> type[BaseModel]:
@@ -155,7 +155,7 @@ class R2GenWorkload(Workload):
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
     ) -> dict[str, Setting]:
         every = math.ceil(samples / evaluations)
-        return {**settings, "eval_every_samples": every, "meteor": quality == "meteor"}
+        return {**settings, _EVALUATED: every, "meteor": quality == "meteor"}
 
 
 class R2GenProgram:
@@ -164,6 +164,12 @@ class R2GenProgram:
     def evaluate(self, workdir: Path, settings: Mapping[str, Setting], reports: Path) -> list[str]:
         program = [sys.executable, "-m", "r2gen", "evaluate", "--checkpoint", str(workdir / "best.pt")]
         return [*program, "--data", str(settings["data"]), "--reports", str(reports)]
+
+
+def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
+    """What the setting says; without it there is one after every epoch."""
+    said = settings.get(_EVALUATED)
+    return said if isinstance(said, int) else epoch
 
 
 def _epoch(settings: Mapping[str, Setting]) -> tuple[trainer.Config, int]:

@@ -68,6 +68,7 @@ class MonthlyMaps(LightningDataModule):
             self.training,
             batch_size=BATCH_SIZE,
             shuffle=True,
+            drop_last=True,
             num_workers=WORKERS,
             persistent_workers=WORKERS > 0,
             pin_memory=torch.cuda.is_available(),
@@ -75,6 +76,24 @@ class MonthlyMaps(LightningDataModule):
 
     def val_dataloader(self) -> DataLoader:
         return DataLoader(self.held_out, batch_size=60)
+
+
+class Block(nn.Module):
+    """Attention among tokens and a layer for each, (batch, tokens, WIDTH) to the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.mix = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3 * WIDTH)
+        self.attended = nn.Linear(WIDTH, WIDTH)
+        self.each = nn.Sequential(
+            nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.Linear(2 * WIDTH, WIDTH)
+        )
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        query, key, value = self.mix(self.norm(tokens)).unflatten(2, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
+        seen = nn.functional.scaled_dot_product_attention(query, key, value)
+        tokens = tokens + self.attended(seen.transpose(1, 2).flatten(2))
+        return tokens + self.each(tokens)
 
 
 class RecursiveAttention(nn.Module):
@@ -88,9 +107,7 @@ class RecursiveAttention(nn.Module):
         self.column = nn.Parameter(0.02 * torch.randn(WIDTH, 1, columns))
         self.month = nn.Embedding(12, WIDTH)
         self.depth = nn.Parameter(0.02 * torch.randn(RECURSIONS, WIDTH))
-        self.block = nn.TransformerEncoderLayer(
-            WIDTH, HEADS, 2 * WIDTH, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
-        )
+        self.block = Block()
         self.change = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, PATCH * PATCH))
 
     def forward(self, before: Tensor, month: Tensor) -> Tensor:

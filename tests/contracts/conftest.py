@@ -14,7 +14,10 @@ from .kinds import HERE, KINDS
 SETTINGS = {"micro_batch_size": 4, "seed": 7}
 
 
-@pytest.fixture(params=KINDS, ids=str)
+_SLOW = [pytest.mark.slow]
+
+
+@pytest.fixture(params=[pytest.param(kind, marks=_SLOW if kind.is_slow else []) for kind in KINDS], ids=str)
 def kind(request):
     return request.param
 

@@ -87,6 +87,16 @@ def hangs(settings, workdir):
     time.sleep(600)
 
 
+def evaluates_when_stopped(settings, workdir):
+    """It is in an evaluation that does not end before the stop, and ends with it."""
+    yield {"samples": 4}
+    try:
+        time.sleep(600)
+    except SystemExit:
+        yield {"samples": 4, "score": 0.5}
+        raise
+
+
 def no_record(settings, workdir):
     """What is told is none."""
     yield {"samples": 1}

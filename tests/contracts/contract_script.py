@@ -25,13 +25,18 @@ def prints(records):
         print(name, record[key], flush=True)
 
 
-signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-form, program, workdir, *given = sys.argv[1:]
-settings = {name: words(value) for name, value in (one.split("=", 1) for one in given)}
-records = getattr(contract_programs, program)(settings, Path(workdir))
-if form == "prints":
-    prints(records)
-else:
-    from contract_pushed import tell
+def main():
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    form, program, workdir, *given = sys.argv[1:]
+    settings = {name: words(value) for name, value in (one.split("=", 1) for one in given)}
+    records = getattr(contract_programs, program)(settings, Path(workdir))
+    if form == "prints":
+        prints(records)
+    else:
+        from contract_pushed import tell
 
-    tell(records)
+        tell(records)
+
+
+if __name__ == "__main__":
+    main()

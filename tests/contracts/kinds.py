@@ -13,12 +13,16 @@ HERE = Path(__file__).parent
 class Kind:
     """`workload` is what a search space says for a program with such settings.
 
-    Where it `tells_records`, the tuner gets every record whole; else only what a pattern finds in the output.
+    Where it `tells_records`, the tuner gets every record whole; else only what a pattern finds in the output,
+    or a framework tells. Its process holds `own_mib` before it trains. Where it is slow to start, `make test`
+    leaves it out.
     """
 
     name: str
     workload: Callable[[str, Mapping[str, Any]], str | dict[str, Any]]
     tells_records: bool = True
+    own_mib: int = 0
+    is_slow: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -33,6 +37,18 @@ def _command(form: str, **own: Any) -> Callable[[str, Mapping[str, Any]], dict[s
     return workload
 
 
+def _lightning(program: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    given = [f"{name}={{{name}}}" for name in settings]
+    run = [sys.executable, str(HERE / "contract_lightning.py"), program, "{workdir}", *given]
+    return {"kind": "lightning", "run": run, "directory": str(HERE)}
+
+
+def _trainer(program: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    given = [f"{name}={{{name}}}" for name in settings]
+    run = [sys.executable, str(HERE / "contract_trainer.py"), program, "{workdir}", *given]
+    return {"kind": "transformers", "run": run, "directory": str(HERE)}
+
+
 KINDS = (
     Kind("generator", lambda program, _: f"contract_programs:{program}"),
     Kind("function", lambda program, _: {"kind": "function", "call": f"contract_pushed:{program}"}),
@@ -42,4 +58,6 @@ KINDS = (
         _command("prints", quality={"score": r"score ([-\w.]+)"}, samples=r"seen (\d+)"),
         tells_records=False,
     ),
+    Kind("lightning", _lightning, tells_records=False, own_mib=800, is_slow=True),
+    Kind("transformers", _trainer, tells_records=False, own_mib=800, is_slow=True),
 )

@@ -65,6 +65,7 @@ def test_records_and_samples_are_exact(run, kind, tmp_path):
         assert losses[:20] == [1 / samples for samples in range(4, 84, 4)]
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.is_slow], ids=str)
 def test_the_time_of_an_evaluation_is_none_of_training(run, tmp_path):
     """By the program's own clock: its evaluations take longer than its training."""
     found = run("evaluates", samples=160, keep_work=True).measurement
@@ -124,8 +125,9 @@ def test_a_stop_ends_what_hangs(begin, tmp_path, monkeypatch):
     assert identity.read_verdict(TrialDir(tmp_path)) is None
 
 
-def test_too_much_memory_is_told_from_any_error(run):
-    failed(run("grows", samples=1000, memory_limit_bytes=300 * 2**20), Failure.OOM)
+def test_too_much_memory_is_told_from_any_error(run, kind):
+    limit_mib = kind.own_mib + 300
+    failed(run("grows", samples=1000, memory_limit_bytes=limit_mib * 2**20), Failure.OOM)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,18 @@ def test_whom_it_has_started_ends_with_it(begin, tmp_path, is_stopped):
     wait_for(lambda: is_over(int((tmp_path / "work" / "left").read_text())))
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.is_slow], ids=str)
 def test_as_many_records_as_there_are_in_a_second_are_all_taken(run, tmp_path):
     report = run("hurries", samples=20_000)
     assert report.outcome.status is Status.COMPLETED, report.outcome.reason
     assert steps_of(tmp_path) == [list(range(1, 20_001))]
+
+
+def test_an_evaluation_that_ends_with_the_stop_is_counted(begin, kind, tmp_path):
+    """A function is asked after its next record; a command is ended at once, and may have more to say."""
+    if not kind.name.startswith("command"):
+        pytest.skip("nothing can be said by it after it was closed")
+    running = begin("evaluates_when_stopped", samples=10**6)
+    wait_for(lambda: running.step(0.1).samples)
+    running.stop()
+    assert [record["score"] for record in read_records(TrialDir(tmp_path)) if "score" in record] == [0.5]

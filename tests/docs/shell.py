@@ -49,7 +49,7 @@ def check(line: str) -> None:
             _make(arguments)
         case [word, *_] if word in _OF_THE_SHELL:
             pass
-        case ["pip", "install", *_]:
+        case ["pip", "install", *_] | ["python3", "-m", "venv", _]:
             pass
         case _:
             _other(line, given)

@@ -24,14 +24,14 @@ _clock_s = time.monotonic  # kept here: a script that replaces the module's cloc
 # What a trial has no use for, where a function has built what is trained.
 _QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
 _wires: list[autotune_wire.Wire] = []  # to the tuner; none outside of a trial
+_fits: list[Any] = []  # the one that was called last
 
 
 def arm(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None:
     """From now on trainers take the arguments of the search, and in a trial they are watched."""
+    _wires[:] = [wire] if autotune_wire.SOCKET in os.environ else []
     for package in (_LIGHTNING, _PYTORCH_LIGHTNING):
         after.do(f"{package}.trainer.trainer", functools.partial(_attach, overrides=overrides))
-    if autotune_wire.SOCKET in os.environ:
-        _wires[:] = [wire]
 
 
 def of_lightning() -> list[Any]:
@@ -92,14 +92,14 @@ def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..
 
 
 def _around_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """The first one of a trial goes on from where that was stopped, unless the script says from where."""
-    takes, fits = inspect.signature(fit), [fit]
+    """The first one goes on from where the trial was stopped, unless the script says from where."""
+    takes = inspect.signature(fit)
 
     @functools.wraps(fit)
     def resumed(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not fits or not os.path.exists(_checkpoint()):  # noqa: PTH110 - a script may have no pathlib yet
+        is_first, _fits[:] = not _fits, [fit]
+        if not (is_first and os.path.exists(_checkpoint())):  # noqa: PTH110 - a script may have no pathlib
             return fit(self, *args, **kwargs)
-        fits.clear()
         given = takes.bind(self, *args, **kwargs)
         if given.arguments.get("ckpt_path") is None:
             own = {"ckpt_path": _checkpoint(), "weights_only": False}
@@ -191,7 +191,7 @@ class _Watch:
             raise SystemExit(0)
 
     def _is_to_stop(self, trainer: Any) -> bool:
-        """Of several processes Lightning itself ends all at one batch, when it is told by a signal."""
+        """Several processes would have to agree on a batch: they are left to Lightning and to a kill."""
         is_told = self._wire.is_stopped() or bool(trainer.received_sigterm)
         return is_told and int(trainer.world_size) == 1
 
@@ -209,7 +209,7 @@ class _Watch:
         begun_s, part = _clock_s(), _checkpoint() + ".part"
         trainer.save_checkpoint(part, weights_only=False)
         if not autotune_wire.rank():
-            os.replace(part, _checkpoint())  # noqa: PTH105 - a script may have no pathlib yet
+            os.replace(part, _checkpoint())  # noqa: PTH105 - a script may have no pathlib
         ended_s = _clock_s()
         self._save_again_s = ended_s + (ended_s - begun_s) / _SAVED_SHARE
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from autotune.core import files
+from autotune.core import files, secrecy
 from autotune.core.errors import InputError
 from autotune.core.shell import quoted
 from autotune.workloads.command import line
@@ -58,18 +58,20 @@ def _names(value: Any) -> list[str]:
 def text_of(name: str, own: OwnFile, directory: Path, values: Mapping[str, Any]) -> str:
     """The text of the file called `name` for a trial whose placeholders stand for `values`.
 
-    Raises InputError where its base cannot be read, or has no place for a value.
+    Raises InputError where its base cannot be read, has no place for a value, or holds a key or a password.
     """
     base = directory / own.base
     try:
-        text = base.read_bytes().decode()
-        return replace.replaced(text, filled(own, values), replace.form_of(base))
+        form = replace.form_of(base)
+        text = replace.replaced(base.read_bytes().decode(), filled(own, values), form)
+        secrecy.refuse({"": form.read(text).data}, "it is written for every trial")
     except OSError as error:
         raise InputError(f"workload.files.{name}: {base}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"workload.files.{name}: {base}: must be UTF-8") from None
     except InputError as error:
         raise InputError(f"workload.files.{name}: {base}: {error}") from None
+    return text
 
 
 def filled(own: OwnFile, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -132,7 +132,9 @@ class Spec(BaseModel):
         "written for every trial with these values in it, and `{name}` is its path",
     )
     code: tuple[str, ...] = Field(
-        (), description="files whose change makes results incomparable; the default is what git tracks"
+        (),
+        description="files whose change makes results incomparable; the default is programs and "
+        "configs that git tracks, and what `run` names",
     )
     data: tuple[str, ...] = Field((), description="files of data, told from others by size and time")
     training_samples: int | None = Field(

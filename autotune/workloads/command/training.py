@@ -16,6 +16,7 @@ from typing import Any
 
 from autotune.core.settings import SEED, effective_batch
 from autotune.inside import inbox as inboxes
+from autotune.inside import stops
 from autotune.inside.inbox import SITE, Inbox
 from autotune.inside.messages import Message, Stamped
 from autotune.inside.site import autotune_wire as wire
@@ -99,7 +100,8 @@ def fit(
 
     Settings below one of the `objects` are put in place of the arguments of such, wherever it makes one.
     A command that cannot go on from its checkpoint begins anew, once in a workdir.
-    Raises what the script has raised, or why nothing is known of it. Closed, it ends all that was started.
+    Raises what the script has raised, or why nothing is known of it. Closed, it ends all that was started;
+    asked to stop, it does so, too, yields what the command has done until then, and raises StoppedError.
     """
     workdir = workdir.absolute()  # the command runs elsewhere
     try:
@@ -217,6 +219,11 @@ class _Run:
         """The records, until the command has ended; raises what its end means."""
         until_s = math.inf
         while not process.is_over and time.monotonic() < until_s:
+            if stops.is_asked():
+                self._inbox.tell_to_stop()
+                process.end(_GRACE_S)
+                yield from self._rest()
+                raise stops.StoppedError
             time.sleep(_LOOK_S)  # what has come meanwhile has stamps of its own
             heard_s = min(process.heard_s, self._inbox.heard_s())
             self._listen()
@@ -226,13 +233,17 @@ class _Run:
                 until_s = time.monotonic() + (_FAILED_GRACE_S if process.code else _GRACE_S)
         lacks = [_GOES_ON] if process.family() else []
         process.end(0.0)
-        self._inbox.finish()
-        self._listen()
-        yield from self._ready(math.inf)
+        yield from self._rest()
         if process.code:
             raise self._of_exit(process, process.code)
         if found := self._lacks():
             raise ending.of_nothing([*lacks, *found], tuple(process.tail))
+
+    def _rest(self) -> Iterator[Stamped]:
+        """The records of all that a command has done that has ended."""
+        self._inbox.finish()
+        self._listen()
+        yield from self._ready(math.inf)
 
     def _of_exit(self, process: Process, code: int) -> Exception:
         """Why the command has failed, and whether it was to go on from a checkpoint."""
@@ -245,9 +256,7 @@ class _Run:
 
     def conclude(self) -> None:
         """Counts what has come since, for who goes on from the checkpoint."""
-        self._inbox.finish()
-        self._listen()
-        for _ in self._ready(math.inf):
+        for _ in self._rest():
             pass
 
     def _listen(self) -> None:

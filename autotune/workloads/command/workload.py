@@ -14,7 +14,7 @@ from autotune.core.errors import InputError, instead
 from autotune.core.settings import EFFECTIVE_BATCH, PROCESSES, SEED, Setting, effective_batch
 from autotune.core.shell import quoted, word
 from autotune.workloads import code
-from autotune.workloads.base import Fit, Workload
+from autotune.workloads.base import Fit, InFile, Workload
 from autotune.workloads.command import ending, files, launch, line, spec, training
 from autotune.workloads.command.process import started
 from autotune.workloads.command.spec import Spec
@@ -64,13 +64,12 @@ class CommandWorkload(Workload):
     def own_format(self) -> str:
         return "shell"
 
-    def values_in(self, file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Those that the specification has for a trial's copy of it."""
+    def in_file(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
+        """What the specification has for a trial's copy of it."""
         values = training.values_of(self.spec, settings, _TRAINED.absolute())
-        own = (
-            one for one in self.spec.files.values() if (self.directory / one.base).resolve() == file.resolve()
-        )
-        return next((files.filled(one, values) for one in own), {})
+        bases = {(self.directory / own.base).resolve(): own for own in self.spec.files.values()}
+        own = bases.get(file.resolve())
+        return InFile(files.filled(own, values), own.names()) if own else None
 
     def exported(self, settings: Mapping[str, Any]) -> str:
         """The command line, behind what makes the directory it trains into and the files that it reads."""
@@ -113,12 +112,13 @@ class CommandWorkload(Workload):
 
     def revision(self) -> str:
         bases = [self.directory / own.base for own in self.spec.files.values()]
-        return code.revision_of_files(self.directory, self.spec.code, bases)
+        named = [self.directory / word for word in self.spec.run if not Path(word).is_absolute()]
+        besides = [*bases, *(file for file in named if file.is_file())]
+        return code.revision_of_files(self.directory, self.spec.code, besides)
 
     def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
         del settings
-        places = [self.directory / path for path in self.spec.data]
-        return code.fingerprint_of_data(places) if places else None
+        return code.fingerprint_of_data(self.directory, self.spec.data) if self.spec.data else None
 
     def training_samples(self, settings: Mapping[str, Setting]) -> int | None:
         del settings

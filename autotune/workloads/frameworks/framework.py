@@ -56,9 +56,9 @@ class Framework:
         }
         said, whole = values.get("values", {}), {**roles, **given}
         words = {
-            role: _spelt(found, _mentioned(values, self.roles[role]))
+            role: _spelt(found, _mentioned(values, whole[role]))
             for role, found in self.words.items()
-            if whole.get(role) == self.roles[role]
+            if whole.get(role) in self._either(role)
         }
         return {
             **values,
@@ -68,11 +68,13 @@ class Framework:
 
     def _paths(self, baseline: Mapping[str, Any]) -> dict[str, str]:
         """The path of each role that the baseline may have: one that it has, where there are several."""
-        either = {role: (path, *self.other_roles.get(role, ())) for role, path in self.roles.items()}
         return {
-            role: next((path for path in paths if _has(baseline, path)), paths[0])
-            for role, paths in either.items()
+            role: next((either for either in self._either(role) if _has(baseline, either)), path)
+            for role, path in self.roles.items()
         }
+
+    def _either(self, role: str) -> tuple[str, ...]:
+        return (self.roles[role], *self.other_roles.get(role, ()))
 
 
 def _has(nested: Any, path: str) -> bool:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from autotune.core.settings import MOST_COUNTED, Known, Memory, Needs, Result, Setting
+from autotune.core.settings import Known, Memory, Needs, Result, Setting
 from autotune.inside.site.autotune_wire import IN_TRIAL
 from autotune.workloads.frameworks.framework import Framework
 
@@ -53,14 +53,6 @@ _KNOWN = (
         moves_memory=Memory.LOADER,
     ),
     Known(
-        "trainer.dataloader_num_workers",
-        about="as `num_workers`",
-        moves_result=Result.EQUAL,
-        moves_memory=Memory.LOADER,
-        whole=(0, MOST_COUNTED),
-        at_most_cpus=True,
-    ),
-    Known(
         "trainer.train_sampling_strategy",
         about="rows of a similar length in a batch have less padding",
     ),
@@ -107,6 +99,7 @@ TRANSFORMERS = Framework(
         "weight_decay": ("optimizer.weight_decay",),
         "activation_checkpointing": ("trainer.activation_checkpointing",),
     },
+    words={"precision": {"fp32": ("fp32", "no")}},  # which Accelerate calls so
     checkpoint="checkpoint-*/trainer_state.json",  # the last file of it that is written
     known=_KNOWN,
     for_trial=_for_trial,

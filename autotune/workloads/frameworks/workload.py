@@ -11,11 +11,12 @@ from typing import Any, Self
 from autotune.core.settings import Known, Setting
 from autotune.inside.inbox import SITE
 from autotune.inside.site import autotune_wire as wire
-from autotune.workloads.base import Fit
+from autotune.workloads.base import Cadence, Fit
 from autotune.workloads.command import spec as commands
 from autotune.workloads.command import training
 from autotune.workloads.command.workload import CommandWorkload
 from autotune.workloads.frameworks import spec
+from autotune.workloads.frameworks.cadence import CADENCES
 from autotune.workloads.frameworks.framework import Framework
 from autotune.workloads.frameworks.known import FRAMEWORKS
 
@@ -37,6 +38,10 @@ class FrameworkWorkload(CommandWorkload):
     def fit(self) -> Fit:
         """`fit(settings, workdir)` runs the script, with settings in the user's names and shape."""
         return functools.partial(training.fit, self.spec, self.directory, objects=self.framework.objects)
+
+    @property
+    def cadence(self) -> Cadence:
+        return CADENCES[self.framework.kind]
 
     @property
     def known_settings(self) -> tuple[Known, ...]:

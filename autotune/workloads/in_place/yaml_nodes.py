@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -11,6 +12,7 @@ from autotune.core.errors import InputError
 from autotune.workloads.in_place.node import Node, Step
 
 _ANCHOR = re.compile(r"(?:&\S*\s+)?")
+_ALIAS = re.compile(r"\*[^\s,\]}]+")
 _ANCHOR_AND_TAG = re.compile(r"(?:[&!]\S*\s+)*")
 _BLOCK = ("|", ">")
 _MOST = 100_000  # aliases can stand for billions
@@ -53,9 +55,12 @@ class _Reader:
         if isinstance(theirs, yaml.MappingNode):
             for key, value in theirs.value:
                 last_key = key.start_mark.index
-                inner[_name(key)] = self.node(value)
+                inner[_name(key)] = self._behind(key.end_mark.index, value)
         else:
-            inner |= {i: self.node(value) for i, value in enumerate(theirs.value)}
+            behind = start
+            for value in theirs.value:
+                inner[len(inner)] = node = self._behind(behind, value)
+                behind = node.end
         is_block = isinstance(theirs, yaml.CollectionNode) and not theirs.flow_style
         return Node(
             start,
@@ -66,6 +71,12 @@ class _Reader:
             last_key=last_key,
             is_shared=is_shared,
         )
+
+    def _behind(self, at: int, theirs: yaml.Node) -> Node:
+        """The value behind `at`: what is before it has an anchor, and its alias is here."""
+        node = self.node(theirs)
+        alias = _ALIAS.search(self._text, at) if theirs.start_mark.index < at else None
+        return replace(node, start=alias.start(), end=alias.end()) if alias else node
 
     def _start(self, theirs: yaml.Node) -> int:
         """Behind the anchor, which others may refer to; the tag of a scalar says how its text is read."""

@@ -63,6 +63,8 @@ def is_one_line(code, out, err, *parts):
         (["search", "--time", "2hours"], [": --time: a duration is a positive number", "'2hours'"]),
         (["search", "--time", ""], [": --time: a duration is a positive number", "''"]),
         (["search", "--keep", "2"], ["--keep", "2"]),
+        (["search", "--within", "-1"], ["--within", "-1"]),
+        (["search", "--keep", "0.9", "--within", "1"], [": --keep, --within: one of keep and within"]),
         (["search", "--select", "best"], [": --select: ", "'same-training', 'fastest'", "'best'"]),
         (["search", "--select", "pareto", "--target", "0.2"], [": --select, --target: a target goes with"]),
         (["search", "--promise", "same-training", "--target", "0.2"], [": --promise, --target: a target"]),

@@ -7,8 +7,10 @@ from autotune import workloads
 from autotune.cli import cli_start, prepare
 from autotune.cli.cli_options import Tuned
 from autotune.core.errors import InputError
+from autotune.space import checks
 from autotune.space import space as spaces
 from autotune.space.builtin import space_file, space_for, spaces_dir
+from autotune.space.knobs import Distribution
 from autotune.space.sections import Training
 from autotune.storage import study as record
 from autotune.storage.store import Options, Session
@@ -271,7 +273,7 @@ def test_the_whole_training_is_every_study_once_an_epoch(tmp_path):
     data = synthetic.make(tmp_path, {"train": 5, "val": 1, "test": 1}, seed=0, size=32)
     settings = r2gen.complete({"data": str(data), "epochs": 30})
     assert r2gen.training_samples(settings) == 150
-    assert r2gen.samples_per_evaluation(settings) == 5, "an epoch"
+    assert r2gen.samples_per_epoch(settings) == 5
     next((data / "images").glob("train-*/0.png")).unlink()
     assert r2gen.training_samples({**settings, "skip_bad_samples": True}) == 120
     with pytest.raises(InputError, match="skip_bad_samples leaves them out"):
@@ -361,8 +363,41 @@ def test_an_open_ended_trial_has_the_whole_training_or_some_times_its_samples_at
 def test_what_is_said_of_the_whole_training_comes_before_what_the_workload_knows(space, monkeypatch):
     workload = workloads.load("json:loads")
     monkeypatch.setattr(type(workload), "training_samples", lambda *_: 7000)
-    monkeypatch.setattr(type(workload), "samples_per_evaluation", lambda *_: 500)
-    for said, known in ((Training(), (7000, 500)), (Training(samples=9, samples_per_evaluation=3), (9, 3))):
+    monkeypatch.setattr(type(workload), "samples_per_epoch", lambda *_: 500)
+    for said, known in ((Training(), (7000, 500)), (Training(samples=9, samples_per_epoch=3), (9, 3))):
         asked = space.model_copy(update={"training": said})
         whole, _ = prepare.complete(asked, {}, workload, prepare.machine(CPU), "test")
-        assert (whole.training.samples, whole.training.samples_per_evaluation) == known
+        assert (whole.training.samples, whole.training.samples_per_epoch) == known
+
+
+def test_a_knob_of_how_often_there_is_an_evaluation_is_told_that_it_cannot_win(space):
+    every = {"eval_every_samples": Distribution(choice=(500, 1000))}
+    asked = space.model_copy(
+        update={"knobs": every, "baseline": {**space.baseline, "eval_every_samples": 500}}
+    )
+    told = f"knob eval_every_samples: {checks.UNCOUNTED}"
+    assert prepare._uncounted(asked) == [told]
+    wall = asked.objective.model_copy(update={"speed": "wall"})
+    assert prepare._uncounted(asked.model_copy(update={"objective": wall})) == []
+    assert prepare._uncounted(space) == []
+
+
+def test_the_speed_with_evaluations_takes_a_training_whose_own_are_known(space):
+    wall = space.objective.model_copy(update={"speed": "wall"})
+    asked = space.model_copy(update={"objective": wall})
+    with pytest.raises(InputError, match="name eval_every_samples in the baseline, or say training"):
+        prepare._uncounted(asked)
+    assert prepare._uncounted(asked.model_copy(update={"training": Training(samples_per_epoch=9)})) == []
+    [note] = prepare._uncounted(asked.model_copy(update={"workload": "json:loads"}))
+    assert "as often as a trial, unless training.samples_per_evaluation says it" in note
+
+
+@pytest.mark.parametrize(("said", "given"), [("keep: 0.98", {"within": 0.1}), ("within: 0.2", {"keep": 0.9})])
+def test_what_is_given_beside_the_search_space_replaces_its_slack_of_either_kind(tmp_path, said, given):
+    file = tmp_path / "space.yaml"
+    file.write_text(
+        "workload: json:loads\nbaseline: {seed: 1}\nknobs: {seed: {choice: [1, 2]}}\n"
+        f"objective: {{minimize: val_loss, {said}}}"
+    )
+    objective = prepare.read_space(file, {"objective": {"keep": None, "within": None, **given}}).objective
+    assert {"keep": objective.keep, "within": objective.within} == {"keep": None, "within": None, **given}

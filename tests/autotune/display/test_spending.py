@@ -8,6 +8,7 @@ from autotune import workloads
 from autotune.core.trial import Outside
 from autotune.display import events, spending, view
 from autotune.judging.history import History
+from autotune.space import space as spaces
 from autotune.space.sections import Training
 
 
@@ -47,6 +48,24 @@ def test_without_a_setting_of_it_half_as_many_are_advised(told):
     assert spending.lines(told(evaluation_s=2.0)) == [
         "Evaluation is about 17% of the training: half as many would save about 8%."
     ]
+
+
+@pytest.mark.parametrize(
+    ("part", "advice"), [(0.25, "trainer.val_check_interval 0.5 instead of 0.25"), (1.0, "half as many")]
+)
+def test_a_part_of_an_epoch_is_advised_up_to_a_whole_one(make_trial, part, advice):
+    text = f"""
+    workload: {{kind: lightning, run: python train.py}}
+    baseline: {{trainer: {{val_check_interval: {part}}}, loader: {{batch_size: 8}}}}
+    knobs: {{loader.batch_size: {{choice: [8, 16]}}}}
+    training: {{samples_per_epoch: {int(1000 / part)}}}
+    objective: {{quality: accuracy}}
+    """
+    made = make_trial(0, 100.0, 0.2, half_width=1.0)
+    shown = replace(made.measurement, outside=Outside(4, evaluation_s=2.0))
+    timed = replace(made, config={"micro_batch_size": 8}, measurement=shown)
+    found = spending.lines(History([timed], spaces.parse(text, "test")))
+    assert found == [f"Evaluation is about 17% of the training: {advice} would save about 8%."]
 
 
 def test_what_is_little_is_not_worth_a_change_or_a_word(told):

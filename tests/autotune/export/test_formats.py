@@ -59,7 +59,9 @@ def test_what_the_user_says_of_the_trainer_is_written_as_it_is(winner):
 
 
 def test_transformers_is_the_arguments_of_a_training(winner):
-    values, unsaid = written("transformers", winner(trainer={"max_steps": 3, "precision": "x"}))
+    own = Workload("transformers")
+    found = winner(workload=own, trainer={"max_steps": 3, "precision": "x"}, warmup_steps=9)
+    values, unsaid = written("transformers", found)
     assert values == {
         "output_dir": "trained",
         "per_device_train_batch_size": 32,
@@ -74,8 +76,23 @@ def test_transformers_is_the_arguments_of_a_training(winner):
         "torch_compile": False,
         "seed": 3,
         "max_steps": 3,
+        "warmup_steps": 9,
     }
     assert unsaid == ["optim.betas[0]", "optim.betas[1]", "trainer.precision"]
+
+
+def test_what_has_another_frameworks_names_is_no_argument(winner):
+    lightnings = {"max_epochs": 3, "gradient_clip_val": 0.5}
+    found = winner(workload=Workload("lightning"), trainer=lightnings, max_grad_norm=None)
+    values, unsaid = written("transformers", found)
+    assert "trainer.max_epochs" in unsaid
+    assert (values["max_grad_norm"], "max_epochs" in values) == (0.5, False)
+    found = winner(workload=Workload("transformers"), trainer={"num_train_epochs": 3})
+    values, unsaid = written("lightning", found)
+    assert values["trainer"].keys() == {
+        *("accumulate_grad_batches", "precision", "gradient_clip_val", "gradient_clip_algorithm"),
+    }
+    assert {"trainer.num_train_epochs", "data.batch_size"} <= set(unsaid)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +144,16 @@ def test_accelerates_has_deepspeeds_settings_where_zero_is_one_of_them(winner):
         "offload_optimizer_device": "cpu",
     }
     assert not {"accumulate", "max_grad_norm"} & set(unsaid)
+
+
+def test_processes_are_the_launchers(winner):
+    found = winner(processes=4, gpus=4)
+    assert written("accelerate", found)[0]["num_processes"] == 4
+    assert written("accelerate", found)[0]["distributed_type"] == "MULTI_GPU"
+    assert written("accelerate", winner(processes=2))[0]["distributed_type"] == "MULTI_CPU"
+    assert written("lightning", found)[0]["trainer"]["devices"] == 4
+    for name in ("transformers", "deepspeed"):
+        assert "processes" in written(name, found)[1]
 
 
 def test_deepspeeds_has_one_place_for_precision(winner):

@@ -59,10 +59,15 @@ def test_what_has_no_place_or_several_is_told(winner):
     )
 
 
+def test_two_settings_do_not_get_one_place(winner):
+    found = winner(generator={"lr": 5.0}, searched=("optim.lr", "generator.lr"))
+    made, values = patched("learning_rate: 1.0\n", YAML, found)
+    assert values == {"learning_rate": 2e-4}
+    assert made.left_out == ("generator.lr: 5.0: not found",)
+
+
 def test_a_file_with_none_of_them_is_refused(winner):
-    with pytest.raises(
-        InputError, match=r"--patch own\.yaml: has no place for any of: data\.batch_size: 32: "
-    ):
+    with pytest.raises(InputError, match=r"^has no place for any of: data\.batch_size: 32: "):
         patch.patched("epochs: 3\n", YAML, winner())
 
 
@@ -124,5 +129,9 @@ def test_a_file_of_the_commands_own_gets_what_its_trials_get(winner, tmp_path):
     }
     found = winner(workload=CommandWorkload.of(values, tmp_path), zero_stage=2)
     text = (tmp_path / "ds.json").read_text()
-    made = json.loads(patch.patched(text, tmp_path / "ds.json", found).text)
-    assert made == {"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}, "lr": 1}
+    done = patch.patched(text, tmp_path / "ds.json", found)
+    assert done.left_out == (
+        "data.batch_size: 32: not in workload.files",
+        "optim.lr: 0.0002: not in workload.files",
+    )
+    assert json.loads(done.text) == {"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}, "lr": 1}

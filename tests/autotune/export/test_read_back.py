@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from autotune.export import formats
+from autotune.workloads import Workload
 
 pytestmark = pytest.mark.slow  # to import one of them takes seconds
 
@@ -101,7 +102,7 @@ def test_lightnings_cli_trains_with_its_format(winner, tmp_path):
 
 def test_transformers_trains_with_its_format(winner, tmp_path):
     trainer = {"max_steps": 3, "use_cpu": True, "report_to": "none", "save_strategy": "no"}
-    found = winner(trainer=trainer, data={"batch_size": 4})
+    found = winner(workload=Workload("transformers"), trainer=trainer, data={"batch_size": 4})
     assert read(tmp_path, "transformers", found, TRANSFORMERS) == {
         "steps": 3,
         "batch": 4,

@@ -31,12 +31,27 @@ def hear(tmp_path_factory):
 
 @pytest.fixture
 def hear_trainer(tmp_path):
-    """Runs a function of `trainers` so that has imported Transformers, with overrides, in a trial."""
+    """Runs a function of `trainers` in a trial, forked from a process that has imported Transformers.
+
+    It has its `overrides`, and a directory of its own unless the environment names one.
+    """
     run, works = _hear("trainers", "transformers", tmp_path), map("work{}".format, itertools.count())
 
     def hear(name, overrides=None, **environment):
         own = {wire.OVERRIDES: json.dumps(overrides or {}), wire.WORKDIR: str(tmp_path / next(works))}
-        return run(name, **own, **environment)
+        return run(name, **own | environment)
+
+    return hear
+
+
+@pytest.fixture
+def fit(tmp_path):
+    """The same of `lightning_trainings` and Lightning, in a directory that several share."""
+    run = _hear("lightning_trainings", "lightning", tmp_path)
+
+    def hear(name, overrides=None, *, stops=False, **environment):
+        own = {wire.OVERRIDES: json.dumps(overrides or {}), wire.WORKDIR: str(tmp_path)}
+        return run(name, stops=stops, **own, **environment)
 
     return hear
 
@@ -44,12 +59,15 @@ def hear_trainer(tmp_path):
 def _hear(module, warm, directory):
     script = _ARMED.format(site=str(SITE), module=module)
 
-    def run(name, **environment):
+    def run(name, *, stops=False, **environment):
         with Inbox() as inbox:
+            if stops:
+                inbox.tell_to_stop()
             given = os.environ | {"PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
             given |= inbox.environment() | environment
             given = {name: value for name, value in given.items() if value is not None}
             done = forked.run((name,), directory, given, script=script, warm=warm)
-            return Heard(json.loads(done.stdout or "[]"), all_of(inbox), done.stderr)
+            said = done.stdout.splitlines()[-1:]  # Lightning talks, too
+            return Heard(json.loads(said[0] if said else "[]"), all_of(inbox), done.stderr)
 
     return run

@@ -27,5 +27,13 @@ class Heard:
         return [message.step for message in self.messages if message.step is not None]
 
     @property
+    def records(self):
+        return [dict(message.record) for message in self.messages if message.record is not None]
+
+    @property
+    def taken(self):
+        return sorted(name for message in self.messages for name in message.taken)
+
+    @property
     def samples(self):
         return [step.samples for step in self.steps]

@@ -116,3 +116,19 @@ def test_a_loop_with_accelerate_is_told_and_has_its_settings(hear_trainer):
     assert list(itertools.accumulate(heard.samples)) == seen
     assert told(heard) == {"accelerator.gradient_accumulation_steps", "accelerator.mixed_precision"}
     assert [list(record) for record in records(heard)] == [["eval_loss"]] * 2
+
+
+def test_a_trial_that_is_stopped_saves_at_the_end_of_its_step_and_goes_on_from_there(hear_trainer, tmp_path):
+    overrides, work = {wire.IN_TRIAL: {"evaluate_every": 8}}, tmp_path / "work0"
+    stopped = hear_trainer("ended", overrides)
+    assert (stopped.said, stopped.samples, records(stopped)) == ([], [4, 4], []), stopped.errors
+    assert (work / "checkpoint-2" / "trainer_state.json").exists()
+    (work / "checkpoint-9").mkdir()  # of one that was killed while it saved
+    resumed = hear_trainer("plain", overrides, **{wire.BEGUN: "8", wire.WORKDIR: str(work)})
+    assert sum(resumed.samples) == 2 * ROWS - 8, resumed.errors
+    first = next(message for message in resumed.messages if message.record or message.step)
+    assert "eval_loss" in (first.record or {}), "the evaluation for which there was no time is made first"
+
+
+def test_what_a_function_builds_is_trained_and_saved(hear_trainer):
+    assert "model.safetensors" in hear_trainer("built").said

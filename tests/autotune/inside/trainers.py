@@ -5,8 +5,10 @@ They run in processes of their own, in which the hook is armed. Each prints some
 
 import json
 import os
+import signal
 import sys
 import warnings
+from pathlib import Path
 
 import torch
 from accelerate import Accelerator
@@ -100,6 +102,18 @@ def evaluated():
     return trained(eval_strategy="steps", eval_steps=2)
 
 
+class Ended(TrainerCallback):
+    """A SIGTERM comes in the middle of the second step."""
+
+    def on_pre_optimizer_step(self, args, state, control, **_):
+        if state.global_step == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def ended():
+    trainer(callbacks=[Ended()]).train()
+
+
 def accumulated():
     return trained(gradient_accumulation_steps=3, eval_strategy="steps", eval_steps=1)
 
@@ -120,6 +134,14 @@ def two_evaluations():
     """Of one evaluation after every epoch."""
     trainer(evaluation={"a": ROWS[:4], "b": ROWS[4:12]}, eval_strategy="epoch").train()
     return []
+
+
+def built():
+    """What is left of a function's Trainer that was trained."""
+    import autotune_transformers
+
+    autotune_transformers.train(trainer(max_steps=1, output_dir="built"), {})
+    return sorted(path.name for path in Path(os.environ["AUTOTUNE_WORKDIR"]).iterdir())
 
 
 def arguments():

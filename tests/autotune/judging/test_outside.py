@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Outside, Slice, Throughput
+from autotune.core.trial import Evaluation, Outside, Slice, Throughput
 from autotune.judging import confirm, outside, racing
 from autotune.judging.history import History
 from autotune.judging.measure import Meter, Step, regular_pauses, with_evaluations
@@ -153,7 +153,12 @@ def test_the_share_of_evaluations_is_that_of_the_whole_training(make_trial, held
 
 def test_nothing_is_said_of_evaluations_where_it_is_not_known_how_often_there_are_any(make_trial, held):
     trial = seen(make_trial(0, 100.0, 0.2), evaluation_s=5.0)
-    assert outside.spent(trial, held([trial], every=None)).evaluations is None
+    assert outside.spent(trial, held([trial], Objective(), every=None)).evaluations is None
+    assert outside.spent(trial, held([trial], every=None)).evaluations is None, "nor was there one"
+    curve = tuple(Evaluation(n, 1.0, 0.2) for n in (2000, 4000))
+    shown = replace(trial.measurement, curve=curve, quality_samples=4000)
+    came = replace(trial, measurement=shown)
+    assert outside.spent(came, held([came], every=None)).evaluations == pytest.approx(5 / 2000 * 100)
     untimed = make_trial(0, 100.0, 0.2)
     assert outside.spent(untimed, held([untimed])).evaluations is None
     assert outside.spent(make_trial(1), held([untimed])) is None

@@ -166,6 +166,16 @@ def test_a_step_is_divided_by_the_shares_of_its_phases(space, workload):
     assert answer(History(confirmed(space), space), workload, HERE).best.step_s == {}
 
 
+def test_a_step_has_no_evaluation_in_it_where_the_speed_has(space, workload):
+    goal = space.objective.model_copy(update={"speed": "wall"})
+    asked = space.model_copy(update={"objective": goal, "training": Training(samples_per_evaluation=64)})
+    made = trial(space, 0, 8, 0.2, step_shares={"forward_s": 1.0})
+    timed = replace(made, measurement=replace(made.measurement, outside=Outside(4, 4.0, 0.1)))
+    found = answer(History([timed], asked), workload, HERE, training_samples=640)
+    assert found.baseline.step_s == {"forward": pytest.approx(16 * (1 / 8 - 4 / 64))}
+    assert found.baseline.full_training_s == pytest.approx(80)
+
+
 def test_the_whole_training_takes_its_samples_over_the_throughput(space, workload):
     found = answer(History(confirmed(space), space), workload, HERE, training_samples=60_000)
     assert found.full_training_samples == 60_000

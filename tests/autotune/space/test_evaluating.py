@@ -6,7 +6,6 @@ from autotune.core.errors import InputError
 from autotune.space import evaluating
 from autotune.space import space as spaces
 from autotune.space.sections import Training
-from autotune.workloads.r2gen import R2GenWorkload
 
 COMMON = """
 roles: {micro_batch_size: batch}
@@ -38,9 +37,9 @@ def test_r2gen_says_it_by_a_setting_in_samples_and_else_has_one_an_epoch(space_o
     asked = space_of_r2gen(eval_every_samples=700)
     assert evaluating.samples(asked, {}) == 700
     assert evaluating.interval(asked, {}) == ("eval_every_samples", 700)
-    by_epoch = space_of_r2gen(eval_every_samples=None, training={"samples_per_evaluation": 480})
+    by_epoch = space_of_r2gen(eval_every_samples=None, training={"samples_per_epoch": 480})
     assert (evaluating.samples(by_epoch, {}), evaluating.interval(by_epoch, {})) == (480, None)
-    assert R2GenWorkload().evaluation_setting == "eval_every_samples"
+    assert evaluating.samples(space_of_r2gen(eval_every_samples=None), {}) is None
 
 
 @pytest.fixture
@@ -70,8 +69,8 @@ def test_a_knob_of_it_is_what_competes_with_speed_wall():
         ),
         (
             "evaluate_every: eval_interval\nobjective: {speed: wall}",
-            "eval_interval: {uniform: [100, 300]}",
-            "knob eval_interval: an evaluation after so many steps: choice or randint",
+            "eval_interval: {uniform: [100.0, 300.0]}",
+            "knob eval_interval: whole numbers of steps: got [100.0, 300.0]",
         ),
         (
             "objective: {speed: wall}\nbudget: {evaluations_per_trial: 1}",

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 import subprocess
 import sys
 import time
@@ -169,7 +170,8 @@ def test_without_ray_all_but_the_trial_and_its_search_are_others(order, server):
 def test_a_quality_that_is_no_number_is_a_failure_with_a_reason(order, server):
     outcome = finish(Attempt(order(score=math.nan), server)).outcome
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.ERROR)
-    assert outcome.reason == "bleu_4 is not a number after 80 samples: got nan"
+    # On a busy machine it is evaluated once more before it is ended.
+    assert re.fullmatch(r"bleu_4 is not a number after \d+ samples: got nan", outcome.reason)
 
 
 def test_a_workload_that_ends_without_quality_is_a_failure(order, server):

@@ -131,7 +131,7 @@ def test_links_to_nowhere_and_files_that_vanish_are_left_out(project, monkeypatc
     assert code.revision_of_module("own_package")
     assert code.revision_of_files(project, ["**/*.py"])
     assert code.revision_of_files(project / "absent")
-    assert code.fingerprint_of_data([project])
+    assert code.fingerprint_of_data(project, ["."])
     listed = code.files(project, ["**/*.py"])
     monkeypatch.setattr(code, "files", lambda *_: listed)
     shutil.rmtree(project / "shared")
@@ -180,11 +180,12 @@ def git(place: Path, *arguments: str) -> None:
 def test_without_patterns_it_is_what_git_tracks_as_it_is_on_the_disk(script):
     git(script, "init")
     write(script, {".gitignore": "ignored*\n", "ignored.py": "", "log.txt": "", "new.py": ""})
-    git(script, "add", "main.py", "models", "configs")
+    write(script, {"README.md": "", "docs/figure.png": "", "Makefile": "", "weights.bin": ""})
+    git(script, "add", "main.py", "models", "configs", "README.md", "docs", "Makefile", "weights.bin")
     named = {str(file.relative_to(script)) for file in code.files(script)}
-    assert named == {*FILES, "new.py", *(name for name in OTHERS if name.endswith(".py"))}
+    assert named == {*FILES, "new.py", "Makefile", *(name for name in OTHERS if name.endswith(".py"))}
     before = code.revision_of_files(script)
-    for unrelated in ("ignored.py", "log.txt"):
+    for unrelated in ("ignored.py", "log.txt", "README.md", "docs/figure.png"):
         edit(script / unrelated)
     assert code.revision_of_files(script) == before
     edit(script / "configs" / "a.yaml")
@@ -206,9 +207,9 @@ def test_a_file_as_large_as_data_counts_by_its_size_and_time(script, monkeypatch
 
 
 def test_data_is_told_by_path_size_and_time(script, monkeypatch):
-    paths = [script / "models", script / "main.py", script / "absent"]
-    known = [code.fingerprint_of_data(paths)]
-    assert code.fingerprint_of_data(paths) == known[0]
+    names = ["models", "main.py", "absent"]
+    known = [code.fingerprint_of_data(script, names)]
+    assert code.fingerprint_of_data(script, names) == known[0]
     for change in (
         lambda: edit(script / "models" / "deep" / "block.py"),
         lambda: os.utime(script / "main.py", ns=(0, 0)),
@@ -216,10 +217,18 @@ def test_data_is_told_by_path_size_and_time(script, monkeypatch):
         (script / "models" / "net.py").unlink,
     ):
         change()
-        known.append(code.fingerprint_of_data(paths))
+        known.append(code.fingerprint_of_data(script, names))
     assert len(set(known)) == len(known)
     monkeypatch.setattr(code, "_MOST_FILES", 1)
     write(script, {"models/a.py": ""})
-    known = [code.fingerprint_of_data([script / "models"])]
+    known = [code.fingerprint_of_data(script, ["models"])]
     write(script, {"models/b.py": ""})
-    assert code.fingerprint_of_data([script / "models"]) == known[0]
+    assert code.fingerprint_of_data(script, ["models"]) == known[0]
+
+
+def test_data_that_is_moved_with_its_project_is_the_same(script, tmp_path_factory):
+    before = code.fingerprint_of_data(script, ["models", "main.py"])
+    moved = tmp_path_factory.mktemp("moved") / "project"
+    shutil.copytree(script, moved)
+    assert code.fingerprint_of_data(moved, ["models", "main.py"]) == before
+    assert code.fingerprint_of_data(moved, [str(moved / "models")]) != before

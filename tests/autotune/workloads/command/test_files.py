@@ -62,6 +62,10 @@ def test_line_ends_stay_as_they_are(tmp_path):
         (None, "ds.json: No such file or directory"),
         (b"\xff", "ds.json: must be UTF-8"),
         (b"{", "ds.json: not JSON: Expecting property name"),
+        (
+            b'{"wandb": {"api_key": "abc"}}',
+            "ds.json: it is written for every trial: wandb.api_key: looks like a key",
+        ),
         (b'{"bf16": true}', "ds.json: bf16.enabled: bf16 is True, and has no names below it"),
     ],
 )

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from autotune.core.errors import InputError
+from autotune.inside import stops
 from autotune.workloads.command import training
 from autotune.workloads.command.ending import CommandError
 from autotune.workloads.command.workload import CommandWorkload
@@ -411,3 +412,24 @@ def test_what_is_no_checkpoint_of_the_trials_own_stays_where_it_is(command, work
     with pytest.raises(CommandError, match=r"^going on from its checkpoint: exited with 1: no"):
         next(command("import sys; sys.exit('no')", **keys).fit(BATCH, workdir))
     assert pretrained.exists()
+
+
+LAST_WORDS = """
+import signal, sys, time
+def ends(*_):
+    print("acc 0.75", flush=True)
+    sys.exit(143)
+signal.signal(signal.SIGTERM, ends)
+print("step", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_stop_is_heard_within_an_evaluation_and_what_it_ends_with_is_told(command, workdir, monkeypatch):
+    records = command(LAST_WORDS, **STEPS).fit(BATCH, workdir)
+    assert next(records) == {"samples": 8}
+    monkeypatch.setattr(stops, "_signals", [15])
+    assert next(records) == {"samples": 8, "acc": 0.75}
+    with pytest.raises(stops.StoppedError):
+        next(records)
+    assert family_of(workdir) == []

@@ -88,6 +88,11 @@ def test_the_code_and_the_data_are_known_by_their_files(tmp_path):
     assert workload.revision() != before[0]
     assert workload.data_fingerprint({}) != before[1]
     assert workload.training_samples({}) == 7
+    runs = CommandWorkload.of({**VALUES, "run": "./train --lr {optim.lr}"}, tmp_path)
+    (tmp_path / "train").write_text("1")
+    before = runs.revision()
+    (tmp_path / "train").write_text("2")
+    assert runs.revision() != before, "what is run counts, whatever it is called"
     assert CommandWorkload.of(VALUES, tmp_path).data_fingerprint({}) is None
 
 

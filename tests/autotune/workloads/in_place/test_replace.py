@@ -101,6 +101,13 @@ def test_a_merged_name_becomes_one_of_its_own():
     assert replace.replaced(text, {"run.lr": 3}, YAML) == f"{text}  lr: 3\n"
 
 
+def test_a_name_is_added_behind_an_alias():
+    text = "base: &base {lr: 1}\nrun:\n  <<: *base  # all of it\nall: [*base, 3, *base]\nlast: *base\n"
+    assert replace.replaced(text, {"run.lr": 3}, YAML) == text.replace("of it\n", "of it\n  lr: 3\n")
+    assert replace.replaced(text, {"new": 3}, YAML) == f"{text}new: 3\n"
+    assert replace.replaced(text, {"all[1]": 4}, YAML) == text.replace("3", "4")
+
+
 def test_a_text_is_read_by_the_suffix_of_its_file():
     with pytest.raises(InputError, match=r"a\.toml: a file must be \.json, \.yaml, \.yml"):
         replace.form_of("a.toml")

@@ -1,0 +1,264 @@
+"""Small trainings of Lightning's that know nothing of the tuner. Each prints what it has seen, as JSON.
+
+They run in processes of their own, in which the hook is armed.
+"""
+
+import json
+import os
+import pickle
+import signal
+import warnings
+
+import lightning
+import pytorch_lightning
+import torch
+from lightning.pytorch.cli import LightningCLI
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+warnings.simplefilter("ignore")
+QUIET = {
+    "accelerator": "cpu",
+    "logger": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "enable_checkpointing": False,
+}
+
+
+class Trained:
+    """Keeps the sizes of the batches of each of its steps, and what its validations have found."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Linear(4, 1)
+        self.seen, self.held, self.found = [], 0, []
+
+    def training_step(self, batch, index):
+        self.held += len(batch[0])
+        loss = self._loss(batch)
+        self.log("train_loss", loss)
+        return loss
+
+    def optimizer_step(self, *args, **kwargs):
+        super().optimizer_step(*args, **kwargs)
+        self.seen.append(self.held)
+        self.held = 0
+
+    def validation_step(self, batch, index):
+        self.log("val/loss", self._loss(batch))
+
+    def on_validation_epoch_end(self):
+        self.found.append(float(self.trainer.callback_metrics["val/loss"]))
+
+    test_step = validation_step
+
+    def _loss(self, batch):
+        return ((self.net(batch[0]) - batch[1]) ** 2).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+class Net(Trained, lightning.LightningModule):
+    """Of the one package."""
+
+
+class Older(Trained, pytorch_lightning.LightningModule):
+    """Of that with the older name."""
+
+
+class Manual(Net):
+    """Steps two optimizers for every batch by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+        self.other = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch, index):
+        for optimizer, net in zip(self.optimizers(), (self.net, self.other), strict=True):
+            optimizer.zero_grad()
+            self.manual_backward(net(batch[0]).pow(2).mean())
+            optimizer.step()
+        self.seen.append(len(batch[0]))
+
+    def configure_optimizers(self):
+        return [torch.optim.Adam(net.parameters()) for net in (self.net, self.other)]
+
+
+class Stream(IterableDataset):
+    """Its length is not known before it ends: a batch is fetched ahead."""
+
+    def __iter__(self):
+        return iter(data(20))
+
+
+def data(size):
+    torch.manual_seed(0)
+    return TensorDataset(torch.randn(size, 4), torch.randn(size, 1))
+
+
+def fit(net=None, batches=None, **arguments):
+    """Two epochs of 22 samples, 8 a batch, with a validation after each; the trainer."""
+    trainer = lightning.Trainer(**{**QUIET, "max_epochs": 2, **arguments})
+    batches = DataLoader(data(22), 8, shuffle=True) if batches is None else batches
+    trainer.fit(net or Net(), batches, DataLoader(data(9), 3))
+    return trainer
+
+
+def steps(**arguments):
+    net = arguments.pop("net", None) or Net()
+    fit(net, **arguments)
+    return net.seen
+
+
+def automatic():
+    return steps()
+
+
+def accumulated():
+    return steps(accumulate_grad_batches=2)
+
+
+def half():
+    return steps(precision="16-mixed")
+
+
+def manual():
+    return steps(net=Manual())
+
+
+def stream():
+    return steps(batches=DataLoader(Stream(), 4))
+
+
+def logged():
+    """What two validations of a fit have found; others come before and after it."""
+    net = Net()
+    trainer = lightning.Trainer(**QUIET)
+    trainer.validate(net, DataLoader(data(9), 3), verbose=False)
+    net.found.clear()
+    fit(net).test(net, DataLoader(data(9), 3), verbose=False)
+    return net.found
+
+
+def older():
+    net = Older()
+    trainer = pytorch_lightning.Trainer(**QUIET, max_epochs=1)
+    trainer.fit(net, DataLoader(data(22), 8), DataLoader(data(9), 3))
+    return net.found
+
+
+class Own(lightning.Trainer):
+    """A wrapper that takes no callbacks, and passes on what it has been given by position."""
+
+    def __init__(self, max_epochs, precision):
+        super().__init__(**QUIET, max_epochs=max_epochs, precision=precision)
+
+
+def arguments():
+    """What trainers have become that a script makes in two ways."""
+    usual = lightning.Trainer(**QUIET, max_epochs=3, default_root_dir="mine")
+    return [
+        [one.max_epochs, one.precision, one.num_sanity_val_steps, one.default_root_dir == "mine"]
+        for one in (usual, Own(2, "64-true"))
+    ]
+
+
+def watching(**hooks):
+    """A callback with these hooks."""
+    watch = lightning.Callback()
+    vars(watch).update(hooks)
+    return watch
+
+
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def goes_on():
+    """At which step and epoch it begins, and where it ends."""
+    begun = []
+    watch = watching(on_train_start=lambda one, _: begun.extend([one.global_step, one.current_epoch]))
+    trainer = fit(callbacks=[watch])
+    return [*begun, trainer.global_step, trainer.current_epoch]
+
+
+def terminated():
+    """It gets the signal with its second step."""
+    fit(callbacks=[watching(on_train_batch_end=lambda *args: kill() if args[-1] == 1 else None)])
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        while True:
+            yield torch.zeros(4), torch.zeros(1)
+
+
+def terminated_in_a_validation():
+    """It has no end."""
+    trainer = lightning.Trainer(**QUIET, max_epochs=1, callbacks=[watching(on_validation_start=kill)])
+    trainer.fit(Net(), DataLoader(data(8), 8), DataLoader(Endless(), 4))
+
+
+def seeded():
+    lightning.seed_everything(3)
+    return float(torch.rand(1))
+
+
+def sent():
+    """The callbacks of a trainer that is sent to another process."""
+    mine = lightning.Trainer(**QUIET).callbacks[-1]
+    return [type(mine).__name__, type(pickle.loads(pickle.dumps(mine))).__name__]
+
+
+def watched():
+    """The callbacks that Lightning has found."""
+    return [type(one).__name__ for one in lightning.Trainer(**QUIET).callbacks]
+
+
+def built():
+    """With both packages, by what a function may give: loaders, a data module, a trainer of its own."""
+    import autotune_lightning
+
+    module = lightning.LightningDataModule.from_datasets(data(8), data(4), batch_size=4)
+    settings = {"trainer": {"max_epochs": 1, "accelerator": "cpu", "logger": False}}
+    loaders = (DataLoader(data(8), 8), DataLoader(data(4), 4))
+    given = [
+        (Net(), module),
+        (Older(), loaders),
+        (Net(), loaders[0], lightning.Trainer(**QUIET, max_epochs=2)),
+    ]
+    for one in given:
+        autotune_lightning.train(one, settings)
+    return [one[0].seen for one in given]
+
+
+class Configured(Net):
+    """Its optimizer is a config's."""
+
+    configure_optimizers = lightning.LightningModule.configure_optimizers
+
+
+class Data(lightning.LightningDataModule):
+    def __init__(self, batch_size: int = 4):
+        super().__init__()
+        self.batch_size = batch_size
+
+    def train_dataloader(self):
+        return DataLoader(data(22), self.batch_size, shuffle=True)
+
+    def val_dataloader(self):
+        return DataLoader(data(9), 3)
+
+
+def command_line():
+    """As `LightningCLI` has it; twice it would not write its config into one directory."""
+    quiet = [f"--trainer.{name}={value}" for name, value in QUIET.items()]
+    arguments = ["fit", "--trainer.max_epochs=1", "--optimizer=SGD", "--optimizer.lr=0.5", *quiet]
+    cli = LightningCLI(Configured, Data, args=arguments)
+    return [cli.trainer.precision, cli.trainer.optimizers[0].param_groups[0]["lr"], cli.model.seen]
+
+
+def tell(name):
+    print(json.dumps(globals()[name]()))

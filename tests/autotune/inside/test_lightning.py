@@ -1,0 +1,117 @@
+"""A training of Lightning's that knows nothing of the tuner: what is put into it, told of it, and saved."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from autotune.inside.inbox import SITE
+
+CHECKPOINT = "autotune.ckpt"
+
+
+@pytest.mark.parametrize("kind", ["automatic", "accumulated", "half", "manual", "stream"])
+def test_every_step_is_told_with_its_samples(fit, kind):
+    heard = fit(kind)
+    assert heard.said, heard.errors
+    assert heard.samples == heard.said
+    assert "autotune:" not in heard.errors
+
+
+def test_what_validations_of_a_fit_have_logged_is_told(fit):
+    heard = fit("logged")
+    assert heard.records == [{"val/loss": found} for found in heard.said], heard.errors
+    assert len(heard.said) == 2
+    order = ["step" if message.step else "record" for message in heard.messages if not message.taken]
+    assert order == [*["step"] * 3, "record", *["step"] * 3, "record"]
+
+
+def test_the_package_of_the_older_name_is_watched_as_well(fit, tmp_path):
+    heard = fit("older", {"loader": {"num_workers": 0}})
+    assert heard.records == [{"val/loss": heard.said[0]}], heard.errors
+    assert (tmp_path / CHECKPOINT).exists()
+
+
+def test_a_trainer_takes_the_arguments_of_the_search_and_keeps_its_own(fit):
+    own = [[3, "32-true", 0, True], [2, "64-true", 0, False]]
+    assert fit("arguments").said == own
+    heard = fit("arguments", {"trainer": {"precision": "bf16-true", "max_epoch": 9}})
+    assert heard.said == [[epochs, "bf16-true", *rest] for epochs, _, *rest in own], heard.errors
+    assert heard.taken == ["trainer.precision"]
+
+
+def test_a_stop_ends_the_script_and_the_next_one_goes_on(fit, tmp_path):
+    stopped = fit("goes_on", stops=True)
+    steps = len(stopped.steps)
+    assert (stopped.said, 1 <= steps < 6) == ([], True), stopped.errors
+    heard = fit("goes_on")
+    assert heard.said == [steps, steps // 3, 6, 2], heard.errors
+    assert {place.name for place in tmp_path.iterdir()} == {CHECKPOINT}
+
+
+def test_a_signal_ends_it_after_its_batch(fit):
+    assert len(fit("terminated").steps) == 2
+    heard = fit("goes_on")
+    assert heard.said == [2, 0, 6, 2], heard.errors
+
+
+def test_a_signal_ends_a_validation(fit, tmp_path):
+    heard = fit("terminated_in_a_validation")
+    assert (len(heard.steps), heard.records) == (1, []), heard.errors
+    assert not (tmp_path / CHECKPOINT).exists()
+
+
+def test_who_goes_on_after_a_validation_tells_it_again(fit):
+    first, again = fit("goes_on"), fit("goes_on")
+    assert (first.said[0], again.said[0] in {3, 6}) == (0, True), again.errors
+    assert again.records[0] in first.records
+    assert again.messages[0].record, "before any step"
+
+
+def test_only_the_first_rank_tells(fit):
+    assert fit("automatic", RANK="1", WORLD_SIZE="2").messages == []
+
+
+def test_the_seed_of_the_tuner_is_added_to_lightnings(fit):
+    usual, other = (fit("seeded", AUTOTUNE_SEED=seed).said for seed in ("0", "1"))
+    assert usual != other
+
+
+def test_a_trainer_can_be_sent_to_another_process(fit):
+    assert fit("sent").said == ["AutotuneCallback"] * 2
+
+
+def test_what_a_function_builds_is_fitted(fit):
+    heard = fit("built")
+    assert heard.said == [[4, 4], [8], [8, 8]], heard.errors  # none of them goes on from another one's end
+
+
+def test_a_command_line_of_lightnings_takes_the_arguments_of_the_search(fit):
+    overrides = {
+        "trainer": {"precision": "bf16-mixed", "accumulate_grad_batches": 2},
+        "loader": {"batch_size": 8},
+        "optimizer": {"lr": 0.25},
+    }
+    for steps in ([16, 6], []):  # who goes on finds its end, and a config that it has written before
+        heard = fit("command_line", overrides)
+        assert heard.said == ["bf16-mixed", 0.25, steps], heard.errors
+
+
+def test_outside_of_a_trial_the_winner_trains_and_nobody_watches(tmp_path):
+    """The path is all that a process has of the tuner."""
+    find = (
+        "from importlib.metadata import entry_points as of\n"
+        "found = [*of(group='lightning.pytorch.callbacks_factory'),"
+        " *of(group='pytorch_lightning.callbacks_factory')]\n"
+        "print([one.load()() for one in found if one.name == 'autotune'])"
+    )
+    given = {name: value for name, value in os.environ.items() if not name.startswith("AUTOTUNE_")}
+    done = subprocess.run(
+        [sys.executable, "-c", find],
+        env=given | {"PYTHONPATH": str(SITE)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[[], []]\n"

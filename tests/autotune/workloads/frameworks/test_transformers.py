@@ -1,0 +1,69 @@
+"""What a search space for Transformers or Accelerate need not say, and what a trial is given besides."""
+
+import pytest
+
+from autotune.space import space as spaces
+from autotune.workloads import known_settings
+from autotune.workloads.frameworks.transformers import TRANSFORMERS
+
+WORKLOAD = {"kind": "transformers", "run": "python train.py"}
+TRAINER = {"trainer": {"per_device_train_batch_size": 8, "precision": "fp32", "seed": 1}}
+ACCELERATE = {"loader": {"batch_size": 8}, "accelerator": {"mixed_precision": "no"}, "optimizer": {"lr": 0.1}}
+KNOBS = {"micro_batch_size": {"choice": [8, 16]}}
+
+
+@pytest.mark.parametrize(
+    ("baseline", "roles"),
+    [
+        (
+            TRAINER,
+            {
+                "micro_batch_size": "trainer.per_device_train_batch_size",
+                "precision": "trainer.precision",
+                "seed": "trainer.seed",
+            },
+        ),
+        (
+            ACCELERATE,
+            {
+                "micro_batch_size": "loader.batch_size",
+                "precision": "accelerator.mixed_precision",
+                "learning_rate": "optimizer.lr",
+            },
+        ),
+        (
+            {"trainer": {"activation_checkpointing": True}},
+            {"activation_checkpointing": "trainer.activation_checkpointing"},
+        ),
+    ],
+)
+def test_a_setting_has_its_role_by_whichever_path_the_baseline_has(baseline, roles):
+    assert TRANSFORMERS.completed({"workload": WORKLOAD, "baseline": baseline})["roles"] == roles
+
+
+@pytest.mark.parametrize("baseline", [TRAINER, ACCELERATE])
+def test_no_mixed_precision_is_fp32_whatever_it_is_called(baseline):
+    space = spaces.from_values({"workload": WORKLOAD, "baseline": baseline, "knobs": KNOBS}, "here")
+    assert space.baseline["precision"] == "fp32"
+    assert space.for_workload(space.settings({})) == baseline
+
+
+def test_a_trial_has_its_evaluations_by_what_it_has_seen_and_the_export_has_the_users_own():
+    knobs = {"trainer.per_device_train_batch_size": {"choice": [8, 16]}}
+    baseline = {"trainer": {**TRAINER["trainer"], "eval_steps": 500}}
+    space = spaces.from_values({"workload": WORKLOAD, "baseline": baseline, "knobs": knobs}, "here")
+    settings = space.settings({})
+    given = space.for_trial({**settings, **TRANSFORMERS.for_trial(settings, 1001, 5, "eval_loss")})
+    assert given["in_trial"] == {"evaluate_every": 201}
+    assert given["trainer"]["eval_steps"] == 500
+    assert space.for_workload(settings) == baseline
+
+
+def test_what_moves_no_memory_makes_no_group_of_its_own():
+    known = known_settings("transformers")
+    assert {"trainer.max_grad_norm", "trainer.logging_steps"} <= {
+        name for name in known.by_name if known[name].moves_memory == "no"
+    }
+    assert "trainer.warmup_steps" in known.same_speed
+    assert "trainer.dataloader_pin_memory" in known.same_quality
+    assert "trainer.optim" not in known.same_speed | known.same_quality
