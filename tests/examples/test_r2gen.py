@@ -22,6 +22,6 @@ def test_what_is_exported_keeps_the_published_batch_and_its_learning_rate(tmp_pa
     done = forked.run(("search", *files, *shorter, "--session", "s"), tmp_path, os.environ)
     assert done.returncode in ENDED, done.stdout + done.stderr
     exported = forked.run(("export", "s", "--trial", "0", "-o", "best.yaml"), tmp_path, os.environ)
-    assert exported.returncode == 0, exported.stderr
+    assert exported.returncode == 0, exported.stderr + done.stdout
     found = trainer.load(tmp_path / "best.yaml")
     assert (found.effective_batch_size, found.learning_rate, found.epochs) == (16, 1e-4, 100)
