@@ -82,7 +82,7 @@ def _make(arguments: list[str]) -> None:
         ["make", "--dry-run", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^\.venv/bin/\S+", done.stdout, re.MULTILINE)
+    assert re.search(r"^(PYTHON=)?\.venv/bin/\S+", done.stdout, re.MULTILINE)
     if started := re.search(r"^\.venv/bin/python -m autotune (.*)$", done.stdout, re.MULTILINE):
         _autotune(shlex.split(started[1]))
 

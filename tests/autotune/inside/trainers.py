@@ -222,4 +222,4 @@ def tell(name):
     """Calls a function of this module and prints what it returns, and nothing of what it says."""
     out, sys.stdout = sys.stdout, sys.stderr
     said = globals()[name]()
-    print(json.dumps(said), file=out)
+    print(json.dumps(said), file=out, flush=True)
