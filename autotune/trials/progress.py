@@ -175,8 +175,8 @@ class Progress:
         self._scores = {k: v for k, v in numbers.items() if v is not None and abs(v) <= _LARGEST}
         self._found, self._evaluated_samples = record[self._quality], self._samples
         self._steps_since_evaluation = 0
-        if self._curve and self._curve[-1].samples == self._samples:
-            self._curve.pop()  # a trial that goes on from its checkpoint yields its last evaluation again
+        while self._curve and self._curve[-1].samples >= self._samples:
+            self._curve.pop()  # a trial that goes on from its checkpoint yields what came after it again
             self._items.pop()
         if self.quality is not None:
             chance = self._turned(self._scores.get(f"{self._quality}_chance"))

@@ -15,7 +15,7 @@ from contract_script import words
 from torch.utils.data import DataLoader, IterableDataset
 
 QUIET = ("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing")
-EVERY = {"babbles": 20}  # batches, in which a program evaluates otherwise than usually
+EVERY = {"babbles": 20, "grows": 10**6}  # batches, in which a program evaluates otherwise than usually
 
 
 class Batches(IterableDataset):

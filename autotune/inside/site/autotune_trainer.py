@@ -156,11 +156,12 @@ def _callback(base: Any) -> Any:
             torch.distributed.broadcast(seen, 0)
             return int(seen)
 
-        def on_prediction_step(self, *_: Any, **__: Any) -> None:
+        def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             """An evaluation that is cut short is made when the training goes on."""
             if self._listens and self._is_to_end():
+                self._saving_s = _clock_s()
                 self._trainer._save_checkpoint(self._trainer.model, None)
-                raise SystemExit(_STOPPED)
+                self._trainer.callback_handler.on_save(args, state, control)  # which ends it
 
         def on_evaluate(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
             """Saves, but rarely where that takes long."""

@@ -486,4 +486,5 @@ def time_to_read(record_bytes):
 
 
 def test_a_record_of_many_megabytes_is_taken_in_linear_time():
-    assert time_to_read(32 * 2**20) < 3 * 8 * time_to_read(4 * 2**20)
+    # 8 times as much; what is quadratic takes 64 times as long, and a full cache several times.
+    assert time_to_read(32 * 2**20) < 5 * 8 * time_to_read(4 * 2**20)

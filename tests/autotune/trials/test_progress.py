@@ -53,6 +53,15 @@ def test_an_evaluation_that_is_repeated_after_a_restart_is_one_point(progress):
     assert [p.samples for p in progress.measurement().curve] == [80]
 
 
+def test_what_came_after_the_checkpoint_comes_again_after_a_restart(progress):
+    at_s, samples = train(progress, 20)
+    for further in range(3):
+        evaluate(progress, at_s + further, samples + 80 * further, 0.1)
+    progress.count({"attempt": 1.0, "clock_s": 100.0})
+    evaluate(progress, 100.0, samples + 80, 0.2)
+    assert [(p.samples, p.quality) for p in progress.measurement().curve] == [(80, 0.1), (160, 0.2)]
+
+
 def test_the_time_between_two_attempts_is_nobodys(progress):
     at_s, samples = train(progress, 20)
     progress.count({"attempt": 1.0, "clock_s": 1000.0})
