@@ -19,7 +19,6 @@ _SLOW = [pytest.mark.slow]
 # to start, so what remains is left to `make soak`: it rests on the command that each of them is.
 _OF_FRAMEWORKS = {
     "test_whatever_it_prints_its_records_are_exact",
-    "test_after_a_kill_it_goes_on_from_its_checkpoint_and_no_point_is_twice",
     "test_a_stop_ends_it_at_any_moment_and_leaves_its_checkpoint",
     "test_too_much_memory_is_told_from_any_error",
 }
@@ -27,8 +26,9 @@ _OF_FRAMEWORKS = {
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        kind = item.callspec.params.get("kind") if hasattr(item, "callspec") else None
-        if getattr(kind, "is_slow", False) and item.originalname not in _OF_FRAMEWORKS:
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        is_kept = item.originalname in _OF_FRAMEWORKS and given.get("moment", "in a step") == "in a step"
+        if getattr(given.get("kind"), "is_slow", False) and not is_kept:
             item.add_marker(pytest.mark.soak)
 
 

@@ -53,10 +53,12 @@ def test_a_step_is_stamped_in_order_and_has_its_memory_and_now_and_then_its_loss
 
 
 def test_a_loss_that_is_no_number_is_told_with_every_step(hear):
-    losses = [step.figures["loss"] for step in hear("diverging").steps if "loss" in step.figures]
-    assert math.isfinite(losses[0])
-    assert sum(map(math.isnan, losses)) > 3
-    assert len(losses) < 50, "a number is told now and then"
+    losses = [step.figures.get("loss") for step in hear("diverging").steps]
+    told = [loss for loss in losses if loss is not None]
+    assert math.isfinite(told[0])
+    assert len(told) < len(losses), "a number is told now and then"
+    since = next(i for i, loss in enumerate(losses) if loss is not None and math.isnan(loss))
+    assert all(loss is not None and math.isnan(loss) for loss in losses[since:])
 
 
 @pytest.mark.slow
