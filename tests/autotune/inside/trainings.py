@@ -117,9 +117,9 @@ def scaler():
 
 
 def diverging():
-    """A quarter of a second, from whose middle on the loss is no number."""
+    """A second, from soon after whose beginning on the loss is no number."""
     optimizer, seen = torch.optim.SGD(NET.parameters(), lr=0.01), []
-    for number in range(50):
+    for number in range(180):
         x = torch.full((1, 4), 1.0 if number < 25 else float("nan"))
         seen += train([(x, torch.ones(1, 1))], optimizer)
         time.sleep(0.005)
