@@ -69,7 +69,7 @@ def spans_of(records: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
 
 def open_lines(file: Path) -> TextIO:
     """A file of lines, to append to; what a kill cut short gets a line of its own."""
-    is_cut = file.exists() and not file.read_bytes().endswith(b"\n")
+    is_cut = file.exists() and file.read_bytes()[-1:] not in {b"", b"\n"}
     stream = file.open("a", encoding="utf-8")
     if is_cut:
         stream.write("\n")

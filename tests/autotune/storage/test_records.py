@@ -1,5 +1,7 @@
 """What a trial's directory keeps of its records."""
 
+import pytest
+
 from autotune.storage import records
 
 
@@ -9,3 +11,21 @@ def test_the_seconds_of_earlier_attempts_count_each_by_its_own_clock():
     after_a_reboot = [{"attempt": 3.0, "clock_s": 7.0}, {"at_s": 8.0, "samples": 12}]
     assert records.seconds_of([*first, *killed_at_once, *after_a_reboot]) == 3.5
     assert records.seconds_of([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, '{"b": 2}\n'),
+        ("", '{"b": 2}\n'),  # of who was killed before the first line
+        ('{"a": 1}\n', '{"a": 1}\n{"b": 2}\n'),
+        ('{"a": 1}\n{"a"', '{"a": 1}\n{"a"\n{"b": 2}\n'),
+    ],
+)
+def test_who_goes_on_writing_begins_a_line_and_leaves_none_empty(tmp_path, before, after):
+    file = tmp_path / "records.jsonl"
+    if before is not None:
+        file.write_text(before)
+    with records.open_lines(file) as stream:
+        stream.write('{"b": 2}\n')
+    assert file.read_text() == after

@@ -129,8 +129,11 @@ def read_run(file: Path) -> Run:
 
 
 def log_records(data: bytes) -> Iterator[bytes]:
-    """The records in LevelDB's log format: blocks of 32 KiB, in them checksum, length, kind, bytes."""
-    assert data[:4] == b":W&B"
+    """The records in LevelDB's log format: blocks of 32 KiB, in them checksum, length, kind, bytes.
+
+    A file that its writer has only just made holds nothing yet.
+    """
+    assert data[:4] in {b"", b":W&B"}
     position, record = 7, b""
     while position + 7 <= len(data):
         left = 32768 - position % 32768
