@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli import cli_session, cli_tables, completion
-from autotune.cli.cli_options import Goal, Json, Length, Output, Running, Tuned, grouped
+from autotune.cli.cli_options import Goal, Json, Length, Output, Running, Trained, Tuned, grouped
 from autotune.cli.cli_session import SessionArgument
 from autotune.reports.model import FORMATS, SAMPLES
 
@@ -92,6 +92,24 @@ def compare(
     from autotune.cli import cli_compare  # noqa: PLC0415 - as above
 
     return cli_compare.compare(session, precisions, samples_per_model)
+
+
+@app.command()
+@grouped
+def train(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="a session, whose winner is trained, or a search space, whose baseline is",
+            autocompletion=completion.sessions,
+        ),
+    ],
+    trained: Trained,
+) -> int:
+    """Train to the end, watched, and hold it to what was promised. Example: autotune train runs/iu"""
+    from autotune.cli import cli_train  # noqa: PLC0415 - as above
+
+    return cli_train.train(target, trained)
 
 
 @app.command()

@@ -23,7 +23,7 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
     session, _, workload = opened(root)
     form = formats.named(name, workload)
     history = snapshot.take(session, root).history
-    trial = _wanted(root, history, number)
+    trial = wanted(root, history, number)
     gpus = math.ceil(session.options().gpus_per_trial)
     found = winner.of(trial, history, workload, session.provenance(), gpus)
     if own is not None:
@@ -40,9 +40,9 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
     return 0
 
 
-def _wanted(root: Path, history: History, number: int | None) -> Trial:
+def wanted(root: Path, history: History, number: int | None) -> Trial:
     if history.baseline is None:
-        raise InputError(f"session {root}: nothing to export: the baseline has not completed")
+        raise InputError(f"session {root}: no result yet: the baseline has not completed")
     if number is None:
         best = confirm.recommended(history)
         return best[0] if best else history.baseline

@@ -127,6 +127,27 @@ class Running:
     seed: Annotated[int, _trials(min=0, max=_LARGEST_SEED, help="seed of the search")] = 0
 
 
+@dataclass(frozen=True)
+class Trained:
+    """How a whole training runs, and what of; `data` and `baseline` go with a search space."""
+
+    workdir: Annotated[
+        Path | None,
+        typer.Option(help="where checkpoints and records are kept; default: in the session, or in runs/"),
+    ] = None
+    trial: Annotated[
+        int | None, typer.Option(min=0, help="trial of the session to train with; default: the winner")
+    ] = None
+    resume: Annotated[bool, typer.Option("--resume", help="go on with the training in the workdir")] = False
+    retries: Annotated[
+        int, typer.Option(min=0, help="how often to go on after a passing fault before it has come further")
+    ] = 3
+    data: Annotated[Path | None, typer.Option(help="data set, where a space's workload is r2gen")] = None
+    baseline: Annotated[
+        Path | None, typer.Option(help="YAML file with the settings to train with, for a space")
+    ] = None
+
+
 def grouped(command: Callable[..., int]) -> Callable[..., int]:
     """`command` with an argument for every field of each of its arguments that is a dataclass.
 

@@ -51,13 +51,14 @@ def of_trial(
 ) -> dict[str, str]:
     """The variables by which a process knows its trial, of so many samples, or other `unit`, altogether.
 
-    `memory_cap_bytes` is what its allocator may take of each GPU; None for whatever is free.
+    0 samples are as many as it trains by itself. `memory_cap_bytes` is what its allocator may take of each
+    GPU; None for whatever is free.
     """
     cap = {} if memory_cap_bytes is None else {MEMORY_CAP_BYTES: str(memory_cap_bytes)}
     return {
         WORKDIR: str(workdir.absolute()),
         SETTINGS: json.dumps(dict(settings)),
-        TRIAL_SAMPLES: str(samples),
+        **({TRIAL_SAMPLES: str(samples)} if samples else {}),
         UNIT: unit,
         **cap,
     }

@@ -70,3 +70,27 @@ class ModelDir(TrialDir):
     def reports_file(self) -> Path:
         """What the model wrote, a JSON object a line, the fields of `results.Written`."""
         return self.root / "reports.jsonl"
+
+
+@dataclass(frozen=True)
+class TrainingDir(TrialDir):
+    """The directory of a whole training, which is run as a trial is, but to its own end."""
+
+    @property
+    def lock_file(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def plan_file(self) -> Path:
+        """What is trained, and what was promised of it."""
+        return self.root / "plan.json"
+
+    @property
+    def events_file(self) -> Path:
+        """What happened to it, a line each."""
+        return self.root / "events.jsonl"
+
+    @property
+    def telemetry_file(self) -> Path:
+        """What the machine showed meanwhile, a sample a line."""
+        return self.root / "telemetry.jsonl"

@@ -1,6 +1,7 @@
 """One trial by itself, from its start to its end: no search, no Ray, nothing beside it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
 
 from autotune.core.errors import InputError
 from autotune.core.trial import Measurement, Outcome, Status
@@ -19,13 +20,27 @@ def run(
 
     Raises InputError where something outside has interrupted it: called again, it goes on.
     """
-    attempt = Attempt(order, server)
-    try:
-        while (outcome := (report := attempt.step(_POLL_S)).outcome) is None:
-            if heard is not None:
+    with closing(reports(order, server)) as told:
+        for report in told:
+            if report.outcome is None and heard is not None:
                 heard(report)
-    finally:
-        attempt.stop()
+    outcome = report.outcome or Outcome(Status.INTERRUPTED)
     if outcome.status is Status.INTERRUPTED:
         raise InputError(f"{outcome.reason}; nothing is lost: fix that and run the command again")
-    return outcome, attempt.measurement()
+    return outcome, report.measurement
+
+
+def reports(order: Order, server: ForkServer) -> Generator[Report, None, None]:
+    """What the trial tells every second; the last report has its outcome.
+
+    Closed before that, it lets the workload write its checkpoint, to go on from there another day.
+    """
+    attempt = Attempt(order, server)
+    try:
+        while True:
+            report = attempt.step(_POLL_S)
+            yield report
+            if report.outcome is not None:
+                return
+    finally:
+        attempt.stop()

@@ -25,10 +25,12 @@ from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order, is_to_stop
 from autotune.trials.progress import Progress
 from autotune.trials.reported import Report
+from autotune.trials.thinning import Thinner
 
 _GRACE_S = 60.0
 _BEATEN_GRACE_S = 5.0  # nothing that it would still write is wanted
 _RECORDS_PER_REPORT = 20
+_STEPS_APART_S = 1.0  # of a whole training: a day of it has a hundred thousand records, not millions
 
 
 class Attempt:
@@ -47,6 +49,7 @@ class Attempt:
         )
         self._started, self._earlier_s = time.monotonic(), 0.0
         self._heard_s = self._started
+        self._thinner = Thinner(order.quality, _STEPS_APART_S if order.whole else 0.0)
         self._device = telemetry.device()
         self._outcome: Outcome | None = None
         self._records: TextIO | None = None
@@ -116,14 +119,16 @@ class Attempt:
                 self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
             elif child.verdict is not None:
                 self._outcome = self._ended_early(child.verdict)
-            elif self._progress.is_overdue(self._order.samples):
+            elif not self._order.whole and self._progress.is_overdue(self._order.samples):
                 child.stop(_BEATEN_GRACE_S)
                 self._outcome = failures.failed(Failure.ERROR, self._overdue())
 
     def _ended_early(self, verdict: Outcome) -> Outcome:
         """What a `verdict` is worth that came before the trial had all its samples: its figures compare with
-        nobody's.
+        nobody's. A whole training has them when its workload says so.
         """
+        if self._order.whole:
+            return verdict
         concluded = self._progress.concluded(verdict)
         if concluded.status is not Status.COMPLETED:
             return concluded
@@ -172,11 +177,14 @@ class Attempt:
     def _take(self, events: Sequence[Event]) -> list[dict[str, Any]]:
         """Counts and writes what the child has yielded."""
         beside = self._held_by_children()
-        records = [{**event.record, **beside, "at_s": event.at_s} for event in events]  # the clock is ours
+        told = [{**event.record, **beside, "at_s": event.at_s} for event in events]  # the clock is ours
+        if told:
+            self._heard_s = told[-1]["at_s"]
+        is_over = self._child is None or self._child.verdict is not None
+        records = self._thinner(told) + (self._thinner.rest() if is_over else [])
         self._write(records)
         for record in records:
             self._progress.count(record)
-            self._heard_s = record["at_s"]
         return records
 
     def _held_by_children(self) -> dict[str, int]:
@@ -187,6 +195,8 @@ class Attempt:
 
     def _is_enough(self) -> bool:
         curve, fewest = self._progress.curve, self._order.until_learnt
+        if self._order.whole and not self._order.samples:
+            return False
         return (
             self._progress.evaluated_samples >= self._order.samples
             or (self._order.target is not None and curves.reached(curve, self._order.target) is not None)
@@ -218,7 +228,7 @@ class Attempt:
     def _close(self) -> None:
         """Ends what runs. What a trial that has ended leaves behind goes: its winner is trained anew.
 
-        Of one that has completed it may be asked to stay.
+        Of one that has completed it may be asked to stay; of a whole training it always does.
         """
         if self._telemetry is not None:
             self._telemetry.__exit__(None, None, None)
@@ -230,8 +240,11 @@ class Attempt:
         if self._records is not None:
             with suppress(OSError):  # flushed after every write: what is left is what could not be written
                 self._records.close()
-        if self._outcome is not None and not self._outcome.leaves_work(keep=self._order.keep_work):
+        if self._outcome is not None and not self._keeps_work(self._outcome):
             shutil.rmtree(self._place.work, ignore_errors=True)
+
+    def _keeps_work(self, outcome: Outcome) -> bool:
+        return self._order.whole or outcome.leaves_work(keep=self._order.keep_work)
 
     def _write(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Writes records, and flushes them: a kill must not lose an evaluation that took minutes."""

@@ -28,7 +28,8 @@ class Order:
     samples, None for as many as come; in a race, where none does, `outside_s` for every sample, which may
     make the speed wrong by a part of `unsure`. As soon as there is a `stop_file` it is to close, and to be
     gone on with another day. `card` says which trial of which session it is, None for a training by itself:
-    its files are only of that one.
+    its files are only of that one. A `whole` training is over when its workload ends it, or where it has
+    `samples` with the first evaluation after them; of its steps no more are kept than one a second.
     """
 
     number: int
@@ -57,6 +58,7 @@ class Order:
     samples_per_evaluation: int | None = None
     outside_s: float = 0.0
     unsure: float = 0.0
+    whole: bool = False
 
     @property
     def place(self) -> TrialDir:

@@ -106,6 +106,32 @@ class Training:
         )
         return self.on_gpu(order, config, math.ceil(self.options.gpus_per_trial) or 1.0)
 
+    def whole(self, config: Config, place: TrialDir) -> Order:
+        """The order to train with `config` to the training's own end, at its own cadence.
+
+        Nothing is capped, since nothing runs beside it. Raises InputError where that cannot be done.
+        """
+        goal, samples = self.space.objective, self.space.training.samples
+        settings = self.workload.for_training(self.space.settings(config), samples)
+        gpus = float(math.ceil(self.options.gpus_per_trial))
+        return Order(
+            number=0,
+            workload=self.workload.value,
+            settings=settings,
+            given=self.space.for_workload(settings),
+            directory=str(place.root),
+            quality=goal.quality,
+            minimize=goal.minimize is not None,
+            unit=self.space.unit,
+            samples=0 if self.workload.ends_itself else samples or 0,
+            gpus=gpus,
+            device_memory_bytes=self.hardware.free_device_bytes if gpus else None,
+            memory_limit_bytes=None,
+            stall_timeout_s=self.options.stall_timeout_s,
+            revision=self.workload.revision(),
+            whole=True,
+        )
+
 
 @dataclass(frozen=True)
 class Setup:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import BaseModel
 
+from autotune.core.errors import InputError
 from autotune.core.settings import SEED, Known, Setting
 from autotune.workloads import code
 from autotune.workloads.program import Program
@@ -172,4 +173,19 @@ class Workload:
     ) -> dict[str, Setting]:
         """The settings of a trial of `samples` samples, whose `quality` is asked for `evaluations` times."""
         del samples, evaluations, quality
+        return dict(settings)
+
+    @property
+    def ends_itself(self) -> bool:
+        """Whether its training comes to an end; else it may go on until it is stopped."""
+        return False
+
+    def for_training(self, settings: Mapping[str, Setting], samples: int | None) -> dict[str, Setting]:
+        """The settings of the whole training, of `samples` samples where that is known.
+
+        Raises InputError where it has to be known, and is not.
+        """
+        if samples is None and not self.ends_itself:
+            rule = "has to say how long the whole training is"
+            raise InputError(f"training.samples: {rule}: {self.entry_point} trains until it is stopped")
         return dict(settings)

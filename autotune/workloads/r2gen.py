@@ -151,6 +151,10 @@ class R2GenWorkload(Workload):
                 "one against whole references, such as full_bleu_4"
             )
 
+    @property
+    def ends_itself(self) -> bool:
+        return True
+
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
     ) -> dict[str, Setting]:

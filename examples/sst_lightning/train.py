@@ -20,8 +20,8 @@ DATA = Path(__file__).parent / "data" / "sst.nc"
 HISTORY, HELD_OUT = 12, 120  # months that a forecast sees, and months at the end to validate on
 PATCH, WIDTH, HEADS, RECURSIONS = 4, 48, 4, 4
 
-EPOCHS, BATCH_SIZE, LEARNING_RATE, WEIGHT_DECAY = 30, 16, 1e-3, 0.01
-PRECISION, ACCUMULATE, CLIP = "32-true", 1, 1.0
+EPOCHS, BATCH_SIZE, LEARNING_RATE, WEIGHT_DECAY = 30, 4, 1e-3, 0.01
+PRECISION, ACCUMULATE, CLIP = "32-true", 4, 1.0
 WORKERS = 0
 
 

@@ -110,6 +110,21 @@ class CommandWorkload(Workload):
         own = {spec.TRIAL_SAMPLES: samples, spec.EFFECTIVE_BATCH: effective_batch(settings)}
         return {**settings, **own}
 
+    @property
+    def ends_itself(self) -> bool:
+        """As a script does that does not ask `autotune.should_stop`."""
+        return self.spec.quality != spec.REPORTED
+
+    def for_training(self, settings: Mapping[str, Setting], samples: int | None) -> dict[str, Setting]:
+        """As for a trial of as many samples; raises InputError where the command needs their number."""
+        given = {**super().for_training(settings, samples), spec.EFFECTIVE_BATCH: effective_batch(settings)}
+        if samples is not None:
+            return {**given, spec.TRIAL_SAMPLES: samples}
+        if any(spec.TRIAL_SAMPLES in names for names in self.spec.placeholders().values()):
+            rule = f"{{{spec.TRIAL_SAMPLES}}} is the length of the training"
+            raise InputError(f"workload.run: {rule}: say it in workload.training_samples")
+        return given
+
     def revision(self) -> str:
         bases = [self.directory / own.base for own in self.spec.files.values()]
         named = [self.directory / word for word in self.spec.run if not Path(word).is_absolute()]

@@ -1,0 +1,150 @@
+"""The command of the whole training: train."""
+
+import math
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from autotune import workloads
+from autotune.cli import cli_export, cli_start, gpus
+from autotune.cli.cli_options import Trained, Tuned
+from autotune.core.errors import InputError, printable
+from autotune.core.settings import Config
+from autotune.core.trial import Status
+from autotune.display import snapshot
+from autotune.judging import promise
+from autotune.judging.promise import Promise
+from autotune.storage import lock, provenance
+from autotune.storage.store import Options, Session, is_session
+from autotune.storage.trial_dir import TrainingDir
+from autotune.system import devices, scratch
+from autotune.training import plan, supervise
+from autotune.training.plan import Plan
+from autotune.training.whole import Whole, is_done
+from autotune.trials.setup import Training
+
+EXIT_FAILED = 1
+
+
+class Found(NamedTuple):
+    """What is to be trained, and what the user should know of it before."""
+
+    training: Training
+    config: Config
+    promised: Promise | None
+    notes: list[str]
+
+
+def train(target: str, asked: Trained) -> int:
+    """Trains with a session's winner, or with the baseline of a search space; the exit code."""
+    scratch.end_orphans()
+    root = Path(target) if is_session(Path(target)) else None
+    found = _of_space(target, asked) if root is None else _of_session(root, asked.trial)
+    place = TrainingDir((asked.workdir or _default(root, asked.trial)).resolve())
+    _make(place)
+    with lock.locked(place.lock_file, f"training {place.root}"), _stop_signals() as stopped:
+        planned = _planned(found, place, resume=asked.resume)
+        if is_done(place):
+            _say(f"{place.root}: has completed already")
+            return 0
+        for note in found.notes:
+            _say(note)
+        whole = Whole(found.training, planned, place, say=_say)
+        last = whole.run(retries=asked.retries, is_stopping=lambda: bool(stopped))
+    if stopped and last.outcome == supervise.STOPPED:
+        _say("stopped; the same command goes on with it: add --resume")
+        return 128 + stopped[0]
+    _say(f"See {place.root}")
+    return 0 if last.outcome and last.outcome.status is Status.COMPLETED else EXIT_FAILED
+
+
+def _of_session(root: Path, number: int | None) -> Found:
+    """The winner of a session, or trial `number`, and what was promised of it."""
+    session = Session.open(root)
+    session.require_current(root)
+    given = session.space()
+    workload = workloads.load(given.workload)
+    history = snapshot.take(session, root).history
+    trial = cli_export.wanted(root, history, number)
+    usable = gpus.usable(session.options().gpus_per_trial)
+    devices.show(os.environ, usable.hardware.gpus[: math.ceil(usable.gpus_per_trial)])
+    notes = [*usable.notes, *workload.check(given.for_workload(given.settings(trial.config)))]
+    then, seed = session.provenance(), session.options().seed
+    now = provenance.collect(session.name, given, workload, usable.hardware, seed)
+    if changed := provenance.changes(then, now, workload.places):
+        notes.append(f"changed since the search, so that its promise may not hold: {'; '.join(changed)}")
+    training = Training(history.space, workload, usable.hardware, session.options())
+    return Found(training, trial.config, promise.of(trial, history, session.name), notes)
+
+
+def _of_space(name: str, asked: Trained) -> Found:
+    """The baseline of a search space."""
+    if asked.trial is not None:
+        raise InputError(f"--trial {asked.trial}: is of a session, and {name} is none")
+    here = cli_start.hardware(None, None)
+    tuned = Tuned(space=name, data=asked.data, baseline=asked.baseline)
+    file = cli_start.space_file(tuned, here.hardware)
+    space, workload, notes = cli_start.prepared(tuned, file, {}, here)
+    devices.show(os.environ, here.hardware.gpus[: math.ceil(here.gpus_per_trial)])
+    options = Options(gpus_per_trial=here.gpus_per_trial)
+    training = Training(space, workload, here.hardware, options)
+    return Found(training, space.baseline_config, None, [*here.notes, *notes])
+
+
+def _default(session: Path | None, number: int | None) -> Path:
+    if session is None:
+        return Path("runs", f"train-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+    return session / "training" / ("winner" if number is None else f"trial-{number}")
+
+
+def _make(place: TrainingDir) -> None:
+    try:
+        place.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--workdir {place.root}: cannot be made: {error.strerror}") from None
+
+
+def _planned(found: Found, place: TrainingDir, *, resume: bool) -> Plan:
+    """What is trained in `place`; raises InputError where it is in use for something else."""
+    space = found.training.space
+    planned = Plan(
+        workload=workloads.label(space.workload),
+        config=dict(found.config),
+        settings=space.settings(found.config),
+        samples=space.training.samples,
+        promise=found.promised,
+    )
+    known = plan.read(place)
+    if known is None and {*place.root.iterdir()} - {place.lock_file}:
+        raise InputError(f"--workdir {place.root}: must be empty, or a training's: got another directory")
+    if known is None:
+        return planned
+    if not resume:
+        raise InputError(f"{place.root}: has a training already: add --resume to go on with it")
+    return plan.gone_on_with(known, planned, place)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    """The first Ctrl-C or SIGTERM is only noted, so that a checkpoint is written; the second one ends all."""
+    noted: list[int] = []
+    before: dict[int, Any] = {}
+
+    def note(number: int, _: object) -> None:
+        noted.append(number)
+        signal.signal(number, before[number])
+
+    before.update({number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)})
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say(line: str) -> None:
+    print(printable(line), flush=True)

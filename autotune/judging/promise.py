@@ -1,0 +1,156 @@
+"""What a session has said of settings, and whether the training that follows keeps it. Pure.
+
+A claim is held to where it is surely within 5% of what was promised, and broken where it is surely not: in
+between nothing is decided. One training is one seed, so that its quality is held against what was to be kept,
+with the scatter that equal runs have shown.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from autotune.core import units
+from autotune.core.trial import Evaluation, Measurement, Trial
+from autotune.judging import estimates, objective
+from autotune.judging.estimates import Figure
+from autotune.judging.history import History
+from autotune.space.sections import Objective, turned
+
+_SLACK = 0.05  # of what was promised: days differ by as much on a machine that nothing is wrong with
+_SCATTERS = 2.0  # standard deviations between equal runs, beyond which a quality is no chance
+
+
+class Answer(StrEnum):
+    """Whether what was promised came."""
+
+    HELD = "held"
+    BROKEN = "did not hold"
+    UNDECIDED = "not decided"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a session has measured of a trial's settings, with intervals of 95% where there are any.
+
+    `quality` is the tuner's own, of which higher is better, after so many `samples`; `least` is what was to
+    be kept, and `scatter` the standard deviation between equal runs. All three are None where nothing is
+    known of them. `origin` says on what device and with which code it was measured.
+    """
+
+    session: str
+    trial: int
+    samples: int
+    throughput: Figure | None
+    quality: float | None
+    least: float | None
+    scatter: float | None
+    memory_bytes: int | None
+    origin: tuple[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        throughput = values["throughput"]
+        return cls(
+            **{
+                **values,
+                "throughput": Figure(**throughput) if throughput else None,
+                "origin": tuple(values["origin"]),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The answer on one figure of a promise, and a line that says why."""
+
+    what: str
+    answer: Answer
+    text: str
+
+
+def of(trial: Trial, history: History, session: str) -> Promise:
+    """What a session promises of the settings of `trial`."""
+    found, goal = history.quality(trial), history.space.objective
+    counts = found is not None and not goal.takes_any_quality
+    noise = history.noise
+    return Promise(
+        session=session,
+        trial=trial.number,
+        samples=history.space.budget.samples_per_trial,
+        throughput=history.throughput(trial),
+        quality=found.value if found else None,
+        least=history.least_quality if counts else None,
+        scatter=noise * abs(found.value) if noise is not None and found else None,
+        memory_bytes=history.memory(trial).peak_memory_bytes,
+        origin=trial.measurement.origin,
+    )
+
+
+def kept(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> list[Kept]:
+    """What became of everything that was promised and can be held against a training by now."""
+    found = (_speed(promise, shown, unit), _quality(promise, shown, goal), _memory(promise, shown))
+    return [one for one in found if one is not None]
+
+
+def _speed(promise: Promise, shown: Measurement, unit: str) -> Kept | None:
+    found = estimates.of_run(shown.throughput)
+    if found is None or promise.throughput is None:
+        return None
+    ratio = estimates.over(found, promise.throughput)
+    low, high = (ratio.value if end is None else end for end in (ratio.low, ratio.high))
+    answer = _answer(is_kept=low >= 1 - _SLACK, is_broken=high < 1 - _SLACK)
+    beside = "as promised" if abs(ratio.value - 1) < _SLACK else _apart(ratio.value)
+    promised = f"{promise.throughput.value:.1f} promised"
+    return Kept("speed", answer, f"{found.value:.1f} {unit}/s, {promised}: {beside}")
+
+
+def _apart(ratio: float) -> str:
+    return f"{abs(ratio - 1):.0%} {'faster' if ratio > 1 else 'slower'}"
+
+
+def _quality(promise: Promise, shown: Measurement, goal: Objective) -> Kept | None:
+    """Of the first evaluation after as many samples as the promise is of: a longer training learns more."""
+    point = next((p for p in shown.curve if p.samples >= promise.samples), None)
+    if point is None or promise.least is None:
+        return None
+    room = _SCATTERS * (promise.scatter or 0.0)
+    is_kept = point.quality >= promise.least
+    is_broken = promise.scatter is not None and point.quality < promise.least - room
+    return Kept("quality", _answer(is_kept=is_kept, is_broken=is_broken), _of_point(promise, point, goal))
+
+
+def _of_point(promise: Promise, point: Evaluation, goal: Objective) -> str:
+    least, found, promised = (
+        turned(value, minimize=goal.minimize is not None)
+        for value in (promise.least or 0.0, point.quality, promise.quality or 0.0)
+    )
+    kept_ = f"{'at most' if goal.minimize else 'at least'} {least:.4f} was to be kept"
+    return f"{goal.quality} {found:.4f} after {point.samples}, {promised:.4f} promised, {kept_}"
+
+
+def _memory(promise: Promise, shown: Measurement) -> Kept | None:
+    if not promise.memory_bytes or shown.peak_memory_bytes is None:
+        return None
+    ratio = shown.peak_memory_bytes / promise.memory_bytes
+    found, promised = map(units.format_bytes, (shown.peak_memory_bytes, promise.memory_bytes))
+    share = objective.memory_share(shown)
+    of_all = "" if share is None else f", {share:.0%} of what there is"
+    more = "" if ratio <= 1 + _SLACK else f": {ratio - 1:.0%} more"
+    answer = Answer.HELD if ratio <= 1 + _SLACK else Answer.BROKEN
+    return Kept("memory", answer, f"{found}{of_all}, {promised} promised{more}")
+
+
+def _answer(*, is_kept: bool, is_broken: bool) -> Answer:
+    return Answer.HELD if is_kept else Answer.BROKEN if is_broken else Answer.UNDECIDED
+
+
+def overall(answers: Sequence[Kept]) -> Answer:
+    """Broken where one is, held where all are, and else not decided."""
+    found = {one.answer for one in answers}
+    if Answer.BROKEN in found:
+        return Answer.BROKEN
+    return Answer.HELD if found == {Answer.HELD} else Answer.UNDECIDED

@@ -1,0 +1,5 @@
+"""A whole training, supervised to its end as a trial is: faults answered, the claim checked.
+
+Imports `display` and the rooms below.
+Is no part of a search.
+"""

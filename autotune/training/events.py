@@ -1,0 +1,50 @@
+"""What happened to a training, line by line, beside its records."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from autotune.core import units
+from autotune.storage.records import lines_of, open_lines
+
+
+class Kind(StrEnum):
+    """What an event is."""
+
+    BEGUN = "begun"
+    CONTINUED = "continued"
+    RETRIED = "retried"
+    HALVED = "halved"
+    DRIFT = "drift"
+    LEAK = "leak"
+    STOPPED = "stopped"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something at a moment, in seconds since 1970, after so many samples; `text` is a line for people."""
+
+    at: float
+    samples: int
+    kind: Kind
+    text: str
+
+
+def write(file: Path, event: Event) -> None:
+    """Appends an event; a kill loses none that was written."""
+    with open_lines(file) as stream:
+        stream.write(json.dumps(asdict(event)) + "\n")
+
+
+def read(file: Path) -> Iterator[Event]:
+    """The events in `file`; none where there is no file, and without lines that are spoilt."""
+    known = [str(kind) for kind in Kind]
+    for line in lines_of(file):
+        if not isinstance(line, dict) or line.get("kind") not in known:
+            continue
+        at, samples = (units.number(line.get(name)) for name in ("at", "samples"))
+        if at is not None and samples is not None:
+            yield Event(at, int(samples), Kind(line["kind"]), str(line.get("text", "")))

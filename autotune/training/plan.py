@@ -1,0 +1,67 @@
+"""What is trained, and what was promised of it: written before a training begins, read when it goes on."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from autotune.core import files, units
+from autotune.core.errors import InputError
+from autotune.core.settings import Config, Setting
+from autotune.judging.promise import Promise
+from autotune.storage.trial_dir import TrainingDir
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A training with `config` beside the settings that the workload has besides.
+
+    `settings` are all of them, under the tuner's names, and `changes` those that the training has changed by
+    itself since. `samples` are those of the whole training, None where nothing says how many.
+    """
+
+    workload: str
+    config: Config
+    settings: Mapping[str, Setting]
+    samples: int | None
+    promise: Promise | None = None
+    changes: Mapping[str, Setting] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "promise": self.promise.to_dict() if self.promise else None}
+
+
+def write(place: TrainingDir, plan: Plan) -> None:
+    files.write_whole(place.plan_file, json.dumps(plan.to_dict(), indent=1))
+
+
+def read(place: TrainingDir) -> Plan | None:
+    """The plan of the training in `place`, None where there is none; raises InputError where it is spoilt."""
+    try:
+        values = json.loads(place.plan_file.read_text(encoding="utf-8"))
+        promise = values["promise"]
+        return Plan(**{**values, "promise": Promise.from_dict(promise) if promise else None})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise InputError(f"{place.plan_file}: is not as it was written; train in another directory") from None
+
+
+def gone_on_with(known: Plan, plan: Plan, place: TrainingDir) -> Plan:
+    """`plan` as it goes on in `place`, where `known` was begun: with the changes that were made since.
+
+    What was promised then counts. Raises InputError where another training was begun there.
+    """
+    pairs = {
+        "workload": (known.workload, plan.workload),
+        **{n: (known.settings.get(n), plan.settings.get(n)) for n in {**known.settings, **plan.settings}},
+    }
+    differ = [
+        f"{name} {units.shown(then)}, now {units.shown(now)}"
+        for name, (then, now) in pairs.items()
+        if then != now
+    ]
+    if differ:
+        rule = "was begun with other settings"
+        raise InputError(f"{place.root}: {rule}: {'; '.join(differ)}; train in another directory")
+    return replace(plan, promise=known.promise, changes=known.changes)

@@ -1,0 +1,112 @@
+"""A whole training in its directory: run, or gone on with, until it is over."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from autotune.core.settings import Setting
+from autotune.core.trial import Status
+from autotune.judging import promise
+from autotune.judging.promise import Kept
+from autotune.storage.identity import read_verdict
+from autotune.storage.records import open_lines
+from autotune.storage.trial_dir import TrainingDir
+from autotune.training import events, plan, supervise, told
+from autotune.training.answers import GoOn
+from autotune.training.events import Event, Kind
+from autotune.training.plan import Plan
+from autotune.trials.fork_server import ForkServer
+from autotune.trials.order import Order
+from autotune.trials.reported import Report
+from autotune.trials.setup import Training
+
+_SAY_EVERY_S = 30.0
+_TELEMETRY_EVERY_S = 10.0  # a day of it is some thousand samples
+
+
+class Whole:
+    """Trains as planned in `place`, whose lock is held; `say` gets a line for all that people should know.
+
+    What happens is kept beside the records, as events.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        planned: Plan,
+        place: TrainingDir,
+        *,
+        say: Callable[[str], None],
+    ) -> None:
+        self._training, self._plan, self._place = training, planned, place
+        self._say = say
+        self._unit, self._goal = training.space.unit, training.space.objective
+        self._said_s = self._sampled_s = float("-inf")
+        self._samples = 0
+
+    def run(self, *, retries: int, is_stopping: Callable[[], bool]) -> Report:
+        """The last report, which has the outcome; where it has completed before, none is heard."""
+        begun = Kind.CONTINUED if self._place.records_file.exists() else Kind.BEGUN
+        plan.write(self._place, self._plan)
+        self._happened(begun, told.begun(self._plan, self._unit))
+        last = supervise.run(
+            self._order,
+            ForkServer(self._training.workload.preload),
+            retries=retries,
+            hear=self._hear,
+            going_on=self._going_on,
+            is_stopping=is_stopping,
+        )
+        is_stopped = last.outcome == supervise.STOPPED
+        self._happened(Kind.STOPPED if is_stopped else Kind.ENDED, self._end_of(last))
+        for line in told.verdict(self.kept(last), self._plan):
+            self._say(line)
+        return last
+
+    def kept(self, report: Report) -> list[Kept]:
+        """What became of the promise by now."""
+        known = self._plan.promise
+        return promise.kept(known, report.measurement, self._goal, self._unit) if known else []
+
+    def _order(self, changes: Mapping[str, Setting]) -> Order:
+        """The order with what was changed since the training began, in this process and in those before."""
+        if changes:
+            self._plan = replace(self._plan, changes={**self._plan.changes, **changes})
+            plan.write(self._place, self._plan)
+        return self._training.whole({**self._plan.config, **self._plan.changes}, self._place)
+
+    def _end_of(self, last: Report) -> str:
+        return told.ended(last.outcome or supervise.STOPPED, last.measurement, self._goal, self._unit)
+
+    def _going_on(self, last: Report, how: GoOn) -> None:
+        self._happened(Kind.HALVED if how.changes else Kind.RETRIED, f"{self._end_of(last)}; {how.text}")
+
+    def _happened(self, kind: Kind, text: str) -> None:
+        events.write(self._place.events_file, Event(time.time(), self._samples, kind, text))
+        self._say(text)
+
+    def _hear(self, report: Report) -> None:
+        self._samples = max(self._samples, report.samples)
+        self._keep_telemetry(report)
+        for record in report.records:
+            if self._goal.quality in record:
+                self._say(told.evaluation(record, self._goal, self._unit))
+        if report.outcome is None and time.monotonic() - self._said_s >= _SAY_EVERY_S:
+            self._said_s = time.monotonic()
+            self._say(told.progress(report, self._plan, self._unit))
+
+    def _keep_telemetry(self, report: Report) -> None:
+        now_s = time.monotonic()
+        if not report.telemetry or now_s - self._sampled_s < _TELEMETRY_EVERY_S:
+            return
+        self._sampled_s = now_s
+        line = {"at": time.time(), "samples": report.samples, **report.telemetry}
+        with open_lines(self._place.telemetry_file) as stream:
+            stream.write(json.dumps(line) + "\n")
+
+
+def is_done(place: TrainingDir) -> bool:
+    """Whether the training in `place` has come to its own end."""
+    verdict = read_verdict(place)
+    return verdict is not None and verdict[0].status is Status.COMPLETED

@@ -1,0 +1,155 @@
+"""`autotune train`: to its end, whatever comes in between; stopped, killed, and gone on with."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from autotune.__main__ import main
+from autotune.storage.trial_dir import TrainingDir
+from autotune.training import events
+from autotune.training.events import Kind
+from tests import forked
+from tests.faults import killing
+
+HERE = Path(__file__).parents[1] / "training"
+SPACE = """
+workload: long_workload:fit
+baseline: {{micro_batch_size: 8, accumulation_steps: 1, item_mib: 1, room_mib: 4, again: {again}, faults: "{faults}"}}
+knobs: {{micro_batch_size: {{choice: [4, 8]}}}}
+objective: {{quality: score}}
+training: {{samples: {samples}}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _workload(monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+def space(directory, faults="", samples=600, again=False):
+    file = directory / "space.yaml"
+    file.write_text(SPACE.format(faults=faults, samples=samples, again=str(again).lower()))
+    return file
+
+
+def train(directory, *more, faults="", samples=600, again=False):
+    file = space(directory, faults, samples, again)
+    return main(["train", str(file), "--workdir", str(directory / "t"), *map(str, more)])
+
+
+def started(directory, *more, samples):
+    """The same in a process of its own, once it has a checkpoint."""
+    command = ("train", space(directory, samples=samples), "--workdir", directory / "t", *more)
+    (directory / "said").touch()
+    process = forked.Forked(command, directory, os.environ, output=directory / "said")
+    place = TrainingDir(directory / "t")
+    killing.wait_for(lambda: (place.work / "state.json").exists() or process.poll() is not None)
+    return process
+
+
+def happened(directory):
+    return [event.kind for event in events.read(TrainingDir(directory / "t").events_file)]
+
+
+def records(directory):
+    lines = (directory / "t" / "records.jsonl").read_text().splitlines()
+    return [record for line in lines if "samples" in (record := json.loads(line))]
+
+
+def test_a_training_ends_when_it_has_all_its_samples(tmp_path, capsys):
+    assert train(tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "training over 600 samples" in said
+    assert "after 400 samples: score 0.4000" in said
+    assert "completed after 600 samples" in said
+    assert happened(tmp_path) == [Kind.BEGUN, Kind.ENDED]
+    assert [r["samples"] for r in records(tmp_path) if "score" in r] == [200, 400, 600]
+
+    assert train(tmp_path) == 2  # nothing is trained twice in secret
+    assert "has a training already: add --resume to go on with it" in capsys.readouterr().err
+    assert train(tmp_path, "--resume") == 0
+    assert "has completed already" in capsys.readouterr().out
+
+
+def test_faults_that_pass_do_not_end_it(tmp_path, capsys):
+    assert train(tmp_path, faults="passing@100 killed@300") == 0
+    assert happened(tmp_path) == [Kind.BEGUN, Kind.RETRIED, Kind.RETRIED, Kind.ENDED]
+    said = capsys.readouterr().out
+    assert "unspecified launch failure; goes on from its checkpoint" in said
+    assert "killed by SIGKILL" in said
+
+
+def test_out_of_memory_is_answered_with_smaller_micro_batches(tmp_path, capsys):
+    assert train(tmp_path, faults="out_of_memory@300") == 0
+    assert happened(tmp_path) == [Kind.BEGUN, Kind.HALVED, Kind.ENDED]
+    assert "4x2 instead of 8x1" in capsys.readouterr().out
+    assert {r["batch"] for r in records(tmp_path) if "batch" in r} == {8}  # the effective one stays
+    assert json.loads((tmp_path / "t" / "plan.json").read_text())["changes"] == {
+        "micro_batch_size": 4,
+        "accumulation_steps": 2,
+    }
+
+
+def test_what_fails_again_and_again_without_coming_further_is_given_up(tmp_path, capsys):
+    assert train(tmp_path, "--retries", 1, faults="passing@100", again=True) == 1
+    assert happened(tmp_path) == [Kind.BEGUN, Kind.RETRIED, Kind.ENDED]
+    assert "failed (error) after 104 samples: RuntimeError: CUDA error" in capsys.readouterr().out
+
+
+def test_what_no_attempt_can_mend_is_given_up_at_once_and_keeps_its_checkpoint(tmp_path, capsys):
+    assert train(tmp_path, faults="lasting@300") == 1
+    assert happened(tmp_path) == [Kind.BEGUN, Kind.ENDED]
+    assert "ValueError: image 7 has no caption" in capsys.readouterr().out
+    assert (tmp_path / "t" / "work" / "state.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_stopped_or_killed_it_goes_on_from_its_checkpoint(tmp_path, number, code):
+    process = started(tmp_path, samples=8000)
+    family = killing.family(process)
+    os.kill(process.pid, number)
+    assert process.wait(120) == code
+    killing.wait_for(lambda: not killing.alive(family), 60, "the end of everything")
+    if number != signal.SIGKILL:
+        assert "stopped; the same command goes on with it: add --resume" in (tmp_path / "said").read_text()
+
+    assert started(tmp_path, "--resume", samples=8000).wait(120) == 0
+    assert happened(tmp_path)[-2:] == [Kind.CONTINUED, Kind.ENDED]
+    evaluated = [r["samples"] for r in records(tmp_path) if "score" in r]
+    assert sorted(set(evaluated)) == list(range(200, 8001, 200))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--trial", "3"], "--trial 3: is of a session"),
+        (["--workdir", "{here}"], "must be empty, or a training's"),
+    ],
+)
+def test_wrong_input_is_one_line(tmp_path, capsys, arguments, said):
+    file = space(tmp_path)
+    given = [argument.format(here=tmp_path) for argument in arguments]
+    assert main(["train", str(file), "--workdir", str(tmp_path / "t"), *given]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_what_trains_until_it_is_stopped_needs_a_length(tmp_path, capsys):
+    file = space(tmp_path)
+    file.write_text(file.read_text().replace("training: {samples: 600}\n", ""))
+    assert main(["train", str(file), "--workdir", str(tmp_path / "t")]) == 2
+    assert "training.samples: has to say how long the whole training is" in capsys.readouterr().err
+
+
+def test_two_do_not_train_in_one_directory(tmp_path, capsys):
+    process = started(tmp_path, samples=10**6)
+    assert train(tmp_path, "--resume", samples=10**6) == 2
+    assert "is in use by process" in capsys.readouterr().err
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(120) == 130

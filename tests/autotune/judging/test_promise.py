@@ -1,0 +1,99 @@
+"""What was promised, held against the training that followed."""
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.trial import Evaluation, Measurement, Throughput
+from autotune.judging import promise
+from autotune.judging.estimates import Figure
+from autotune.judging.promise import Answer, Promise
+from autotune.space.sections import Objective
+
+PROMISED = Promise(
+    session="s",
+    trial=4,
+    samples=1000,
+    throughput=Figure(100.0, 98.0, 102.0),
+    quality=0.80,
+    least=0.76,
+    scatter=0.02,
+    memory_bytes=100 * 2**20,
+    origin=("cpu", "abc"),
+)
+GOAL = Objective(quality="bleu_4")
+
+
+def shown(rate=100.0, half=1.0, quality=0.8, at=1000, memory=100 * 2**20):
+    throughput = Throughput(rate, half, 500, 60.0)
+    curve = (Evaluation(500, 5.0, 0.1), Evaluation(at, 10.0, quality), Evaluation(9000, 90.0, 0.9))
+    return Measurement(throughput=throughput, curve=curve, peak_memory_bytes=memory)
+
+
+def answers(measured, promised=PROMISED, goal=GOAL):
+    return {one.what: one.answer for one in promise.kept(promised, measured, goal, "samples")}
+
+
+def test_what_came_as_promised_held():
+    assert answers(shown()) == {"speed": Answer.HELD, "quality": Answer.HELD, "memory": Answer.HELD}
+
+
+@pytest.mark.parametrize(
+    ("rate", "half", "answer"),
+    [
+        (98.0, 0.5, Answer.HELD),
+        (130.0, 1.0, Answer.HELD),
+        (94.0, 4.0, Answer.UNDECIDED),
+        (96.0, 20.0, Answer.UNDECIDED),
+        (85.0, 1.0, Answer.BROKEN),
+    ],
+)
+def test_a_speed_is_slower_where_it_surely_is(rate, half, answer):
+    assert answers(shown(rate=rate, half=half))["speed"] is answer
+
+
+@pytest.mark.parametrize(
+    ("quality", "answer"),
+    [(0.76, Answer.HELD), (0.73, Answer.UNDECIDED), (0.71, Answer.BROKEN)],
+)
+def test_a_quality_is_lost_where_equal_runs_do_not_scatter_as_far(quality, answer):
+    assert answers(shown(quality=quality))["quality"] is answer
+
+
+def test_without_a_scatter_no_quality_is_lost():
+    assert answers(shown(quality=0.1), replace(PROMISED, scatter=None))["quality"] is Answer.UNDECIDED
+
+
+def test_a_loss_is_held_against_the_most_that_it_may_be():
+    promised = replace(PROMISED, quality=-2.0, least=-2.1, scatter=0.01)
+    goal = Objective(minimize="val_loss")
+    assert answers(shown(quality=-2.05), promised, goal)["quality"] is Answer.HELD
+    assert answers(shown(quality=-2.2), promised, goal)["quality"] is Answer.BROKEN
+    text = next(
+        o.text for o in promise.kept(promised, shown(quality=-2.2), goal, "samples") if o.what == "quality"
+    )
+    assert text == "val_loss 2.2000 after 1000, 2.0000 promised, at most 2.1000 was to be kept"
+
+
+def test_a_quality_that_was_not_come_to_yet_is_not_asked_for():
+    measured = replace(shown(), curve=(Evaluation(500, 5.0, 0.1),))
+    assert set(answers(measured)) == {"speed", "memory"}
+
+
+@pytest.mark.parametrize(("mib", "answer"), [(104, Answer.HELD), (120, Answer.BROKEN)])
+def test_memory_may_be_as_much_as_promised(mib, answer):
+    assert answers(shown(memory=mib * 2**20))["memory"] is answer
+
+
+def test_one_broken_promise_breaks_the_whole():
+    found = promise.kept(PROMISED, shown(rate=50.0), GOAL, "samples")
+    assert promise.overall(found) is Answer.BROKEN
+    assert promise.overall(promise.kept(PROMISED, shown(), GOAL, "samples")) is Answer.HELD
+    assert promise.overall([]) is Answer.UNDECIDED
+
+
+def test_a_promise_is_read_as_it_was_written():
+    assert Promise.from_dict(PROMISED.to_dict()) == PROMISED
+    empty = replace(PROMISED, throughput=None, quality=None, least=None, scatter=None, memory_bytes=None)
+    assert Promise.from_dict(empty.to_dict()) == empty
+    assert promise.kept(empty, shown(), GOAL, "samples") == []

@@ -1,0 +1,29 @@
+"""What is kept of a training's events."""
+
+import json
+
+from autotune.training import events
+from autotune.training.events import Event, Kind
+
+EVENTS = [Event(10.5, 0, Kind.BEGUN, "training"), Event(20.0, 400, Kind.HALVED, "4x2 instead of 8x1")]
+
+
+def test_events_are_read_in_the_order_in_which_they_came(tmp_path):
+    file = tmp_path / "events.jsonl"
+    for event in EVENTS:
+        events.write(file, event)
+    assert list(events.read(file)) == EVENTS
+
+
+def test_lines_that_are_no_events_are_left_out(tmp_path):
+    file = tmp_path / "events.jsonl"
+    events.write(file, EVENTS[0])
+    spoilt = [[], {"kind": "begun"}, {"kind": "unheard of", "at": 1, "samples": 2}, {"kind": [], "at": 1}]
+    with file.open("a") as stream:
+        stream.write("".join(json.dumps(line) + "\n" for line in spoilt) + '{"at": 3.0, "sam')
+    events.write(file, EVENTS[1])
+    assert list(events.read(file)) == EVENTS
+
+
+def test_without_a_file_there_are_none(tmp_path):
+    assert list(events.read(tmp_path / "events.jsonl")) == []

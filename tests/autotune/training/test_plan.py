@@ -1,0 +1,59 @@
+"""What is planned of a training, and what it takes to go on with it."""
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.errors import InputError
+from autotune.judging.estimates import Figure
+from autotune.judging.promise import Promise
+from autotune.storage.trial_dir import TrainingDir
+from autotune.training import plan
+from autotune.training.plan import Plan
+
+PROMISE = Promise(
+    session="s",
+    trial=4,
+    samples=1200,
+    throughput=Figure(100.0, 95.0, 105.0),
+    quality=0.8,
+    least=0.76,
+    scatter=0.01,
+    memory_bytes=2**26,
+    origin=("cpu", "abc"),
+)
+PLAN = Plan("toy:fit", {"micro_batch_size": 8}, {"micro_batch_size": 8, "data": "x"}, 4000, PROMISE)
+
+
+@pytest.fixture
+def place(tmp_path):
+    return TrainingDir(tmp_path)
+
+
+@pytest.mark.parametrize("planned", [PLAN, replace(PLAN, samples=None, promise=None)])
+def test_a_plan_is_read_as_it_was_written(place, planned):
+    plan.write(place, planned)
+    assert plan.read(place) == planned
+
+
+def test_without_a_plan_there_is_none(place):
+    assert plan.read(place) is None
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"promise": {"trial": 1}}', "[" * 100_000])
+def test_a_spoilt_plan_is_said_to_be(place, text):
+    place.plan_file.write_text(text)
+    with pytest.raises(InputError, match="is not as it was written"):
+        plan.read(place)
+
+
+def test_what_was_promised_and_changed_since_stays(place):
+    known = replace(PLAN, changes={"micro_batch_size": 4, "accumulation_steps": 2})
+    now = replace(PLAN, promise=replace(PROMISE, throughput=Figure(1.0)), samples=8000)
+    assert plan.gone_on_with(known, now, place) == replace(known, samples=8000)
+
+
+def test_another_training_is_not_gone_on_with(place):
+    now = replace(PLAN, settings={"micro_batch_size": 16})
+    with pytest.raises(InputError, match=r"micro_batch_size 8, now 16; data 'x', now None"):
+        plan.gone_on_with(PLAN, now, place)

@@ -1,0 +1,78 @@
+"""What is kept of a long training's records."""
+
+import random
+
+from autotune.judging.measure import Meter
+from autotune.trials.thinning import Thinner
+
+HOUR_S = 3600.0
+
+
+def steps(first, last, begun_s=HOUR_S):
+    """Steps of an eighth of a second each."""
+    return [{"samples": 8 * i, "at_s": begun_s + i / 8} for i in range(first, last)]
+
+
+def thinner():
+    """One that has been at it for an hour."""
+    thin = Thinner("score", 1.0)
+    thin([{"samples": 0, "at_s": 0.0}])
+    return thin
+
+
+def samples(records):
+    return [record["samples"] for record in records]
+
+
+def test_of_the_steps_one_a_second_is_kept():
+    thin = thinner()
+    assert samples(thin(steps(1, 31))) == [8, 72, 136, 200]
+    assert samples(thin.rest()) == [240]  # the last one
+
+
+def test_in_the_first_seconds_all_are_kept():
+    thin = Thinner("score", 1.0)
+    assert thin(steps(1, 200, begun_s=50.0)) == steps(1, 200, begun_s=50.0)
+
+
+def test_an_evaluation_is_kept_with_the_step_before_it():
+    thin = thinner()
+    evaluated = {"samples": 40, "at_s": HOUR_S + 0.9, "score": 1.0}
+    assert samples(thin([*steps(1, 6), evaluated, *steps(8, 12)])) == [8, 40, 40]
+    assert samples(thin.rest()) == [88]
+    assert thin.rest() == []
+
+
+def test_a_step_before_which_something_was_compiled_is_kept():
+    compiled = {"samples": 24, "at_s": HOUR_S + 0.3, "is_compiling": True}
+    assert thinner()([*steps(1, 3), compiled])[-2:] == [*steps(2, 3), compiled]
+
+
+def test_without_a_distance_everything_is_kept():
+    assert Thinner("score", 0.0)(steps(1, 5)) == steps(1, 5)
+
+
+def test_a_speed_is_the_same_of_what_is_kept():
+    """Steps of 10 to 50 ms, evaluations of 2 s after every 200: over all of them, and over one a second."""
+    rng, records, at_s = random.Random(0), [], 0.0
+    for i in range(1, 4001):
+        at_s += rng.uniform(0.01, 0.05)
+        records.append({"samples": 8 * i, "at_s": at_s})
+        if i % 200 == 0:
+            at_s += 2.0
+            records.append({"samples": 8 * i, "at_s": at_s, "score": 0.5})
+    thin = Thinner("score", 1.0)
+    thin([{"samples": 0, "at_s": -HOUR_S}])
+    kept = thin(records)
+    assert len(kept) < len(records) / 10
+
+    found = [speed(some) for some in (records, kept)]
+    assert abs(found[0].samples_per_s / found[1].samples_per_s - 1) < 0.01
+    assert found[1].half_width_per_s < 0.02 * found[1].samples_per_s
+
+
+def speed(records):
+    meter = Meter(prefetched=0)
+    for record in records:
+        meter.add(record["at_s"], record["samples"], evaluation="score" in record)
+    return meter.throughput()
