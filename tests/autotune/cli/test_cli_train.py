@@ -17,7 +17,7 @@ from tests.faults import killing
 HERE = Path(__file__).parents[1] / "training"
 SPACE = """
 workload: long_workload:fit
-baseline: {{micro_batch_size: 8, accumulation_steps: 1, item_mib: 1, room_mib: 4, again: {again}, faults: "{faults}"}}
+baseline: {{micro_batch_size: 8, accumulation_steps: 1, room: 4, again: {again}, faults: "{faults}"}}
 knobs: {{micro_batch_size: {{choice: [4, 8]}}}}
 objective: {{quality: score}}
 training: {{samples: {samples}}}

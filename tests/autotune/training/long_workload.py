@@ -13,7 +13,7 @@ class OutOfMemoryError(RuntimeError):
 
 
 def out_of_memory(config):
-    if config["micro_batch_size"] * config["item_mib"] > config["room_mib"]:
+    if config["micro_batch_size"] > config["room"]:
         raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
 
@@ -37,7 +37,7 @@ FAULTS = {fault.__name__: fault for fault in (out_of_memory, killed, passing, la
 
 
 def fit(config, workdir):
-    """A step trains a micro-batch as often as is accumulated; `faults` has what comes after how many samples."""
+    """A step trains all micro-batches that are accumulated; `faults` are met once, after so many samples."""
     workdir.mkdir(parents=True, exist_ok=True)
     state = workdir / "state.json"
     samples, met = json.loads(state.read_text()) if state.exists() else (0, [])
