@@ -147,6 +147,20 @@ class Outside:
 
 
 @dataclass(frozen=True)
+class Slope:
+    """How fast a figure grows with the work done: `per_sample`, from `low` to `high` at 95%.
+
+    `is_slowing` says that it grew clearly less towards the end of what was seen: it is settling, and is not
+    to be drawn on as a line.
+    """
+
+    per_sample: float
+    low: float
+    high: float
+    is_slowing: bool = False
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """A point of a trial's curve: the quality after so many samples, which took `seconds` of training.
 
