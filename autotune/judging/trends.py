@@ -17,6 +17,7 @@ from autotune.judging.measure import half_interval
 
 _SETTLING = 1 / 3  # of a series: allocators grow, caches fill, modules are imported
 _BLOCKS = 10
+_MOST_POINTS = 400
 _FEWEST_IN_BLOCK = 2
 _SLOWING = 0.75
 
@@ -27,6 +28,26 @@ class Point:
 
     samples: float
     value: float
+
+
+class Series:
+    """The points of a figure so far; of many some hundreds, evenly."""
+
+    def __init__(self) -> None:
+        self._points: list[Point] = []
+        self._seen, self._every = 0, 1
+
+    @property
+    def points(self) -> Sequence[Point]:
+        return self._points
+
+    def add(self, samples: float, value: float) -> None:
+        """Adds what the figure is after so many samples in all."""
+        if self._seen % self._every == 0:
+            self._points.append(Point(samples, value))
+        if len(self._points) > _MOST_POINTS:
+            self._points, self._every = self._points[::2], 2 * self._every
+        self._seen += 1
 
 
 @dataclass(frozen=True)

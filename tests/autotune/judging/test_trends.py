@@ -3,12 +3,12 @@
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import pytest
 
 from autotune.core.trial import Slope
-from autotune.judging.trends import Full, Point, full_at, is_growing, slope, will_fill
+from autotune.judging.trends import Full, Point, Series, full_at, is_growing, slope, will_fill
 
 MIB, GIB = 2**20, 2**30
 BATCH, STEPS = 16, 300
@@ -143,3 +143,14 @@ def test_a_leak_counts_that_fills_memory_before_the_end_at_its_least() -> None:
     assert will_fill(leak, 100, 200, 1000, total=1201)
     assert not will_fill(leak, 100, 200, 1000, total=1200)
     assert not will_fill(Slope(1.0, 0.5, 2.0, is_slowing=True), 100, 200, 1000, total=10_000)
+
+
+@pytest.mark.parametrize("count", [1, 400, 401, 1000, 30_000])
+def test_of_many_points_a_series_keeps_some_hundreds_evenly(count: int) -> None:
+    kept = Series()
+    for i in range(count):
+        kept.add(8 * i, float(i))
+    assert min(count, 200) <= len(kept.points) <= 400
+    assert kept.points[0] == Point(0, 0.0)
+    assert len({b.samples - a.samples for a, b in pairwise(kept.points)}) <= 1
+    assert kept.points[-1].samples > 0.99 * 8 * (count - 1) - 8
