@@ -64,6 +64,9 @@ class Output:
     wandb: Annotated[
         str, _output(help="auto, online, offline or off", autocompletion=completion.one_of(WANDB_MODES))
     ] = "auto"
+    tag: Annotated[
+        list[str] | None, _output(help="tag of the runs in W&B, beside workload, device and precision")
+    ] = None
     as_json: Json = False
 
 

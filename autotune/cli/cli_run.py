@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import optuna
 from rich.console import Console
 
+from autotune import workloads
 from autotune.cli import cli_report, prepare
 from autotune.core.errors import InputError, SearchAborted
 from autotune.core.trial import Trial
@@ -29,6 +30,7 @@ from autotune.storage.store import Session, going_on, is_session
 from autotune.storage.study import Plan
 from autotune.system.scratch import Scratch
 from autotune.system.telemetry import Hardware
+from autotune.trackers import tags
 from autotune.trackers.tensorboard import Board
 from autotune.trials import failures
 from autotune.trials.setup import Setup, context_bytes
@@ -116,7 +118,9 @@ def _wandb(session: Session) -> AbstractContextManager["Tracker | None"]:
         return nullcontext()
     from autotune.trackers.tracking import Tracker  # noqa: PLC0415 - W&B takes a while, and may not be asked for
 
-    return Tracker(session.root, session.name, mode, unit=session.space().unit)
+    space, device = session.space(), str(session.provenance().get("device") or "")
+    found = tags.of_session(workloads.label(space.workload), device, session.options().tags)
+    return Tracker(session.root, session.name, mode, unit=space.unit, tags=found)
 
 
 def _begun(shown: Path, hardware: Hardware, space: Space, plan: Plan) -> Snapshot:

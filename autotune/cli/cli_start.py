@@ -17,6 +17,7 @@ from autotune.storage import provenance, whole
 from autotune.storage.store import WANDB_MODES, Options, Session
 from autotune.system import scratch
 from autotune.system.telemetry import Hardware
+from autotune.trackers import tags
 from autotune.workloads import Workload
 
 
@@ -90,6 +91,7 @@ def _options(tuned: Tuned, output: Output, running: Running, here: Usable) -> Op
         seed=running.seed,
         warm_start=str(tuned.warm_start.resolve()) if tuned.warm_start else None,
         keep_checkpoints=running.keep_checkpoints,
+        tags=tags.check(output.tag or ()),
     )
 
 

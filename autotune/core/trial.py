@@ -147,6 +147,20 @@ class Outside:
 
 
 @dataclass(frozen=True)
+class Slope:
+    """How fast a figure grows with the work done: `per_sample`, from `low` to `high` at 95%.
+
+    `is_slowing` says that it grew clearly less towards the end of what was seen: it is settling, and is not
+    to be drawn on as a line.
+    """
+
+    per_sample: float
+    low: float
+    high: float
+    is_slowing: bool = False
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """A point of a trial's curve: the quality after so many samples, which took `seconds` of training.
 
@@ -196,7 +210,8 @@ class Measurement:
 
     `items` are numbers, one for each thing that was scored, whose mean is the quality at the trial's end: so
     two trials can be compared thing by thing. `memory_is_rising` says that the peak was still growing when
-    the trial ended, so that a longer training takes more. Of a race, `slices` are all that was measured.
+    the trial ended, so that a longer training takes more; `memory_slope` is by how many bytes steps raise it,
+    None where there were too few. Of a race, `slices` are all that was measured.
     """
 
     throughput: Throughput | None = None
@@ -213,6 +228,7 @@ class Measurement:
     memory_limit_bytes: int | None = None
     memory_cap_bytes: int | None = None
     memory_is_rising: bool = False
+    memory_slope: Slope | None = None
     shared: bool = False
     device: str = ""
     revision: str = ""
@@ -250,7 +266,7 @@ class Measurement:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        throughput = values.get("throughput")
+        throughput, slope = values.get("throughput"), values.get("memory_slope")
         curve = tuple(Evaluation(**point) for point in values.get("curve", ()))
         read = {
             "throughput": Throughput(**throughput) if throughput else None,
@@ -258,6 +274,7 @@ class Measurement:
             "items": tuple(values.get("items", ())),
             "slices": tuple(Slice(**one) for one in values.get("slices", ())),
             "outside": Outside(**values.get("outside", {})),
+            "memory_slope": Slope(**slope) if slope else None,
         }
         return cls(**{**with_one_peak(values), **read})
 

@@ -1,9 +1,12 @@
 """What makes the figures of a search less than they seem, in sentences. Pure."""
 
+import math
 from collections.abc import Sequence
 
+from autotune.core import units
 from autotune.core.trial import Trial
 from autotune.display import unused
+from autotune.judging import confirm, leaks
 from autotune.judging.history import History
 
 
@@ -20,8 +23,32 @@ def cautions(history: History) -> list[str]:
     if throttled:
         lines.append(f"Thermally throttled, and slower for it: trials {_listed(throttled)}.")
     lines += [_meanwhile(what, found) for what, found in _disturbed(trials).items()]
+    lines += _leaks(history)
     lines += _breaking(history)
     return lines + unused.unused(history)
+
+
+def _leaks(history: History) -> list[str]:
+    """Of what is run today, and of what is recommended: that a training of it fills the memory."""
+    found = confirm.recommended(history)
+    trials = {t.number: t for t in (history.baseline, found[0] if found else None) if t is not None}
+    return [line for t in trials.values() if (line := _leak(t, history))]
+
+
+def _leak(trial: Trial, history: History) -> str | None:
+    """`Trial 7 takes 64 MiB more for every 1000 samples ...: memory is full after 480000, in epoch 41.`"""
+    shown, training = history.memory(trial), history.space.training
+    slope, full = shown.memory_slope, leaks.full_at(shown, training.samples)
+    if slope is None or full is None:
+        return None
+    rates = [units.format_bytes(1000 * rate) for rate in (slope.per_sample, slope.low, slope.high)]
+    epoch = training.samples_per_epoch
+    during = f", in epoch {math.ceil(full.samples / epoch)}" if epoch else ""
+    return (
+        f"{'The baseline' if trial.number == 0 else f'Trial {trial.number}'} takes {rates[0]} more for every "
+        f"1000 {history.space.unit} ({rates[1]} to {rates[2]}): a leak, or a cache that fills. At this slope "
+        f"memory is full after {full.samples:.0f} {history.space.unit}{during}."
+    )
 
 
 def company(rests_on: Sequence[Trial]) -> str:

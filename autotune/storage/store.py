@@ -48,6 +48,7 @@ class Options:
     seed: _Whole = 0
     warm_start: str | None = None
     keep_checkpoints: bool = False
+    tags: tuple[str, ...] = ()
 
 
 class _Provenance(BaseModel):

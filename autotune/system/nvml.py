@@ -1,5 +1,6 @@
 """What NVML says of a GPU while it works. Without an NVIDIA driver there is none, and nothing raises."""
 
+import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -11,6 +12,7 @@ import pynvml
 
 Reading = Mapping[str, float]
 
+_OF_ONE = re.compile(r"^gpu_\d+_")
 _NO_DRIVER = (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded)
 _NODES = ("/dev/nvidiactl", "/dev/dxg")  # the second one is Windows' own, under WSL: of any make of GPU
 
@@ -25,9 +27,11 @@ _THROTTLED = (
 _QUERIES: dict[str, Callable[[Any], float]] = {
     "gpu_utilisation_percent": lambda gpu: pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu,
     "gpu_memory_used_bytes": lambda gpu: pynvml.nvmlDeviceGetMemoryInfo(gpu).used,
+    "gpu_memory_free_bytes": lambda gpu: pynvml.nvmlDeviceGetMemoryInfo(gpu).free,
     "gpu_temperature_c": lambda gpu: pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU),
     "gpu_power_w": lambda gpu: pynvml.nvmlDeviceGetPowerUsage(gpu) / 1e3,
     "gpu_sm_clock_mhz": lambda gpu: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM),
+    "gpu_memory_clock_mhz": lambda gpu: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_MEM),
     "gpu_throttled": lambda gpu: bool(pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu) & _THROTTLED),
     "energy_counter_j": lambda gpu: pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1e3,
 }
@@ -145,13 +149,28 @@ def energy_j(before: Reading, after: Reading, seconds: float) -> float | None:
 def combine(readings: Sequence[Reading]) -> dict[str, float]:
     """Several devices as one: power is their sum, memory the fullest's, throttled when any is; else means.
 
-    Of what others do it is the device that they use most: the slowest holds all of them up.
+    Of what others do it is the device that they use most: the slowest holds all of them up. Beside that, each
+    of several has its own figures, by its place among them: `gpu_0_power_w`.
     """
     combined = {}
     for name in {*_QUERIES, "others_gpu_percent"} - {"energy_counter_j"}:
         if values := [reading[name] for reading in readings if name in reading]:
             combined[name] = _COMBINED.get(name, _mean)(values)
-    return combined
+    return combined | (_apart(readings) if len(readings) > 1 else {})
+
+
+def _apart(readings: Sequence[Reading]) -> dict[str, float]:
+    return {
+        f"gpu_{index}_{name.removeprefix('gpu_')}": value
+        for index, reading in enumerate(readings)
+        for name, value in reading.items()
+        if name in _QUERIES and name.startswith("gpu_")
+    }
+
+
+def of_all(name: str) -> str:
+    """What a figure of one GPU is called of all of them: `gpu_power_w` of `gpu_0_power_w`."""
+    return _OF_ONE.sub("gpu_", name)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -161,6 +180,7 @@ def _mean(values: Sequence[float]) -> float:
 _COMBINED: dict[str, Callable[[Sequence[float]], float]] = {
     "gpu_power_w": sum,
     "gpu_memory_used_bytes": max,
+    "gpu_memory_free_bytes": min,
     "gpu_throttled": max,
     "others_gpu_percent": max,
 }

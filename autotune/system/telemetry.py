@@ -26,9 +26,11 @@ _PEAKS = {
     "host_rss_bytes",
     "children_uss_bytes",
     "host_memory_percent",
+    "host_memory_used_bytes",
     "gpu_memory_used_bytes",
     "gpu_energy_j",
 }
+_LOWS = {"host_memory_free_bytes", "gpu_memory_free_bytes"}  # where the lowest does
 _SHELL_BYTES = 2**20  # the guard of a trial's process group is a child of it as well, and takes less
 _JOIN_S = 5.0
 
@@ -100,9 +102,9 @@ class Telemetry:
 
     Of the processes: `cpu_percent` (100 is one CPU kept busy), `host_rss_bytes` (pages that several share
     count in each), `children_uss_bytes` (what the descendants hold that nobody shares,
-    mapped files left out). Of the machine:
-    `host_memory_percent`, of a container's limit where that is nearer, and the figures of `others.Others` for
-    what does not run below the process `search`. Of the GPUs: the figures of `nvml.combine`, and
+    mapped files left out). Of the machine: `host_memory_percent`, `host_memory_used_bytes` and
+    `host_memory_free_bytes`, of a container's limit where that is nearer, and the figures of `others.Others`
+    for what does not run below the process `search`. Of the GPUs: the figures of `nvml.combine`, and
     `gpu_energy_j`, what all used since the start. What cannot be had here is left out. Nothing raises into
     the caller: a trial outlives its telemetry.
     """
@@ -130,7 +132,9 @@ class Telemetry:
             return dict(self._series.latest)
 
     def summary(self) -> dict[str, float]:
-        """Means over time; of memory the peaks, of energy the total, of `gpu_throttled` the share of time."""
+        """Means over time; of memory the peaks, of what was free of it the lowest, of energy the total, of
+        `gpu_throttled` the share of time.
+        """
         with self._lock:
             return self._series.summary()
 
@@ -157,13 +161,14 @@ class Telemetry:
 
 
 class _Series:
-    """The latest values, their means weighted by time, and their peaks."""
+    """The latest values, their means weighted by time, their peaks and their lowest."""
 
     def __init__(self) -> None:
         self.latest: dict[str, float] = {}
         self._weighted: dict[str, float] = defaultdict(float)
         self._seconds: dict[str, float] = defaultdict(float)
         self._peaks: dict[str, float] = {}
+        self._lows: dict[str, float] = {}
 
     def add(self, values: dict[str, float], seconds: float) -> None:
         self.latest = values
@@ -171,9 +176,16 @@ class _Series:
             self._weighted[name] += value * seconds
             self._seconds[name] += seconds
             self._peaks[name] = max(value, self._peaks.get(name, value))
+            self._lows[name] = min(value, self._lows.get(name, value))
 
     def summary(self) -> dict[str, float]:
-        return {name: peak if name in _PEAKS else self._mean(name) for name, peak in self._peaks.items()}
+        return {name: self._summed_up(name) for name in self._peaks}
+
+    def _summed_up(self, name: str) -> float:
+        kind = nvml.of_all(name)
+        if kind in _PEAKS:
+            return self._peaks[name]
+        return self._lows[name] if kind in _LOWS else self._mean(name)
 
     def _mean(self, name: str) -> float:
         seconds = self._seconds[name]
@@ -230,10 +242,15 @@ def _unshared_bytes(process: psutil.Process) -> int:
 
 
 def _machine() -> dict[str, float]:
-    used_percent = psutil.virtual_memory().percent
-    if group := cgroup.memory():
-        used_percent = max(used_percent, 100 * group.used_bytes / group.limit_bytes)
-    return {"host_memory_percent": used_percent}
+    memory, group = psutil.virtual_memory(), cgroup.memory()
+    used_bytes, limit_bytes = memory.total - memory.available, memory.total
+    if group and group.used_bytes / group.limit_bytes > used_bytes / limit_bytes:
+        used_bytes, limit_bytes = group.used_bytes, group.limit_bytes
+    return {
+        "host_memory_percent": 100 * used_bytes / limit_bytes,
+        "host_memory_used_bytes": float(used_bytes),
+        "host_memory_free_bytes": float(max(0, limit_bytes - used_bytes)),
+    }
 
 
 class _Gpus:

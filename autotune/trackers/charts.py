@@ -1,5 +1,6 @@
 """Under which names the figures of a trial are charted: groups of metrics over samples and seconds. Pure."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,11 +18,14 @@ _NAMES = {
     "host_rss_bytes": "system/host_rss_bytes",
     "children_uss_bytes": "system/children_uss_bytes",
     "host_memory_percent": "system/host_memory_percent",
+    "host_memory_used_bytes": "system/host_memory_used_bytes",
+    "host_memory_free_bytes": "system/host_memory_free_bytes",
     "others_cpu_percent": "system/others_cpu_percent",
     "others_gpu_percent": "gpu/others_percent",
     "allowed_cpus": "system/allowed_cpus",
 }
 _GROUPS = {"train_": "train/", "val_": "val/", "memory_": "memory/", "gpu_": "gpu/"}
+_OF_ONE_GPU = re.compile(r"gpu_(\d+)_(\w+)")
 _OVER_SAMPLES, _OVER_SECONDS = ("train/*", "val/*", "perf/*"), ("memory/*", "gpu/*", "system/*")
 _CLOCK = "at_s"
 _LARGEST = 2**63
@@ -56,6 +60,8 @@ def _is_figure(value: object) -> bool:
 def _name(key: str, other: str) -> str:
     if key in _NAMES:
         return _NAMES[key]
+    if one := _OF_ONE_GPU.fullmatch(key):
+        return f"gpu/{one[1]}/{one[2]}"
     for prefix, group in _GROUPS.items():
         if key.startswith(prefix):
             return group + key.removeprefix(prefix)
@@ -74,7 +80,7 @@ def rows(report: Report, unit: str = "samples") -> list[dict[str, float]]:
     own = {
         "samples": report.samples,
         "elapsed_s": report.elapsed_s,
-        "throughput": shown.throughput and shown.throughput.samples_per_s,
+        **_speed(shown),
         "peak_memory_bytes": shown.peak_memory_bytes,
     }
     return [
@@ -100,7 +106,7 @@ def summary(outcome: Outcome, shown: Measurement | None, unit: str = "samples") 
 def _figures(shown: Measurement, unit: str) -> dict[str, Any]:
     peak, limit = shown.peak_memory_bytes, shown.memory_limit_bytes
     figures = {
-        "throughput": shown.throughput and shown.throughput.samples_per_s,
+        **_speed(shown),
         "samples": shown.samples,
         "peak_memory_bytes": peak,
         "memory_peak_share": peak / limit if peak and limit else None,
@@ -108,6 +114,11 @@ def _figures(shown: Measurement, unit: str) -> dict[str, Any]:
         **shown.telemetry,
     }
     return metrics(figures, unit) | ({"memory/is_rising": shown.memory_is_rising} if peak else {})
+
+
+def _speed(shown: Measurement) -> dict[str, float]:
+    found = shown.throughput
+    return {"throughput": found.samples_per_s, "steps_per_s": found.steps / found.seconds} if found else {}
 
 
 def thinned(rows: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +23,7 @@ from autotune.core.trial import Failure, Measurement, Outcome, Status, Trial
 from autotune.judging.history import History
 from autotune.space import space as spaces
 from autotune.storage.store import Session
-from autotune.trackers import overview
+from autotune.trackers import overview, tags
 from autotune.trackers.charts import axes, rows, summary
 from autotune.trials.reported import Report
 
@@ -53,11 +54,13 @@ class Tracker(WandbLoggerCallback):
         directory: Path,
         session: str,
         mode: str = "auto",
+        *,
         project: str = "autotune",
         unit: str = "samples",
+        tags: Sequence[str] = (),
     ) -> None:
         super().__init__(project=os.environ.get("WANDB_PROJECT", project), group=session)
-        self._directory, self._unit = directory, unit
+        self._directory, self._unit, self._tags = directory, unit, tuple(tags)
         self._online = wandb_is_online(mode, os.environ)
         self._worker: _Worker | None = None
 
@@ -66,8 +69,8 @@ class Tracker(WandbLoggerCallback):
 
     def _do(self, what: str, *args: Any) -> None:
         if self._worker is None:
-            runs = _Runs(self._directory, str(self.group), str(self.project), self._online, self._unit)
-            self._worker = _Worker(runs)
+            kept = _Kept(self._directory, str(self.group), str(self.project), self._unit, self._tags)
+            self._worker = _Worker(_Runs(kept, self._online))
         self._worker.put(what, *args)
 
     def setup(self, *args: Any, **kwargs: Any) -> None:
@@ -170,18 +173,26 @@ class _Worker:
         self._complained = True
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """Where runs lie, and what they are known by: every run of a session has its `tags`."""
+
+    directory: Path
+    session: str
+    project: str
+    unit: str
+    tags: tuple[str, ...]
+
+
 class _Runs:
     """The W&B runs of the trials that are running, by number; and the session's own."""
 
-    def __init__(
-        self, directory: Path, session: str, project: str, online: bool, unit: str = "samples"
-    ) -> None:
-        self._directory, self._session, self._project = directory, session, project
-        self._online, self._unit = online, unit
+    def __init__(self, kept: _Kept, online: bool) -> None:
+        self._kept, self._online = kept, online
         # Or else W&B's service calls home, even when every run is offline.
         os.environ["WANDB_ERROR_REPORTING"] = "false"
         os.environ.setdefault(
-            "WANDB_DATA_DIR", str(Session(directory).wandb_dir)
+            "WANDB_DATA_DIR", str(Session(kept.directory).wandb_dir)
         )  # or else reports lie in the home
         self._open: dict[int, wandb.Run] = {}
         self._ends: dict[int, tuple[Outcome, Measurement | None]] = {}
@@ -211,19 +222,20 @@ class _Runs:
     def _init(self, which: str, config: Mapping[str, Any]) -> wandb.Run:
         wandb.setup(settings=wandb.Settings(silent=True))  # or else the login speaks
         run = wandb.init(
-            id=f"{_session_key(self._directory)}-{which}",
-            name=f"{self._session}-{which}",
-            group=self._session,
+            id=f"{_session_key(self._kept.directory)}-{which}",
+            name=f"{self._kept.session}-{which}",
+            group=self._kept.session,
             job_type=_SUMMARY if which == _SUMMARY else "trial",
-            project=self._project,
+            project=self._kept.project,
+            tags=tags.of_trial(self._kept.tags, config),
             config=cleaned(config),
-            dir=str(self._directory),
+            dir=str(self._kept.directory),
             mode="online" if self._online else "offline",
             reinit="create_new",
             resume="allow",
             settings=_settings(),
         )
-        for axis, groups in axes(self._unit).items():
+        for axis, groups in axes(self._kept.unit).items():
             run.define_metric(axis, hidden=True)
             for group in groups:
                 run.define_metric(group, step_metric=axis)
@@ -233,14 +245,14 @@ class _Runs:
         if report.outcome is not None:
             self._ends[report.number] = report.outcome, report.measurement
         if run := self._open.get(report.number):
-            for row in rows(report, self._unit):
+            for row in rows(report, self._kept.unit):
                 run.log(row)
 
     def end(self, number: int, failed: bool) -> None:
         """Finishes a run: as its last report says, and if that has no outcome, as lost or interrupted."""
         outcome, shown = self._ends.get(number, (_LOST if failed else _BROKEN_OFF, None))
         if run := self._open.get(number):
-            run.summary.update(summary(outcome, shown, self._unit))
+            run.summary.update(summary(outcome, shown, self._kept.unit))
             run.finish(exit_code=_EXIT_CODES.get(outcome.status, 0))
         self._open.pop(number, None)
         self._ends.pop(number, None)
@@ -252,7 +264,7 @@ class _Runs:
             run.summary.update(overview.figures(history))
             run.log(_tables(history))
             if report.is_file():
-                artifact = wandb.Artifact(f"report-{_session_key(self._directory)}", type="report")
+                artifact = wandb.Artifact(f"report-{_session_key(self._kept.directory)}", type="report")
                 artifact.add_file(str(report), skip_cache=True)
                 run.log_artifact(artifact)
         finally:

@@ -7,7 +7,8 @@ from typing import Any
 
 from autotune.core import units
 from autotune.core.settings import Config
-from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput
+from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Slope, Status, Throughput
+from autotune.judging import trends
 from autotune.judging.measure import Meter, prefetched_steps, with_evaluations
 from autotune.space.sections import turned
 from autotune.storage.records import COMPILING, QUEUED, is_mark
@@ -126,6 +127,7 @@ class Progress:
         """A new process begins, or goes on with, the trial."""
         self._has_begun = False
         self._meter.restart()
+        self._peak.restart()
 
     def count(self, record: Mapping[str, Any]) -> None:
         """Adds one record, with the moment it came at in `at_s`, or the mark of a new attempt."""
@@ -231,6 +233,7 @@ class Progress:
             peak_reserved_bytes=self._reserved_bytes or None,
             context_bytes=self._context_bytes or None,
             memory_is_rising=peak_bytes is not None and self._peak.is_rising(self._samples),
+            memory_slope=None if peak_bytes is None else self._peak.slope(),
             scores=self._scores,
             step_shares={p: s / total_s for p, s in self._phase_s.items()} if total_s else {},
         )
@@ -243,6 +246,11 @@ class _Peak:
         self.held_bytes = 0
         self._steps = self._growth_bytes = 0
         self._noted = [(0, 0)]  # samples, and what all steps up to there had added to the peak
+        self.restart()
+
+    def restart(self) -> None:
+        """A new process begins: what it holds grows from the start."""
+        self._growth = trends.Series()
 
     def count(self, samples: int, held_bytes: int, *, is_step: bool) -> None:
         """`is_step` says that it has to be expected again and again, should it add to the peak."""
@@ -251,6 +259,7 @@ class _Peak:
             return
         self._steps += 1
         self._growth_bytes += added
+        self._growth.add(samples, self._growth_bytes)
         if self._growth_bytes - self._noted[-1][1] > _FINE_SHARE * self.held_bytes:
             self._noted.append((samples, self._growth_bytes))
 
@@ -261,6 +270,10 @@ class _Peak:
         early = (1 - _RISING_PART) * samples
         late_bytes = self._growth_bytes - max(grown for at, grown in self._noted if at <= early)
         return late_bytes > _RISING_SHARE * (self.held_bytes - late_bytes)
+
+    def slope(self) -> Slope | None:
+        """By how many bytes steps of this process raise it, for each sample."""
+        return trends.slope(self._growth.points)
 
 
 def _is_within(share: float, throughput: Throughput) -> bool:

@@ -4,7 +4,18 @@ import json
 
 import pytest
 
-from autotune.core.trial import Failure, Measurement, Outcome, PassedOver, Refused, Shortage, Status
+from autotune.core.trial import (
+    Evaluation,
+    Failure,
+    Measurement,
+    Outcome,
+    PassedOver,
+    Refused,
+    Shortage,
+    Slope,
+    Status,
+    Throughput,
+)
 
 CONFIG = {"micro_batch_size": 64}
 
@@ -67,3 +78,12 @@ def test_a_measurement_with_the_peaks_the_other_way_round_is_read_as_it_is_now()
     assert (found.peak_memory_bytes, found.peak_reserved_bytes) == (4, 9)
     on_the_host = Measurement.from_dict({"peak_memory_bytes": 9, "peak_allocated_bytes": None})
     assert (on_the_host.peak_memory_bytes, on_the_host.peak_reserved_bytes) == (9, None)
+
+
+def test_a_measurement_is_read_as_it_was_written() -> None:
+    shown = Measurement(
+        throughput=Throughput(10.0, None, 5, 2.0),
+        curve=(Evaluation(8, 1.0, 0.5),),
+        memory_slope=Slope(2.0, 1.0, 3.0, is_slowing=True),
+    )
+    assert Measurement.from_dict(json.loads(json.dumps(shown.to_dict()))) == shown

@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Repeat
+from autotune.core.trial import Repeat, Slope
 from autotune.display import view
 from autotune.judging import confirm
 from autotune.judging.history import History
-from autotune.space.sections import Objective
+from autotune.space.sections import Objective, Training
 from autotune.workloads import Workload
 
 
@@ -317,3 +317,35 @@ def test_what_is_confirmed_of_a_loss_says_how_far_above_it_may_be(make_trial, sp
     shown = {"quality": -2.03, "baseline_quality": -2.0, "share": (0.96, 1.01), "seeds": 3}
     told = view.confirmed(confirm.Claim(1, 3.0, 2.9, 3.1, **shown), history)
     assert "val_loss 2.0300 against 2.0000, 4% above it to 1% below it at 95% with 3 seeds" in told
+
+
+def leaking(trial, per_sample=65_536.0):
+    """`trial`, whose peak was 2 GiB of 32, and grew by so many bytes with every sample."""
+    slope = Slope(per_sample, 0.9 * per_sample, 1.1 * per_sample)
+    grown = {"samples": 400, "peak_memory_bytes": 2 * 2**30, "memory_limit_bytes": 32 * 2**30}
+    return replace(trial, measurement=replace(trial.measurement, **grown, memory_slope=slope))
+
+
+def test_a_winner_that_leaks_is_not_recommended_without_saying_so(confirmed, space):
+    trials, training = confirmed(), Training(samples=1_200_000, samples_per_epoch=12_000)
+    winner = confirm.confirmed(History(trials, space))[0].number
+    whole = space.model_copy(update={"training": training})
+    leak = History([leaking(t) if t.number == winner else t for t in trials], whole)
+    line = (
+        f"Trial {winner} takes 62 MiB more for every 1000 samples (56 MiB to 69 MiB): a leak, or a cache "
+        "that fills. At this slope memory is full after 491920 samples, in epoch 41."
+    )
+    assert view.cautions(leak) == [line]
+    unknown = History(leak.trials, space)
+    assert view.cautions(unknown) == [], "a hundred such trials end before"
+
+
+def test_that_the_baseline_leaks_is_said_and_of_no_other_trial(confirmed, space):
+    whole = space.model_copy(update={"training": Training(samples=10**9)})
+    trials = confirmed()
+    winner = confirm.confirmed(History(trials, whole))[0].number
+    others = [t for t in trials if t.config != trials[winner].config]
+    assert len(others) > 1
+    found = view.cautions(History([leaking(t) if t in others else t for t in trials], whole))
+    assert [line.partition(" takes")[0] for line in found] == ["The baseline"]
+    assert "in epoch" not in found[0]

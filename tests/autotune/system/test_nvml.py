@@ -26,21 +26,40 @@ def test_energy_of_a_device_that_tells_neither_is_unknown() -> None:
 def test_devices_combine_by_what_the_figure_means() -> None:
     combined = nvml.combine(
         [
-            {"gpu_power_w": 300.0, "gpu_memory_used_bytes": 5.0, "gpu_utilisation_percent": 90.0},
+            {
+                "gpu_power_w": 300.0,
+                "gpu_memory_used_bytes": 5.0,
+                "gpu_memory_free_bytes": 7.0,
+                "gpu_utilisation_percent": 90.0,
+            },
             {
                 "gpu_power_w": 200.0,
                 "gpu_memory_used_bytes": 9.0,
+                "gpu_memory_free_bytes": 3.0,
                 "gpu_utilisation_percent": 50.0,
                 "gpu_throttled": 1.0,
             },
         ]
     )
-    assert combined == {
+    assert {name: value for name, value in combined.items() if nvml.of_all(name) == name} == {
         "gpu_power_w": 500.0,
         "gpu_memory_used_bytes": 9.0,
+        "gpu_memory_free_bytes": 3.0,
         "gpu_utilisation_percent": 70.0,
         "gpu_throttled": 1.0,
     }
+
+
+def test_each_of_several_devices_has_its_own_figures_as_well() -> None:
+    one = {"gpu_power_w": 300.0, "energy_counter_j": 7.0, "others_gpu_percent": 1.0}
+    assert nvml.combine([one]) == {"gpu_power_w": 300.0, "others_gpu_percent": 1.0}
+    assert nvml.combine([one, {"gpu_power_w": 100.0}]) == {
+        "gpu_power_w": 400.0,
+        "others_gpu_percent": 1.0,
+        "gpu_0_power_w": 300.0,
+        "gpu_1_power_w": 100.0,
+    }
+    assert nvml.of_all("gpu_12_power_w") == nvml.of_all("gpu_power_w") == "gpu_power_w"
 
 
 def test_no_devices_combine_to_nothing() -> None:
@@ -116,4 +135,6 @@ def test_a_gpu_says_who_it_is_and_how_it_is() -> None:
     with nvml.library():
         reading = nvml.read(devices.handles("0")[0])
     assert 0 < reading["gpu_memory_used_bytes"] <= gpu.memory_bytes
+    assert 0 <= reading["gpu_memory_free_bytes"] <= gpu.memory_bytes
+    assert reading["gpu_memory_clock_mhz"] > 0
     assert 0 <= reading["gpu_utilisation_percent"] <= 100

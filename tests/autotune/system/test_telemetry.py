@@ -133,6 +133,26 @@ def test_means_are_weighted_by_time_and_peaks_are_not() -> None:
     assert series.latest == {"host_rss_bytes": 20.0}
 
 
+def test_of_what_was_free_the_least_counts_of_each_gpu_too() -> None:
+    series = telemetry._Series()
+    for free, used, clock in ((7.0, 1.0, 900.0), (2.0, 6.0, 1100.0), (5.0, 3.0, 1000.0)):
+        own = {"gpu_1_memory_used_bytes": used, "gpu_1_memory_clock_mhz": clock}
+        series.add({"host_memory_free_bytes": free, "gpu_1_memory_free_bytes": free, **own}, 1.0)
+    assert series.summary() == {
+        "host_memory_free_bytes": 2.0,
+        "gpu_1_memory_free_bytes": 2.0,
+        "gpu_1_memory_used_bytes": 6.0,
+        "gpu_1_memory_clock_mhz": 1000.0,
+    }
+
+
+def test_the_memory_of_the_machine_is_used_or_free() -> None:
+    seen, total = telemetry._machine(), psutil.virtual_memory().total
+    in_all = seen["host_memory_used_bytes"] + seen["host_memory_free_bytes"]
+    assert 0 < in_all <= total
+    assert seen["host_memory_percent"] == pytest.approx(100 * seen["host_memory_used_bytes"] / in_all)
+
+
 def test_hardware_is_this_machines() -> None:
     hardware = telemetry.hardware()
     assert 1 <= hardware.cpus <= len(os.sched_getaffinity(0))

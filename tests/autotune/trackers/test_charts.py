@@ -74,7 +74,7 @@ def test_a_report_is_a_row_for_each_record_at_its_own_second_and_one_for_the_tri
 def test_a_report_without_records_is_one_row() -> None:
     shown = Measurement(throughput=Throughput(4.5, None, 9, 9.0))
     assert charts.rows(Report(3, Phase.TRAINING, 1.0, shown)) == [
-        {"samples": 0.0, "seconds": 1.0, "perf/throughput": 4.5}
+        {"samples": 0.0, "seconds": 1.0, "perf/throughput": 4.5, "perf/steps_per_s": 1.0}
     ]
 
 
@@ -93,6 +93,7 @@ def test_the_summary_is_the_whole_trials() -> None:
         "failure": "",
         "reason": "",
         "perf/throughput": 31.0,
+        "perf/steps_per_s": 1.5,
         "samples": 2000.0,
         "memory/peak_bytes": 3000.0,
         "memory/peak_share": 0.75,
@@ -112,6 +113,15 @@ def test_a_failures_summary_says_why_without_the_users_name(monkeypatch: pytest.
     }
 
 
+def test_each_of_several_gpus_has_charts_of_its_own() -> None:
+    seen = {"gpu_power_w": 500.0, "gpu_0_power_w": 300.0, "gpu_11_memory_clock_mhz": 2619.0}
+    assert charts.metrics(seen) == {
+        "gpu/power_w": 500.0,
+        "gpu/0/power_w": 300.0,
+        "gpu/11/memory_clock_mhz": 2619.0,
+    }
+
+
 def test_a_score_has_one_name_wherever_charts_are_spoken_of() -> None:
     for name in ("val_loss", "bleu_4"):
         assert charts.metrics({name: 2.5}) == {charts.score(name): 2.5}
@@ -123,4 +133,4 @@ def test_tokens_are_the_axis_where_work_is_counted_in_them() -> None:
     assert charts.axes("tokens").keys() == {"tokens", "seconds"}
     shown = Measurement(throughput=Throughput(4.5, None, 9, 9.0), samples=64)
     (row,) = charts.rows(Report(3, Phase.TRAINING, 1.0, shown), "tokens")
-    assert row == {"tokens": 64.0, "seconds": 1.0, "perf/throughput": 4.5}
+    assert row == {"tokens": 64.0, "seconds": 1.0, "perf/throughput": 4.5, "perf/steps_per_s": 1.0}

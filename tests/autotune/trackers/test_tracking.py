@@ -61,7 +61,7 @@ def reports(number):
         yield Report(number, Phase.TRAINING, 4.0, shown(16, 10.5), (), SEEN, OUTCOMES[number])
 
 config = {"micro_batch_size": 4, "precision": "bf16", "data": os.environ["HOME"] + "/images"}
-with tracking.Tracker(directory, "chest") as tracker:
+with tracking.Tracker(directory, "chest", tags=("r2gen", "thesis")) as tracker:
     assert not tracker.__getstate__()["_worker"]
     tracker.setup()
     for number in (0, 1, 2):
@@ -83,6 +83,7 @@ class Run:
     group: str = ""
     name: str = ""
     host: str = ""
+    tags: tuple[str, ...] = ()
     config: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
@@ -111,6 +112,7 @@ def read_run(file: Path) -> Run:
         if kind == "run":
             run.id, run.group = record.run.run_id, record.run.run_group
             run.name, run.host = record.run.display_name, record.run.host
+            run.tags = tuple(record.run.tags)
             run.config |= items(record.run.config.update)
         elif kind == "history":
             run.history.append(items(record.history.item))
@@ -210,6 +212,7 @@ def test_what_ray_tune_tells_is_logged_whole_and_quietly(driver: Driver) -> None
     assert completed.config["micro_batch_size"] == 4
     assert completed.config["precision"] == "bf16"
     assert completed.config["trial"] == 0
+    assert completed.tags == ("r2gen", "thesis", "bf16")
     assert completed.config["data"] == "~/images"
 
     assert completed.column("train/loss") == [2.0, 1.0]

@@ -140,6 +140,24 @@ def test_a_peak_that_grows_by_two_percent_in_the_last_third_is_rising(progress, 
     assert hold(progress, peaks) is is_rising
 
 
+def test_a_leak_shows_as_a_slope_of_the_peak_without_what_evaluations_add(progress):
+    hold(progress, [100 + n for n in range(31)])
+    found = progress.measurement().memory_slope
+    assert found.per_sample == found.low == MIB / 4
+    progress.count({"at_s": 3.2, "samples": 124, "bleu_4": 0.1, "memory_peak_bytes": 900 * MIB})
+    for i in range(33, 93):
+        progress.count({"at_s": 0.1 * i, "samples": 4 * i, "memory_peak_bytes": (900 + i) * MIB})
+    assert progress.measurement().memory_slope.per_sample == pytest.approx(MIB / 4, rel=0.1)
+
+
+def test_a_new_process_has_a_slope_of_its_own(progress):
+    hold(progress, [100 + n for n in range(60)])
+    progress.restart()
+    assert progress.measurement().memory_slope is None
+    hold(progress, [100] * 60)
+    assert progress.measurement().memory_slope.per_sample == 0
+
+
 def test_what_an_evaluation_takes_and_the_step_after_it_is_no_rise(progress):
     at_s, samples = train(progress, 30, memory_peak_bytes=100 * MIB)
     evaluate(progress, at_s + 1, samples, 0.1, memory_peak_bytes=150 * MIB)

@@ -1,0 +1,31 @@
+"""What runs are found by in W&B: workload, device, precision, and the user's own tags. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autotune.core import units
+from autotune.core.errors import InputError
+from autotune.core.secrecy import cleaned
+
+_PRECISION = "precision"
+_LONGEST = 64  # characters that W&B takes
+
+
+def of_session(workload: str, device: str, own: Sequence[str]) -> tuple[str, ...]:
+    """The tags of every run of a session: its workload, its device, and its user's `own`."""
+    said = (str(cleaned(text)).strip()[:_LONGEST] for text in (workload, device, *own))
+    return tuple(dict.fromkeys(filter(None, said)))
+
+
+def of_trial(session: Sequence[str], config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tags of a trial's run: its session's, and its precision where it has one."""
+    precision = config.get(_PRECISION)
+    return tuple(dict.fromkeys((*session, *([str(precision)] if precision else ()))))
+
+
+def check(own: Sequence[str]) -> tuple[str, ...]:
+    """What was given with --tag; raises InputError for what W&B would not take."""
+    for tag in own:
+        if not 0 < len(tag.strip()) <= _LONGEST:
+            raise InputError(f"--tag: a tag has 1 to {_LONGEST} characters: got {units.shown(tag)}")
+    return tuple(own)
