@@ -87,8 +87,8 @@ def drift(windows: Sequence[Window]) -> Drift | None:
     usual, now = _medians(before, size), _medians(after, size)
     if not _has_changed(usual, now, looks=len(windows) // size):
         return None
-    was, is_now = statistics.fmean(usual), statistics.fmean(now)
-    half = _half_width(usual, _LEVEL, len(now))
+    was, is_now = statistics.fmean(usual), statistics.median(now)  # the change may lie within the first
+    half = _half_width(usual, _LEVEL)
     slow, fast = (after, before) if is_now < was else (before, after)
     cause = _cause(slow, fast)
     return Drift(after[0].samples, was, is_now, (is_now - half) / was, (is_now + half) / was, cause)
@@ -102,14 +102,14 @@ def _medians(windows: Sequence[Window], size: int) -> list[float]:
 
 def _has_changed(usual: Sequence[float], now: Sequence[float], looks: int) -> bool:
     was = statistics.fmean(usual)
-    least = max(_LEAST * was, _half_width(usual, 1 - (1 - _LEVEL) / looks, 1))
+    least = max(_LEAST * was, _half_width(usual, 1 - (1 - _LEVEL) / looks))
     return min(now) > was + least or max(now) < was - least
 
 
-def _half_width(usual: Sequence[float], level: float, more: int) -> float:
-    """Half the interval that the mean of so many `more` like these lies within."""
+def _half_width(usual: Sequence[float], level: float) -> float:
+    """Half the interval that one more like these lies within."""
     noise = max(statistics.stdev(usual), _LEAST_NOISE * statistics.fmean(usual))
-    return student_t(level, len(usual) - 1) * noise * math.sqrt(1 / more + 1 / len(usual))
+    return student_t(level, len(usual) - 1) * noise * math.sqrt(1 + 1 / len(usual))
 
 
 def _cause(slow: Sequence[Window], fast: Sequence[Window]) -> Cause:

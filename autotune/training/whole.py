@@ -16,6 +16,7 @@ from autotune.training import events, plan, supervise, told
 from autotune.training.answers import GoOn
 from autotune.training.events import Event, Kind
 from autotune.training.plan import Plan
+from autotune.training.watch import Length, Watch
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.reported import Report
@@ -44,6 +45,8 @@ class Whole:
         self._unit, self._goal = training.space.unit, training.space.objective
         self._said_s = self._sampled_s = float("-inf")
         self._samples = 0
+        length = Length(planned.samples, training.space.training.samples_per_epoch, self._unit)
+        self._watch = Watch(self._goal.quality, length)
 
     def run(self, *, retries: int, is_stopping: Callable[[], bool]) -> Report:
         """The last report, which has the outcome; where it has completed before, none is heard."""
@@ -80,6 +83,7 @@ class Whole:
         return told.ended(last.outcome or supervise.STOPPED, last.measurement, self._goal, self._unit)
 
     def _going_on(self, last: Report, how: GoOn) -> None:
+        self._watch.restart(last.samples)
         self._happened(Kind.HALVED if how.changes else Kind.RETRIED, f"{self._end_of(last)}; {how.text}")
 
     def _happened(self, kind: Kind, text: str) -> None:
@@ -89,6 +93,8 @@ class Whole:
     def _hear(self, report: Report) -> None:
         self._samples = max(self._samples, report.samples)
         self._keep_telemetry(report)
+        for kind, text in self._watch.hear(report):
+            self._happened(kind, text)
         for record in report.records:
             if self._goal.quality in record:
                 self._say(told.evaluation(record, self._goal, self._unit))

@@ -1,0 +1,138 @@
+"""What is said of a training while it runs: that it became slower, and why; that its memory will be full.
+
+Pure but for what it remembers: reports in, lines out, each once.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from autotune.core import units
+from autotune.judging import drift, trends
+from autotune.judging.drift import Drift, Window
+from autotune.judging.trends import Series
+from autotune.training.events import Kind
+from autotune.trials.reported import Report
+
+_WINDOW_S = 10.0
+_PHASES = ("data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s")
+# Whose figures tell a leak, and what they leave free.
+_MEMORY = {"host_rss_bytes": "host_memory_free_bytes", "gpu_memory_used_bytes": "gpu_memory_free_bytes"}
+_OF = {"host_rss_bytes": "the host's memory", "gpu_memory_used_bytes": "the GPU's memory"}
+
+
+class Said(NamedTuple):
+    """An event, as one line for people."""
+
+    kind: Kind
+    text: str
+
+
+class Length(NamedTuple):
+    """How long a training is, and an epoch of it, in a `unit` of work; None where that is not known."""
+
+    samples: int | None
+    epoch: int | None
+    unit: str
+
+
+class Watch:
+    """Hears the reports of a training, those of every process that goes on with it."""
+
+    def __init__(self, quality: str, length: Length) -> None:
+        self._quality, self._length = quality, length
+        self._steps = _Steps()
+        self._windows: list[Window] = []
+        self._before: Mapping[str, Any] | None = None
+        self._held: dict[str, Series] = {}
+        self._since = 0
+        self._told: set[str] = set()
+        self.restart(0)
+
+    def restart(self, samples: int) -> None:
+        """A new process goes on with the training, after so many samples: what it holds grows from anew."""
+        self._before, self._since = None, samples
+        self._held = {name: Series() for name in _MEMORY}
+        self._told.clear()
+
+    def hear(self, report: Report) -> list[Said]:
+        """What is to be said now."""
+        for name, series in self._held.items():
+            if name in report.telemetry:
+                series.add(report.samples, report.telemetry[name])
+        is_full = [self._count(record, report.telemetry) for record in report.records]
+        return [*self._drifted(), *self._leaking(report)] if any(is_full) else []
+
+    def _count(self, record: Mapping[str, Any], seen: Mapping[str, float]) -> bool:
+        """Adds a step to its window; whether that is one now."""
+        before, self._before = self._before, None if self._quality in record else record
+        if self._before is None or before is None:
+            return False
+        self._steps.add(before, record)
+        if self._steps.seconds < _WINDOW_S:
+            return False
+        self._windows.append(self._steps.window(record["samples"], seen))
+        self._steps = _Steps()
+        return True
+
+    def _drifted(self) -> list[Said]:
+        found = drift.drift(self._windows)
+        if found is None:
+            return []
+        self._windows = [window for window in self._windows if window.samples >= found.samples]
+        return [Said(Kind.DRIFT, _of_drift(found, self._length.unit))]
+
+    def _leaking(self, report: Report) -> list[Said]:
+        """Asked only after a whole epoch of this process: until then a cache may be filling."""
+        if report.samples - self._since <= (self._length.epoch or 0):
+            return []
+        found = {name: self._leak(name, report) for name in self._held.keys() - self._told}
+        self._told |= {name for name, text in found.items() if text}
+        return [Said(Kind.LEAK, text) for text in found.values() if text]
+
+    def _leak(self, name: str, report: Report) -> str | None:
+        slope = trends.slope(self._held[name].points)
+        held, free = report.telemetry.get(name), report.telemetry.get(_MEMORY[name])
+        if slope is None or held is None or free is None or self._length.samples is None:
+            return None
+        if not trends.will_fill(slope, held, held + free, report.samples, self._length.samples):
+            return None
+        full = trends.full_at(slope, held, held + free, report.samples)
+        epoch, unit = self._length.epoch, self._length.unit
+        during = f", in epoch {math.ceil(full.samples / epoch)}" if epoch else ""
+        rate, low, high = (units.format_bytes(1000 * r) for r in (slope.per_sample, slope.low, slope.high))
+        return (
+            f"{_OF[name]} grows by {rate} for every 1000 {unit} ({low} to {high}): at this slope it is full "
+            f"after {full.samples:.0f} of {self._length.samples} {unit}{during}"
+        )
+
+
+class _Steps:
+    """Steps that are becoming a window. Of those that were left out nothing but their time is known."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._trained = 0
+        self._phases_s = dict.fromkeys(_PHASES, 0.0)
+
+    def add(self, before: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+        self.seconds += max(0.0, record["at_s"] - before["at_s"])
+        self._trained += max(0, record["samples"] - before["samples"])
+        for name in _PHASES:
+            self._phases_s[name] += units.number(record.get(name)) or 0.0
+
+    def window(self, samples: int, seen: Mapping[str, float]) -> Window:
+        """The window up to `samples`; its phases have the shares of those steps that were told."""
+        total_s = sum(self._phases_s.values())
+        phases_s = {name: self.seconds * s / total_s for name, s in self._phases_s.items()} if total_s else {}
+        return Window(samples, self._trained, self.seconds, phases_s, seen)
+
+
+def _of_drift(found: Drift, unit: str) -> str:
+    ratio = found.after_per_s / found.before_per_s
+    far = f"{abs(ratio - 1):.0%} {'slower' if ratio < 1 else 'faster'}"
+    why = f"likely cause: {found.cause}" if ratio < 1 else f"it was slower before, likely for: {found.cause}"
+    return (
+        f"{far} since {found.samples} {unit}: {found.after_per_s:.1f} instead of {found.before_per_s:.1f} "
+        f"{unit}/s ({found.low:.2f}x to {found.high:.2f}x); {why}"
+    )

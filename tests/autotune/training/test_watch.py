@@ -1,0 +1,96 @@
+"""What is said of a training while it runs."""
+
+import random
+
+import pytest
+
+from autotune.core.trial import Measurement
+from autotune.training.events import Kind
+from autotune.training.watch import Length, Watch
+from autotune.trials.progress import Phase
+from autotune.trials.reported import Report
+
+LENGTH = Length(samples=10**7, epoch=1000, unit="samples")
+MIB = 2**20
+
+
+def reports(seconds, *, rate=lambda s: 100.0, held=lambda s: 500 * MIB, free=8 * 2**30, seen=lambda s: {}):
+    """A report a second, of two steps, with an evaluation every 200 s; figures by the second."""
+    rng, samples, at_s = random.Random(0), 0, 0.0
+    for second in range(seconds):
+        records = []
+        for _ in range(2):
+            at_s += 0.5
+            samples += round(rate(second) * 0.5 * rng.uniform(0.98, 1.02))
+            records.append({"samples": samples, "at_s": at_s, "data_s": 0.1, "forward_s": 0.4})
+        if second % 200 == 199:
+            at_s += 20
+            records.append({"samples": samples, "at_s": at_s, "score": 0.5})
+        telemetry = {"host_rss_bytes": held(second), "host_memory_free_bytes": free, **seen(second)}
+        yield Report(0, Phase.TRAINING, at_s, Measurement(samples=samples), tuple(records), telemetry)
+
+
+def heard(told, length=LENGTH):
+    watch = Watch("score", length)
+    return [(report.samples, said) for report in told for said in watch.hear(report)]
+
+
+def test_of_a_steady_training_nothing_is_said():
+    assert heard(reports(4000)) == []
+
+
+def test_a_neighbour_is_told_once_and_named():
+    found = heard(
+        reports(
+            5400,
+            rate=lambda s: 100.0 if s < 2000 else 60.0,
+            seen=lambda s: {"others_cpu_percent": 0.0 if s < 2000 else 95.0, "allowed_cpus": 2.0},
+        )
+    )
+    ((samples, said),) = found
+    assert (said.kind, "likely cause: a neighbour" in said.text) == (Kind.DRIFT, True)
+    assert "40% slower" in said.text
+    assert 200_000 < samples < 300_000  # within half an hour of it
+
+
+@pytest.mark.parametrize("per_sample", [10_000.0, 100_000.0])
+def test_a_leak_is_foretold_by_when_memory_is_full(per_sample):
+    """Free memory is what it was at the start less what has leaked."""
+    samples_a_second = 100
+    grown = lambda s: per_sample * samples_a_second * s  # noqa: E731 - a line of a drawing
+    told = (
+        Report(
+            r.number,
+            r.phase,
+            r.elapsed_s,
+            r.measurement,
+            r.records,
+            {
+                "host_rss_bytes": 500 * MIB + grown(r.elapsed_s),
+                "host_memory_free_bytes": 8 * 2**30 - grown(r.elapsed_s),
+            },
+        )
+        for r in reports(600)
+    )
+    found = heard(told)
+    assert [said.kind for _, said in found] == [Kind.LEAK]
+    said_full = float(found[0][1].text.partition("full after ")[2].split()[0])
+    assert said_full == pytest.approx(8 * 2**30 / per_sample, rel=0.2)
+
+
+def test_of_a_leak_that_a_training_outlasts_nothing_is_said():
+    told = reports(600, held=lambda s: 500 * MIB + 1000 * s)
+    assert heard(told) == []
+
+
+def test_before_an_epoch_is_over_what_grows_may_be_a_cache():
+    told = reports(600, held=lambda s: 500 * MIB + 10 * MIB * s)
+    assert heard(told, LENGTH._replace(epoch=10**6)) == []
+
+
+def test_a_new_process_holds_less_and_that_is_no_news():
+    watch = Watch("score", LENGTH)
+    said = [s for report in reports(300, held=lambda s: 900 * MIB) for s in watch.hear(report)]
+    watch.restart(30_000)
+    said += [s for report in reports(300, held=lambda s: 500 * MIB) for s in watch.hear(report)]
+    assert said == []
