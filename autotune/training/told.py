@@ -62,8 +62,11 @@ def ended(outcome: Outcome, shown: Measurement, goal: Objective, unit: str) -> s
     return f"{outcome} after {shown.samples} {unit}{why}"
 
 
-def verdict(found: Sequence[Kept], plan: Plan) -> list[str]:
-    """Whether what was promised came, and why not; nothing where nothing was promised."""
+def verdict(found: Sequence[Kept], plan: Plan, seen: Sequence[str] = ()) -> list[str]:
+    """Whether what was promised came, and what was `seen` that may be why not.
+
+    Nothing where nothing was promised.
+    """
     if plan.promise is None or not found:
         return []
     of = f"what session {plan.promise.session} promised of trial {plan.promise.trial}"
@@ -72,4 +75,8 @@ def verdict(found: Sequence[Kept], plan: Plan) -> list[str]:
         Answer.BROKEN: f"Did not hold: {of}",
         Answer.UNDECIDED: f"Not decided: {of}",
     }[promise.overall(found)]
-    return [heading, *(f"- {one.what}: {one.answer}: {one.text}" for one in found)]
+    return [
+        heading,
+        *(f"- {one.what}: {one.answer}: {one.text}" for one in found),
+        *(f"- seen meanwhile: {text}" for text in seen),
+    ]

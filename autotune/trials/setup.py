@@ -129,6 +129,8 @@ class Training:
             memory_limit_bytes=None,
             stall_timeout_s=self.options.stall_timeout_s,
             revision=self.workload.revision(),
+            counts_evaluations=goal.counts_evaluations,
+            samples_per_evaluation=evaluating.samples(self.space, config),
             whole=True,
         )
 

@@ -17,6 +17,7 @@ def render(report: TrainingReport) -> str:
         [f"## autotune train: {text(report.directory)}"],
         [f"**{verdict}.** {text(wording.sentence(report))}"],
         [text(wording.ended(report))],
+        [f"- {text(line)}" for line in wording.seen(report)],
         _table(promised) if promised else [],
         table(["figure", ""], wording.figures(report)),
         _table(wording.happened(report)),

@@ -162,7 +162,7 @@ def test_what_trains_until_it_is_stopped_needs_a_length(tmp_path, capsys):
 def test_two_do_not_train_in_one_directory(tmp_path, capsys):
     process = started(tmp_path, samples=10**6)
     assert train(tmp_path, "--resume", samples=10**6) == 2
-    assert "is in use by process" in capsys.readouterr().err
+    assert "is in use by pid" in capsys.readouterr().err
     assert main(["report", str(tmp_path / "t")]) == 0  # which disturbs nobody
     assert "training running" in (tmp_path / "t" / "report.html").read_text()
     os.kill(process.pid, signal.SIGINT)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.judging.promise import Answer
-from autotune.reports.training import page, plots, read, wording
+from autotune.reports.training import markdown, page, plots, read, wording
 from autotune.reports.training.model import Curves, Happened, Point
 from autotune.training.events import Kind
 from tests.autotune.reports.test_page import Page, words_of
@@ -77,6 +77,14 @@ def test_without_a_promise_figures_are_shown_all_the_same(found):
     assert "Nothing was promised" in told
     assert "Promised and found" not in told
     assert "16.0 ± 0.0" in told
+
+
+def test_what_slowed_it_down_stands_beside_the_verdict(found, whole):
+    slower = Happened(2.0, 800, 90.0, Kind.DRIFT, "12% slower since 800 samples; likely cause: a neighbour")
+    told = replace(found, events=(*found.events, slower))
+    assert "Seen meanwhile 12% slower" in words_of(Page(page.render(told)).texts["answer"])
+    assert "- 12% slower since 800 samples" in markdown.render(told)
+    assert "Seen meanwhile" not in whole.texts["answer"]
 
 
 def test_what_is_not_there_yet_says_how_to_look_again(found):

@@ -1,0 +1,59 @@
+"""A training as lines for people."""
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.trial import Measurement, Outcome, Status, Throughput
+from autotune.judging.promise import Answer, Kept
+from autotune.space.sections import Objective
+from autotune.training import told
+from autotune.trials.progress import Phase
+from autotune.trials.reported import Report
+
+from .test_plan import PLAN
+
+SHOWN = Measurement(Throughput(100.0, 2.0, 50, 10.0), samples=1000, peak_memory_bytes=2**26)
+REPORT = Report(0, Phase.TRAINING, 12.0, SHOWN, ({"samples": 1000, "train_loss": 0.51234},))
+
+
+def test_it_begins_with_what_is_trained_and_what_was_promised():
+    line = "training over 4000 samples with trial 4 of session s: 8, promised 100.0 ± 5.0 samples/s"
+    assert told.begun(PLAN, "samples") == line
+    assert told.begun(replace(PLAN, promise=None, samples=None), "samples") == "training to its own end: 8"
+
+
+@pytest.mark.parametrize(
+    ("plan", "line"),
+    [
+        (PLAN, "1000 of 4000 samples, 100.0 samples/s, 30s of training left, loss 0.5123, memory 64 MiB"),
+        (replace(PLAN, samples=None), "1000 samples, 100.0 samples/s, loss 0.5123, memory 64 MiB"),
+    ],
+)
+def test_progress_says_how_long_it_will_take_where_that_is_known(plan, line):
+    assert told.progress(REPORT, plan, "samples") == line
+
+
+def test_a_loss_that_is_no_number_is_not_shown():
+    spoilt = replace(REPORT, records=({"samples": 1000, "train_loss": float("nan")},))
+    assert "loss" not in told.progress(spoilt, PLAN, "samples")
+
+
+def test_an_end_says_why():
+    goal = Objective(quality="score")
+    assert told.ended(Outcome(Status.COMPLETED), SHOWN, goal, "samples") == (
+        "completed after 1000 samples: 100.0 ± 2.0 samples/s, score -, memory 64 MiB"
+    )
+    stopped = Outcome(Status.INTERRUPTED, reason="was asked to stop")
+    assert told.ended(stopped, SHOWN, goal, "samples") == "interrupted after 1000 samples: was asked to stop"
+
+
+def test_a_verdict_has_a_line_for_every_figure_and_what_may_be_why():
+    found = [Kept("speed", Answer.BROKEN, "50.0 samples/s"), Kept("memory", Answer.HELD, "64 MiB")]
+    assert told.verdict(found, PLAN, ["50% slower since 400 samples"]) == [
+        "Did not hold: what session s promised of trial 4",
+        "- speed: did not hold: 50.0 samples/s",
+        "- memory: held: 64 MiB",
+        "- seen meanwhile: 50% slower since 400 samples",
+    ]
+    assert told.verdict(found, replace(PLAN, promise=None)) == []
