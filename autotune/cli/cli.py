@@ -131,7 +131,7 @@ def report(
         int, typer.Option(min=0, help="number of test studies to show, where models were compared")
     ] = (SAMPLES),
 ) -> int:
-    """Write what a session or a training has found into one file. Example: autotune report runs/iu --format md -o -"""
+    """Show a session, or a whole training, in one file. Example: autotune report runs/iu --format md -o -"""
     from autotune.cli import cli_report  # noqa: PLC0415 - as above
 
     return cli_report.report(session, form, output, samples)
