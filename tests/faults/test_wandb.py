@@ -25,7 +25,7 @@ objective: {select: pareto}
 budget: {trials: 3, samples_per_trial: 400, repeats: 0}
 """
 IMPATIENT = (
-    "from autotune.trackers import tracking; tracking._DRAIN_TIMEOUT_S = tracking._INIT_TIMEOUT_S = 10.0"
+    "from autotune.trackers import runs; runs._DRAIN_TIMEOUT_S = runs._INIT_TIMEOUT_S = 10.0"
 )
 
 
