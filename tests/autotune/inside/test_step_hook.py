@@ -52,6 +52,13 @@ def test_a_step_is_stamped_in_order_and_has_its_memory_and_now_and_then_its_loss
     assert "loss" not in heard.steps[1].figures, "it is not waited for with every step"
 
 
+def test_what_the_first_steps_compute_is_told(hear):
+    told = [step.figures.get("flops") for step in hear("loader").steps]
+    assert told[0] is None
+    assert told[1]["fp32"] > 0
+    assert not any(told[3:])
+
+
 def test_a_loss_that_is_no_number_is_told_with_every_step(hear):
     losses = [step.figures.get("loss") for step in hear("diverging").steps]
     told = [loss for loss in losses if loss is not None]
