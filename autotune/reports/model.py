@@ -26,7 +26,8 @@ class Side:
     its start and evaluations included. `full_training_s` is the whole training at that throughput, about;
     None where nobody says how long that is. `evaluation_share` of it goes to evaluations, None where it is
     not known how often there is one, and `pause_share` to long steps at regular distances. `memory_is_rising`
-    says that the peak still grew when one of the runs ended: a longer training takes more.
+    says that the peak still grew when one of the runs ended: a longer training takes more. `mfu` is the share
+    of the device's peak FLOP/s, None where either is not known.
     """
 
     trial: int
@@ -47,6 +48,7 @@ class Side:
     step_s: Mapping[str, float]  # seconds of a step by phase: data, transfer, forward, backward, optimizer
     evaluation_share: float | None = None
     pause_share: float = 0.0
+    mfu: float | None = None
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,7 @@ def _side(trial: Trial, history: History, cost: Spent | None, whole_s: float | N
         step_s=_step_s(trial, measurements, cost, history.space),
         evaluation_share=cost.evaluations if cost else None,
         pause_share=cost.pauses if cost else 0.0,
+        mfu=objective.mean([m.mfu for m in measurements if m.mfu is not None]),
     )
 
 

@@ -62,8 +62,10 @@ def side(number: int, config: Config, quality: float, steps: dict[str, float], *
 def answer() -> Answer:
     slow = {"data": 0.004, "transfer": 0.005, "forward": 0.071, "backward": 0.118, "optimizer": 0.021}
     fast = {"data": 0.011, "transfer": 0.009, "forward": 0.079, "backward": 0.131, "optimizer": 0.022}
-    baseline = side(0, BASELINE, 0.1611, slow, gpu_percent=71.0, cpu_percent=144.0, joules_per_sample=3.94)
-    best = side(11, BEST, 0.1619, fast, gpu_percent=93.0, cpu_percent=310.0, joules_per_sample=1.52)
+    baseline = side(
+        0, BASELINE, 0.1611, slow, gpu_percent=71.0, mfu=0.13, cpu_percent=144.0, joules_per_sample=3.94
+    )
+    best = side(11, BEST, 0.1619, fast, gpu_percent=93.0, mfu=0.36, cpu_percent=310.0, joules_per_sample=1.52)
     gain = best.throughput.value / baseline.throughput.value
     return Answer(
         verdict="confirmed",

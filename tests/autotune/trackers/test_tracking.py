@@ -373,7 +373,7 @@ def test_when_wandb_is_away_runs_are_kept_offline_and_nobody_waits(driver: Drive
 def test_runs_that_were_open_when_wandb_went_away_go_on_offline(driver: Driver, server: str) -> None:
     script = """
 tracking._INIT_TIMEOUT_S = 1.0
-runs = tracking._Runs(directory, "chest", "autotune", online=False)
+runs = tracking._Runs(tracking._Kept(directory, "chest", "autotune", "samples", ()), online=False)
 runs.start(0, {"micro_batch_size": 4})
 runs.log(report(0, 8))
 runs._online = True
