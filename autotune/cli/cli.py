@@ -114,21 +114,24 @@ def train(
 
 @app.command()
 def report(
-    session: SessionArgument,
+    session: Annotated[
+        Path,
+        typer.Argument(help="directory of a session, or of a training", autocompletion=completion.sessions),
+    ],
     form: Annotated[
         str, typer.Option("--format", help="html, json or md", autocompletion=completion.one_of(FORMATS))
     ] = "html",
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="file to write, - for standard output; default: a file in the session"
+            "--output", "-o", help="file to write, - for standard output; default: a file in the directory"
         ),
     ] = None,
     samples: Annotated[
         int, typer.Option(min=0, help="number of test studies to show, where models were compared")
     ] = (SAMPLES),
 ) -> int:
-    """Write what a session has found into one file. Example: autotune report runs/iu --format md -o -"""
+    """Show a session, or a whole training, in one file. Example: autotune report runs/iu --format md -o -"""
     from autotune.cli import cli_report  # noqa: PLC0415 - as above
 
     return cli_report.report(session, form, output, samples)

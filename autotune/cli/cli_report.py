@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from autotune.cli import prepare
@@ -10,21 +11,37 @@ from autotune.core.errors import InputError, printable
 from autotune.core.trial import Trial
 from autotune.reports import as_json, markdown, read
 from autotune.reports.model import FORMATS, SAMPLES, Report
+from autotune.reports.training import markdown as training_markdown
+from autotune.reports.training import read as training
+from autotune.reports.training.model import TrainingReport
 from autotune.storage.store import Session
+from autotune.storage.trial_dir import TrainingDir
+from autotune.training import plan
 from autotune.trials import failures
 
 _STDOUT = Path("-")
 
 
 def report(session: Path, form: str, output: Path | None, samples: int) -> int:
-    """Writes the report of a session in one of the formats; the exit code."""
+    """Writes the report of a session, or of a training, in one of the formats; the exit code."""
     prepare.one_of("--format", form, FORMATS)
-    text = _RENDER[form](read.read(session, samples))
+    if plan.is_training(session):
+        text, file = _OF_TRAINING[form](training.read(session)), TrainingDir(session).report_file
+    else:
+        text, file = _RENDER[form](read.read(session, samples)), Session(session).report_file
     if output == _STDOUT:
         sys.stdout.write(text)
     else:
-        print(printable(_write(output or Session(session).report_file.with_suffix(f".{form}"), text)))
+        print(printable(_write(output or file.with_suffix(f".{form}"), text)))
     return 0
+
+
+def conclude_training(place: TrainingDir) -> str:
+    """Writes the page of a training that does not run any more; what is to be said of it."""
+    try:
+        return _write(place.report_file, _page_of_training(training.read(place.root, is_over=True)))
+    except InputError as error:
+        return f"No report: {error}"
 
 
 def conclude(session: Path, trials: Sequence[Trial]) -> list[str]:
@@ -54,8 +71,23 @@ def _page(found: Report) -> str:
     return page.render(found)
 
 
+def _page_of_training(found: TrainingReport) -> str:
+    from autotune.reports.training import page  # noqa: PLC0415 - as above
+
+    return page.render(found)
+
+
+def _json_of_training(found: TrainingReport) -> str:
+    return as_json.written(asdict(found))
+
+
 _RENDER: dict[str, Callable[[Report], str]] = {
     "html": _page,
     "json": as_json.render,
     "md": markdown.render,
+}
+_OF_TRAINING: dict[str, Callable[[TrainingReport], str]] = {
+    "html": _page_of_training,
+    "json": _json_of_training,
+    "md": training_markdown.render,
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotune import workloads
-from autotune.cli import cli_export, cli_start, gpus
+from autotune.cli import cli_export, cli_report, cli_start, gpus
 from autotune.cli.cli_options import Trained, Tuned
 from autotune.core.errors import InputError, printable
 from autotune.core.settings import Config
@@ -21,7 +21,7 @@ from autotune.judging.promise import Promise
 from autotune.storage import lock, provenance
 from autotune.storage.store import Options, Session, is_session
 from autotune.storage.trial_dir import TrainingDir
-from autotune.system import devices, scratch
+from autotune.system import devices, scratch, telemetry
 from autotune.training import plan, supervise
 from autotune.training.plan import Plan
 from autotune.training.whole import Whole, is_done
@@ -55,10 +55,10 @@ def train(target: str, asked: Trained) -> int:
             _say(note)
         whole = Whole(found.training, planned, place, say=_say)
         last = whole.run(retries=asked.retries, is_stopping=lambda: bool(stopped))
+    _say(cli_report.conclude_training(place))
     if stopped and last.outcome == supervise.STOPPED:
         _say("stopped; the same command goes on with it: add --resume")
         return 128 + stopped[0]
-    _say(f"See {place.root}")
     return 0 if last.outcome and last.outcome.status is Status.COMPLETED else EXIT_FAILED
 
 
@@ -117,6 +117,10 @@ def _planned(found: Found, place: TrainingDir, *, resume: bool) -> Plan:
         settings=space.settings(found.config),
         samples=space.training.samples,
         promise=found.promised,
+        quality=space.objective.quality,
+        minimize=space.objective.minimize is not None,
+        unit=space.unit,
+        device=telemetry.device(),
     )
     known = plan.read(place)
     if known is None and {*place.root.iterdir()} - {place.lock_file}:

@@ -65,11 +65,16 @@ class Promise:
 
 @dataclass(frozen=True)
 class Kept:
-    """The answer on one figure of a promise, and a line that says why."""
+    """The answer on one figure of a promise, and a line that says why.
+
+    `promised` and `found` are samples per second, the quality in the user's own sign, bytes.
+    """
 
     what: str
     answer: Answer
     text: str
+    promised: Figure
+    found: Figure
 
 
 def of(trial: Trial, history: History, session: str) -> Promise:
@@ -104,8 +109,8 @@ def _speed(promise: Promise, shown: Measurement, unit: str) -> Kept | None:
     low, high = (ratio.value if end is None else end for end in (ratio.low, ratio.high))
     answer = _answer(is_kept=low >= 1 - _SLACK, is_broken=high < 1 - _SLACK)
     beside = "as promised" if abs(ratio.value - 1) < _SLACK else _apart(ratio.value)
-    promised = f"{promise.throughput.value:.1f} promised"
-    return Kept("speed", answer, f"{found.value:.1f} {unit}/s, {promised}: {beside}")
+    text = f"{found.value:.1f} {unit}/s, {promise.throughput.value:.1f} promised: {beside}"
+    return Kept("speed", answer, text, promise.throughput, found)
 
 
 def _apart(ratio: float) -> str:
@@ -120,16 +125,17 @@ def _quality(promise: Promise, shown: Measurement, goal: Objective) -> Kept | No
     room = _SCATTERS * (promise.scatter or 0.0)
     is_kept = point.quality >= promise.least
     is_broken = promise.scatter is not None and point.quality < promise.least - room
-    return Kept("quality", _answer(is_kept=is_kept, is_broken=is_broken), _of_point(promise, point, goal))
+    return _of_point(promise, point, goal, _answer(is_kept=is_kept, is_broken=is_broken))
 
 
-def _of_point(promise: Promise, point: Evaluation, goal: Objective) -> str:
+def _of_point(promise: Promise, point: Evaluation, goal: Objective, answer: Answer) -> Kept:
     least, found, promised = (
         turned(value, minimize=goal.minimize is not None)
         for value in (promise.least or 0.0, point.quality, promise.quality or 0.0)
     )
     kept_ = f"{'at most' if goal.minimize else 'at least'} {least:.4f} was to be kept"
-    return f"{goal.quality} {found:.4f} after {point.samples}, {promised:.4f} promised, {kept_}"
+    text = f"{goal.quality} {found:.4f} after {point.samples}, {promised:.4f} promised, {kept_}"
+    return Kept("quality", answer, text, Figure(promised), Figure(found))
 
 
 def _own_bytes(shown: Measurement) -> int | None:
@@ -149,7 +155,8 @@ def _memory(promise: Promise, shown: Measurement) -> Kept | None:
     of_all = "" if share is None else f", {share:.0%} of what there is"
     more = "" if ratio <= 1 + _SLACK else f": {ratio - 1:.0%} more"
     answer = Answer.HELD if ratio <= 1 + _SLACK else Answer.BROKEN
-    return Kept("memory", answer, f"{found}{of_all}, {promised} promised{more}")
+    text = f"{found}{of_all}, {promised} promised{more}"
+    return Kept("memory", answer, text, Figure(promise.memory_bytes), Figure(shown.peak_memory_bytes))
 
 
 def _answer(*, is_kept: bool, is_broken: bool) -> Answer:

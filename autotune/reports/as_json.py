@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,8 +13,13 @@ FORMAT = 1
 
 def render(report: Report) -> str:
     """`report` as strict JSON: what is no finite number is null."""
-    values = _plain({"format": FORMAT, **_format_1(asdict(report))})
-    return json.dumps(values, indent=2, allow_nan=False) + "\n"
+    return written(_format_1(asdict(report)))
+
+
+def written(values: Mapping[str, Any]) -> str:
+    """`values` as strict JSON, with the format's number."""
+    plain = _plain({"format": FORMAT, **values})
+    return json.dumps(plain, indent=2, allow_nan=False) + "\n"
 
 
 def _format_1(values: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """A report as Markdown, short enough for the text of a pull request."""
 
-import html
 import re
 from collections.abc import Sequence
 
@@ -8,9 +7,10 @@ from autotune.core import units
 from autotune.core.errors import printable
 from autotune.judging.estimates import Figure
 from autotune.reports import words
+from autotune.reports.markup import table as _table
+from autotune.reports.markup import text as _text
 from autotune.reports.model import Compared, Report, Side
 
-_SPECIAL = re.compile(r"([\\`*_\[\]|~#!@$])")
 _FACTS = ("hardware", "versions", "revision", "data", "created")
 
 
@@ -93,12 +93,6 @@ def _code(commands: Sequence[str]) -> list[str]:
     return [f"{fence}sh", *lines, fence] if lines else []
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    ruler = ["---", *(["---:"] * (len(headings) - 1))]
-    lines = [[_text(cell) for cell in headings], ruler, *([_text(cell) for cell in row] for row in rows)]
-    return [f"| {' | '.join(line)} |" for line in lines]
-
-
 def _figure(figure: Figure | None, form: str) -> str:
     """`61.2 (60.1 to 62.3)`."""
     if figure is None:
@@ -110,8 +104,3 @@ def _figure(figure: Figure | None, form: str) -> str:
 
 def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
-
-
-def _text(text: str) -> str:
-    """`text`, from wherever, as text: nothing in it is markup, or ends a line or a cell of a table."""
-    return _SPECIAL.sub(r"\\\1", html.escape(printable(text), quote=False))

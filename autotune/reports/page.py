@@ -61,8 +61,22 @@ class _Plots:
 def render(report: Report) -> str:
     """The whole page. Reads the images of the report's samples; one that cannot be read is said to be so."""
     drawn = plots_of(report)
+    return framed(
+        "page.html.j2",
+        drawn.all,
+        title=report.session,
+        report=report,
+        plots=drawn,
+        sections=sections(report),
+        pictures={file: images.picture(file) for sample in report.samples for file in sample.images},
+        session=quoted(report.session),
+    )
+
+
+def framed(template: str, drawn: Sequence[Plot], **shown: Any) -> str:
+    """A page made of a `template` in the frame of all, with the figures of its plots that are `drawn`."""
     figures = htmlsafe_json_dumps(
-        {plot.id: plot.figure for plot in drawn.all},
+        {plot.id: plot.figure for plot in drawn},
         separators=(",", ":"),
         allow_nan=False,
         ensure_ascii=False,
@@ -70,18 +84,14 @@ def render(report: Report) -> str:
     library, script = _script(_plotly()), _script(_asset("report.js"))
     return (
         _environment()
-        .get_template("page.html.j2")
+        .get_template(template)
         .render(
-            report=report,
-            plots=drawn,
-            sections=sections(report),
+            **shown,
             figures=figures,
             library=library,
             script=script,
             style=Markup(_asset("report.css")),  # noqa: S704 - the package's own
             policy=_policy([library, script]),
-            pictures={file: images.picture(file) for sample in report.samples for file in sample.images},
-            session=quoted(report.session),
         )
     )
 

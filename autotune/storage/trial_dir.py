@@ -94,3 +94,8 @@ class TrainingDir(TrialDir):
     def telemetry_file(self) -> Path:
         """What the machine showed meanwhile, a sample a line."""
         return self.root / "telemetry.jsonl"
+
+    @property
+    def report_file(self) -> Path:
+        """What it has come to, as a page."""
+        return self.root / "report.html"

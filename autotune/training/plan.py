@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from autotune.core import files, units
 from autotune.core.errors import InputError
 from autotune.core.settings import Config, Setting
 from autotune.judging.promise import Promise
+from autotune.space.sections import Objective
 from autotune.storage.trial_dir import TrainingDir
 
 
@@ -17,7 +19,8 @@ class Plan:
     """A training with `config` beside the settings that the workload has besides.
 
     `settings` are all of them, under the tuner's names, and `changes` those that the training has changed by
-    itself since. `samples` are those of the whole training, None where nothing says how many.
+    itself since. `samples` are those of the whole training, None where nothing says how many, counted in the
+    `unit`. Lower is better of a `quality` to `minimize`. It runs on the `device`.
     """
 
     workload: str
@@ -26,6 +29,16 @@ class Plan:
     samples: int | None
     promise: Promise | None = None
     changes: Mapping[str, Setting] = field(default_factory=dict)
+    _: KW_ONLY
+    quality: str
+    minimize: bool
+    unit: str
+    device: str
+
+    @property
+    def goal(self) -> Objective:
+        """By what its evaluations are judged."""
+        return Objective.model_validate({"minimize" if self.minimize else "quality": self.quality})
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "promise": self.promise.to_dict() if self.promise else None}
@@ -45,6 +58,12 @@ def read(place: TrainingDir) -> Plan | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{place.plan_file}: is not as it was written; train in another directory") from None
+
+
+def is_training(root: Path) -> bool:
+    """Whether a training was begun in `root`."""
+    place = TrainingDir(root)
+    return place.plan_file.is_file() and place.events_file.is_file()
 
 
 def gone_on_with(known: Plan, plan: Plan, place: TrainingDir) -> Plan:

@@ -69,11 +69,23 @@ def test_a_training_ends_when_it_has_all_its_samples(tmp_path, capsys):
     assert "completed after 600 samples" in said
     assert happened(tmp_path) == [Kind.BEGUN, Kind.ENDED]
     assert [r["samples"] for r in records(tmp_path) if "score" in r] == [200, 400, 600]
+    assert said.endswith(f"Report: {tmp_path / 't' / 'report.html'}\n")
+    assert "training ended" in (tmp_path / "t" / "report.html").read_text()
 
     assert train(tmp_path) == 2  # nothing is trained twice in secret
     assert "has a training already: add --resume to go on with it" in capsys.readouterr().err
     assert train(tmp_path, "--resume") == 0
     assert "has completed already" in capsys.readouterr().out
+
+
+def test_its_report_can_be_asked_for_in_other_formats(tmp_path, capsys):
+    assert train(tmp_path) == 0
+    capsys.readouterr()
+    assert main(["report", str(tmp_path / "t"), "--format", "json", "-o", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["measured"]["samples"], found["promised"]) == ("ended", 600, None)
+    assert main(["report", str(tmp_path / "t"), "--format", "md"]) == 0
+    assert "Nothing was promised" in (tmp_path / "t" / "report.md").read_text()
 
 
 def test_faults_that_pass_do_not_end_it(tmp_path, capsys):
@@ -151,5 +163,7 @@ def test_two_do_not_train_in_one_directory(tmp_path, capsys):
     process = started(tmp_path, samples=10**6)
     assert train(tmp_path, "--resume", samples=10**6) == 2
     assert "is in use by pid" in capsys.readouterr().err
+    assert main(["report", str(tmp_path / "t")]) == 0  # which disturbs nobody
+    assert "training running" in (tmp_path / "t" / "report.html").read_text()
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(120) == 130

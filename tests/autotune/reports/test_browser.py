@@ -11,7 +11,11 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from autotune.reports import page
+from autotune.reports.training import page as training_page
+from autotune.reports.training import read as training
 from tests import browser as browsers
+
+from .training import handmade
 
 MUST_RUN = bool(os.environ.get("AUTOTUNE_REQUIRE_BROWSER"))
 ARTIFACTS = Path(__file__).parents[3] / "artifacts" / "report"
@@ -284,6 +288,23 @@ def test_it_prints(browser, pages):
     assert browser.said() == []
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
     (ARTIFACTS / "rich.pdf").write_bytes(printed)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
+def test_the_page_of_a_training_is_drawn_whole_and_fetches_nothing(browser, tmp_path, width, scheme):
+    root = handmade.write(tmp_path / "t").root
+    file = root / "report.html"
+    file.write_text(training_page.render(training.read(root)), encoding="utf-8")
+    browser.look(width, scheme).open(file)
+    assert browser.said() == []
+    assert [url for url in browser.fetched() if not url.startswith("data:")] == [file.as_uri()]
+    drawn = browser.drawn()
+    assert len(drawn) == 10
+    assert [plot for plot, (marks, _) in drawn.items() if not marks] == []
+    browser.run("for (const d of document.querySelectorAll('details')) d.open = true")
+    assert browser.run("return document.documentElement.scrollWidth") == width
+    assert browser.run("return window.hacked") is None
+    browser.keep(f"training-{scheme}")
 
 
 def test_without_javascript_text_and_tables_are_there(browser, pages):

@@ -22,7 +22,17 @@ PROMISE = Promise(
     memory_bytes=2**26,
     origin=("cpu", "abc"),
 )
-PLAN = Plan("toy:fit", {"micro_batch_size": 8}, {"micro_batch_size": 8, "data": "x"}, 4000, PROMISE)
+PLAN = Plan(
+    "toy:fit",
+    {"micro_batch_size": 8},
+    {"micro_batch_size": 8, "data": "x"},
+    4000,
+    PROMISE,
+    quality="score",
+    minimize=False,
+    unit="samples",
+    device="some CPU",
+)
 
 
 @pytest.fixture

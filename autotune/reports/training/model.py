@@ -1,0 +1,90 @@
+"""The nouns of a training's report. Their JSON is `report --format json` of its directory.
+
+As in a session's report figures are unrounded: seconds, bytes, and samples, or another unit of work.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autotune.core.settings import Setting
+from autotune.core.trial import Measurement, Outcome
+from autotune.judging.promise import Answer, Kept
+from autotune.training.events import Kind
+
+
+@dataclass(frozen=True)
+class Point:
+    """A figure after so many samples, and after so many seconds in which the training ran."""
+
+    samples: int
+    seconds: float
+    value: float
+
+
+@dataclass(frozen=True)
+class Happened:
+    """An event: `at` in seconds since 1970, `seconds` as those of a `Point`."""
+
+    at: float
+    samples: int
+    seconds: float
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True)
+class Promised:
+    """Which trial's settings these are, and whether what its session promised of them has come so far.
+
+    `answer` is that of all that is `kept`; of what nothing can be said yet there is none.
+    """
+
+    session: str
+    trial: int
+    answer: Answer
+    kept: tuple[Kept, ...]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Figures over the training, thinned out to what a plot can show.
+
+    `quality` has the user's own sign, `speed` is samples per second of steps alone, and `machine` has by its
+    name every figure that was seen of the processes, the machine and its GPUs.
+    """
+
+    loss: tuple[Point, ...] = ()
+    quality: tuple[Point, ...] = ()
+    speed: tuple[Point, ...] = ()
+    machine: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """A training, running or over. `outcome` is None while it has none: while it runs, or may be resumed.
+
+    It has run for `seconds` in so many `attempts`; `repeated` samples were trained more than once, about,
+    because a fault came after the last checkpoint. `planned` samples are the whole training's, None where
+    only its workload knows. `settings` are those that it runs with now, `changes` which of them it has
+    changed itself. Qualities of `measured` have the tuner's sign: higher is better.
+    """
+
+    directory: str
+    state: str  # running, interrupted, ended
+    workload: str
+    device: str
+    begun: float | None
+    quality: str
+    minimize: bool
+    unit: str
+    planned: int | None
+    outcome: Outcome | None
+    promised: Promised | None
+    measured: Measurement
+    seconds: float
+    attempts: int
+    repeated: int
+    curves: Curves
+    events: tuple[Happened, ...]
+    settings: Mapping[str, Setting]
+    changes: Mapping[str, Setting]

@@ -1,0 +1,96 @@
+"""A training on its disk as a report. It may be running, stopped, or over; nothing is written."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from autotune.core.errors import InputError
+from autotune.core.trial import Measurement, Outcome
+from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
+from autotune.judging import promise
+from autotune.reports.training import series
+from autotune.reports.training.model import Happened, Promised, TrainingReport
+from autotune.reports.training.series import Attempt, Track
+from autotune.storage import lock
+from autotune.storage.identity import read_verdict
+from autotune.storage.records import lines_of, read_records
+from autotune.storage.trial_dir import TrainingDir
+from autotune.training import events, plan
+from autotune.training.events import Kind
+from autotune.training.plan import Plan
+from autotune.trials.progress import Progress
+
+_TURNS = {Kind.BEGUN, Kind.CONTINUED, Kind.RETRIED, Kind.HALVED, Kind.STOPPED, Kind.ENDED}
+
+
+def read(root: Path, *, is_over: bool = False) -> TrainingReport:
+    """The report of the training in `root`; raises InputError where there is none.
+
+    One that `is_over` may still be in use.
+    """
+    place = TrainingDir(root)
+    known = plan.read(place)
+    if known is None:
+        raise InputError(f"{root}: is not the directory of a training: it has no {place.plan_file.name}")
+    settings = {**known.settings, **known.changes}
+    progress = Progress(known.quality, settings, minimize=known.minimize, unit=known.unit)
+    track = Track(known.quality)
+    for record in read_records(place):
+        progress.count(record)
+        track.count(record)
+    attempts = track.timeline.attempts
+    happened = _events(place, attempts)
+    is_running = not is_over and lock.is_held(place.root, place.lock_file)
+    outcome, measured = _ended(place, progress.measurement(), happened)
+    return TrainingReport(
+        directory=str(root),
+        state=RUNNING if is_running else ENDED if outcome else INTERRUPTED,
+        workload=known.workload,
+        device=known.device,
+        begun=attempts[0].begun if attempts else None,
+        quality=known.quality,
+        minimize=known.minimize,
+        unit=known.unit,
+        planned=known.samples,
+        outcome=outcome,
+        promised=_promised(known, measured),
+        measured=measured,
+        seconds=track.timeline.seconds,
+        attempts=len(attempts),
+        repeated=track.repeated,
+        curves=track.curves(series.seen(_samples(place), attempts)),
+        events=happened,
+        settings=settings,
+        changes=known.changes,
+    )
+
+
+def _ended(
+    place: TrainingDir, shown: Measurement, happened: Sequence[Happened]
+) -> tuple[Outcome | None, Measurement]:
+    """How it has ended, and what it has `shown`, with what only its last process knew.
+
+    Of an attempt that was gone on with there may be a verdict, too: that is none on the training.
+    """
+    turns = [event.kind for event in happened if event.kind in _TURNS]
+    verdict = read_verdict(place) if turns[-1:] == [Kind.ENDED] else None
+    if verdict is None or verdict[1].samples != shown.samples:
+        return None, shown
+    return verdict
+
+
+def _promised(known: Plan, measured: Measurement) -> Promised | None:
+    if known.promise is None:
+        return None
+    found = promise.kept(known.promise, measured, known.goal, known.unit)
+    return Promised(known.promise.session, known.promise.trial, promise.overall(found), tuple(found))
+
+
+def _samples(place: TrainingDir) -> list[Mapping[str, object]]:
+    return [line for line in lines_of(place.telemetry_file) if isinstance(line, dict)]
+
+
+def _events(place: TrainingDir, attempts: list[Attempt]) -> tuple[Happened, ...]:
+    return tuple(
+        Happened(e.at, e.samples, series.seconds_at(e.at, attempts), e.kind, e.text)
+        for e in events.read(place.events_file)
+    )

@@ -1,0 +1,178 @@
+"""A training's figures as text: the same for the page and for Markdown. Pure."""
+
+from datetime import UTC, datetime
+
+from autotune.core import units
+from autotune.display.snapshot import ENDED, RUNNING
+from autotune.judging import estimates, objective
+from autotune.judging.estimates import Figure
+from autotune.judging.promise import Answer, Kept
+from autotune.reports import words
+from autotune.reports.plot import Table
+from autotune.reports.training.model import TrainingReport
+from autotune.space.sections import turned
+from autotune.training.events import Kind
+
+# A symbol, so that colour is not all that tells them apart; and how the page shows it.
+VERDICTS = {
+    Answer.HELD: ("✓", "Held", "confirmed"),
+    Answer.BROKEN: ("✗", "Did not hold", "none"),
+    Answer.UNDECIDED: ("≈", "Not decided", "unconfirmed"),
+}
+_NOTHING_PROMISED = ("\N{EN DASH}", "Nothing was promised", "unconfirmed")
+
+
+def verdict(report: TrainingReport) -> tuple[str, str, str]:
+    """Whether the promise was kept: a symbol, the words, and the class that they have on the page."""
+    return VERDICTS[report.promised.answer] if report.promised else _NOTHING_PROMISED
+
+
+def sentence(report: TrainingReport) -> str:
+    """What was promised by whom, and how sure that is by now."""
+    known = report.promised
+    if known is None:
+        return "These settings are of no session: their speed, quality and memory are measured here first."
+    of = f"what session {known.session} has promised of trial {known.trial}"
+    if not known.kept:
+        return f"There is nothing yet to hold against {of}."
+    who = "The training has" if report.state == ENDED else "So far the training has"
+    return {
+        Answer.HELD: f"{who} kept {of}.",
+        Answer.BROKEN: f"{who} not kept {of}.",
+        Answer.UNDECIDED: f"{who} left open whether it keeps {of}.",
+    }[known.answer]
+
+
+def ended(report: TrainingReport) -> str:
+    """How the training has ended, or that it has not."""
+    if report.state == RUNNING:
+        return "The training is running."
+    if report.outcome is None:
+        return f"The training has not ended. {report.events[-1].text if report.events else ''}".strip()
+    why = f": {report.outcome.reason}" if report.outcome.reason else ""
+    return f"{str(report.outcome).capitalize()} after {done(report)}{why}."
+
+
+def done(report: TrainingReport) -> str:
+    """`12,000 of 20,000 samples (60%)`."""
+    found, planned = report.measured.samples, report.planned
+    if planned is None:
+        return f"{words.count(found)} {report.unit}"
+    return f"{words.count(found)} of {words.count(planned)} {report.unit} ({found / planned:.0%})"
+
+
+def promised(report: TrainingReport) -> Table | None:
+    """What was promised beside what was found; None where nothing can be compared."""
+    kept = report.promised.kept if report.promised else ()
+    rows = tuple(
+        (_name(one, report), _cell(one, one.promised), _cell(one, one.found), one.answer, one.text)
+        for one in kept
+    )
+    return Table(("", "promised", "found", "answer", "why"), rows, numeric=(1, 2)) if rows else None
+
+
+def _name(one: Kept, report: TrainingReport) -> str:
+    return {"speed": f"{report.unit}/s", "quality": words.metric(report.quality)}.get(one.what, one.what)
+
+
+def _cell(one: Kept, figure: Figure) -> str:
+    if one.what == "memory":
+        return words.memory(figure.value)
+    return words.throughput(figure) if one.what == "speed" else words.quality(figure)
+
+
+def seen(report: TrainingReport) -> list[str]:
+    """What was seen meanwhile that may be why a promise was not kept, or will stop the training."""
+    return [event.text for event in report.events if event.kind in {Kind.DRIFT, Kind.LEAK}]
+
+
+def figures(report: TrainingReport) -> list[tuple[str, str]]:
+    """What is known of the training, by names."""
+    shown = report.measured
+    found = {
+        "done": done(report),
+        "time": _time(report),
+        f"{report.unit}/s, evaluations left out": words.throughput(estimates.of_run(shown.throughput)),
+        words.metric(report.quality): _quality(report),
+        "peak memory": _memory(report),
+        "evaluations": _evaluations(report),
+        "parts of a step": _step(report),
+        "trained again after faults": f"about {words.count(report.repeated)} {report.unit}"
+        if report.repeated
+        else words.NOTHING,
+    }
+    return [(name, text) for name, text in found.items() if text != words.NOTHING]
+
+
+def _time(report: TrainingReport) -> str:
+    spent, done_ = words.duration(report.seconds), report.measured.samples
+    attempts = f" in {report.attempts} attempts" if report.attempts > 1 else ""
+    left = (report.planned or 0) - done_
+    if report.outcome is not None or left <= 0 or not done_:
+        return spent + attempts
+    return f"{spent}{attempts}, about {words.duration(report.seconds / done_ * left)} left"
+
+
+def _quality(report: TrainingReport) -> str:
+    """The last one, and the best where that is another."""
+    points = report.curves.quality
+    if not points:
+        return words.NOTHING
+    best = max(points, key=lambda point: turned(point.value, minimize=report.minimize))
+    if best.value == points[-1].value:
+        return words.score(best.value)
+    at = f"{words.score(best.value)} after {words.count(best.samples)} {report.unit}"
+    return f"{words.score(points[-1].value)}, the best {at}"
+
+
+def _memory(report: TrainingReport) -> str:
+    shown = report.measured
+    share = objective.memory_share(shown)
+    return words.peak(shown.peak_memory_bytes, share, is_rising=shown.memory_is_rising)
+
+
+def _evaluations(report: TrainingReport) -> str:
+    seen = report.measured.outside
+    if not seen.evaluations or seen.evaluation_s is None or not report.seconds:
+        return words.NOTHING
+    share = min(1.0, seen.evaluations * seen.evaluation_s / report.seconds)
+    return f"{seen.evaluations} of {words.duration(seen.evaluation_s)} each, {share:.0%} of the time"
+
+
+def _step(report: TrainingReport) -> str:
+    """What part of a step each phase takes, the largest first."""
+    shares = sorted(report.measured.step_shares.items(), key=lambda item: -item[1])
+    told = (f"{name.removesuffix('_s')} {share:.0%}" for name, share in shares if share > 0)
+    return ", ".join(told) or words.NOTHING
+
+
+def scores(report: TrainingReport) -> list[tuple[str, str]]:
+    """The scores of the last evaluation."""
+    found = report.measured.scores
+    return [(words.metric(name), words.score(found[name])) for name in found if name != "samples"]
+
+
+def happened(report: TrainingReport) -> Table:
+    """What happened, line by line; moments are in UTC."""
+    rows = tuple(
+        (moment(e.at), words.duration(e.seconds), words.count(e.samples), e.kind, e.text)
+        for e in report.events
+    )
+    return Table(("when, UTC", "time", report.unit, "what", "told"), rows, numeric=(1, 2))
+
+
+def settings(report: TrainingReport) -> Table:
+    """Every setting, and what the training has changed itself."""
+    changed = "changed by the training"
+    rows = tuple(
+        (name, words.setting(value), changed if name in report.changes else "")
+        for name, value in report.settings.items()
+    )
+    return Table(("setting", "value", ""), rows, numeric=(1,))
+
+
+def moment(at: float | None) -> str:
+    """`2026-03-01 17:05:09`, in UTC; a dash where it is not known."""
+    if units.number(at) is None:
+        return words.NOTHING
+    return datetime.fromtimestamp(at or 0.0, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,116 @@
+"""A training's directory made by hand: two attempts, and an evaluation after every 200 samples."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from autotune.core.trial import Measurement, Outcome, Status
+from autotune.judging.estimates import Figure
+from autotune.judging.promise import Promise
+from autotune.storage import identity
+from autotune.storage.trial_dir import TrainingDir
+from autotune.training import events, plan
+from autotune.training.events import Event, Kind
+from autotune.training.plan import Plan
+from autotune.trials.progress import Progress
+
+BEGUN, AGAIN = 1_800_000_000.0, 1_800_090_000.0  # a day later
+BATCH, STEP_S, EVALUATION_S, EVERY = 8, 0.5, 4.0, 200
+HOSTILE = "<script>window.hacked = true</script> | `x` \u202e"
+SAID = f"failed (error): CUDA error: {HOSTILE}; goes on from its checkpoint"
+SETTINGS = {"micro_batch_size": 8, "accumulation_steps": 1, "precision": "bf16", "learning_rate": 1.5e-4}
+PROMISE = Promise(
+    session="iu",
+    trial=11,
+    samples=400,
+    throughput=Figure(16.0, 15.6, 16.4),
+    quality=0.16,
+    least=0.152,
+    scatter=0.002,
+    memory_bytes=4 * 2**30,
+    origin=("some GPU", "abc"),
+)
+PLAN = Plan(
+    "r2gen",
+    SETTINGS,
+    {**SETTINGS, "data": "data/iu"},
+    2000,
+    PROMISE,
+    {"micro_batch_size": 4, "accumulation_steps": 2},
+    quality="bleu_4",
+    minimize=False,
+    unit="samples",
+    device="some GPU",
+)
+
+
+def steps(begun: float, clock_s: float, first: int, last: int) -> list[dict[str, Any]]:
+    """An attempt's mark and its records."""
+    found: list[dict[str, Any]] = [{"attempt": begun, "clock_s": clock_s}]
+    at_s = clock_s + 3.0
+    for samples in range(first + BATCH, last + 1, BATCH):
+        at_s += STEP_S
+        shown = {"train_loss": 4 * math.exp(-samples / 800), "data_s": 0.1, "forward_s": 0.3}
+        found.append({"samples": samples, "at_s": at_s, "memory_peak_bytes": 4 * 2**30, **shown})
+        if samples % EVERY == 0:
+            at_s += EVALUATION_S
+            scores = {"bleu_4": 0.2 * (1 - math.exp(-samples / 250)), "rouge_l": 0.31}
+            found.append({"samples": samples, "at_s": at_s, **scores})
+    return found
+
+
+def telemetry(begun: float, samples: range) -> list[dict[str, float]]:
+    """A sample for every ten seconds."""
+    return [
+        {
+            "at": begun + 10.0 * n,
+            "samples": done,
+            "cpu_percent": 150.0 + 10 * (n % 3),
+            "others_cpu_percent": 20.0,
+            "allowed_cpus": 4.0,
+            "host_rss_bytes": 3.0 * 2**30 + 2**20 * done,
+            "gpu_memory_used_bytes": 5.0 * 2**30,
+            "gpu_0_memory_used_bytes": 5.0 * 2**30,
+            "gpu_utilisation_percent": 92.0,
+            "gpu_sm_clock_mhz": 1980.0,
+            "gpu_temperature_c": 61.0,
+            "gpu_power_w": 287.5,
+        }
+        for n, done in enumerate(samples)
+    ]
+
+
+def measured(records: list[dict[str, Any]]) -> Measurement:
+    """What the last process knew: the records, and what it might take."""
+    progress = Progress(PLAN.quality, PLAN.settings)
+    for record in records:
+        progress.count(record)
+    return replace(progress.measurement(), memory_limit_bytes=16 * 2**30)
+
+
+def write(root: Path, *, ended: bool = True) -> TrainingDir:
+    """A training that was killed after 1000 of its samples; it went on from 800 of them to its end."""
+    root.mkdir(parents=True, exist_ok=True)
+    place = TrainingDir(root)
+    plan.write(place, PLAN)
+    told = [
+        Event(BEGUN, 0, Kind.BEGUN, "training over 2000 samples"),
+        Event(BEGUN + 90, 1000, Kind.RETRIED, SAID),
+    ]
+    records = steps(BEGUN, 500.0, 0, 1000)
+    seen = telemetry(BEGUN, range(0, 1000, 160))
+    if ended:
+        records += steps(AGAIN, 20.0, 800, 2000)
+        seen += telemetry(AGAIN, range(800, 2000, 160))
+        told += [
+            Event(AGAIN, 800, Kind.CONTINUED, "training"),
+            Event(AGAIN + 100, 2000, Kind.ENDED, "completed"),
+        ]
+        identity.write_verdict(place, Outcome(Status.COMPLETED), measured(records))
+    place.records_file.write_text("".join(json.dumps(record) + "\n" for record in records) + '{"samples": 2')
+    place.telemetry_file.write_text("".join(json.dumps(line) + "\n" for line in seen) + "[]\n{}\n")
+    for event in told:
+        events.write(place.events_file, event)
+    return place

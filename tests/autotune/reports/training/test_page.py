@@ -1,0 +1,139 @@
+"""The page of a training."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from autotune.judging.promise import Answer
+from autotune.reports.training import markdown, page, plots, read, wording
+from autotune.reports.training.model import Curves, Happened, Point
+from autotune.training.events import Kind
+from tests.autotune.reports.test_page import Page, words_of
+
+from . import handmade
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return read.read(handmade.write(tmp_path_factory.mktemp("training") / "t").root)
+
+
+@pytest.fixture(scope="module")
+def text(found):
+    return page.render(found)
+
+
+@pytest.fixture(scope="module")
+def whole(text):
+    return Page(text)
+
+
+def test_it_begins_with_the_verdict_and_all_sections_are_filled(whole):
+    sections = [values["id"] for values in whole.all("section")]
+    assert sections == ["answer", "learning", "speed", "machine", "events", "settings"]
+    assert all(len(words_of(whole.texts[name])) > 100 for name in sections)
+    said = words_of(whole.texts["answer"])
+    for part in (
+        "✓ Held The training has kept",
+        "Completed after 2,000 of 2,000",
+        "16.0 ± 0.416.0 ± 0.0held",
+    ):
+        assert part in said
+
+
+def test_text_from_outside_is_shown_as_text(text, whole):
+    assert "<script>window" not in text
+    assert "\u202e" not in text
+    assert "<script>window.hacked" in whole.texts["events"]
+    figures = json.loads(next(s for values, s in whole.scripts if values.get("id") == "figures"))
+    assert "&lt;script&gt;" in json.dumps(figures)
+
+
+def test_every_plot_has_its_figures_in_words_and_in_a_table(whole):
+    drawn = [values for _, values in whole.tags if values.get("role") == "img"]
+    assert len(drawn) == 10
+    assert all(values["aria-label"] for values in drawn)
+    tables = {name for name in whole.ids if name.startswith("table-")}
+    assert len(tables) == 8  # those of the loss and of the quality have both of their plots
+    links = {values["href"][1:] for values in whole.all("a")}
+    assert links <= set(whole.ids)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer.BROKEN, "✗ Did not hold The training has not kept what session iu has promised of trial 11."),
+        (Answer.UNDECIDED, "≈ Not decided The training has left open whether it keeps what session iu"),
+    ],
+)
+def test_the_verdict_is_told_without_colour(found, answer, said):
+    told = replace(found, promised=replace(found.promised, answer=answer))
+    assert said in words_of(Page(page.render(told)).texts["answer"])
+
+
+def test_without_a_promise_figures_are_shown_all_the_same(found):
+    told = words_of(Page(page.render(replace(found, promised=None))).texts["answer"])
+    assert "Nothing was promised" in told
+    assert "Promised and found" not in told
+    assert "16.0 ± 0.0" in told
+
+
+def test_what_slowed_it_down_stands_beside_the_verdict(found, whole):
+    slower = Happened(2.0, 800, 90.0, Kind.DRIFT, "12% slower since 800 samples; likely cause: a neighbour")
+    told = replace(found, events=(*found.events, slower))
+    assert "Seen meanwhile 12% slower" in words_of(Page(page.render(told)).texts["answer"])
+    assert "- 12% slower since 800 samples" in markdown.render(told)
+    assert "Seen meanwhile" not in whole.texts["answer"]
+
+
+def test_what_is_not_there_yet_says_how_to_look_again(found):
+    begun = replace(found, state="running", outcome=None, curves=Curves(), events=())
+    shown = Page(page.render(begun))
+    for name in ("learning", "speed", "machine"):
+        assert "The training is running: look again with python -m autotune report" in words_of(
+            shown.texts[name]
+        )
+
+
+def test_events_are_marked_but_for_its_begin_and_its_end(found):
+    (drawn,) = plots.speed(found)
+    *_, rule, told = drawn.data
+    assert [found.events[n].seconds / 60 for n in (1, 2)] == told["x"] == rule["x"][::3]
+    assert told["text"][0].startswith("retried: failed")
+    quiet = tuple(e for e in found.events if e.kind in {Kind.BEGUN, Kind.ENDED})
+    (drawn,) = plots.speed(replace(found, events=quiet))
+    assert (len(drawn.data), len(drawn.legend)) == (1, 2)
+
+
+def test_all_over_time_have_one_axis_whatever_was_seen_when(found):
+    drawn = [*plots.learning(found), *plots.speed(found), *plots.machine(found)]
+    ranges = [tuple(p.layout["xaxis"]["range"]) for p in drawn if p.id.endswith("-time")]
+    assert len(ranges) == 8
+    assert len(set(ranges)) == 1
+
+
+def test_processors_are_counted_in_what_the_training_may_use(found):
+    use = next(plot for plot in plots.machine(found) if plot.id == "use-time")
+    assert max(use.data[0]["y"]) == 170.0 / 4
+
+
+def test_a_gpu_of_several_is_named(found):
+    memory = next(plot for plot in plots.machine(found) if plot.id == "memory-time")
+    assert "GPU 0: used on the GPU" in [mark.label for mark in memory.legend]
+
+
+def test_the_best_evaluation_is_told_where_it_is_not_the_last(found):
+    points = (Point(200, 1.0, 0.2), Point(400, 2.0, 0.3), Point(600, 3.0, 0.1))
+    told = replace(found, curves=replace(found.curves, quality=points))
+    assert dict(wording.figures(told))["BLEU-4"] == "0.1000, the best 0.3000 after 400 samples"
+    loss = replace(told, quality="val_loss", minimize=True)
+    assert dict(wording.figures(loss))["val_loss"] == "0.1000"
+
+
+def test_a_page_of_a_long_training_stays_small(found):
+    many = tuple(Happened(float(n), n, float(n), Kind.RETRIED, "killed by SIGKILL") for n in range(1000))
+    points = tuple(Point(n, float(n), 1.0) for n in range(300))
+    seen = dict.fromkeys(found.curves.machine, points)
+    long = replace(found, events=many, curves=Curves(points, points, points, seen))
+    assert len(page.render(long)) < 7_000_000

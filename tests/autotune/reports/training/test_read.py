@@ -1,0 +1,99 @@
+"""A training on its disk, read: over, stopped, running, and spoilt."""
+
+import json
+import re
+from dataclasses import asdict
+
+import pytest
+
+from autotune.core.errors import InputError
+from autotune.core.trial import Status
+from autotune.judging.promise import Answer
+from autotune.reports import as_json
+from autotune.reports.training import markdown, read
+from autotune.storage import lock
+from autotune.training import events
+from autotune.training.events import Event, Kind
+
+from . import handmade
+
+
+@pytest.fixture
+def ended(tmp_path):
+    return handmade.write(tmp_path / "t")
+
+
+@pytest.fixture
+def killed(tmp_path):
+    return handmade.write(tmp_path / "t", ended=False)
+
+
+def test_a_training_that_has_ended(ended):
+    found = read.read(ended.root)
+    assert (found.state, found.outcome.status) == ("ended", Status.COMPLETED)
+    assert found.promised.answer is Answer.HELD
+    assert {one.what: one.answer for one in found.promised.kept} == dict.fromkeys(
+        ("speed", "quality", "memory"), Answer.HELD
+    )
+    assert (found.attempts, found.measured.samples, found.planned) == (2, 2000, 2000)
+    assert 190 <= found.repeated <= 200
+    assert found.measured.memory_limit_bytes == 16 * 2**30  # which only its last process knew
+    assert found.settings["micro_batch_size"] == 4
+    assert [event.kind for event in found.events] == ["begun", "retried", "continued", "ended"]
+    assert found.events[1].seconds == found.events[2].seconds  # a day passed between them
+
+
+def test_a_training_that_was_killed_is_held_to_its_promise_so_far(killed):
+    found = read.read(killed.root)
+    assert (found.state, found.outcome) == ("interrupted", None)
+    assert found.promised.answer is Answer.HELD
+    assert found.measured.samples == 1000
+
+
+def test_a_training_that_runs_is_not_disturbed(killed):
+    before = {file: file.read_bytes() for file in killed.root.rglob("*") if file.is_file()}
+    with lock.locked(killed.lock_file, "training"):
+        assert read.read(killed.root).state == "running"
+        assert read.read(killed.root, is_over=True).state == "interrupted"
+    assert {file: file.read_bytes() for file in before} == before
+
+
+def test_the_verdict_on_an_attempt_that_was_gone_on_with_is_none_on_the_training(ended):
+    events.write(ended.events_file, Event(handmade.AGAIN + 200, 2000, Kind.CONTINUED, "training"))
+    assert read.read(ended.root).outcome is None
+
+
+def test_what_has_only_begun_says_so(killed):
+    for file in (killed.records_file, killed.telemetry_file):
+        file.unlink()
+    found = read.read(killed.root)
+    assert (found.seconds, found.attempts, found.begun, found.curves.speed) == (0.0, 0, None, ())
+    assert found.promised.kept == ()
+    assert "There is nothing yet to hold against what session iu has promised" in markdown.render(found)
+
+
+def test_another_directory_is_no_training(tmp_path):
+    with pytest.raises(InputError, match="is not the directory of a training"):
+        read.read(tmp_path)
+
+
+def test_markdown_has_the_verdict_and_what_happened(ended):
+    said = markdown.render(read.read(ended.root))
+    assert "**Held.** The training has kept what session iu has promised of trial 11." in said
+    assert "Completed after 2,000 of 2,000 samples (100%)." in said
+    assert re.search(r"\| samples/s \| 16.0 ± 0.4 \| 16.0 ± 0.0 \| held \|", said)
+    assert "<script>" not in said
+    assert {line.count(" | ") for line in said.splitlines() if "2027-" in line} == {4}
+
+
+def test_json_has_every_figure_unrounded(ended):
+    found = json.loads(as_json.written(asdict(read.read(ended.root))))
+    assert (found["format"], found["state"], found["outcome"]["status"]) == (1, "ended", "completed")
+    assert found["promised"]["kept"][0] == {
+        "what": "speed",
+        "answer": "held",
+        "text": "16.0 samples/s, 16.0 promised: as promised",
+        "promised": {"value": 16.0, "low": 15.6, "high": 16.4},
+        "found": {"value": 16.0, "low": 16.0, "high": 16.0},
+    }
+    assert found["curves"]["loss"][0] == {"samples": 8, "seconds": 3.5, "value": pytest.approx(3.9602)}

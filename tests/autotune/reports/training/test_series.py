@@ -1,0 +1,95 @@
+"""Curves on the time in which a training ran."""
+
+import pytest
+
+from autotune.reports.training import series
+from autotune.reports.training.model import Point
+from autotune.reports.training.series import Attempt, Track
+
+
+def track(*records):
+    found = Track("score")
+    for record in records:
+        found.count(record)
+    return found
+
+
+def step(samples, at_s, **more):
+    return {"samples": samples, "at_s": at_s, "train_loss": 1000.0 - samples, **more}
+
+
+FIRST = [
+    {"attempt": 1000.0, "clock_s": 50.0},
+    step(8, 52.0),
+    step(16, 53.0),
+    step(24, 54.0),
+    {"samples": 24, "at_s": 60.0, "score": 0.3},
+    step(32, 61.0),
+    step(40, 62.0),
+]
+SECOND = [{"attempt": 9000.0, "clock_s": 5.0}, step(32, 8.0), step(40, 9.0), step(48, 10.0)]
+
+
+def test_no_time_passes_between_two_attempts():
+    timeline = track(*FIRST, *SECOND).timeline
+    assert timeline.seconds == 12.0 + 5.0
+    assert timeline.attempts == [Attempt(1000.0, 0.0, 12.0), Attempt(9000.0, 12.0, 17.0)]
+
+
+@pytest.mark.parametrize(
+    ("at", "seconds"),
+    [(900.0, 0.0), (1000.0, 0.0), (1007.5, 7.5), (5000.0, 12.0), (9004.0, 16.0), (9999.0, 17.0)],
+)
+def test_a_moment_is_so_far_into_the_training(at, seconds):
+    assert series.seconds_at(at, track(*FIRST, *SECOND).timeline.attempts) == seconds
+
+
+def test_what_was_trained_again_replaces_what_was_there():
+    found = track(*FIRST, *SECOND)
+    loss = found.curves({}).loss
+    assert [point.samples for point in loss] == [8, 16, 24, 32, 40, 48]
+    assert [point.seconds for point in loss] == [2.0, 3.0, 4.0, 15.0, 16.0, 17.0]
+    assert found.repeated == 8
+    assert found.curves({}).quality == (Point(24, 10.0, 0.3),)
+    again = track(*FIRST, {"attempt": 9000.0, "clock_s": 0.0}, step(16, 2.0), *FIRST[3:5])
+    assert [point.samples for point in again.curves({}).quality] == [24]
+
+
+def test_a_speed_is_that_of_steps_alone():
+    """Eight samples a second, whatever evaluations, compiling and starts take between them."""
+    marked = [{"attempt": 1000.0, "clock_s": 0.0}]
+    for n in range(1, 400):
+        at_s = n + 100.0 * (n // 50)
+        marked += [step(8 * n, at_s)]
+        marked += [{"samples": 8 * n, "at_s": at_s + 100.0, "score": 0.1}] if n % 50 == 49 else []
+    marked += [step(3200, 2000.0, is_compiling=True), {"attempt": 9000.0, "clock_s": 0.0}]
+    marked += [step(3208 + 8 * n, 30.0 + n) for n in range(60)]
+    speeds = track(*marked).curves({}).speed
+    assert len(speeds) > 20
+    assert {point.value for point in speeds} == {8.0}
+
+
+def test_what_is_no_number_is_on_no_curve():
+    records = [FIRST[0], step(8, 52.0), step(16, 53.0) | {"train_loss": float("nan")}, step(24, 54.0)]
+    assert [point.samples for point in track(*records).curves({}).loss] == [8, 24]
+
+
+def test_a_long_curve_is_thinned_to_means_over_equal_times():
+    points = [Point(n, n / 10, float(n % 10)) for n in range(10_000)]
+    found = series.thinned(points, 100)
+    assert len(found) == 100
+    assert {round(point.value, 1) for point in found} == {4.5}
+    assert found[-1].samples == 9999
+    assert series.thinned(points[:50], 100) == tuple(points[:50])
+    assert len(series.thinned([Point(n, 1.0, 1.0) for n in range(500)], 100)) == 1
+
+
+def test_telemetry_is_on_the_same_time():
+    lines = [
+        {"at": 1002.0, "samples": 8, "cpu_percent": 90.0, "gpu_power_w": None},
+        {"at": 9004.0, "samples": 40, "cpu_percent": 80.0},
+        {"at": "then", "samples": 40, "cpu_percent": 70.0},
+        {},
+    ]
+    found = series.seen(lines, track(*FIRST, *SECOND).timeline.attempts)
+    assert found == {"cpu_percent": [Point(8, 2.0, 90.0), Point(40, 16.0, 80.0)]}
