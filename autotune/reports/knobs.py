@@ -12,7 +12,7 @@ def predicted(config: Config, history: History, memory_limit_bytes: int | None) 
     """Peak memory with each precision and micro-batch to choose from, at the other settings of `config`."""
     space, fraction = history.space, history.space.limits.memory_fraction
     model = MemoryModel(history.trials, fraction=fraction, limit_bytes=memory_limit_bytes, known=space.known)
-    knob = space.knobs.get(PRECISION)
+    knob = space.drawn_knobs.get(PRECISION)
     precisions = (knob.drawn_from.choice if knob else None) or ()
     configs: list[Config] = [{**config, PRECISION: precision} for precision in precisions] or [config]
     found = [_predicted(model, chosen, space) for chosen in configs]

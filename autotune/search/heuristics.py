@@ -42,10 +42,11 @@ def larger_batches(best: Trial, history: History) -> Iterator[Config]:
     slower ones be stopped after seconds. Whether it fits, or is within the limits, screening says.
     """
     space = history.space
-    knob = space.knobs.get(MICRO_BATCH)
+    knob = space.drawn_knobs.get(MICRO_BATCH)
     if knob is None or knob.drawn_from.choice is None:
         return
-    left_out = space.known.same_speed | {MICRO_BATCH}
+    follows = space.knobs.keys() - space.drawn_knobs.keys()
+    left_out = space.known.same_speed | follows | {MICRO_BATCH}
     others = settings_key(best.config, left_out)
     tried = {
         int(t.config[MICRO_BATCH] or 0): t
