@@ -95,6 +95,20 @@ def compare(
 
 
 @app.command()
+def predict(
+    session: SessionArgument,
+    memory: Annotated[
+        str | None, typer.Option(help="sizes such as 8GiB,24GiB,80GiB; default: those of common GPUs")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+) -> int:
+    """Say what fits on another GPU. Example: autotune predict runs/iu --memory 8GiB,24GiB,80GiB"""
+    from autotune.cli import cli_predict  # noqa: PLC0415 - as above
+
+    return cli_predict.predict(session, memory, as_json=as_json)
+
+
+@app.command()
 def report(
     session: SessionArgument,
     form: Annotated[

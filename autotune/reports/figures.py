@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compare.results import Model, Written
-from autotune.core.settings import PRECISION, SEED
+from autotune.core.settings import MICRO_BATCH, PRECISION, SEED
 from autotune.core.trial import PassedOver, Trial
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
-from autotune.judging import confirm, quality
+from autotune.judging import confirm, elsewhere, quality
+from autotune.judging.elsewhere import Elsewhere
 from autotune.judging.history import History
 from autotune.reports import clinical, importance, knobs, rows
 from autotune.reports.model import Report
@@ -82,8 +83,16 @@ def report(known: Known, samples: int) -> Report:
         by_precision=PRECISION in space.baseline,
         writes_reports=known.workload.program is not None,
         constraints=goal.constraints,
+        elsewhere=_elsewhere(history),
         going_on=_going_on(known),
     )
+
+
+def _elsewhere(history: History) -> Elsewhere | None:
+    """What fits on other GPUs; None where there is no micro-batch to choose, or nothing is recommended."""
+    found = confirm.recommended(history)
+    has_sizes = MICRO_BATCH in history.space.drawn_knobs
+    return elsewhere.elsewhere(found[0], history) if found and has_sizes else None
 
 
 def _least_quality(history: History) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from autotune.core import units
 from autotune.core.errors import printable
 from autotune.judging.estimates import Figure
-from autotune.reports import words
+from autotune.reports import elsewhere, words
 from autotune.reports.model import Compared, Report, Side
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#!@$])")
@@ -24,6 +24,7 @@ def render(report: Report) -> str:
         _sides(report),
     ]
     blocks += [[f"- {_text(line)}" for line in (*answer.cautions, *answer.outside)], _models(report)]
+    blocks += _elsewhere(report)
     blocks += [_code(answer.commands), [_provenance(report)]]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
 
@@ -77,6 +78,18 @@ def _model(model: Compared, names: Sequence[str]) -> list[str]:
     f1 = model.findings.f1 if model.findings else None
     speeds = _figure(model.throughput, ".1f"), _number(model.reports_per_s, ".1f")
     return [model.label, speeds[0], *scores, speeds[1], _number(f1, ".3f")]
+
+
+def _elsewhere(report: Report) -> list[list[str]]:
+    """What fits where there is another memory."""
+    if report.elsewhere is None:
+        return []
+    found, notes = elsewhere.table(report.elsewhere), elsewhere.notes(report.elsewhere)
+    return [
+        [f"{elsewhere.title(report.elsewhere)}:"],
+        _table(found.head, found.rows),
+        [f"- {_text(note)}" for note in notes],
+    ]
 
 
 def _provenance(report: Report) -> str:

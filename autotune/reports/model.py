@@ -11,6 +11,7 @@ from typing import Any
 from autotune.compare.results import Written
 from autotune.core.settings import Config
 from autotune.core.trial import Evaluation
+from autotune.judging.elsewhere import Elsewhere
 from autotune.judging.estimates import Figure
 
 FORMATS = ("html", "json", "md")
@@ -245,4 +246,5 @@ class Report:
     speed: str = "throughput"  # or wall: with evaluations
     by_precision: bool = True  # whether that is a setting, so that models can be compared by it
     writes_reports: bool = True  # whether the workload has a program that models are scored with
+    elsewhere: Elsewhere | None = None  # of what is recommended; None before there is anything
     going_on: str = ""  # the command that runs more of the search, where it does not run and can

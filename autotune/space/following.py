@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from autotune.core.settings import ACCUMULATION, LEARNING_RATE, Config, Setting, effective_batch
+from autotune.core.settings import ACCUMULATION, LEARNING_RATE, MICRO_BATCH, Config, Setting, effective_batch
 from autotune.space.knobs import KeptBatch
 
 if TYPE_CHECKING:  # which asks here
@@ -31,6 +31,11 @@ def _other_rates(space: "Space", given: Config) -> dict[str, Setting]:
         return {}
     rates = {name: float(given.get(name) or 0) * ours / theirs for name in space.follow_learning_rate}
     return {name: float(f"{rate:.4g}") for name, rate in rates.items()}
+
+
+def resized(space: "Space", config: Config, micro_batch_size: int) -> dict[str, Setting]:
+    """`config` with another micro-batch, and with what follows from it."""
+    return space.config({**space.drawn(config), MICRO_BATCH: micro_batch_size})
 
 
 def keeps_batch(space: "Space") -> bool:

@@ -9,6 +9,8 @@ from PIL import Image, ImageDraw
 from autotune.compare.results import Written
 from autotune.core.settings import Config
 from autotune.display import view
+from autotune.judging.elsewhere import Elsewhere, Fit
+from autotune.memory.feasibility import Prediction
 from autotune.reports.model import (
     Answer,
     Compared,
@@ -96,6 +98,22 @@ def predicted() -> tuple[Predicted, ...]:
         low, high = [m * 0.94 for m in middle], [m * 1.08 for m in middle]
         found.append(Predicted(name, sizes, tuple(middle), tuple(low), tuple(high)))
     return tuple(found)
+
+
+def elsewhere() -> Elsewhere:
+    """A GPU too small to tell, one that takes less at once, and two that take more."""
+    found = []
+    for gib, size, steps in ((4, None, 1), (8, 32, 4), (24, 128, 1), (80, 512, 1)):
+        memory, allowed = gib * GIB, int(0.85 * gib * GIB)
+        reason = "not known: micro_batch_size 8 may need 3.2 GiB to 4.1 GiB of 3.4 GiB"
+        if size is None:
+            found.append(Fit(memory, allowed, reason=reason))
+            continue
+        config = BEST | {"micro_batch_size": size, "accumulation_steps": steps}
+        peak = peak_bytes(config)
+        near = Prediction(peak, 0.9 * peak, 1.1 * peak)
+        found.append(Fit(memory, allowed, config, size * steps, size * steps == 128, near))
+    return Elsewhere(11, BEST, True, 0.85, tuple(found))
 
 
 def ablation(first: int) -> tuple[Step, ...]:
@@ -219,6 +237,7 @@ def rich(directory: Path, trials: int = 48) -> Report:
         least_quality=0.153,
         trials=searched(trials),
         predicted=predicted(),
+        elsewhere=elsewhere(),
         ablation=ablation(trials + 3 * SEEDS),
         compared=compared(),
         samples=samples(directory),

@@ -48,7 +48,7 @@ def test_a_baseline_that_is_the_best_stands_alone(report):
 
 
 def test_without_a_result_there_is_a_sentence_and_no_table(report):
-    text = markdown.render(replace(report, answer=Answer("none", "No result: why."), compared=()))
+    text = markdown.render(replace(report, answer=Answer("none", "No result: why."), elsewhere=None))
     assert "No result: why." in text
     assert "|" not in text
 

@@ -15,7 +15,7 @@ from autotune.reports.model import Figure
 from . import handmade
 from .made_trials import HOSTILE
 
-SECTIONS = ("answer", "front", "speed", "quality", "reports", "search", "provenance")
+SECTIONS = ("answer", "front", "speed", "quality", "reports", "elsewhere", "search", "provenance")
 VOID = {"meta", "link", "img", "br", "use", "path", "circle"}
 
 
