@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli import cli_session, cli_tables, completion
-from autotune.cli.cli_options import Goal, Json, Length, Output, Running, Tuned, grouped
+from autotune.cli.cli_options import Goal, Json, Length, Output, Priced, Running, Tuned, grouped
 from autotune.cli.cli_session import SessionArgument
 from autotune.reports.model import FORMATS, SAMPLES
 
@@ -109,6 +109,7 @@ def predict(
 
 
 @app.command()
+@grouped
 def report(
     session: SessionArgument,
     form: Annotated[
@@ -123,11 +124,13 @@ def report(
     samples: Annotated[
         int, typer.Option(min=0, help="number of test studies to show, where models were compared")
     ] = (SAMPLES),
+    *,
+    priced: Priced,
 ) -> int:
     """Write what a session has found into one file. Example: autotune report runs/iu --format md -o -"""
     from autotune.cli import cli_report  # noqa: PLC0415 - as above
 
-    return cli_report.report(session, form, output, samples)
+    return cli_report.report(session, form, output, samples, cli_report.prices(priced))
 
 
 @app.command()

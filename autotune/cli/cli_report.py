@@ -1,13 +1,16 @@
 """The command that shows a session in one file: report."""
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from autotune.cli import prepare
+from autotune.cli.cli_options import Priced
 from autotune.core import files
 from autotune.core.errors import InputError, printable
 from autotune.core.trial import Trial
+from autotune.judging.costs import Prices
 from autotune.reports import as_json, markdown, read
 from autotune.reports.model import FORMATS, SAMPLES, Report
 from autotune.storage.store import Session
@@ -16,15 +19,28 @@ from autotune.trials import failures
 _STDOUT = Path("-")
 
 
-def report(session: Path, form: str, output: Path | None, samples: int) -> int:
+def report(session: Path, form: str, output: Path | None, samples: int, prices: Prices | None = None) -> int:
     """Writes the report of a session in one of the formats; the exit code."""
     prepare.one_of("--format", form, FORMATS)
-    text = _RENDER[form](read.read(session, samples))
+    text = _RENDER[form](read.read(session, samples, prices=prices))
     if output == _STDOUT:
         sys.stdout.write(text)
     else:
         print(printable(_write(output or Session(session).report_file.with_suffix(f".{form}"), text)))
     return 0
+
+
+def prices(said: Priced) -> Prices | None:
+    """What is to be paid for, None where nobody says; raises InputError for what is no price."""
+    per_hour, per_kwh, currency = said.price_per_hour, said.price_per_kwh, said.currency
+    for option, price in (("--price-per-hour", per_hour), ("--price-per-kwh", per_kwh)):
+        if price is not None and not (math.isfinite(price) and price >= 0):
+            raise InputError(f"{option}: a number from 0: got {price:g}")
+    if per_hour is None and per_kwh is None:
+        if currency:
+            raise InputError("--currency: goes with --price-per-hour or --price-per-kwh: got neither")
+        return None
+    return Prices(per_hour, per_kwh, currency)
 
 
 def conclude(session: Path, trials: Sequence[Trial]) -> list[str]:

@@ -9,11 +9,8 @@ from autotune.memory.feasibility import Prediction
 from autotune.reports import words
 from autotune.reports.plot import Table
 
+TITLE = "On another GPU"
 _HEAD = ("memory", "micro-batch", "accumulation", "effective batch", "learning rate", "predicted peak")
-
-
-def title(found: Elsewhere) -> str:
-    return "On another GPU" if found.is_of_gpu else "With another memory limit"
 
 
 def table(found: Elsewhere) -> Table:

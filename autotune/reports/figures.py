@@ -10,6 +10,7 @@ from autotune.core.settings import MICRO_BATCH, PRECISION, SEED
 from autotune.core.trial import PassedOver, Trial
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging import confirm, elsewhere, quality
+from autotune.judging.costs import Prices
 from autotune.judging.elsewhere import Elsewhere
 from autotune.judging.history import History
 from autotune.reports import clinical, importance, knobs, rows
@@ -40,6 +41,7 @@ class Known:
     passed_over: Sequence[PassedOver] = ()
     models: Mapping[str, Model] = field(default_factory=dict)
     written: Mapping[str, Sequence[Written]] = field(default_factory=dict)
+    prices: Prices | None = None
 
 
 def report(known: Known, samples: int) -> Report:
@@ -51,6 +53,7 @@ def report(known: Known, samples: int) -> Report:
         known.shown,
         can_go_on=known.state == INTERRUPTED and known.can_go_on,
         training_samples=space.training.samples or known.provenance.get("training_samples"),
+        prices=known.prices,
     )
     limit, goal = _memory_limit_bytes(known), space.objective
     return Report(
@@ -89,10 +92,12 @@ def report(known: Known, samples: int) -> Report:
 
 
 def _elsewhere(history: History) -> Elsewhere | None:
-    """What fits on other GPUs; None where there is no micro-batch to choose, or nothing is recommended."""
-    found = confirm.recommended(history)
-    has_sizes = MICRO_BATCH in history.space.drawn_knobs
-    return elsewhere.elsewhere(found[0], history) if found and has_sizes else None
+    """What fits on other GPUs; None where nothing is recommended, or no GPU or micro-batch was measured."""
+    recommended = confirm.recommended(history)
+    if recommended is None or MICRO_BATCH not in history.space.drawn_knobs:
+        return None
+    found = elsewhere.elsewhere(recommended[0], history)
+    return found if found.is_of_gpu else None
 
 
 def _least_quality(history: History) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from autotune.core import units
 from autotune.core.errors import printable
+from autotune.judging.costs import Cost, Prices
 from autotune.judging.estimates import Figure
 from autotune.reports import elsewhere, words
 from autotune.reports.model import Compared, Report, Side
@@ -44,7 +45,6 @@ def _sides(report: Report) -> list[str]:
 def _figures(side: Side, report: Report) -> dict[str, str]:
     """The cells of a column by the names of their rows, as text that is not escaped yet."""
     peak = words.peak(side.peak_memory_bytes, side.memory_share, is_rising=side.memory_is_rising)
-    whole_s = side.full_training_s
     whole = "whole training" + (", evaluations included" if report.answer.evaluations_counted else "")
     return {
         "settings": side.knobs,
@@ -56,7 +56,28 @@ def _figures(side: Side, report: Report) -> dict[str, str]:
         if side.joules_per_sample is None
         else f"{side.joules_per_sample:.3g}",
         "evaluations, about": "-" if side.evaluation_share is None else f"{side.evaluation_share:.0%}",
-        whole: "-" if whole_s is None else units.format_seconds(whole_s),
+        whole: _duration(side),
+        **_costs(side.cost, report.answer.prices),
+    }
+
+
+def _duration(side: Side) -> str:
+    """`1h 38m (1h 34m to 1h 43m)`, that of the whole training."""
+    if side.full_training_s is None:
+        return "-"
+    text, hours = units.format_seconds(side.full_training_s), side.cost.hours if side.cost else None
+    if hours is None or hours.low is None or hours.high is None:
+        return text
+    low, high = (units.format_seconds(end * 3600) for end in (hours.low, hours.high))
+    return f"{text} ({low} to {high})"
+
+
+def _costs(cost: Cost | None, prices: Prices | None) -> dict[str, str]:
+    """What the whole training takes besides time."""
+    currency = f" in {prices.currency}" if prices and prices.currency else ""
+    return {
+        "kWh of the GPU, about": _figure(cost.kwh if cost else None, ".3g"),
+        f"cost{currency}, about": _figure(cost.money if cost else None, ".4g"),
     }
 
 
@@ -86,7 +107,7 @@ def _elsewhere(report: Report) -> list[list[str]]:
         return []
     found, notes = elsewhere.table(report.elsewhere), elsewhere.notes(report.elsewhere)
     return [
-        [f"{elsewhere.title(report.elsewhere)}:"],
+        [f"{elsewhere.TITLE}:"],
         _table(found.head, found.rows),
         [f"- {_text(note)}" for note in notes],
     ]

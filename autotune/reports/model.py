@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.compare.results import Written
 from autotune.core.settings import Config
 from autotune.core.trial import Evaluation
+from autotune.judging.costs import Cost, Prices
 from autotune.judging.estimates import Figure
 
 if TYPE_CHECKING:  # which imports numpy, and every command this module
@@ -50,6 +51,7 @@ class Side:
     step_s: Mapping[str, float]  # seconds of a step by phase: data, transfer, forward, backward, optimizer
     evaluation_share: float | None = None
     pause_share: float = 0.0
+    cost: Cost | None = None  # of the whole training
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Answer:
     commands: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     evaluations_counted: bool = False
+    prices: Prices | None = None  # where somebody has said them
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ _LABELS = {
     "speed": "Speed",
     "quality": "Quality",
     "reports": "Reports",
-    "elsewhere": "Elsewhere",
+    "elsewhere": "Other GPUs",
     "search": "Search",
     "provenance": "Provenance",
 }

@@ -54,9 +54,9 @@ def test_of_another_workload_nothing_is_said_of_precisions_and_written_reports(o
     report = report_of(other, Workload("json:loads"))
     found = shown(report)
     names = [section.name for section in sections(report)]
-    assert names == ["answer", "front", "speed", "quality", "elsewhere", "search", "provenance"]
+    assert names == ["answer", "front", "speed", "quality", "search", "provenance"]
     assert [values["id"] for values in found.all("section")] == names
-    assert [values["href"] for values in found.all("a")][1:8] == [f"#{name}" for name in names]
+    assert [values["href"] for values in found.all("a")][1:7] == [f"#{name}" for name in names]
     for text in (words_of(" ".join(found.texts.values())), markdown.render(report)):
         assert [word for word in OF_R2GEN if word in text] == []
     assert [word for word in ("not known: the workload", "has no setting") if word in str(found.texts)] == []
