@@ -54,7 +54,7 @@ def _money(hours: Figure, kwh: Figure | None, prices: Prices) -> Figure | None:
     known = [_scaled(figure, price) for figure, price in parts if figure is not None]
     if not parts or len(known) < len(parts):
         return None
-    low, high = (_sum([end(figure) for figure in known]) for end in (lambda f: f.low, lambda f: f.high))
+    low, high = _sum([figure.low for figure in known]), _sum([figure.high for figure in known])
     return estimates.within(math.fsum(figure.value for figure in known), low, high)
 
 

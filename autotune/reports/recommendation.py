@@ -45,7 +45,7 @@ def answer(
     is_counted = _counts(spent, history)
     whole_s = [_whole_s(one, training_samples, is_counted=is_counted) for one in spent]
     sides = zip((baseline, trial), spent, whole_s, strict=True)
-    theirs, ours = (_side(one, history, *known, prices) for one, *known in sides)
+    theirs, ours = (_side(one, history, cost, seconds, prices) for one, cost, seconds in sides)
     return Answer(
         verdict=advice.verdict(found),
         promise=view.promise(history),
