@@ -111,7 +111,7 @@ def predicted() -> tuple[Predicted, ...]:
 def elsewhere() -> Elsewhere:
     """A GPU too small to tell, one that takes less at once, and two that take more."""
     found = []
-    for gib, size, steps in ((4, None, 1), (8, 32, 4), (24, 128, 1), (80, 512, 1)):
+    for gib, size, steps in ((4, None, 1), (8, 16, 4), (24, 64, 1), (80, 256, 1)):
         memory, allowed = gib * GIB, int(0.85 * gib * GIB)
         reason = "not known: micro_batch_size 8 may need 3.2 GiB to 4.1 GiB of 3.4 GiB"
         if size is None:
@@ -120,7 +120,7 @@ def elsewhere() -> Elsewhere:
         config = BEST | {"micro_batch_size": size, "accumulation_steps": steps}
         peak = peak_bytes(config)
         near = Prediction(peak, 0.9 * peak, 1.1 * peak)
-        found.append(Fit(memory, allowed, config, size * steps, size * steps == 128, near))
+        found.append(Fit(memory, allowed, config, size * steps, size * steps == 64, near))
     return Elsewhere(11, BEST, True, 0.85, tuple(found))
 
 
