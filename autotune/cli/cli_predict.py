@@ -48,7 +48,8 @@ def _print(found: Elsewhere) -> None:
     console.print(f"trial {found.trial}: {view.knobs(found.config)}", markup=False, highlight=False)
     grid = Table(box=None, padding=(0, 2, 0, 0), header_style="")
     for place, name in enumerate(shown.head):
-        grid.add_column(name, justify="right" if place in shown.numeric else "left")
+        is_numeric = place in shown.numeric
+        grid.add_column(name, justify="right" if is_numeric else "left", no_wrap=not is_numeric)
     for row in shown.rows:
         grid.add_row(*map(printable, row))
     console.print(grid)

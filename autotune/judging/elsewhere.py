@@ -78,8 +78,9 @@ def _why_not_known(trial: Trial, history: History) -> str:
     sizes = {t.config[MICRO_BATCH] for t in history.trials if _shows_peak(t)}
     if len(sizes) >= _FEWEST_SIZES:
         return ""
-    known = f"one {MICRO_BATCH} alone, {sizes.pop()}" if sizes else "none"
-    return f"not known: the peak memory was measured with {known}"
+    if not sizes:
+        return "not known: no trial has shown its peak memory"
+    return f"not known: the peak memory was measured with one {MICRO_BATCH} alone, {sizes.pop()}"
 
 
 def _shows_peak(trial: Trial) -> bool:

@@ -14,15 +14,15 @@ _HEAD = ("memory", "micro-batch", "accumulation", "effective batch", "learning r
 
 
 def table(found: Elsewhere) -> Table:
-    """A row for each size of memory: what to run there, or why that cannot be said."""
+    """A row for each size of memory: what to run there, as far as it is known; the notes say why not."""
     return Table(_HEAD, tuple(map(_row, found.fits)), numeric=(0, 1, 2, 3, 4))
 
 
 def _row(fit: Fit) -> tuple[str, ...]:
     memory = units.format_bytes(fit.memory_bytes)
     if fit.config is None or fit.peak is None:
-        return (memory, *[words.NOTHING] * (len(_HEAD) - 2), fit.reason)
-    batch = str(fit.effective_batch_size) + ("" if fit.keeps_batch else ", another one")
+        return (memory, *[words.NOTHING] * (len(_HEAD) - 2), fit.reason.partition(":")[0])
+    batch = str(fit.effective_batch_size) + ("" if fit.keeps_batch else ", other")
     size, accumulation, rate = (
         words.setting(fit.config[name]) if name in fit.config else words.NOTHING
         for name in (MICRO_BATCH, ACCUMULATION, LEARNING_RATE)
@@ -31,9 +31,10 @@ def _row(fit: Fit) -> tuple[str, ...]:
 
 
 def _peak(peak: Prediction) -> str:
-    """`2.4 GiB (2.1 GiB to 2.8 GiB)`."""
+    """`2.4 GiB (2.1 to 2.8)`; an end in another unit says so."""
     expected, *ends = map(units.format_bytes, (peak.expected_bytes, peak.low_bytes, peak.high_bytes))
-    return f"{expected} ({' to '.join(ends)})"
+    unit = f" {expected.split()[1]}"
+    return f"{expected} ({' to '.join(end.removesuffix(unit) for end in ends)})"
 
 
 def notes(found: Elsewhere) -> Iterator[str]:
@@ -43,10 +44,13 @@ def notes(found: Elsewhere) -> Iterator[str]:
         f"whole interval, within {found.memory_fraction:.0%} of the memory. How fast that is there, was not "
         "measured."
     )
+    for reason in dict.fromkeys(fit.reason for fit in found.fits if fit.reason):
+        where = (units.format_bytes(fit.memory_bytes) for fit in found.fits if fit.reason == reason)
+        yield f"{', '.join(where)}: {reason}."
     if not found.is_of_gpu:
         yield "Measured without a GPU: this is the memory of processes on the host, and not that of a GPU."
     if any(fit.config is not None and not fit.keeps_batch for fit in found.fits):
-        yield "Where the effective batch is another one, the quality was not measured either."
+        yield f"The quality with an effective batch that is other than trial {found.trial}'s was not measured."
     precision = PRECISIONS.get(str(found.config.get(PRECISION)))
     if precision and found.is_of_gpu and (needed := precision.needs.compute_capability):
         yield f"{found.config[PRECISION]} needs compute capability {'.'.join(map(str, needed))} or newer."

@@ -114,8 +114,11 @@ def test_a_line_through_one_point_says_nothing(space, trials, shown):
     known[:shown] = trials[:shown]
     (found,) = fits(space, known, [8])
     assert (found.config, found.peak) == (None, None)
-    told = ["none", "one micro_batch_size alone, 4"][shown]
-    assert found.reason == f"not known: the peak memory was measured with {told}"
+    told = [
+        "no trial has shown its peak memory",
+        "the peak memory was measured with one micro_batch_size alone, 4",
+    ]
+    assert found.reason == f"not known: {told[shown]}"
 
 
 def test_without_a_micro_batch_to_choose_nothing_is_known(make_trial):
