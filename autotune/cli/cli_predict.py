@@ -46,7 +46,7 @@ def _sizes_bytes(text: str) -> Sequence[int]:
 def _print(found: Elsewhere) -> None:
     console, shown = Console(), told.table(found)
     console.print(f"trial {found.trial}: {view.knobs(found.config)}", markup=False, highlight=False)
-    grid = Table(box=None, padding=(0, 2, 0, 0), header_style="")
+    grid = Table(box=None, padding=(0, 1, 0, 0), header_style="")
     for place, name in enumerate(shown.head):
         is_numeric = place in shown.numeric
         grid.add_column(name, justify="right" if is_numeric else "left", no_wrap=not is_numeric)

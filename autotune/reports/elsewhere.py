@@ -50,7 +50,7 @@ def notes(found: Elsewhere) -> Iterator[str]:
     if not found.is_of_gpu:
         yield "Measured without a GPU: this is the memory of processes on the host, and not that of a GPU."
     if any(fit.config is not None and not fit.keeps_batch for fit in found.fits):
-        yield f"The quality with an effective batch that is other than trial {found.trial}'s was not measured."
+        yield f"With an effective batch other than trial {found.trial}'s, the quality was not measured."
     precision = PRECISIONS.get(str(found.config.get(PRECISION)))
     if precision and found.is_of_gpu and (needed := precision.needs.compute_capability):
         yield f"{found.config[PRECISION]} needs compute capability {'.'.join(map(str, needed))} or newer."
