@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -48,8 +49,9 @@ def _print(found: Elsewhere) -> None:
     console.print(f"trial {found.trial}: {view.knobs(found.config)}", markup=False, highlight=False)
     grid = Table(box=None, padding=(0, 1, 0, 0), header_style="")
     for place, name in enumerate(shown.head):
-        is_numeric = place in shown.numeric
-        grid.add_column(name, justify="right" if is_numeric else "left", no_wrap=not is_numeric)
+        is_numeric, word = place in shown.numeric, max(map(len, name.split()))
+        justify: Literal["right", "left"] = "right" if is_numeric else "left"
+        grid.add_column(name, justify=justify, min_width=word, no_wrap=not is_numeric)
     for row in shown.rows:
         grid.add_row(*map(printable, row))
     console.print(grid)
