@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from autotune.core.flops import utilisation as utilised
 from r2gen import optim, precision
 from r2gen.clock import Stopwatch
 from r2gen.config import Config, parse
@@ -38,12 +39,6 @@ LENGTHS = (14, 23, 28, 36, 46, 60, 60)  # ids of reports in the training split o
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 SMALL = {"visual_extractor": "small", "image_size": 96, "d_model": 128, "d_ff": 256, "num_layers": 2}
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
-# Dense peaks without sparsity, from NVIDIA's data sheets.
-PEAK_TFLOPS = {
-    "H200": {"fp32": 67.0, "tf32": 494.0, "bf16": 989.0, "fp16": 989.0, "fp8": 1979.0},
-    "H100 80GB HBM3": {"fp32": 67.0, "tf32": 494.0, "bf16": 989.0, "fp16": 989.0, "fp8": 1979.0},
-    "A100": {"fp32": 19.5, "tf32": 156.0, "bf16": 312.0, "fp16": 312.0},
-}
 PARTS = ("input", "visual extractor", "relational memory", "rest", "optimizer")
 
 
@@ -139,9 +134,8 @@ def flops(config: Config, data: Data) -> int:
 def utilisation(tflops_per_s: float, name: str) -> str:
     """TFLOP/s, and on a GPU whose dense peak is known the share of it."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-    peaks = next((peaks for known, peaks in PEAK_TFLOPS.items() if known in device), {})
-    share = f" ({tflops_per_s / peaks[name]:.0%})" if name in peaks else ""
-    return f"{tflops_per_s:.2f}{share}"
+    share = utilised({name: tflops_per_s * 1e12}, 1.0, device)
+    return f"{tflops_per_s:.2f}" + ("" if share is None else f" ({share:.0%})")
 
 
 def peak_bytes() -> int:

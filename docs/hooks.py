@@ -157,6 +157,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     "a command": command,
     "a knob": lambda: table("Distribution"),
     "a scaled learning rate": lambda: table("ScaledLearningRate"),
+    "a kept effective batch": lambda: table("KeptBatch"),
     "limits": lambda: table("Limits"),
     "objective": lambda: table("Objective"),
     "budget": lambda: table("Budget"),

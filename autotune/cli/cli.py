@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli import cli_session, cli_tables, completion
-from autotune.cli.cli_options import Goal, Json, Length, Output, Running, Trained, Tuned, grouped
+from autotune.cli.cli_options import Goal, Json, Length, Output, Priced, Running, Trained, Tuned, grouped
 from autotune.cli.cli_session import SessionArgument
 from autotune.reports.model import FORMATS, SAMPLES
 
@@ -113,6 +113,21 @@ def train(
 
 
 @app.command()
+def predict(
+    session: SessionArgument,
+    memory: Annotated[
+        str | None, typer.Option(help="sizes such as 8GiB,24GiB,80GiB; default: those of common GPUs")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+) -> int:
+    """Say what fits on another GPU. Example: autotune predict runs/iu --memory 8GiB,24GiB,80GiB"""
+    from autotune.cli import cli_predict  # noqa: PLC0415 - as above
+
+    return cli_predict.predict(session, memory, as_json=as_json)
+
+
+@app.command()
+@grouped
 def report(
     session: Annotated[
         Path,
@@ -130,11 +145,13 @@ def report(
     samples: Annotated[
         int, typer.Option(min=0, help="number of test studies to show, where models were compared")
     ] = (SAMPLES),
+    *,
+    priced: Priced,
 ) -> int:
     """Show a session, or a whole training, in one file. Example: autotune report runs/iu --format md -o -"""
     from autotune.cli import cli_report  # noqa: PLC0415 - as above
 
-    return cli_report.report(session, form, output, samples)
+    return cli_report.report(session, form, output, samples, cli_report.prices(priced))
 
 
 @app.command()

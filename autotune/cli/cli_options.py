@@ -23,6 +23,8 @@ _budget = partial(typer.Option, rich_help_panel="How long")
 _goal = partial(typer.Option, rich_help_panel="What wins")
 _trials = partial(typer.Option, rich_help_panel="How trials run")
 
+_prices = partial(typer.Option, rich_help_panel="What it costs")
+
 Json = Annotated[bool, _output("--json", help="one JSON object per event, and nothing else")]
 
 
@@ -155,6 +157,17 @@ class Trained:
     tag: Annotated[
         list[str] | None, typer.Option(help="tag of the run in W&B, beside workload, device and precision")
     ] = None
+
+
+@dataclass(frozen=True)
+class Priced:
+    """What has to be paid for a training."""
+
+    price_per_hour: Annotated[
+        float | None, _prices(help="what an hour on the machine costs; adds the cost of the full training")
+    ] = None
+    price_per_kwh: Annotated[float | None, _prices(help="the same of a kWh that the GPU uses")] = None
+    currency: Annotated[str, _prices(help="what the prices are in, such as EUR")] = ""
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:

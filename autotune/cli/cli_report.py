@@ -1,14 +1,17 @@
 """The command that shows a session in one file: report."""
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from autotune.cli import prepare
+from autotune.cli.cli_options import Priced
 from autotune.core import files
 from autotune.core.errors import InputError, printable
 from autotune.core.trial import Trial
+from autotune.judging.costs import Prices
 from autotune.reports import as_json, markdown, read
 from autotune.reports.model import FORMATS, SAMPLES, Report
 from autotune.reports.training import markdown as training_markdown
@@ -22,13 +25,15 @@ from autotune.trials import failures
 _STDOUT = Path("-")
 
 
-def report(session: Path, form: str, output: Path | None, samples: int) -> int:
+def report(session: Path, form: str, output: Path | None, samples: int, prices: Prices | None = None) -> int:
     """Writes the report of a session, or of a training, in one of the formats; the exit code."""
     prepare.one_of("--format", form, FORMATS)
     if plan.is_training(session):
+        if prices is not None:
+            raise InputError(f"--price-per-hour, --price-per-kwh: go with a session: {session} is a training")
         text, file = _OF_TRAINING[form](training.read(session)), TrainingDir(session).report_file
     else:
-        text, file = _RENDER[form](read.read(session, samples)), Session(session).report_file
+        text, file = _RENDER[form](read.read(session, samples, prices=prices)), Session(session).report_file
     if output == _STDOUT:
         sys.stdout.write(text)
     else:
@@ -42,6 +47,19 @@ def conclude_training(place: TrainingDir) -> str:
         return _write(place.report_file, _page_of_training(training.read(place.root, is_over=True)))
     except InputError as error:
         return f"No report: {error}"
+
+
+def prices(said: Priced) -> Prices | None:
+    """What is to be paid for, None where nobody says; raises InputError for what is no price."""
+    per_hour, per_kwh, currency = said.price_per_hour, said.price_per_kwh, said.currency
+    for option, price in (("--price-per-hour", per_hour), ("--price-per-kwh", per_kwh)):
+        if price is not None and not (math.isfinite(price) and price >= 0):
+            raise InputError(f"{option}: a number from 0: got {price:g}")
+    if per_hour is None and per_kwh is None:
+        if currency:
+            raise InputError("--currency: goes with --price-per-hour or --price-per-kwh: got neither")
+        return None
+    return Prices(per_hour, per_kwh, currency)
 
 
 def conclude(session: Path, trials: Sequence[Trial]) -> list[str]:

@@ -21,6 +21,7 @@ from autotune.display.snapshot import RUNNING, Snapshot
 from autotune.engines import engine, revival
 from autotune.judging import confirm, pilot
 from autotune.judging.history import History
+from autotune.memory import room
 from autotune.search.search import Search, Terms, World
 from autotune.space.space import Space
 from autotune.storage import study as record
@@ -33,7 +34,7 @@ from autotune.system.telemetry import Hardware
 from autotune.trackers import tags
 from autotune.trackers.tensorboard import Board
 from autotune.trials import failures
-from autotune.trials.setup import Setup, context_bytes
+from autotune.trials.setup import Setup
 from autotune.workloads import Workload
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def run(
             )
             for line in notes:
                 shows.note(line)
-            setup = Setup(session, space, workload, hardware, context_bytes(record.trials(study)))
+            setup = Setup(session, space, workload, hardware, room.context_bytes(record.trials(study)))
             running = _search(setup, study, shows, held)
             trackers: list[Board | Tracker] = [Board(session.tensorboard_dir, space)]
             trackers += [tracker] if tracker else []

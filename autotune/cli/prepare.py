@@ -19,7 +19,7 @@ from autotune.core.settings import LARGEST_INT, Setting
 from autotune.core.trial import Trial
 from autotune.space import checks, evaluating, yaml_text
 from autotune.space import space as spaces
-from autotune.space.knobs import Distribution, ScaledLearningRate, explained
+from autotune.space.knobs import Distribution, Knob, explained
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import PROMISES, Budget, Limits, Objective, Training
 from autotune.space.space import Space
@@ -245,14 +245,14 @@ def _open_ended(budget: Budget, training_samples: int | None) -> Budget:
 
 def _as_taken(
     space: Space, baseline: Mapping[str, Setting], workload: Workload, source: str
-) -> dict[str, Distribution | ScaledLearningRate]:
+) -> dict[str, Knob]:
     """The knobs, every value as the workload takes it beside the baseline's other settings.
 
     Raises InputError with every value that it does not take: hours later, it would be a failed trial.
     """
     knobs, mistakes = dict(space.knobs), []
     for name, knob in space.knobs.items():
-        if isinstance(knob, ScaledLearningRate):
+        if not isinstance(knob, Distribution):
             continue
         taken = []
         for value in knob.choice or knob.bounds:

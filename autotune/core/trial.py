@@ -211,7 +211,9 @@ class Measurement:
     `items` are numbers, one for each thing that was scored, whose mean is the quality at the trial's end: so
     two trials can be compared thing by thing. `memory_is_rising` says that the peak was still growing when
     the trial ended, so that a longer training takes more; `memory_slope` is by how many bytes steps raise it,
-    None where there were too few. Of a race, `slices` are all that was measured.
+    None where there were too few. `flops_per_sample` are the floating-point operations of a sample's part of
+    a step, by the kind of their numbers, where they could be counted; `mfu` is the share of the device's peak
+    that they are run at, where that is known. Of a race, `slices` are all that was measured.
     """
 
     throughput: Throughput | None = None
@@ -229,6 +231,8 @@ class Measurement:
     memory_cap_bytes: int | None = None
     memory_is_rising: bool = False
     memory_slope: Slope | None = None
+    flops_per_sample: Mapping[str, float] = field(default_factory=dict)
+    mfu: float | None = None
     shared: bool = False
     device: str = ""
     revision: str = ""

@@ -94,7 +94,7 @@ def _searching(
 
 def _configurations(space: Space) -> float:
     """How many there are at most."""
-    choices = [knob.drawn_from.choice for knob in space.knobs.values()]
+    choices = [knob.drawn_from.choice for knob in space.drawn_knobs.values()]
     return math.prod(math.inf if choice is None else len(choice) for choice in choices)
 
 
@@ -150,6 +150,6 @@ def _fewest_s(best: Trial, trials: Sequence[Trial], each_s: float, *, is_decided
 
 def _most_steps(best: Trial, space: Space) -> int:
     """What lies between the baseline and the best, one knob at a time, both ends left out."""
-    baseline = space.baseline_config
-    changed = [name for name, value in best.config.items() if value != baseline.get(name, value)]
+    baseline, searched = space.baseline_config, space.drawn_knobs
+    changed = [n for n, value in best.config.items() if n in searched and value != baseline.get(n, value)]
     return max(0, len(set(changed) - space.known.same_speed) - 1)

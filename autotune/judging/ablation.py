@@ -171,7 +171,8 @@ def _order(winner: Trial, history: History) -> list[str]:
     """
     space, baseline = history.space, history.space.baseline_config
     same_speed = space.known.same_speed
-    left = [n for n in space.knobs if n not in same_speed and repr(baseline[n]) != repr(winner.config[n])]
+    changed = [n for n in space.drawn_knobs if repr(baseline[n]) != repr(winner.config[n])]
+    left = [n for n in changed if n not in same_speed]
     begun = next((t.number for t in history.trials if t.ablation_of == winner.number), None)
     before = [t for t in history.trials if begun is None or t.number < begun]
     known = _Known(History(before, space), winner)

@@ -4,10 +4,12 @@ A trial is evaluated when the tuner wants to know its quality, so its own time s
 evaluation is timed in trials, and counted as often as the user's own training has one.
 """
 
+import math
 from dataclasses import dataclass
 
 from autotune.core.trial import Trial
-from autotune.judging import objective
+from autotune.judging import estimates, objective
+from autotune.judging.estimates import Figure, within
 from autotune.judging.history import History
 from autotune.space import evaluating
 from autotune.space.space import Space
@@ -55,13 +57,24 @@ class Spent:
     """What goes to what, about, in the whole training with a trial's settings.
 
     `evaluations` and `pauses` are shares of its time, the former None where that is not known. Of a sample
-    the training alone takes `step_s` seconds, all of it `sample_s`.
+    the training alone takes `step_s` seconds, all of it `sample_s`: `half_s` and `evaluation_half_s` are half
+    the 95% intervals of the one and of what the other adds, the former None where it is not known.
     """
 
     evaluations: float | None
     pauses: float
     step_s: float
     sample_s: float
+    half_s: float | None = None
+    evaluation_half_s: float = 0.0
+
+    def whole_s(self, samples: int, *, is_counted: bool) -> Figure:
+        """Seconds of a training of so many samples, with its evaluations where they are counted."""
+        value = samples * (self.sample_s if is_counted else self.step_s)
+        if self.half_s is None:
+            return Figure(value)
+        half = samples * math.hypot(self.half_s, self.evaluation_half_s if is_counted else 0.0)
+        return within(value, max(0.0, value - half), value + half)
 
 
 def spent(trial: Trial, history: History) -> Spent | None:
@@ -69,18 +82,32 @@ def spent(trial: Trial, history: History) -> Spent | None:
     speed, space = history.throughput(trial), history.space
     if speed is None or speed.value <= 0:
         return None
-    measured_s, more_s = 1 / speed.value, _evaluation_s(trial, history)
-    counted = space.objective.counts_evaluations
-    step_s = max(0.0, measured_s - (more_s or 0.0)) if counted else measured_s
-    sample_s = measured_s if counted else measured_s + (more_s or 0.0)
+    measured_s, more = 1 / speed.value, _evaluation_s(trial, history)
+    more_s, counted = more.value if more else 0.0, space.objective.counts_evaluations
+    step_s = max(0.0, measured_s - more_s) if counted else measured_s
+    sample_s = measured_s if counted else measured_s + more_s
     pauses = objective.mean([run.measurement.outside.pauses for run in history.runs_of(trial.number)])
-    share = None if more_s is None else min(1.0, more_s / sample_s)
-    return Spent(share, (pauses or 0.0) * step_s / sample_s, step_s, sample_s)
+    return Spent(
+        min(1.0, more_s / sample_s) if more else None,
+        (pauses or 0.0) * step_s / sample_s,
+        step_s,
+        sample_s,
+        None if speed.part is None else speed.part * measured_s,
+        0.0 if counted or more is None else (more.part or 0.0) * more_s,
+    )
 
 
-def _evaluation_s(trial: Trial, history: History) -> float | None:
-    """Seconds of evaluation that come to a sample of the whole training, the mean of all runs."""
+def _evaluation_s(trial: Trial, history: History) -> Figure | None:
+    """Seconds of evaluation that come to a sample of the whole training, the mean of all runs.
+
+    How far that may be off is what runs show, or else the run's own evaluations, and never less than usual.
+    """
     every = _every(trial, history.space)
-    seen = [run.measurement.outside.evaluation_s for run in history.runs_of(trial.number)]
-    taken_s = objective.mean([one for one in seen if one is not None])
-    return None if every is None or taken_s is None else taken_s / every
+    seen = [run.measurement.outside for run in history.runs_of(trial.number)]
+    found = estimates.mean([one.evaluation_s for one in seen if one.evaluation_s is not None])
+    if every is None or found is None:
+        return None
+    own = next(one for one in seen if one.evaluation_s is not None).half_width_s
+    half = found.part * found.value if found.part is not None else found.value if own is None else own
+    half = max(half, _FROM_RUN_TO_RUN * found.value)
+    return Figure(found.value / every, (found.value - half) / every, (found.value + half) / every)

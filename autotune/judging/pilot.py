@@ -13,7 +13,7 @@ from autotune.core.trial import Evaluation
 from autotune.judging import objective, quality
 from autotune.judging.history import History
 from autotune.judging.quality import Noise
-from autotune.space.knobs import Distribution, ScaledLearningRate
+from autotune.space.knobs import Distribution, Knob, ScaledLearningRate
 from autotune.space.space import Space
 
 _FURTHER = 4  # times as many samples: what a pilot recommends that has learnt nothing
@@ -182,12 +182,10 @@ def same_training(space: Space) -> Space:
     return space.model_copy(update=changes)
 
 
-def _fixed(
-    space: Space, name: str, knob: Distribution | ScaledLearningRate
-) -> Distribution | ScaledLearningRate:
+def _fixed(space: Space, name: str, knob: Knob) -> Knob:
     if isinstance(knob, ScaledLearningRate):
         return ScaledLearningRate(scale=knob.scale, multiplier=Distribution(choice=(1.0,)))
-    return knob.of([space.baseline[name]])
+    return knob.of([space.baseline[name]]) if isinstance(knob, Distribution) else knob
 
 
 def fell_back(asked: History) -> str | None:

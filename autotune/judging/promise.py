@@ -35,7 +35,8 @@ class Promise:
 
     `quality` is the tuner's own, of which higher is better, after so many `samples`; `least` is what was to
     be kept, and `scatter` the standard deviation between equal runs. All three are None where nothing is
-    known of them. `origin` says on what device and with which code it was measured.
+    known of them. `memory_bytes` are of the training process alone. `origin` says on what device and with
+    which code it was measured.
     """
 
     session: str
@@ -90,7 +91,7 @@ def of(trial: Trial, history: History, session: str) -> Promise:
         quality=found.value if found else None,
         least=history.least_quality if counts else None,
         scatter=noise * abs(found.value) if noise is not None and found else None,
-        memory_bytes=history.memory(trial).peak_memory_bytes,
+        memory_bytes=_own_bytes(history.memory(trial)),
         origin=trial.measurement.origin,
     )
 
@@ -138,17 +139,25 @@ def _of_point(promise: Promise, point: Evaluation, goal: Objective, answer: Answ
     return Kept("quality", answer, text, Figure(promised), Figure(found))
 
 
+def _own_bytes(shown: Measurement) -> int | None:
+    """What the training process held, without those that it starts, such as a scorer."""
+    if shown.peak_memory_bytes is None or shown.peak_reserved_bytes is not None:
+        return shown.peak_memory_bytes
+    return max(0, shown.peak_memory_bytes - int(shown.telemetry.get("children_uss_bytes", 0)))
+
+
 def _memory(promise: Promise, shown: Measurement) -> Kept | None:
-    if not promise.memory_bytes or shown.peak_memory_bytes is None:
+    own_bytes = _own_bytes(shown)
+    if not promise.memory_bytes or own_bytes is None:
         return None
-    ratio = shown.peak_memory_bytes / promise.memory_bytes
-    found, promised = map(units.format_bytes, (shown.peak_memory_bytes, promise.memory_bytes))
+    ratio = own_bytes / promise.memory_bytes
+    found, promised = map(units.format_bytes, (own_bytes, promise.memory_bytes))
     share = objective.memory_share(shown)
     of_all = "" if share is None else f", {share:.0%} of what there is"
     more = "" if ratio <= 1 + _SLACK else f": {ratio - 1:.0%} more"
     answer = Answer.HELD if ratio <= 1 + _SLACK else Answer.BROKEN
     text = f"{found}{of_all}, {promised} promised{more}"
-    return Kept("memory", answer, text, Figure(promise.memory_bytes), Figure(shown.peak_memory_bytes))
+    return Kept("memory", answer, text, Figure(promise.memory_bytes), Figure(own_bytes))
 
 
 def _answer(*, is_kept: bool, is_broken: bool) -> Answer:

@@ -44,7 +44,7 @@ def grid(space: Space) -> list[dict[str, Setting]]:
     """Every configuration of `space`, the baseline first; raises InputError where they are not finite."""
     configs = space.every()
     if configs is None:
-        loose = [name for name, knob in space.knobs.items() if knob.drawn_from.choice is None]
+        loose = [name for name, knob in space.drawn_knobs.items() if knob.drawn_from.choice is None]
         rule = "a table has a finite grid, so every knob must be a choice"
         raise InputError(f"{rule}: {', '.join(loose) or 'there are more than 20,000 configurations'}")
     first = space.baseline_config

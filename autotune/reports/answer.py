@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from autotune.core import units
+from autotune.judging.costs import Prices
 from autotune.judging.estimates import Figure
 from autotune.reports import marks, words
 from autotune.reports.marks import Mark
@@ -49,8 +50,9 @@ class Setting:
         return self.before != self.after
 
 
-_WHOLE = "Full training"
-_ONLY_WHERE_KNOWN = {"Evaluations", "Pauses"}  # of which nothing is said where they are not
+_WHOLE, _ELECTRICITY, _COST = "Full training", "Electricity", "Cost"
+_OF_WHOLE = {_WHOLE, _ELECTRICITY, _COST}
+_ONLY_WHERE_KNOWN = {"Evaluations", "Pauses", _ELECTRICITY}  # of which nothing is said where they are not
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,9 @@ def lines(report: Report) -> list[Line]:
     """The figures that are known of either side."""
     baseline, best = report.answer.baseline, report.answer.best
     # The time to a quality is no ratio of speeds, and who is there sooner need not be so in a whole training.
-    races_to_target = report.target is not None
+    hides_whole = report.target is not None and report.answer.prices is None
     gain = report.answer.speed
-    kinds = [kind for kind in _kinds(report) if not (races_to_target and kind.name == _WHOLE)]
+    kinds = [kind for kind in _kinds(report) if not (hides_whole and kind.name in _OF_WHOLE)]
     found = [_line(kind, baseline, best, gain) for kind in kinds]
     known = [line for line in found if {line.baseline, line.best} != {Cell()}]
     return [*known[:1], *_samples(report), *known[1:]]
@@ -138,6 +140,7 @@ def _kinds(report: Report) -> tuple[_Kind, ...]:
             _peak,
         ),
         _Kind("GPU utilisation", "", lambda s: s.gpu_percent, lambda s: Cell(words.percent(s.gpu_percent))),
+        _Kind("MFU", "of the device's peak FLOP/s", lambda s: s.mfu, lambda s: Cell(words.share(s.mfu))),
         _Kind(
             "CPU", "100% is one core", lambda s: s.cpu_percent, lambda s: Cell(words.percent(s.cpu_percent))
         ),
@@ -163,9 +166,45 @@ def _kinds(report: Report) -> tuple[_Kind, ...]:
             _WHOLE,
             _of_whole(report),
             lambda s: s.full_training_s,
-            lambda s: Cell(words.duration(s.full_training_s)),
+            lambda s: _whole(s.full_training_s, s.cost.hours if s.cost else None),
+        ),
+        _Kind(
+            _ELECTRICITY,
+            "of the GPU, over the full training, about",
+            lambda s: s.cost.kwh.value if s.cost and s.cost.kwh else None,
+            lambda s: _with_interval(s.cost.kwh if s.cost else None, words.kilowatt_hours),
+        ),
+        *_priced(report.answer.prices),
+    )
+
+
+def _priced(prices: Prices | None) -> tuple[_Kind, ...]:
+    """What the full training costs, where somebody has said what is to be paid for."""
+    if prices is None:
+        return ()
+    of = {"hour": prices.per_hour, "kWh": prices.per_kwh}
+    said = [f"{words.money(price, prices.currency)} per {name}" for name, price in of.items() if price]
+    return (
+        _Kind(
+            _COST,
+            f"of the full training, about; {', '.join(said) or 'nothing is to be paid'}",
+            lambda s: s.cost.money.value if s.cost and s.cost.money else None,
+            lambda s: _with_interval(
+                s.cost.money if s.cost else None, lambda value: words.money(value, prices.currency)
+            ),
         ),
     )
+
+
+def _whole(value_s: float | None, hours: Figure | None) -> Cell:
+    """The duration, half of its interval in small."""
+    half = words.half_width(hours) if hours else None
+    return Cell(words.duration(value_s), "" if half is None else f"± {words.duration(half * 3600)}")
+
+
+def _with_interval(figure: Figure | None, said: Callable[[float | None], str]) -> Cell:
+    half = words.half_width(figure) if figure else None
+    return Cell(said(figure.value if figure else None), "" if half is None else f"± {said(half)}")
 
 
 def _of_whole(report: Report) -> str:

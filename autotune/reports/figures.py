@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compare.results import Model, Written
-from autotune.core.settings import PRECISION, SEED
+from autotune.core.settings import MICRO_BATCH, PRECISION, SEED
 from autotune.core.trial import PassedOver, Trial
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
-from autotune.judging import confirm, quality
+from autotune.judging import confirm, elsewhere, quality
+from autotune.judging.costs import Prices
+from autotune.judging.elsewhere import Elsewhere
 from autotune.judging.history import History
 from autotune.reports import clinical, importance, knobs, rows
 from autotune.reports.model import Report
@@ -39,6 +41,7 @@ class Known:
     passed_over: Sequence[PassedOver] = ()
     models: Mapping[str, Model] = field(default_factory=dict)
     written: Mapping[str, Sequence[Written]] = field(default_factory=dict)
+    prices: Prices | None = None
 
 
 def report(known: Known, samples: int) -> Report:
@@ -50,6 +53,7 @@ def report(known: Known, samples: int) -> Report:
         known.shown,
         can_go_on=known.state == INTERRUPTED and known.can_go_on,
         training_samples=space.training.samples or known.provenance.get("training_samples"),
+        prices=known.prices,
     )
     limit, goal = _memory_limit_bytes(known), space.objective
     return Report(
@@ -82,8 +86,18 @@ def report(known: Known, samples: int) -> Report:
         by_precision=PRECISION in space.baseline,
         writes_reports=known.workload.program is not None,
         constraints=goal.constraints,
+        elsewhere=_elsewhere(history),
         going_on=_going_on(known),
     )
+
+
+def _elsewhere(history: History) -> Elsewhere | None:
+    """What fits on other GPUs; None where nothing is recommended, or no GPU or micro-batch was measured."""
+    recommended = confirm.recommended(history)
+    if recommended is None or MICRO_BATCH not in history.space.drawn_knobs:
+        return None
+    found = elsewhere.elsewhere(recommended[0], history)
+    return found if found.is_of_gpu else None
 
 
 def _least_quality(history: History) -> float | None:

@@ -110,7 +110,7 @@ def _analysed(
     the batch counts by its multiplier: by its own value it would share in what the batch does.
     """
     finite = [(config, value) for config, value in found if math.isfinite(value)]
-    names = [name for name in space.knobs if may_move(space.known[name])]
+    names = [name for name in space.drawn_knobs if may_move(space.known[name])]
     if len(finite) < _FEWEST_TRIALS or len({value for _, value in finite}) < 2 or len(names) < 2:
         return {}
     trials = _trials(finite, names, space)
@@ -155,7 +155,7 @@ def _error(without: Sequence[float]) -> float:
 
 def _trials(found: Sequence[tuple[Config, float]], names: Sequence[str], space: Space) -> list[FrozenTrial]:
     """`found` as trials of Optuna, by the parameters of the knobs called so."""
-    drawn = dict(zip(space.knobs, distributions.distributions(space).items(), strict=True))
+    drawn = dict(zip(space.drawn_knobs, distributions.distributions(space).items(), strict=True))
     chosen = {name: drawn[name] for name in names}
     trials = []
     for config, value in found:

@@ -1,10 +1,11 @@
 """What the knobs do to memory, and to speed from the baseline to the winner. Pure."""
 
-from autotune.core.settings import MICRO_BATCH, PRECISION, Config
+from autotune.core.settings import PRECISION, Config
 from autotune.judging import ablation
 from autotune.judging.history import History
 from autotune.memory.feasibility import MemoryModel
 from autotune.reports.model import Predicted, Step
+from autotune.space import following
 from autotune.space.space import Space
 
 
@@ -12,7 +13,7 @@ def predicted(config: Config, history: History, memory_limit_bytes: int | None) 
     """Peak memory with each precision and micro-batch to choose from, at the other settings of `config`."""
     space, fraction = history.space, history.space.limits.memory_fraction
     model = MemoryModel(history.trials, fraction=fraction, limit_bytes=memory_limit_bytes, known=space.known)
-    knob = space.knobs.get(PRECISION)
+    knob = space.drawn_knobs.get(PRECISION)
     precisions = (knob.drawn_from.choice if knob else None) or ()
     configs: list[Config] = [{**config, PRECISION: precision} for precision in precisions] or [config]
     found = [_predicted(model, chosen, space) for chosen in configs]
@@ -20,7 +21,8 @@ def predicted(config: Config, history: History, memory_limit_bytes: int | None) 
 
 
 def _predicted(model: MemoryModel, config: Config, space: Space) -> Predicted:
-    told = [(size, model.predict({**config, MICRO_BATCH: size})) for size in space.micro_batch_sizes]
+    sizes = space.micro_batch_sizes
+    told = [(size, model.predict(following.resized(space, config, size))) for size in sizes]
     known = [(size, found) for size, found in told if found is not None]
     return Predicted(
         precision=str(config.get(PRECISION, "")),

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from autotune.core import units
 from autotune.core.errors import printable
+from autotune.judging.costs import Cost, Prices
 from autotune.judging.estimates import Figure
-from autotune.reports import words
+from autotune.reports import elsewhere, words
 from autotune.reports.markup import table as _table
 from autotune.reports.markup import text as _text
 from autotune.reports.model import Compared, Report, Side
@@ -24,6 +25,7 @@ def render(report: Report) -> str:
         _sides(report),
     ]
     blocks += [[f"- {_text(line)}" for line in (*answer.cautions, *answer.outside)], _models(report)]
+    blocks += _elsewhere(report)
     blocks += [_code(answer.commands), [_provenance(report)]]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
 
@@ -43,7 +45,6 @@ def _sides(report: Report) -> list[str]:
 def _figures(side: Side, report: Report) -> dict[str, str]:
     """The cells of a column by the names of their rows, as text that is not escaped yet."""
     peak = words.peak(side.peak_memory_bytes, side.memory_share, is_rising=side.memory_is_rising)
-    whole_s = side.full_training_s
     whole = "whole training" + (", evaluations included" if report.answer.evaluations_counted else "")
     return {
         "settings": side.knobs,
@@ -51,11 +52,33 @@ def _figures(side: Side, report: Report) -> dict[str, str]:
         report.quality + (" (lower is better)" if report.minimize else ""): _figure(side.quality, ".4f"),
         "peak memory": "-" if side.peak_memory_bytes is None else peak,
         "GPU": "-" if side.gpu_percent is None else f"{side.gpu_percent:.0f}%",
+        "MFU": "-" if side.mfu is None else f"{side.mfu:.0%}",
         f"joules per {words.each(report)}": "-"
         if side.joules_per_sample is None
         else f"{side.joules_per_sample:.3g}",
         "evaluations, about": "-" if side.evaluation_share is None else f"{side.evaluation_share:.0%}",
-        whole: "-" if whole_s is None else units.format_seconds(whole_s),
+        whole: _duration(side),
+        **_costs(side.cost, report.answer.prices),
+    }
+
+
+def _duration(side: Side) -> str:
+    """`1h 38m (1h 34m to 1h 43m)`, that of the whole training."""
+    if side.full_training_s is None:
+        return "-"
+    text, hours = units.format_seconds(side.full_training_s), side.cost.hours if side.cost else None
+    if hours is None or hours.low is None or hours.high is None:
+        return text
+    low, high = (units.format_seconds(end * 3600) for end in (hours.low, hours.high))
+    return f"{text} ({low} to {high})"
+
+
+def _costs(cost: Cost | None, prices: Prices | None) -> dict[str, str]:
+    """What the whole training takes besides time."""
+    currency = f" in {prices.currency}" if prices and prices.currency else ""
+    return {
+        "kWh of the GPU, about": _figure(cost.kwh if cost else None, ".3g"),
+        f"cost{currency}, about": _figure(cost.money if cost else None, ".4g"),
     }
 
 
@@ -77,6 +100,18 @@ def _model(model: Compared, names: Sequence[str]) -> list[str]:
     f1 = model.findings.f1 if model.findings else None
     speeds = _figure(model.throughput, ".1f"), _number(model.reports_per_s, ".1f")
     return [model.label, speeds[0], *scores, speeds[1], _number(f1, ".3f")]
+
+
+def _elsewhere(report: Report) -> list[list[str]]:
+    """What fits where there is another memory."""
+    if report.elsewhere is None:
+        return []
+    found, notes = elsewhere.table(report.elsewhere), elsewhere.notes(report.elsewhere)
+    return [
+        [f"{elsewhere.TITLE}:"],
+        _table(found.head, found.rows),
+        [f"- {_text(note)}" for note in notes],
+    ]
 
 
 def _provenance(report: Report) -> str:

@@ -6,12 +6,16 @@ wording and rounding are the page's.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autotune.compare.results import Written
 from autotune.core.settings import Config
 from autotune.core.trial import Evaluation
+from autotune.judging.costs import Cost, Prices
 from autotune.judging.estimates import Figure
+
+if TYPE_CHECKING:  # which imports numpy, and every command this module
+    from autotune.judging.elsewhere import Elsewhere
 
 FORMATS = ("html", "json", "md")
 SAMPLES = 5  # test studies that are shown where nothing else is asked for
@@ -26,7 +30,8 @@ class Side:
     its start and evaluations included. `full_training_s` is the whole training at that throughput, about;
     None where nobody says how long that is. `evaluation_share` of it goes to evaluations, None where it is
     not known how often there is one, and `pause_share` to long steps at regular distances. `memory_is_rising`
-    says that the peak still grew when one of the runs ended: a longer training takes more.
+    says that the peak still grew when one of the runs ended: a longer training takes more. `mfu` is the share
+    of the device's peak FLOP/s, None where either is not known.
     """
 
     trial: int
@@ -47,6 +52,8 @@ class Side:
     step_s: Mapping[str, float]  # seconds of a step by phase: data, transfer, forward, backward, optimizer
     evaluation_share: float | None = None
     pause_share: float = 0.0
+    mfu: float | None = None
+    cost: Cost | None = None  # of the whole training
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,7 @@ class Answer:
     commands: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     evaluations_counted: bool = False
+    prices: Prices | None = None  # where somebody has said them
 
 
 @dataclass(frozen=True)
@@ -245,4 +253,5 @@ class Report:
     speed: str = "throughput"  # or wall: with evaluations
     by_precision: bool = True  # whether that is a setting, so that models can be compared by it
     writes_reports: bool = True  # whether the workload has a program that models are scored with
+    elsewhere: "Elsewhere | None" = None  # of what is recommended; None before there is anything
     going_on: str = ""  # the command that runs more of the search, where it does not run and can

@@ -21,6 +21,7 @@ from autotune.core.errors import printable
 from autotune.core.shell import quoted
 from autotune.reports import (
     answer,
+    elsewhere,
     images,
     marks,
     plots,
@@ -126,6 +127,7 @@ def _environment() -> Environment:
     )
     environment.globals |= {
         "answer": answer,
+        "elsewhere": elsewhere,
         "marks": marks,
         "tables": tables,
         "texts": texts,

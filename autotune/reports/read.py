@@ -6,6 +6,7 @@ from autotune import workloads
 from autotune.compare import results
 from autotune.display import snapshot
 from autotune.judging import pilot
+from autotune.judging.costs import Prices
 from autotune.judging.history import History
 from autotune.reports import figures
 from autotune.reports.figures import Known
@@ -15,7 +16,7 @@ from autotune.storage.store import FORMAT, Session
 from autotune.storage.study_file import Plan
 
 
-def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
+def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | None = None) -> Report:
     """The report of the session in `root`; raises InputError where there is none, or nothing was run yet.
 
     Nothing is written, and a search that runs is not disturbed; one that `is_over` may still be in use.
@@ -38,6 +39,7 @@ def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
         can_go_on=session.format == FORMAT,
         passed_over=study_file.passed_over(study),
         models=models,
+        prices=prices,
         written={label: tuple(results.written(session.model_dir(label))) for label in models},
     )
     return figures.report(known, samples)

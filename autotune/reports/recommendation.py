@@ -1,7 +1,7 @@
 """What to run, beside the baseline, and what it rests on. Pure functions of the trials."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from autotune.core.settings import MICRO_BATCH
@@ -9,8 +9,9 @@ from autotune.core.trial import Measurement, Trial
 from autotune.display import advice, spending, view
 from autotune.display.advice import Verdict
 from autotune.display.cautions import cautions
-from autotune.judging import confirm, gains, objective, outside, quality
+from autotune.judging import confirm, costs, gains, objective, outside, quality
 from autotune.judging.confirm import Claim
+from autotune.judging.costs import Prices
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 from autotune.judging.outside import Spent
@@ -31,6 +32,7 @@ def answer(
     *,
     can_go_on: bool = False,
     training_samples: int | None = None,
+    prices: Prices | None = None,
 ) -> Answer:
     """What the trials so far say to run. `session` is where it lies, as its user would name it."""
     going_on = (store.going_on(session),) if can_go_on else ()
@@ -41,8 +43,9 @@ def answer(
     is_better = trial.number != baseline.number
     spent = [outside.spent(one, history) for one in (baseline, trial)]
     is_counted = _counts(spent, history)
-    whole_s = [_whole_s(cost, training_samples, is_counted=is_counted) for cost in spent]
-    theirs, ours = map(_side, (baseline, trial), (history, history), spent, whole_s)
+    whole_s = [_whole_s(one, training_samples, is_counted=is_counted) for one in spent]
+    sides = zip((baseline, trial), spent, whole_s, strict=True)
+    theirs, ours = (_side(one, history, cost, seconds, prices) for one, cost, seconds in sides)
     return Answer(
         verdict=advice.verdict(found),
         promise=view.promise(history),
@@ -53,10 +56,16 @@ def answer(
         speed=history.factor(trial) if is_better else None,
         rounds=claim.rounds if claim else 0,
         full_training_samples=training_samples,
-        cautions=(*view.refuted(history), *cautions(history), *_few(theirs, ours, space, workload)),
+        cautions=(
+            *view.refuted(history),
+            *cautions(history),
+            *_few(theirs, ours, space, workload),
+            *(_unpriced(prices, (theirs, ours), training_samples) if prices else ()),
+        ),
         commands=(*(view.next_commands(session, workload) if is_better else ()), *going_on),
         outside=tuple(spending.lines(history)),
         evaluations_counted=is_counted,
+        prices=prices,
     )
 
 
@@ -66,11 +75,17 @@ def _counts(spent: Sequence[Spent | None], history: History) -> bool:
     return known or history.space.objective.counts_evaluations
 
 
-def _whole_s(cost: Spent | None, samples: int | None, *, is_counted: bool) -> float | None:
+def _whole_s(spent: Spent | None, samples: int | None, *, is_counted: bool) -> Figure | None:
     """How long the whole training takes; None where nobody says how long it is."""
-    if cost is None or not samples:
-        return None
-    return samples * (cost.sample_s if is_counted else cost.step_s)
+    return spent.whole_s(samples, is_counted=is_counted) if spent and samples else None
+
+
+def _unpriced(prices: Prices, sides: Sequence[Side], samples: int | None) -> Iterator[str]:
+    """Why there is no cost of the whole training, where it was asked for."""
+    if samples is None:
+        yield "No cost: how long the whole training is, is not known: training.samples in the search space."
+    elif prices.per_kwh is not None and any(side.cost and side.cost.kwh is None for side in sides):
+        yield "No cost: no run that had the GPU to itself shows its power, and --price-per-kwh needs it."
 
 
 def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
@@ -104,10 +119,12 @@ def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[s
     return lines
 
 
-def _side(trial: Trial, history: History, cost: Spent | None, whole_s: float | None) -> Side:
+def _side(
+    trial: Trial, history: History, spent: Spent | None, whole_s: Figure | None, prices: Prices | None
+) -> Side:
     """What is known of `trial`; its scores and what its device did are of the runs that count.
 
-    `cost` is what its settings spend on what, `whole_s` what they take for the whole training.
+    `spent` says what its settings spend on what, `whole_s` what they take for the whole training.
     """
     runs = _speed_runs(trial, history)
     seen = [t for t in history.quality_runs(trial) if t.quality is not None]
@@ -129,10 +146,12 @@ def _side(trial: Trial, history: History, cost: Spent | None, whole_s: float | N
         gpu_percent=_mean_of("gpu_utilisation_percent", measurements),
         cpu_percent=_mean_of("cpu_percent", measurements),
         joules_per_sample=_joules_per_sample(measurements),
-        full_training_s=whole_s,
-        step_s=_step_s(trial, measurements, cost, history.space),
-        evaluation_share=cost.evaluations if cost else None,
-        pause_share=cost.pauses if cost else 0.0,
+        full_training_s=whole_s.value if whole_s else None,
+        step_s=_step_s(trial, measurements, spent, history.space),
+        evaluation_share=spent.evaluations if spent else None,
+        pause_share=spent.pauses if spent else 0.0,
+        cost=costs.cost(trial, history, whole_s, prices) if whole_s else None,
+        mfu=objective.mean([m.mfu for m in measurements if m.mfu is not None]),
     )
 
 
@@ -173,13 +192,13 @@ def _joules_per_sample(measurements: Sequence[Measurement]) -> float | None:
 
 
 def _step_s(
-    trial: Trial, measurements: Sequence[Measurement], cost: Spent | None, space: Space
+    trial: Trial, measurements: Sequence[Measurement], spent: Spent | None, space: Space
 ) -> dict[str, float]:
     """Seconds of each phase of an optimizer step: its share of the steps, times what one takes."""
-    if cost is None or MICRO_BATCH not in space.settings(trial.config):
+    if spent is None or MICRO_BATCH not in space.settings(trial.config):
         return {}
     if space.unit == "samples":
-        whole_s = space.effective_batch_size(trial.config) * cost.step_s
+        whole_s = space.effective_batch_size(trial.config) * spent.step_s
     else:  # of which a step has now more, now fewer
         timed = [m.throughput for m in measurements if m.throughput and m.throughput.steps]
         whole_s = objective.mean([t.seconds / t.steps for t in timed]) or 0.0

@@ -22,6 +22,7 @@ _LABELS = {
     "speed": "Speed",
     "quality": "Quality",
     "reports": "Reports",
+    "elsewhere": "Other GPUs",
     "search": "Search",
     "provenance": "Provenance",
 }
@@ -29,7 +30,11 @@ _LABELS = {
 
 def sections(report: Report) -> list[Section]:
     """The sections, numbered from 1."""
-    present = {"speed": _tells_of_speed(report), "reports": report.writes_reports or bool(report.samples)}
+    present = {
+        "speed": _tells_of_speed(report),
+        "reports": report.writes_reports or bool(report.samples),
+        "elsewhere": report.elsewhere is not None,
+    }
     names = [name for name in _LABELS if present.get(name, True)]
     return [Section(name, number, _LABELS[name]) for number, name in enumerate(names, start=1)]
 

@@ -151,6 +151,21 @@ def energy(value_j: float | None) -> str:
     return NOTHING if found is None else f"{found:.3g} J"
 
 
+def kilowatt_hours(value: float | None) -> str:
+    found = units.number(value)
+    return NOTHING if found is None else f"{_amount(found)} kWh"
+
+
+def money(value: float | None, currency: str) -> str:
+    """`12.40 EUR`; what is less than one to three digits."""
+    found = units.number(value)
+    return NOTHING if found is None else f"{_amount(found)} {currency}".rstrip()
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.2f}" if value >= 1 else f"{value:.3g}"
+
+
 def count(value: float | None) -> str:
     return NOTHING if value is None else f"{value:,.0f}"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from autotune.core.settings import MICRO_BATCH, Config, settings_key
 from autotune.core.trial import Trial
 from autotune.judging.history import History
+from autotune.space import following
 from autotune.space.space import Space
 
 _BEST_BEFORE = 2  # configurations of an earlier session that are tried first
@@ -42,10 +43,11 @@ def larger_batches(best: Trial, history: History) -> Iterator[Config]:
     slower ones be stopped after seconds. Whether it fits, or is within the limits, screening says.
     """
     space = history.space
-    knob = space.knobs.get(MICRO_BATCH)
+    knob = space.drawn_knobs.get(MICRO_BATCH)
     if knob is None or knob.drawn_from.choice is None:
         return
-    left_out = space.known.same_speed | {MICRO_BATCH}
+    follows = space.knobs.keys() - space.drawn_knobs.keys()
+    left_out = space.known.same_speed | follows | {MICRO_BATCH}
     others = settings_key(best.config, left_out)
     tried = {
         int(t.config[MICRO_BATCH] or 0): t
@@ -60,7 +62,7 @@ def larger_batches(best: Trial, history: History) -> Iterator[Config]:
         middle = open_sizes[len(open_sizes) // 2]
         open_sizes.sort(key=lambda s: abs(s - middle), reverse=True)
     for candidate in reversed(open_sizes):
-        yield space.config({**space.drawn(best.config), MICRO_BATCH: candidate})
+        yield following.resized(space, best.config, candidate)
 
 
 def steps_from(best: Trial, space: Space, rng: random.Random) -> list[Config]:

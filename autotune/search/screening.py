@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from autotune.core.settings import MICRO_BATCH, Config, settings_key
+from autotune.core.settings import Config, settings_key
 from autotune.core.trial import Refused, Trial
 from autotune.judging import stopping
 from autotune.judging.history import History
@@ -10,6 +10,7 @@ from autotune.judging.stopping import Threshold
 from autotune.memory.feasibility import MemoryModel
 from autotune.search import sampler
 from autotune.search.sampler import Refusal, Told
+from autotune.space import following
 
 
 class Screening:
@@ -51,9 +52,9 @@ class Screening:
             return refusal
         if self._sizes:
             size = self._memory.largest_worth_trying(config, self._sizes)
-            config = self._space.config({**self._space.drawn(config), MICRO_BATCH: size})
-            if violation := self._space.violation(config):
-                return Refusal(Refused.LIMITS, violation, self._worst)
+            config = following.resized(self._space, config, size)
+            if refusal := self._outside(config):  # accumulation that follows the batch takes memory, too
+                return refusal
         if settings_key(config, ()) in self._tried:
             return Refusal(Refused.TRIED, "was already tried")
         return self._known_too_slow(config) or config

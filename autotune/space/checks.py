@@ -1,24 +1,36 @@
 """What is wrong with a search space that no single value of it shows. Pure."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from autotune.core import units
 from autotune.core.errors import instead
-from autotune.core.settings import COMMON, EFFECTIVE_BATCH, LARGEST_INT, LEARNING_RATE, MICRO_BATCH, Setting
-from autotune.space.knobs import Distribution, ScaledLearningRate
+from autotune.core.settings import (
+    ACCUMULATION,
+    COMMON,
+    EFFECTIVE_BATCH,
+    LARGEST_INT,
+    LEARNING_RATE,
+    MICRO_BATCH,
+    PROCESSES,
+    Setting,
+)
+from autotune.space import following
+from autotune.space.knobs import Distribution, KeptBatch, ScaledLearningRate
 
 if TYPE_CHECKING:  # which asks for these checks
     from autotune.space.space import Space
 
 UNCOUNTED = "how often there is an evaluation counts with objective.speed: wall alone"
 _RATES = (1e-20, 1e20)  # what the sampler and the arithmetic carry
+_MOST_TOLD = 5  # of values that are wrong
 
 
 def of_settings(space: "Space") -> list[str]:
     """What settings and knobs are said to be, and are not."""
     wrong = [*space.naming.mistakes(COMMON.by_name, space.baseline), *_of_steps(space)]
-    wrong += _of_evaluations(space)
+    wrong += [*_of_evaluations(space), *_of_accumulation(space)]
     return [*wrong, *_of_learning_rate(space), *_of_other_rates(space), *_not_numbers(space)]
 
 
@@ -32,6 +44,17 @@ def _of_learning_rate(space: "Space") -> Iterator[str]:
             yield f"{name}: scale: sqrt needs {_lacking(MICRO_BATCH)}"
         if not knob.multiplier.contains(1.0):
             yield f"{name}.multiplier: must contain 1.0, the baseline's"
+
+
+def _of_accumulation(space: "Space") -> Iterator[str]:
+    for name in (name for name, knob in space.knobs.items() if isinstance(knob, KeptBatch)):
+        where = f"{space.naming.path(name)}: keep: effective_batch_size"
+        if name != ACCUMULATION:
+            yield f"{where} is the rule of {ACCUMULATION} alone: name yours in roles: {{{ACCUMULATION}: ...}}"
+        elif MICRO_BATCH not in space.baseline:
+            yield f"{where} needs {_lacking(MICRO_BATCH)}"
+        elif not {MICRO_BATCH, PROCESSES} & space.knobs.keys():
+            yield f"{where} needs a knob to follow: {space.naming.path(MICRO_BATCH)} is none"
 
 
 def _of_other_rates(space: "Space") -> Iterator[str]:
@@ -112,9 +135,11 @@ def _is_whole(value: Setting, low: int, high: int) -> bool:
 
 
 def of_limits(space: "Space") -> list[str]:
-    """The limit on the effective batch, where no combination of knobs can meet it."""
+    """The effective batch, where no combination of knobs can meet its limit, or keep it."""
     if MICRO_BATCH not in space.baseline:
         return []
+    if following.keeps_batch(space):
+        return _of_kept_batch(space)
     micro, accumulation, processes = (_values(space, name) for name in EFFECTIVE_BATCH)
     low, high = space.limits.effective_batch_size
     times = {steps * count for steps in accumulation for count in processes}
@@ -122,6 +147,27 @@ def of_limits(space: "Space") -> list[str]:
         return []
     ends = f"{min(micro) * min(times)} to {max(micro) * max(times)}"
     return [f"limits.effective_batch_size [{low}, {high}] allows none of the sizes, {ends}"]
+
+
+def _of_kept_batch(space: "Space") -> list[str]:
+    size, (low, high) = space.effective_batch_size({}), space.limits.effective_batch_size
+    if not low <= size <= high:
+        return [
+            f"limits.effective_batch_size [{low}, {high}] leaves out the baseline's {size}, which is kept"
+        ]
+    return _not_dividing(space, MICRO_BATCH, PROCESSES) or _not_dividing(space, PROCESSES, MICRO_BATCH)
+
+
+def _not_dividing(space: "Space", name: str, other: str) -> list[str]:
+    """The values of the setting `name` that divide the kept batch beside no value of the `other` one."""
+    size = space.effective_batch_size({})
+    at_once = {value for value in _values(space, other) if size % value == 0}
+    wrong = (v for v in _values(space, name) if all(size % (v * each) for each in at_once))
+    if not (told := list(itertools.islice(wrong, _MOST_TOLD))):
+        return []
+    allowed = " or ".join(str(size // each) for each in sorted(at_once)[:_MOST_TOLD])
+    rule = f"{ACCUMULATION} keeps the effective batch of {size}: divisors of {allowed}"
+    return [f"knob {space.naming.path(name)}: {rule}: got {', '.join(map(str, told))}"]
 
 
 def _has_between(values: Sequence[int], low: int, high: int) -> bool:

@@ -9,19 +9,19 @@ from optuna.distributions import (
 )
 
 from autotune.core.settings import Config, Setting
-from autotune.space.knobs import Distribution, ScaledLearningRate
+from autotune.space.knobs import Distribution, Drawn, ScaledLearningRate
 from autotune.space.space import Space
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """What Optuna is to draw from: a parameter for every knob."""
-    return {_parameter(name, knob): distribution(knob.drawn_from) for name, knob in space.knobs.items()}
+    """What Optuna is to draw from: a parameter for every knob that follows no other."""
+    return {_parameter(name, knob): distribution(knob.drawn_from) for name, knob in space.drawn_knobs.items()}
 
 
 def configuration(params: dict[str, CategoricalChoiceType], space: Space) -> dict[str, Setting]:
     """The configuration at `params`."""
     drawn: dict[str, Setting] = {}
-    for name, knob in space.knobs.items():
+    for name, knob in space.drawn_knobs.items():
         value = params[_parameter(name, knob)]
         drawn[name] = 2 ** int(value or 0) if knob.drawn_from.exponents else value
     return space.config(drawn)
@@ -30,7 +30,7 @@ def configuration(params: dict[str, CategoricalChoiceType], space: Space) -> dic
 def parameters(config: Config, space: Space) -> dict[str, Setting]:
     """Where `config` lies: the parameters that it would have been drawn with."""
     drawn, positions = space.drawn(config), {}
-    for name, knob in space.knobs.items():
+    for name, knob in space.drawn_knobs.items():
         value = drawn[name]
         if knob.drawn_from.exponents:
             value = int(value or 1).bit_length() - 1
@@ -51,7 +51,7 @@ def distribution(knob: Distribution) -> BaseDistribution:
     return FloatDistribution(*(knob.uniform or (0.0, 1.0)))
 
 
-def _parameter(name: str, knob: Distribution | ScaledLearningRate) -> str:
+def _parameter(name: str, knob: Drawn) -> str:
     """The name of the Optuna parameter behind a knob: what is searched where that is not the value itself."""
     scaled = f"{name}_multiplier" if isinstance(knob, ScaledLearningRate) else name
     return f"log2_{scaled}" if knob.drawn_from.exponents else scaled

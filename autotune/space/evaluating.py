@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from autotune import workloads
 from autotune.core.settings import Config
+from autotune.space import following
 
 if TYPE_CHECKING:  # whose checks ask here
     from autotune.space.space import Space
@@ -40,5 +41,5 @@ def _by_settings(space: "Space", config: Config) -> int | None:
 def interval(space: "Space", config: Config) -> tuple[str, int | float] | None:
     """The setting's name to its user, and its value in a training with `config`; None where there is none."""
     name, settings = setting(space), space.settings(config)
-    said = {**settings, **space.steps(settings)}.get(name) if name else None
+    said = {**settings, **following.steps(space, settings)}.get(name) if name else None
     return (space.naming.path(name), said) if name and isinstance(said, int | float) and said else None

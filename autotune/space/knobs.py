@@ -1,9 +1,9 @@
-"""A knob of the search space: where its values come from, and the learning-rate rule."""
+"""A knob of the search space: where its values come from, and the rules for those that follow others."""
 
 import math
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -167,12 +167,31 @@ class ScaledLearningRate(BaseModel):
         return self.multiplier
 
 
+class KeptBatch(BaseModel):
+    """`accumulation_steps = baseline's effective batch / (micro_batch_size * processes)`; it is not searched.
+
+    Every configuration then has the baseline's effective batch, so that their qualities compare.
+    """
+
+    model_config = STRICT
+
+    keep: Literal["effective_batch_size"] = Field(
+        description="accumulation_steps follow the micro-batch, so that the effective batch stays the "
+        "baseline's, which every micro-batch must divide"
+    )
+
+
+Drawn = Distribution | ScaledLearningRate  # what the sampler has a parameter for
+Knob = Drawn | KeptBatch
+_FORMS: Mapping[str, type[BaseModel]] = {"scale": ScaledLearningRate, "keep": KeptBatch}
+
+
 def read_knob(name: str, spec: Any) -> BaseModel:
     """The knob in `spec`, of the class that its form names; raises ValueError with every mistake."""
     if not isinstance(spec, dict):
         rule = "a distribution such as {choice: [1, 2]}"
         raise ValueError(f"{name}: {rule}: got {units.shown(spec)}")  # noqa: TRY004 - pydantic collects ValueErrors
-    kind: type[BaseModel] = ScaledLearningRate if "scale" in spec else Distribution
+    kind = next((form for key, form in _FORMS.items() if key in spec), Distribution)
     try:
         return kind.model_validate(spec)
     except ValidationError as error:

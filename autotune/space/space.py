@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_va
 from autotune import workloads
 from autotune.core.errors import InputError, instead
 from autotune.core.settings import (
+    ACCUMULATION,
     LEARNING_RATE,
     MICRO_BATCH,
     Config,
@@ -22,10 +23,13 @@ from autotune.core.settings import (
     Setting,
     effective_batch,
 )
-from autotune.space import checks, yaml_text
+from autotune.space import checks, following, yaml_text
 from autotune.space.knobs import (
     STRICT,
     Distribution,
+    Drawn,
+    KeptBatch,
+    Knob,
     ScaledLearningRate,
     as_number,
     mistakes,
@@ -57,7 +61,7 @@ class Space(BaseModel):
         "stated relative to them",
         json_schema_extra={"additionalProperties": True},
     )
-    knobs: dict[str, Distribution | ScaledLearningRate] = Field(
+    knobs: dict[str, Knob] = Field(
         min_length=1, description="the settings that may change, and the values that each may have"
     )
     counted_in_steps: tuple[str, ...] = Field(
@@ -143,31 +147,14 @@ class Space(BaseModel):
 
         What is counted in steps of the baseline's effective batch is rescaled to those of `settings`.
         """
-        return self.naming.as_given({**settings, **self.steps(settings), **self._other_rates(settings)})
-
-    def steps(self, settings: Config) -> dict[str, Setting]:
-        """What counts steps, with as many samples as in the baseline."""
-        ratio = self.effective_batch_size({}) / effective_batch(settings)
-        return {
-            name: max(1, round(value * ratio))
-            for name in (*self.counted_in_steps, *([self.evaluate_every] if self.evaluate_every else []))
-            if isinstance(value := settings.get(name), int) and value > 0 and ratio != 1
-        }
-
-    def _other_rates(self, settings: Config) -> dict[str, Setting]:
-        """The learning rates that keep their ratio to the one of `settings`."""
-        ours, theirs = (float(of.get(LEARNING_RATE) or 0) for of in (settings, self.baseline))
-        if ours == theirs:
-            return {}
-        rates = {name: float(settings.get(name) or 0) * ours / theirs for name in self.follow_learning_rate}
-        return {name: float(f"{rate:.4g}") for name, rate in rates.items()}
+        return self.naming.as_given(following.settings(self, settings))
 
     def for_trial(self, settings: Config) -> dict[str, Any]:
         """The same for a trial, which has its evaluations evenly over its samples.
 
         The last one is not before its end: it would go on until the next one.
         """
-        given = {**settings, **self.steps(settings), **self._other_rates(settings)}
+        given = following.settings(self, settings)
         if self.evaluate_every is not None:
             step = effective_batch(settings) * self.budget.evaluations_per_trial
             given[self.evaluate_every] = math.ceil(self.budget.samples_per_trial / step)
@@ -182,9 +169,14 @@ class Space(BaseModel):
         return _knowledge(workload, said) if said else workloads.known_settings(workload)
 
     @property
+    def drawn_knobs(self) -> dict[str, Drawn]:
+        """The knobs that are searched: those that have a value of their own, and follow no other."""
+        return {name: knob for name, knob in self.knobs.items() if not isinstance(knob, KeptBatch)}
+
+    @property
     def micro_batch_sizes(self) -> list[int]:
         """The micro-batches to choose from, ascending; empty where they are no choice."""
-        knob = self.knobs.get(MICRO_BATCH)
+        knob = self.drawn_knobs.get(MICRO_BATCH)
         choice = knob.drawn_from.choice if knob else None
         return sorted(size for size in choice or () if isinstance(size, int))
 
@@ -199,6 +191,8 @@ class Space(BaseModel):
     def config(self, drawn: Mapping[str, Setting]) -> dict[str, Setting]:
         """The configuration of `drawn`: every knob's value, and of a scaled learning rate the multiplier."""
         config = {n: drawn[n] for n, knob in self.knobs.items() if isinstance(knob, Distribution)}
+        if following.keeps_batch(self):
+            config[ACCUMULATION] = following.accumulation(self, config)
         for name, knob in self.knobs.items():
             if isinstance(knob, ScaledLearningRate):
                 rate = self.learning_rate(config, float(drawn[name] or 0))
@@ -207,12 +201,12 @@ class Space(BaseModel):
 
     def every(self) -> list[dict[str, Setting]] | None:
         """All configurations within the limits, None where they are not finite, or more than 20,000."""
-        choices = [knob.drawn_from.choice for knob in self.knobs.values()]
+        choices = [knob.drawn_from.choice for knob in self.drawn_knobs.values()]
         finite = [choice for choice in choices if choice is not None]
         if len(finite) < len(choices) or math.prod(map(len, finite)) > _MOST_LISTED:
             return None
         combinations = itertools.product(*finite)
-        configs = [self.config(dict(zip(self.knobs, values, strict=True))) for values in combinations]
+        configs = [self.config(dict(zip(self.drawn_knobs, values, strict=True))) for values in combinations]
         return [config for config in configs if self.violation(config) is None]
 
     def neighbours(self, config: Config) -> list[dict[str, Setting]]:
@@ -220,7 +214,7 @@ class Space(BaseModel):
         drawn = self.drawn(config)
         return [
             self.config({**drawn, name: value})
-            for name, knob in self.knobs.items()
+            for name, knob in self.drawn_knobs.items()
             for value in knob.drawn_from.beside(drawn[name])
         ]
 
@@ -232,13 +226,13 @@ class Space(BaseModel):
             yield from listed
             return
         for _ in range(_DRAWS):
-            yield self.config({name: knob.drawn_from.draw(rng) for name, knob in self.knobs.items()})
+            yield self.config({name: knob.drawn_from.draw(rng) for name, knob in self.drawn_knobs.items()})
 
     def drawn(self, config: Config) -> dict[str, Setting]:
         """What `config` would draw, near enough where a learning rate was rounded."""
-        return {n: self._drawn(config, n, knob) for n, knob in self.knobs.items()}
+        return {n: self._drawn(config, n, knob) for n, knob in self.drawn_knobs.items()}
 
-    def _drawn(self, config: Config, name: str, knob: Distribution | ScaledLearningRate) -> Setting:
+    def _drawn(self, config: Config, name: str, knob: Drawn) -> Setting:
         if isinstance(knob, Distribution):
             return config[name]
         multiplier = float(config[name] or 0) / self.learning_rate(config, 1.0)
@@ -251,15 +245,19 @@ class Space(BaseModel):
         """Whether `config` says every knob, and each with a value that it may have."""
         if config.keys() != self.knobs.keys():
             return False
+        if following.keeps_batch(self) and config[ACCUMULATION] != following.accumulation(self, config):
+            return False
         drawn = self.drawn(config)
-        return all(knob.drawn_from.contains(drawn[name]) for name, knob in self.knobs.items())
+        return all(knob.drawn_from.contains(drawn[name]) for name, knob in self.drawn_knobs.items())
 
     def violation(self, config: Config) -> str | None:
         """Why `config` is outside the limits, None if it is inside. The baseline is never asked."""
         low, high = self.limits.effective_batch_size
         if MICRO_BATCH not in self.baseline:
             return None
-        size = self.effective_batch_size(config)
+        size, kept = self.effective_batch_size(config), self.effective_batch_size({})
+        if following.keeps_batch(self) and size != kept:
+            return f"effective batch {size} is not the baseline's {kept}, which is kept"
         return None if low <= size <= high else f"effective batch {size} is outside [{low}, {high}]"
 
 
@@ -334,7 +332,7 @@ def complete(space: Space, source: str) -> Space:
         if n not in space.baseline
     ]
     mistakes += checks.of_settings(space)
-    knobs: dict[str, Distribution | ScaledLearningRate] = dict(space.knobs)
+    knobs: dict[str, Knob] = dict(space.knobs)
     for name, knob in space.knobs.items():
         if not isinstance(knob, Distribution) or name not in space.baseline:
             continue

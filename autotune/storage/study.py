@@ -23,7 +23,7 @@ from autotune.core.settings import EFFECTIVE_BATCH, Config
 from autotune.core.trial import PassedOver, Repeat, Status, Trial
 from autotune.judging import objective
 from autotune.space import distributions
-from autotune.space.knobs import Distribution, ScaledLearningRate
+from autotune.space.knobs import Distribution, KeptBatch, Knob, ScaledLearningRate
 from autotune.space.sections import turned
 from autotune.space.space import Space
 from autotune.storage import identity, study_file
@@ -172,7 +172,9 @@ def _distributions(space: Space) -> dict[str, BaseDistribution]:
     return {name: _distribution(knob, space) for name, knob in space.knobs.items()}
 
 
-def _distribution(knob: Distribution | ScaledLearningRate, space: Space) -> BaseDistribution:
+def _distribution(knob: Knob, space: Space) -> BaseDistribution:
+    if isinstance(knob, KeptBatch):
+        return IntDistribution(1, space.effective_batch_size({}))
     if isinstance(knob, ScaledLearningRate):
         return FloatDistribution(*_learning_rates(knob, space), log=True)
     if knob.exponents:

@@ -11,6 +11,7 @@ from autotune.trials.reported import Report
 _NAMES = {
     "elapsed_s": "seconds",
     "throughput": "perf/throughput",
+    "mfu": "perf/mfu",
     "learning_rate": "train/learning_rate",
     "grad_norm": "train/grad_norm",
     "peak_memory_bytes": "memory/peak_bytes",
@@ -116,9 +117,12 @@ def _figures(shown: Measurement, unit: str) -> dict[str, Any]:
     return metrics(figures, unit) | ({"memory/is_rising": shown.memory_is_rising} if peak else {})
 
 
-def _speed(shown: Measurement) -> dict[str, float]:
-    found = shown.throughput
-    return {"throughput": found.samples_per_s, "steps_per_s": found.steps / found.seconds} if found else {}
+def _speed(shown: Measurement) -> dict[str, float | None]:
+    found, flops = shown.throughput, sum(shown.flops_per_sample.values())
+    if found is None:
+        return {}
+    steps = {"throughput": found.samples_per_s, "steps_per_s": found.steps / found.seconds, "mfu": shown.mfu}
+    return steps | ({"tflops_per_s": found.samples_per_s * flops / 1e12} if flops else {})
 
 
 def thinned(rows: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from autotune.core import flops
 from autotune.core.trial import Failure, Measurement, Outcome, Status
 from autotune.judging import curves, stopping
 from autotune.storage import identity, logs, threshold_file
@@ -96,7 +97,7 @@ class Attempt:
             number=self._order.number,
             phase=self._progress.phase(time.monotonic() - self._heard_s),
             elapsed_s=self._earlier_s + time.monotonic() - self._started,
-            measurement=_at_a_glance(shown),
+            measurement=replace(_at_a_glance(shown), mfu=self._mfu(shown)),
             records=_thin(records, self._order.quality),
             telemetry=self._telemetry.latest() if self._telemetry else {},
             note=self._server.note,
@@ -206,15 +207,20 @@ class Attempt:
 
     def measurement(self) -> Measurement:
         """What the trial showed so far."""
-        order = self._order
+        order, shown = self._order, self._progress.measurement()
         return replace(
-            self._progress.measurement(),
+            shown,
+            mfu=self._mfu(shown),
             memory_limit_bytes=order.device_memory_bytes or order.memory_limit_bytes,
             memory_cap_bytes=order.memory_cap_bytes,
             device=self._device,
             revision=order.revision,
             telemetry=self._telemetry.summary() if self._telemetry else {},
         )
+
+    def _mfu(self, shown: Measurement) -> float | None:
+        found = shown.throughput
+        return flops.utilisation(shown.flops_per_sample, found.samples_per_s, self._device) if found else None
 
     def stop(self) -> None:
         """Lets the workload write its checkpoint and leaves the trial to be gone on with."""
@@ -261,6 +267,7 @@ def _at_a_glance(shown: Measurement) -> Measurement:
         quality_samples=shown.quality_samples,
         samples=shown.samples,
         peak_memory_bytes=shown.peak_memory_bytes,
+        flops_per_sample=shown.flops_per_sample,
     )
 
 

@@ -1,6 +1,7 @@
 """A trial's records, counted as they come: what they show so far. Pure: the clock is in the records."""
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -13,6 +14,7 @@ from autotune.judging.measure import Meter, prefetched_steps, with_evaluations
 from autotune.space.sections import turned
 from autotune.storage.records import COMPILING, QUEUED, is_mark
 from autotune.trials import failures
+from autotune.trials.step_flops import FLOPS
 
 _PHASES = ("data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s")
 _MOST_ITEMS = 100_000  # whose scores are kept
@@ -68,6 +70,7 @@ class Progress:
         self._own_bytes = self._children_bytes = self._reserved_bytes = self._context_bytes = 0
         self._peak = _Peak()
         self._phase_s = dict.fromkeys(_PHASES, 0.0)
+        self._flops = _Flops()
 
     @property
     def evaluated_samples(self) -> int:
@@ -136,7 +139,7 @@ class Progress:
             return
         is_evaluation = self._quality in record
         self._has_begun = True
-        self._samples = record["samples"]
+        before, self._samples = self._samples, record["samples"]
         self._meter.add(
             record["at_s"],
             self._samples,
@@ -145,7 +148,10 @@ class Progress:
             queued=record.get(QUEUED) is True,
         )
         # A checkpoint comes with the step after an evaluation, and both come again.
-        self._hold(record, is_step=not is_evaluation and self._steps_since_evaluation > 0)
+        is_step = not is_evaluation and self._steps_since_evaluation > 0
+        self._hold(record, is_step=is_step)
+        if is_step and FLOPS in record:
+            self._flops.count(record[FLOPS], self._samples - before)
         self._steps_since_evaluation += 1
         if is_evaluation:
             self._evaluated(record)
@@ -234,6 +240,7 @@ class Progress:
             context_bytes=self._context_bytes or None,
             memory_is_rising=peak_bytes is not None and self._peak.is_rising(self._samples),
             memory_slope=None if peak_bytes is None else self._peak.slope(),
+            flops_per_sample=self._flops.per_sample(),
             scores=self._scores,
             step_shares={p: s / total_s for p, s in self._phase_s.items()} if total_s else {},
         )
@@ -274,6 +281,22 @@ class _Peak:
     def slope(self) -> Slope | None:
         """By how many bytes steps of this process raise it, for each sample."""
         return trends.slope(self._growth.points)
+
+
+class _Flops:
+    """The operations of the steps in which they were counted, by the kind of their numbers."""
+
+    def __init__(self) -> None:
+        self._counted: Counter[str] = Counter()
+        self._samples = 0
+
+    def count(self, found: object, samples: int) -> None:
+        if isinstance(found, Mapping) and samples > 0:
+            self._counted.update({str(kind): int(units.number(n) or 0) for kind, n in found.items()})
+            self._samples += samples
+
+    def per_sample(self) -> dict[str, float]:
+        return {kind: flops / self._samples for kind, flops in self._counted.items()}
 
 
 def _is_within(share: float, throughput: Throughput) -> bool:

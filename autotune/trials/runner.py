@@ -31,6 +31,7 @@ from autotune.trials.check import Check, scalar
 from autotune.trials.cuda import Cuda
 from autotune.trials.order import Order
 from autotune.trials.pushed import Listener
+from autotune.trials.step_flops import StepFlops
 from autotune.workloads.base import Fit
 
 STACK_SIGNAL = signal.SIGUSR1  # makes the process write the stack of every thread into its log
@@ -228,6 +229,8 @@ class _Watch:
     def __init__(self, gpus: Cuda, memory: "_Memory") -> None:
         self._gpus, self._memory = gpus, memory
         self._compilations = cuda.compilations()
+        self._flops = StepFlops()
+        self._flops.attach()
 
     def __call__(self) -> _Seen:
         self._gpus.open()
@@ -238,8 +241,9 @@ class _Watch:
     def figures(self) -> dict[str, Any]:
         """What the process shows of itself without being waited for."""
         self._gpus.open()
+        self._flops.attach()
         before, self._compilations = self._compilations, cuda.compilations()
-        figures = self._gpus.figures() or self._memory.figures()
+        figures = {**(self._gpus.figures() or self._memory.figures()), **self._flops.taken()}
         return {**figures, COMPILING: True} if self._compilations != before else figures
 
     def evaluated(self) -> dict[str, int]:

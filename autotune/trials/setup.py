@@ -1,13 +1,14 @@
 """What the trials of a search have in common; the only builder of the orders to run them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 from autotune.core.settings import Config
 from autotune.core.trial import Trial
 from autotune.judging import confirm, objective, outside, racing
+from autotune.memory import room
 from autotune.space import evaluating
 from autotune.space.space import Space
 from autotune.storage.store import Options, Session
@@ -18,15 +19,9 @@ from autotune.workloads import Workload
 
 _TIMES_TO_TARGET = 8  # as many samples as the baseline's: before that, time ends who cannot win
 _FEWEST_EVALUATIONS = 4  # before which nothing is called learnt
-_CONTEXT_BYTES = 600 * 2**20  # of a process on a GPU, with its kernels, until a trial has shown it
 _RACE_APART_S = 1800.0  # where every turn has a start before it
 _ROOM_SHARE = 0.9  # of the memory: a peak is not the same in every run
 _NEVER = 2**31  # samples: no evaluation falls into a race
-
-
-def context_bytes(trials: Iterable[Trial]) -> int:
-    """What a process takes of its GPU beside its tensors, as `trials` have shown it; a guess until then."""
-    return max((t.measurement.context_bytes or 0 for t in trials), default=0) or _CONTEXT_BYTES
 
 
 @dataclass(frozen=True)
@@ -40,7 +35,7 @@ class Training:
     workload: Workload
     hardware: Hardware
     options: Options
-    context_bytes: int = _CONTEXT_BYTES
+    context_bytes: int = room.CONTEXT_BYTES
 
     def on_gpu(self, order: Order, config: Config, gpus: float) -> Order:
         """`order` of a trial of `config`, with a share of a GPU where `gpus` is less than one.
@@ -60,21 +55,18 @@ class Training:
     def gpu_limit_bytes(self, gpus: float) -> int | None:
         """What a trial may take of each of its `gpus`, a part of one below 1; None where there is none.
 
-        That is its share of what others leave. Its tensors may take `memory_fraction` of it, and what this
-        leaves is for the context: where that needs more, the limit is so much lower that it has it.
+        That is its share of what others leave, and less where the context needs it.
         """
         if not self.hardware.gpus:
             return None
-        room_bytes = self._beside_context(gpus) / self.space.limits.memory_fraction
-        return int(min(self._share_bytes(gpus), room_bytes))
+        fraction = self.space.limits.memory_fraction
+        return room.limit_bytes(self._share_bytes(gpus), self.context_bytes, fraction)
 
     def _share_bytes(self, gpus: float) -> float:
         return min(1.0, gpus) * (self.hardware.free_device_bytes or 0)
 
     def _beside_context(self, gpus: float) -> float:
-        """What is left for tensors; half of the share at least, or there is no use in trying."""
-        share_bytes = self._share_bytes(gpus)
-        return max(share_bytes / 2, share_bytes - self.context_bytes)
+        return room.beside_context(self._share_bytes(gpus), self.context_bytes)
 
     def order(self, config: Config, place: TrialDir, *, number: int = 0, seed: int = 0) -> Order:
         """The order to train `config` over all samples of the space's budget, with a device to itself.
@@ -143,7 +135,7 @@ class Setup:
     space: Space
     workload: Workload
     hardware: Hardware
-    context_bytes: int = _CONTEXT_BYTES
+    context_bytes: int = room.CONTEXT_BYTES
 
     @cached_property
     def options(self) -> Options:

@@ -30,6 +30,18 @@ def steps(config, workdir):
         yield {"samples": 4 * (step + 1), "train_loss": 1.0}
 
 
+def computes(config, workdir):
+    """Five steps of a layer of 64 by 32, four samples each."""
+    import torch
+
+    model = torch.nn.Linear(64, 32)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(1, 6):
+        torch.autograd.backward(model(torch.ones(4, 64)).sum())
+        optimizer.step()
+        yield {"samples": 4 * step, "train_loss": 1.0}
+
+
 def scalars(config, workdir):
     import numpy as np
     import torch

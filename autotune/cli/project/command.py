@@ -45,6 +45,7 @@ def look(directory: Path, script: Path, python: Path | None, *, has_gpu: bool) -
         python=runs_with,
         proposal=proposal(how.options, how.fixed, has_gpu=has_gpu),
         scores=how.scores,
+        subcommand=how.subcommand,
         file=how.file,
         resume=checkpoints.resuming(read, how.options),
         data=[one for one in _data(how.options) if (directory / one).exists()],

@@ -25,7 +25,7 @@ _OF_TRAINER = ("--do_train", "--do_eval", "--eval_strategy steps", "--report_to 
 
 @dataclass(frozen=True)
 class Way:
-    """The settings that a script takes, and the arguments that are `fixed`.
+    """The settings that a script takes, behind its `subcommand`, and the arguments that are `fixed`.
 
     Its scores are in what it prints, or in a `file`: the kind of file, and its path.
     """
@@ -33,6 +33,7 @@ class Way:
     options: Sequence[Option]
     scores: Sequence[Score]
     fixed: tuple[str, ...] = ()
+    subcommand: str | None = None
     file: tuple[str, str] | None = None
     notes: tuple[str, ...] = ()
 
@@ -46,7 +47,7 @@ def way(directory: Path, read: Sequence[Source], python: str | None) -> Way:
         return Way(options, scores.scores(read, options))
     if options := lightning.options(read):
         file = ("csv", "{workdir}/log/version_0/metrics.csv")
-        return Way(options, scores.logged(read), ("fit", *_CSV_OF_CLI), file)
+        return Way(options, scores.logged(read), _CSV_OF_CLI, "fit", file)
     options = arguments.options(read)
     if not arguments.takes_arguments(read):
         return Way(
@@ -82,4 +83,4 @@ def _hydra(directory: Path, hydra: Hydra, read: Sequence[Source]) -> Way:
         return Way(options, scores.scores(read, options))
     name = re.search(r"^\s*name:\s*[\"']?([\w./-]*)", logger.read_text(encoding="utf-8"), re.MULTILINE)
     place = Path("{workdir}", name[1] if name else "lightning_logs", "version_0", "metrics.csv")
-    return Way(options, scores.logged(read), ("logger=csv",), ("csv", str(place)))
+    return Way(options, scores.logged(read), ("logger=csv",), file=("csv", str(place)))

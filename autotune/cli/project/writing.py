@@ -26,7 +26,8 @@ _KEEP_LOSS, _KEEP_SCORE = 0.98, 0.95
 class Found:
     """All that was found of a project: what its space is written from.
 
-    The scores are in what it prints or, where there is one, in a `file`: its kind, and its path.
+    Its settings come behind a `subcommand`, where it has one. The scores are in what it prints or, where
+    there is one, in a `file`: its kind, and its path.
     """
 
     directory: Path
@@ -34,6 +35,7 @@ class Found:
     python: Path | None
     proposal: Proposal
     scores: Sequence[Score]
+    subcommand: str | None = None
     file: tuple[str, str] | None = None
     resume: str | Mapping[str, str] | None = None
     data: Sequence[str] = ()
@@ -94,7 +96,7 @@ def _python(python: Path, directory: Path, output: Path) -> str:
 
 def _run(found: Found) -> Iterator[str]:
     """The command line, an argument a line."""
-    yield f"python {shlex.quote(str(found.script))}"
+    yield " ".join(filter(None, (f"python {shlex.quote(str(found.script))}", found.subcommand)))
     for one in found.proposal.settings:
         if one.form:
             yield one.form.replace("{}", f"{{{one.name}}}")

@@ -1,5 +1,6 @@
 """`check`: prepares a space as a search does, runs its baseline a few times, and says what was seen."""
 
+import multiprocessing.util
 import signal
 import time
 from collections.abc import Iterator
@@ -44,6 +45,7 @@ def main(tuned: Tuned, most: str) -> int:
     for note in [*here.notes, *notes]:
         console.print(note, markup=False, highlight=False)
     options = Options(gpus_per_trial=here.gpus_per_trial)
+    multiprocessing.util.get_temp_dir()  # which removes itself when Python ends: not in what is gone by then
     with (
         scratch.private(),
         _ended_by_sigterm(),

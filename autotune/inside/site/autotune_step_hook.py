@@ -31,6 +31,7 @@ import autotune_transformers
 import autotune_wire
 from autotune_batches import Seen, Tally, Total, size
 from autotune_figures import Figures
+from autotune_flops import Flops
 from autotune_imports import After, attempt
 from autotune_overrides import Overrides
 
@@ -91,6 +92,7 @@ class Teller:
     def __init__(self, torch: Any, wire: autotune_wire.Wire, total: Total) -> None:
         self._torch, self._wire, self._total = torch, wire, total
         self._tally, self._figures, self._pace = Tally(), Figures(), autotune_gpu.Pace()
+        self._flops = Flops()
         self._optimizer: Any = None  # a reference to the one whose steps are told
         self._others = 0
         self._is_in_backward = self._has_told = self._is_mute = self._has_gone_back = False
@@ -168,6 +170,8 @@ class Teller:
             return
         has_settled = self._pace.has_settled()
         at_s, figures = _clock_s(), self._figures.of_step(self._scale, has_settled=has_settled)
+        if flops := self._flops.stepped():
+            figures["flops"] = {kind: counted * of_all for kind, counted in flops.items()}
         self._wire.tell({"step": {**seen._asdict(), "figures": figures}}, at_s)
         self._has_told = True
 

@@ -39,6 +39,10 @@ def run(tmp_path, monkeypatch, capsys):
         (["s", "--samples", "-1"], ["--samples", "-1"]),
         (["s", "--samples", "few"], ["--samples", "few"]),
         (["s", "--format", "md", "-o", "no/where.md"], ["no/where.md", "cannot be written"]),
+        (["s", "--price-per-hour", "-1"], ["--price-per-hour", "a number from 0", "-1"]),
+        (["s", "--price-per-kwh", "nan"], ["--price-per-kwh", "a number from 0", "nan"]),
+        (["s", "--price-per-kwh", "dear"], ["--price-per-kwh", "dear"]),
+        (["s", "--currency", "EUR"], ["--currency", "--price-per-hour or --price-per-kwh"]),
         (["s", "--format", "json", "-o", "s"], ["s: cannot be written"]),
         ([], ["Missing argument", "session"]),
     ],
@@ -57,6 +61,29 @@ def test_a_report_lies_in_its_session_unless_it_is_wanted_elsewhere(run, form):
     text = Path("s", f"report.{form}").read_text()
     assert run("report", "s", "--format", form, "--output", "mine") == (0, "Report: mine\n", "")
     assert Path("mine").read_text() == text
+
+
+def test_prices_are_those_of_every_form(run):
+    prices = ("--price-per-hour", "2.5", "--currency", "EUR", "-o", "-")
+    told = json.loads(run("report", "s", "--format", "json", *prices)[1])["answer"]
+    assert told["prices"] == {"per_hour": 2.5, "per_kwh": None, "currency": "EUR"}
+    assert "No cost: how long the whole training is" in told["cautions"][-1]
+    for form in ("html", "md"):
+        assert "No cost: how long the whole training is" in run("report", "s", "--format", form, *prices)[1]
+
+
+def test_a_cost_is_one_figure_in_every_form(run):
+    shutil.copytree(KEPT / "iu_xray", "t")
+    prices = ("--price-per-hour", "2.5", "--currency", "EUR", "-o", "-")
+    told = json.loads(run("report", "t", "--format", "json", *prices)[1])["answer"]
+    costs = [told[side]["cost"]["money"]["value"] for side in ("baseline", "best")]
+    whole_s = [told[side]["full_training_s"] for side in ("baseline", "best")]
+    assert costs == pytest.approx([2.5 * seconds / 3600 for seconds in whole_s])
+    page, text = (run("report", "t", "--format", form, *prices)[1] for form in ("html", "md"))
+    row = next(line for line in text.splitlines() if line.startswith("| cost in EUR"))
+    for cost in costs:
+        assert f"{cost:.3g} EUR" in page
+        assert f"{cost:.4g} (" in row
 
 
 def test_html_is_what_is_written_where_nothing_is_asked_for(run):

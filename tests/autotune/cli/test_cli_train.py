@@ -89,6 +89,8 @@ def test_its_report_can_be_asked_for_in_other_formats(tmp_path, capsys):
     assert (found["state"], found["measured"]["samples"], found["promised"]) == ("ended", 600, None)
     assert main(["report", str(tmp_path / "t"), "--format", "md"]) == 0
     assert "Nothing was promised" in (tmp_path / "t" / "report.md").read_text()
+    assert main(["report", str(tmp_path / "t"), "--price-per-hour", "2"]) == 2
+    assert "go with a session" in capsys.readouterr().err
 
 
 def test_faults_that_pass_do_not_end_it(tmp_path, capsys):

@@ -49,7 +49,14 @@ def test_a_step_is_stamped_in_order_and_has_its_memory_and_now_and_then_its_loss
     assert stamps == sorted(stamps)
     assert all(step.figures["memory_script_bytes"] > 0 for step in heard.steps)
     assert 0 < heard.steps[0].figures["loss"] < 8, "what the scaler has multiplied it by is taken out again"
-    assert "loss" not in heard.steps[1].figures, "it is not waited for with every step"
+    assert not all("loss" in step.figures for step in heard.steps), "it is not waited for with every step"
+
+
+def test_what_the_first_steps_compute_is_told(hear):
+    told = [step.figures.get("flops") for step in hear("loader").steps]
+    assert told[0] is None
+    assert told[1]["fp32"] > 0
+    assert not any(told[3:])
 
 
 def test_a_loss_that_is_no_number_is_told_with_every_step(hear):

@@ -13,6 +13,7 @@ from autotune.core.settings import COMMON, settings_key
 from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
 from autotune.judging import ablation, confirm
 from autotune.judging.history import History
+from autotune.space.knobs import KeptBatch
 from autotune.space.space import Budget
 from tests.autotune.conftest import slices_of
 
@@ -114,6 +115,16 @@ def test_settings_that_change_no_speed_are_no_steps(space):
     assert ablation.steps(History(trials, space))[0].config == trials[1].config
     trials = confirmed(space, {}, learning_rate=1.5)
     assert ablation.steps(History(trials, space)) == []
+
+
+def test_a_setting_that_follows_the_batch_is_no_step_of_its_own(space):
+    knobs_ = {**space.knobs, "accumulation_steps": KeptBatch(keep="effective_batch_size")}
+    space = space.model_copy(update={"knobs": knobs_})
+    trials = confirmed(space, {"micro_batch_size": 4, "precision": "bf16"})
+    assert trials[1].config["accumulation_steps"] == 4
+    first, last = ablation.steps(History(trials, space))
+    assert [first.knob, last.knob] == ["micro_batch_size", "precision"]
+    assert first.config == config_of(space, micro_batch_size=4)
 
 
 def test_in_between_the_learning_rate_follows_the_batch_as_the_baselines_does(space):

@@ -151,6 +151,19 @@ def test_the_share_of_evaluations_is_that_of_the_whole_training(make_trial, held
     assert (wall.step_s, wall.sample_s) == pytest.approx((0.005, 0.01))
 
 
+def test_a_whole_training_takes_its_steps_and_its_evaluations_each_with_its_doubt(make_trial, held):
+    trial = seen(make_trial(0, 100.0, 0.2, half_width=3.0), evaluation_s=5.0, half_width_s=1.0)
+    found = outside.spent(trial, held([trial], Objective()))
+    alone, counted = (found.whole_s(10_000, is_counted=is_counted) for is_counted in (False, True))
+    assert (alone.value, alone.high - alone.value) == pytest.approx((100.0, 3.0))
+    assert counted.value == pytest.approx(150.0)
+    assert counted.high - counted.value == pytest.approx(math.hypot(3.0, 10.0)), "1 s of 5 every 1000 samples"
+    wall = outside.spent(trial, held([trial])).whole_s(10_000, is_counted=True)
+    assert (wall.value, wall.high - wall.value) == pytest.approx((100.0, 3.0)), "they are in the speed"
+    unsure = seen(make_trial(0, 100.0, 0.2), evaluation_s=5.0)
+    assert outside.spent(unsure, held([unsure], Objective())).whole_s(100, is_counted=True).low is None
+
+
 def test_nothing_is_said_of_evaluations_where_it_is_not_known_how_often_there_are_any(make_trial, held):
     trial = seen(make_trial(0, 100.0, 0.2), evaluation_s=5.0)
     assert outside.spent(trial, held([trial], Objective(), every=None)).evaluations is None

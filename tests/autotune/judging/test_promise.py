@@ -85,6 +85,15 @@ def test_memory_may_be_as_much_as_promised(mib, answer):
     assert answers(shown(memory=mib * 2**20))["memory"] is answer
 
 
+def test_memory_is_the_training_process_own():
+    """A scorer's process is not the promise's; on a GPU only the allocator's counts anyway."""
+    beside = {"children_uss_bytes": 300.0 * 2**20}
+    measured = replace(shown(memory=400 * 2**20), telemetry=beside)
+    assert answers(measured)["memory"] is Answer.HELD
+    on_gpu = replace(measured, peak_reserved_bytes=500 * 2**20)
+    assert answers(on_gpu)["memory"] is Answer.BROKEN
+
+
 def test_one_broken_promise_breaks_the_whole():
     found = promise.kept(PROMISED, shown(rate=50.0), GOAL, "samples")
     assert promise.overall(found) is Answer.BROKEN

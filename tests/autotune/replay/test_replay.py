@@ -1,5 +1,6 @@
 """Whole searches over a table made up, in simulated time, by the search's own code."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,8 @@ from autotune.replay.drift import Drift
 from autotune.replay.replay import Machine
 from autotune.replay.scoring import Truth
 from autotune.replay.table import Header, Point, Table
+from autotune.space import space as spaces
+from tests.autotune.conftest import made_up_run
 
 
 def test_equal_seeds_give_equal_searches(recorded):
@@ -34,6 +37,26 @@ def test_a_replayed_search_finds_the_best_and_confirms_it(recorded, seed):
     assert result.seconds == pytest.approx(sum(t.seconds for t in result.trials))
     assert result.moments[-1].seconds < result.seconds, "confirming comes after"
     assert all(t.ablation_of is None for t in result.trials), "and nothing after that"
+
+
+def test_a_search_that_keeps_the_effective_batch_tries_nothing_else(grid):
+    values = spaces.to_values(grid)
+    values["baseline"] |= {"micro_batch_size": 4, "accumulation_steps": 4}
+    values["knobs"] |= {
+        "micro_batch_size": {"choice": [1, 2, 4, 8, 16]},
+        "accumulation_steps": {"keep": "effective_batch_size"},
+    }
+    space = spaces.complete(spaces.from_values(values, "kept"), "kept")
+    table, rng = Table(Header(space, {})), random.Random(0)
+    for config in space.every():
+        for seed in range(3):
+            table.add(made_up_run(space, config, seed, rng))
+    result = replay.ours(table, 0, 20)
+    assert result.claims_gain
+    tried = [t.config for t in result.trials if t.searched]
+    assert {space.effective_batch_size(config) for config in tried} == {16}
+    assert max(config["micro_batch_size"] for config in tried) == 16
+    assert {config["accumulation_steps"] for config in tried if config["micro_batch_size"] == 16} == {1}
 
 
 def test_where_every_configuration_is_the_baseline_a_gain_is_rarely_claimed(recorded):

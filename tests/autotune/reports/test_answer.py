@@ -27,6 +27,30 @@ def test_to_a_target_the_gain_is_the_factor_of_the_throughput_times_that_of_the_
     assert "Samples" not in [line.name for line in answer.lines(rich)]
 
 
+def test_what_the_full_training_costs_is_told_with_its_interval_where_prices_are(rich, sooner):
+    names = [line.name for line in answer.lines(rich)]
+    assert names[-3:] == ["Full training", "Electricity", "Cost"]
+    cost = line(rich, "Cost")
+    assert cost.over == "of the full training, about; 2.40 EUR per hour, 0.32 EUR per kWh"
+    hours = rich.answer.best.cost.hours.value
+    assert cost.best.text == words.money(2.5 * hours, "EUR")
+    assert cost.best.detail.startswith("± ")
+    assert cost.factor.text == line(rich, "Full training").factor.text
+    assert line(rich, "Full training").best.detail == f"± {words.duration(0.02 * hours * 3600)}"
+    assert "Cost" in [line.name for line in answer.lines(sooner)], "who asks for it, knows what it is of"
+
+
+def test_without_prices_nothing_is_said_of_money_and_to_a_target_nothing_of_the_full_training(rich, sooner):
+    free = replace(rich, answer=replace(rich.answer, prices=None))
+    assert [line.name for line in answer.lines(free)][-2:] == ["Full training", "Electricity"]
+    raced = replace(sooner, answer=replace(sooner.answer, prices=None))
+    assert not {"Full training", "Electricity", "Cost"} & {line.name for line in answer.lines(raced)}
+    assert "Cost" not in answer.unknown(free)
+    unknown = [replace(side, cost=replace(side.cost, money=None)) for _, side in answer.sides(rich)]
+    priced = replace(rich, answer=replace(rich.answer, baseline=unknown[0], best=unknown[1]))
+    assert answer.unknown(priced) == ["Cost"]
+
+
 def test_of_a_negative_quality_no_factor_is_told(rich):
     sides = [
         replace(side, quality=Figure(value))

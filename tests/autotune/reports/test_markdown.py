@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.judging.costs import Cost, Prices
 from autotune.reports import figures, markdown
 from autotune.reports.model import Answer, Compared, Figure, Findings
 
@@ -26,7 +27,7 @@ def test_the_answer_is_a_sentence_a_table_and_the_commands(report):
     assert "| samples/s | 10.1 (9.6 to 10.6) | 30.4 (28.8 to 31.9) |" in lines
     assert "| bleu\\_4 | 0.2106 (0.1982 to 0.2230) | 0.2200 (0.1952 to 0.2448) |" in lines
     assert "| peak memory | 1.0 GiB (12%) | 2.0 GiB (25%) |" in lines
-    assert "| whole training | 1h 38m | 32m 56s |" in lines
+    assert "| whole training | 1h 38m (1h 33m to 1h 43m) | 32m 56s (31m 15s to 34m 37s) |" in lines
     assert not any(line.startswith(("| GPU", "| joules")) for line in lines), "there is no GPU to speak of"
     command = lines.index("python -m autotune export runs/s -o best.yaml")
     assert (lines[command - 1], lines[command + 1]) == ("```sh", "```")
@@ -34,10 +35,28 @@ def test_the_answer_is_a_sentence_a_table_and_the_commands(report):
 
 
 def test_what_a_gpu_shows_is_a_row_each(report):
-    side = replace(report.answer.best, gpu_percent=81.4, joules_per_sample=1.234)
+    side = replace(report.answer.best, gpu_percent=81.4, joules_per_sample=1.234, mfu=0.412)
     text = markdown.render(replace(report, answer=replace(report.answer, best=side)))
     assert "| GPU | - | 81% |" in text
+    assert "| MFU | - | 41% |" in text
     assert "| joules per sample | - | 1.23 |" in text
+
+
+def test_what_a_training_costs_is_a_row_where_prices_are_said(report):
+    sides = {
+        name: replace(
+            side, cost=Cost(Figure(hours), Figure(hours / 4, hours / 5, hours / 3), Figure(2 * hours))
+        )
+        for name, side, hours in (
+            ("baseline", report.answer.baseline, 12.0),
+            ("best", report.answer.best, 4.0),
+        )
+    }
+    answer = replace(report.answer, **sides, prices=Prices(2.0, None, "EUR"))
+    lines = markdown.render(replace(report, answer=answer)).splitlines()
+    assert "| cost in EUR, about | 24 | 8 |" in lines
+    assert "| kWh of the GPU, about | 3 (2.4 to 4) | 1 (0.8 to 1.33) |" in lines
+    assert not any(line.startswith("| cost") for line in markdown.render(report).splitlines())
 
 
 def test_a_baseline_that_is_the_best_stands_alone(report):
@@ -48,7 +67,7 @@ def test_a_baseline_that_is_the_best_stands_alone(report):
 
 
 def test_without_a_result_there_is_a_sentence_and_no_table(report):
-    text = markdown.render(replace(report, answer=Answer("none", "No result: why."), compared=()))
+    text = markdown.render(replace(report, answer=Answer("none", "No result: why."), elsewhere=None))
     assert "No result: why." in text
     assert "|" not in text
 

@@ -15,7 +15,7 @@ from autotune.reports.model import Figure
 from . import handmade
 from .made_trials import HOSTILE
 
-SECTIONS = ("answer", "front", "speed", "quality", "reports", "search", "provenance")
+SECTIONS = ("answer", "front", "speed", "quality", "reports", "elsewhere", "search", "provenance")
 VOID = {"meta", "link", "img", "br", "use", "path", "circle"}
 
 
@@ -213,12 +213,12 @@ def test_a_baseline_that_stays_has_no_column_beside_it(rich):
 
 def test_what_is_not_known_is_said_and_not_shown_empty(rich):
     sides = [
-        replace(side, gpu_percent=None, joules_per_sample=None, full_training_s=None)
+        replace(side, gpu_percent=None, joules_per_sample=None, full_training_s=None, cost=None)
         for side in (rich.answer.baseline, rich.answer.best)
     ]
     found = replace(rich.answer, baseline=sides[0], best=sides[1])
     said = words_of(Page(page.render(replace(rich, answer=found))).texts["answer"])
-    assert "Not known here: GPU utilisation, Energy, Full training." in said
+    assert "Not known here: GPU utilisation, Energy, Full training, Cost." in said
     assert "projected" not in said
 
 

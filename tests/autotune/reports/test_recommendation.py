@@ -11,6 +11,7 @@ from autotune import workloads
 from autotune.core.trial import Failure, Outcome, Outside, Status
 from autotune.display import view
 from autotune.judging import confirm
+from autotune.judging.costs import Prices
 from autotune.judging.history import History
 from autotune.reports.recommendation import answer
 from autotune.space.sections import Training
@@ -181,6 +182,24 @@ def test_the_whole_training_takes_its_samples_over_the_throughput(space, workloa
     assert found.full_training_samples == 60_000
     assert found.best.full_training_s == 60_000 / found.best.throughput.value
     assert answer(History(confirmed(space), space), workload, HERE).best.full_training_s is None
+
+
+def test_what_a_training_costs_is_asked_of_what_is_known_of_it(space, workload):
+    trials = [trial(space, 0, 10, 0.2), trial(space, 1, 30, 0.2, micro_batch_size=64)]
+    history, per_hour = History(trials, space), Prices(per_hour=2.0)
+    found = answer(history, workload, HERE, training_samples=72_000, prices=per_hour)
+    assert found.baseline.cost.hours.value == pytest.approx(2.0)
+    assert found.baseline.cost.hours.high > 2.0
+    assert found.baseline.cost.money.value == pytest.approx(4.0)
+    assert found.best.cost.money.value == pytest.approx(4.0 / 3)
+    assert not any("No cost" in line for line in found.cautions)
+    endless = answer(history, workload, HERE, prices=per_hour)
+    assert endless.best.cost is None
+    assert "training.samples in the search space" in endless.cautions[-1]
+    dark = answer(history, workload, HERE, training_samples=72_000, prices=Prices(2.0, 0.3))
+    assert dark.best.cost.money is None
+    assert "--price-per-kwh needs it" in dark.cautions[-1]
+    assert answer(history, workload, HERE, training_samples=72_000).best.cost.money is None
 
 
 def test_a_small_validation_split_and_a_throttled_gpu_are_pointed_out(space, workload):

@@ -2,6 +2,7 @@ import random
 
 from autotune.judging.history import History
 from autotune.search import heuristics
+from autotune.space.knobs import KeptBatch
 
 
 def batches(best, trials, space):
@@ -33,6 +34,19 @@ def test_below_a_batch_that_was_no_success_the_middle_comes_first(space, make_tr
     )
     assert batches(best, [best, failed], space)[0] == 16
     assert 64 not in batches(best, [best, failed], space)
+
+
+def test_batches_of_one_effective_batch_are_one_row(space, make_trial):
+    kept = {**space.knobs, "accumulation_steps": KeptBatch(keep="effective_batch_size")}
+    space = space.model_copy(update={"knobs": kept})
+    best, failed = (
+        make_trial(number, speed, 0.2, **space.config({**drawn, "micro_batch_size": size}))
+        for drawn in [space.drawn(space.baseline_config)]
+        for number, speed, size in ((0, 10.0, 4), (1, 5.0, 16))
+    )
+    assert [
+        c["micro_batch_size"] for c in heuristics.larger_batches(best, History([best, failed], space))
+    ] == [8]
 
 
 def test_an_ablation_step_is_no_batch_that_was_tried(space, make_trial):

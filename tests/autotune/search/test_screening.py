@@ -7,6 +7,7 @@ from autotune.judging import stopping
 from autotune.judging.history import History
 from autotune.search.sampler import Refusal
 from autotune.search.screening import Screening
+from autotune.space.knobs import KeptBatch
 
 GIB = 2**30
 CONFIG = {
@@ -98,6 +99,22 @@ def test_what_may_not_fit_runs_with_a_smaller_batch(screen, make_trial):
     assert not isinstance(config, Refusal)
     assert config["micro_batch_size"] < 64
     assert config["precision"] == "bf16"
+
+
+def test_a_smaller_batch_counts_with_the_accumulation_that_follows_it(space, make_trial):
+    kept = {**space.knobs, "accumulation_steps": KeptBatch(keep="effective_batch_size")}
+    history = History(
+        [
+            trial(make_trial, 0, 10.0, peak=9 * GIB, limit=10 * GIB),
+            make_trial(
+                1, failure="oom", limit=10 * GIB, **CONFIG | {"micro_batch_size": 4, "accumulation_steps": 4}
+            ),
+        ],
+        space.model_copy(update={"knobs": kept}),
+    )
+    refusal = Screening(history, stopping.threshold(history), 10 * GIB)(CONFIG | {"num_workers": 4})
+    assert refusal.kind is Refused.MEMORY
+    assert "needs no less memory than trial 1" in refusal.reason
 
 
 def test_what_needs_as_much_as_what_ran_out_of_memory_is_refused(screen, make_trial):

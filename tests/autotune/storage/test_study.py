@@ -19,6 +19,7 @@ from autotune.core.trial import (
     Throughput,
     Trial,
 )
+from autotune.space.knobs import KeptBatch
 from autotune.space.sections import Objective
 from autotune.storage import study as record
 from autotune.storage.study import Plan
@@ -53,6 +54,14 @@ def file(tmp_path):
 @pytest.fixture
 def study(file, space):
     return record.open_study(file, space)
+
+
+def test_a_setting_that_follows_others_is_kept_as_any_other(file, space):
+    kept = {**space.knobs, "accumulation_steps": KeptBatch(keep="effective_batch_size")}
+    space = space.model_copy(update={"knobs": kept})
+    config = space.config({**space.drawn(space.baseline_config), "micro_batch_size": 4})
+    assert record.begin(record.open_study(file, space), space, config).config == config
+    assert record.fits(space, config)
 
 
 def baseline(study, space):

@@ -78,6 +78,16 @@ def test_a_report_without_records_is_one_row() -> None:
     ]
 
 
+def test_what_the_device_computes_is_charted_where_it_is_known() -> None:
+    speed = Throughput(10.0, None, 5, 5.0)
+    counted = Measurement(throughput=speed, flops_per_sample={"bf16": 3e12, "fp32": 1e12}, mfu=0.4)
+    (row,) = charts.rows(Report(3, Phase.TRAINING, 1.0, counted))
+    assert row["perf/tflops_per_s"] == 40.0
+    assert row["perf/mfu"] == 0.4
+    (row,) = charts.rows(Report(3, Phase.TRAINING, 1.0, Measurement(throughput=speed)))
+    assert row.keys() == {"samples", "seconds", "perf/throughput", "perf/steps_per_s"}
+
+
 def test_the_summary_is_the_whole_trials() -> None:
     measurement = Measurement(
         throughput=Throughput(31.0, 0.5, 90, 60.0),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from autotune.core.trial import Failure, Status
+from autotune.judging import leaks
 from autotune.judging.stopping import Rival, Threshold
 from autotune.storage import identity, threshold_file
 from autotune.storage.identity import Card
@@ -52,6 +53,16 @@ def lasting(config, workdir):
         time.sleep(0.1)
         yield {"samples": step * 4, "train_loss": 1.0}
     yield {"samples": 80, "bleu_4": 0.5}
+
+
+def leaking(config, workdir):
+    """Keeps a MiB of every step."""
+    kept = []
+    for step in range(1, 81):
+        kept.append(bytearray(b"1") * 2**20)
+        yield {"samples": step * 4, "train_loss": 1.0}
+        if step % 20 == 0:
+            yield {"samples": step * 4, "bleu_4": 0.5}
 
 
 def short(config, workdir):
@@ -154,6 +165,14 @@ def test_what_a_workloads_own_process_holds_is_in_its_peak(order, server):
     figures = finish(Attempt(replace(running, settings={**running.settings, "mib": 64}), server)).measurement
     assert 64 * 2**20 < figures.peak_memory_bytes < 2 * 64 * 2**20
     assert figures.telemetry["children_uss_bytes"] > 64 * 2**20
+
+
+def test_a_leak_is_foretold_within_a_fifth(order, server):
+    shown = finish(Attempt(order(workload="test_attempt:leaking", samples=320), server)).measurement
+    assert shown.memory_slope.per_sample == pytest.approx(2**18, rel=0.2)
+    full = leaks.full_at(shown, training_samples=10**6)
+    left_bytes = 2**30 - shown.peak_memory_bytes
+    assert full.samples == pytest.approx(320 + left_bytes / 2**18, rel=0.2)
 
 
 def test_a_process_that_holds_nothing_to_speak_of_has_no_peak(order, server, tmp_path):

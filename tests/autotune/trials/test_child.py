@@ -100,6 +100,13 @@ def session(pid):
     return found
 
 
+def test_what_two_of_the_first_steps_compute_is_in_their_records(run):
+    _, events = run("computes")
+    layer = 2 * 4 * 64 * 32
+    counted = [event.record.get("step_flops") for event in events]
+    assert counted == [None, {"fp32": 2 * layer}, {"fp32": 2 * layer}, None, None]
+
+
 def test_records_come_with_the_childs_clock_and_memory(run):
     before_s = time.monotonic()
     outcome, events = run("steps")

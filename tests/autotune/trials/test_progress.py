@@ -150,6 +150,18 @@ def test_a_leak_shows_as_a_slope_of_the_peak_without_what_evaluations_add(progre
     assert progress.measurement().memory_slope.per_sample == pytest.approx(MIB / 4, rel=0.1)
 
 
+def test_the_operations_of_a_step_are_those_of_its_samples_and_of_no_evaluation(progress):
+    train(progress, 2)
+    assert progress.measurement().flops_per_sample == {}
+    progress.count({"at_s": 0.3, "samples": 12, "step_flops": {"bf16": 400, "fp32": 80}})
+    progress.count({"at_s": 0.4, "samples": 16, "step_flops": {"bf16": 480}})
+    evaluate(progress, 0.5, 16, 0.1)
+    progress.count({"at_s": 0.6, "samples": 20, "step_flops": {"bf16": 10**6}})
+    progress.count({"at_s": 0.7, "samples": 20, "step_flops": {"bf16": 10**6}})
+    progress.count({"at_s": 0.8, "samples": 24, "step_flops": "many"})
+    assert progress.measurement().flops_per_sample == {"bf16": 110, "fp32": 10}
+
+
 def test_a_new_process_has_a_slope_of_its_own(progress):
     hold(progress, [100 + n for n in range(60)])
     progress.restart()

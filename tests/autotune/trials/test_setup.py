@@ -12,7 +12,7 @@ from autotune.storage.trial_dir import TrialDir
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from autotune.trials import order as ordering
-from autotune.trials.setup import Setup, Training, context_bytes
+from autotune.trials.setup import Setup, Training
 from autotune.workloads import Workload, load
 from r2gen import config as trainer
 
@@ -123,14 +123,6 @@ def test_a_part_of_a_gpu_leaves_room_for_every_context(ordered, trials):
         assert 0 < (order.memory_cap_bytes + CONTEXT) * trials <= 8 * GIB
         if other:
             assert order.memory_cap_bytes == int(0.85 * order.device_memory_bytes)
-
-
-def test_the_context_is_as_large_as_trials_have_shown_it():
-    def shown(n, size):
-        return Trial(n, {}, measurement=Measurement(context_bytes=size))
-
-    assert context_bytes([]) == context_bytes([shown(0, None)]) == CONTEXT
-    assert context_bytes([shown(0, 300), shown(1, None), shown(2, 900)]) == 900
 
 
 def test_only_a_process_on_the_host_is_itself_refused_memory(ordered):

@@ -1,6 +1,7 @@
 """A project in, a first search space out: every kind of command line, and what is said of it."""
 
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -121,11 +122,26 @@ def test_arguments_of_transformers(written):
 
 def test_a_command_line_of_lightning(written):
     values, _ = written(projects.OF_LIGHTNING)
-    assert "--data.batch_size={data.batch_size}" in values["workload"]["run"]
+    assert values["workload"]["run"].startswith("python main.py fit --data.batch_size={data.batch_size} ")
     assert "--model.lr={model.lr}" in values["workload"]["run"]
     assert values["roles"]["accumulation_steps"] == "trainer.accumulate_grad_batches"
     assert values["values"]["precision"] == {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
     assert values["workload"]["quality"] == {"val_loss": "val_loss"}
+
+
+@pytest.mark.slow
+def test_a_command_line_of_lightning_is_one_that_it_takes(tmp_path):
+    """Its own parser is given the proposal, with the baseline's values."""
+    directory = projects.make(tmp_path / "project", projects.OF_LIGHTNING)
+    output = directory / "space.yaml"
+    assert command.main(directory, output, None, None, has_gpu=False) == 0
+    space = prepare.read_space(output, {})
+    line = workloads.load(space.workload).command_line(space.for_workload(space.baseline))
+    done = subprocess.run(
+        ["sh", "-c", f"{line} --print_config"], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert yaml.safe_load(done.stdout)["data"]["batch_size"] == space.baseline["micro_batch_size"]
 
 
 def test_a_script_of_which_nothing_is_known_still_has_a_file_that_asks(written):

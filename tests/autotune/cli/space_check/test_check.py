@@ -34,6 +34,7 @@ def checked(place, workload, space=SPACE):
 def test_a_space_is_checked_by_running_its_baseline(tmp_path):
     done = checked(tmp_path, LINEAR.read_text())
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
     rows = dict(re.findall(r"^(?:yes|no) +(a search|\w+) +(.*)$", done.stdout, re.MULTILINE))
     assert list(rows) == [
         *("starts", "steps", "speed", "memory", "evaluations", "quality", "seed", "resume", "a search")

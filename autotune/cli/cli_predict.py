@@ -1,0 +1,59 @@
+"""The command that says what fits where there is another memory: predict."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from autotune.cli.cli_session import opened
+from autotune.core import units
+from autotune.core.errors import InputError, printable
+from autotune.display import snapshot, view
+from autotune.judging import confirm, elsewhere
+from autotune.judging.elsewhere import Elsewhere
+from autotune.reports import elsewhere as told
+
+FORMAT = 1
+
+
+def predict(root: Path, memory: str | None, *, as_json: bool) -> int:
+    """Prints what of the recommended settings fits into each memory; the exit code."""
+    sizes = elsewhere.SIZES_BYTES if memory is None else _sizes_bytes(memory)
+    session, _, _ = opened(root)
+    history = snapshot.take(session, root).history
+    recommended = confirm.recommended(history)
+    if recommended is None:
+        raise InputError(f"session {root}: nothing to predict from: the baseline has not completed")
+    found = elsewhere.elsewhere(recommended[0], history, sizes)
+    if as_json:
+        print(json.dumps({"format": FORMAT, "session": str(root), **asdict(found)}, allow_nan=False))
+    else:
+        _print(found)
+    return 0
+
+
+def _sizes_bytes(text: str) -> Sequence[int]:
+    """The sizes in `text`, each once; raises InputError where one is none."""
+    try:
+        return tuple(dict.fromkeys(units.size_bytes(part) for part in text.split(",")))
+    except InputError as error:
+        raise InputError(f"--memory: sizes such as 8GiB,24GiB: {error}") from None
+
+
+def _print(found: Elsewhere) -> None:
+    console, shown = Console(), told.table(found)
+    console.print(f"trial {found.trial}: {view.knobs(found.config)}", markup=False, highlight=False)
+    grid = Table(box=None, padding=(0, 1, 0, 0), header_style="")
+    for place, name in enumerate(shown.head):
+        is_numeric, word = place in shown.numeric, max(map(len, name.split()))
+        justify: Literal["right", "left"] = "right" if is_numeric else "left"
+        grid.add_column(name, justify=justify, min_width=word, no_wrap=not is_numeric)
+    for row in shown.rows:
+        grid.add_row(*map(printable, row))
+    console.print(grid)
+    for line in told.notes(found):
+        console.print(line, markup=False, highlight=False)

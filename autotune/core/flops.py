@@ -1,0 +1,41 @@
+"""What a device can compute at most, and what part of that a training makes use of. Pure."""
+
+import re
+from collections.abc import Mapping
+
+# Dense peaks in TFLOP/s, without sparsity, with sums in fp32, at the boost clock of NVIDIA's data sheets and
+# architecture white papers. The tf32 of a GPU without such units is its fp32.
+_HOPPER = {"fp64": 67.0, "fp32": 67.0, "tf32": 494.7, "bf16": 989.4, "fp16": 989.4, "fp8": 1978.9}
+_PEAKS: Mapping[str, Mapping[str, float]] = {
+    r"\bH200\b": _HOPPER,
+    r"\bH100 80GB HBM3\b": _HOPPER,
+    r"\bH100 PCIe\b": {"fp64": 51.0, "fp32": 51.0, "tf32": 378.0, "bf16": 756.5, "fp16": 756.5},
+    r"\bA100\b": {"fp64": 19.5, "fp32": 19.5, "tf32": 156.0, "bf16": 312.0, "fp16": 312.0},
+    r"\bA10\b": {"fp32": 31.2, "tf32": 62.5, "bf16": 125.0, "fp16": 125.0},
+    r"\bL4\b": {"fp32": 30.3, "tf32": 60.0, "bf16": 121.0, "fp16": 121.0, "fp8": 242.0},
+    r"\bL40S\b": {"fp32": 91.6, "tf32": 183.0, "bf16": 362.0, "fp16": 362.0, "fp8": 733.0},
+    r"\bV100-SXM2\b": {"fp64": 7.8, "fp32": 15.7, "tf32": 15.7, "fp16": 125.0},
+    r"\bT4\b": {"fp32": 8.1, "tf32": 8.1, "fp16": 65.0},
+    r"\bRTX 3090$": {"fp32": 35.6, "tf32": 35.6, "bf16": 71.0, "fp16": 71.0},
+    r"\bRTX 4090$": {"fp32": 82.6, "tf32": 82.6, "bf16": 165.2, "fp16": 165.2, "fp8": 330.3},
+}
+_TERA = 1e12
+
+
+def peaks(device: str) -> Mapping[str, float]:
+    """FLOP/s of a GPU by the kind of its numbers; nothing where its name is not in the table."""
+    found = next((peaks for name, peaks in _PEAKS.items() if re.search(name, device)), {})
+    return {kind: _TERA * tflops for kind, tflops in found.items()}
+
+
+def utilisation(flops_per_sample: Mapping[str, float], samples_per_s: float, devices: str) -> float | None:
+    """Model FLOPs utilisation (Chowdhery et al., PaLM, 2022, appendix B), from 0 to 1.
+
+    That is the time that the `devices`, named as one list, would take for a sample's operations at their
+    peaks, over the time that it takes. None where nothing was counted, or a peak is not known.
+    """
+    each = [peaks(device) for device in devices.split(", ")]
+    if not flops_per_sample or any(kind not in one for kind in flops_per_sample for one in each):
+        return None
+    least_s = sum(flops / sum(one[kind] for one in each) for kind, flops in flops_per_sample.items())
+    return least_s * samples_per_s

@@ -1,0 +1,68 @@
+"""What the whole training takes with a trial's settings: time, the GPU's energy, money. Pure."""
+
+import math
+from dataclasses import dataclass
+
+from autotune.core.trial import Trial
+from autotune.judging import estimates
+from autotune.judging.estimates import Figure
+from autotune.judging.history import History
+
+_S_PER_HOUR, _W_PER_KW = 3600.0, 1000.0
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What an hour on the machine costs, and a kilowatt-hour; None where nobody says."""
+
+    per_hour: float | None = None
+    per_kwh: float | None = None
+    currency: str = ""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the whole training takes, about; intervals are at 95%.
+
+    `kwh` is what the GPU uses at the mean power of the trials, None where none has shown it. `money` is None
+    without a price, and where energy has one and is not known.
+    """
+
+    hours: Figure
+    kwh: Figure | None = None
+    money: Figure | None = None
+
+
+def cost(trial: Trial, history: History, whole_s: Figure, prices: Prices | None) -> Cost:
+    """What the whole training costs that takes `whole_s` seconds with the settings of `trial`."""
+    hours, power_w = _scaled(whole_s, 1 / _S_PER_HOUR), _power_w(trial, history)
+    kwh = estimates.times(hours, _scaled(power_w, 1 / _W_PER_KW)) if power_w else None
+    return Cost(hours, kwh, _money(hours, kwh, prices) if prices else None)
+
+
+def _power_w(trial: Trial, history: History) -> Figure | None:
+    """Mean power of the GPU in runs that had it to themselves: what others use is in it, too."""
+    runs = [run.measurement for run in history.runs_of(trial.number)]
+    alone = [m for m in runs if not m.shared and m.origin == trial.measurement.origin]
+    found = estimates.mean([m.telemetry["gpu_power_w"] for m in alone if "gpu_power_w" in m.telemetry])
+    return found if found and found.value > 0 else None
+
+
+def _money(hours: Figure, kwh: Figure | None, prices: Prices) -> Figure | None:
+    priced = [(hours, prices.per_hour), (kwh, prices.per_kwh)]
+    parts = [(figure, price) for figure, price in priced if price is not None]
+    known = [_scaled(figure, price) for figure, price in parts if figure is not None]
+    if not parts or len(known) < len(parts):
+        return None
+    low, high = _sum([figure.low for figure in known]), _sum([figure.high for figure in known])
+    return estimates.within(math.fsum(figure.value for figure in known), low, high)
+
+
+def _sum(ends: list[float | None]) -> float | None:
+    """Energy goes with time: where the one is at its end, so is the other."""
+    return None if None in ends else math.fsum(end or 0.0 for end in ends)
+
+
+def _scaled(figure: Figure, by: float) -> Figure:
+    low, high = (None if end is None else end * by for end in (figure.low, figure.high))
+    return Figure(figure.value * by, low, high)

@@ -1,0 +1,56 @@
+"""What fits where there is another memory, as text: in the report, and from the command `predict`. Pure."""
+
+from collections.abc import Iterator
+
+from autotune.core import units
+from autotune.core.settings import ACCUMULATION, LEARNING_RATE, MICRO_BATCH, PRECISION, PRECISIONS
+from autotune.judging.elsewhere import Elsewhere, Fit
+from autotune.memory.feasibility import Prediction
+from autotune.reports import words
+from autotune.reports.plot import Table
+
+TITLE = "On another GPU"
+_HEAD = ("memory", "micro-batch", "accumulation", "effective batch", "learning rate", "predicted peak")
+
+
+def table(found: Elsewhere) -> Table:
+    """A row for each size of memory: what to run there, as far as it is known; the notes say why not."""
+    return Table(_HEAD, tuple(map(_row, found.fits)), numeric=(0, 1, 2, 3, 4))
+
+
+def _row(fit: Fit) -> tuple[str, ...]:
+    memory = units.format_bytes(fit.memory_bytes)
+    if fit.config is None or fit.peak is None:
+        return (memory, *[words.NOTHING] * (len(_HEAD) - 2), fit.reason.partition(":")[0])
+    batch = str(fit.effective_batch_size) + ("" if fit.keeps_batch else ", other")
+    size, accumulation, rate = (
+        words.setting(fit.config[name]) if name in fit.config else words.NOTHING
+        for name in (MICRO_BATCH, ACCUMULATION, LEARNING_RATE)
+    )
+    return memory, size, accumulation, batch, rate, _peak(fit.peak)
+
+
+def _peak(peak: Prediction) -> str:
+    """`2.4 GiB (2.1 to 2.8)`; an end in another unit says so."""
+    expected, *ends = map(units.format_bytes, (peak.expected_bytes, peak.low_bytes, peak.high_bytes))
+    unit = f" {expected.split()[1]}"
+    return f"{expected} ({' to '.join(end.removesuffix(unit) for end in ends)})"
+
+
+def notes(found: Elsewhere) -> Iterator[str]:
+    """What the table means, and what it does not say."""
+    yield (
+        f"The settings of trial {found.trial} with the largest micro-batch whose predicted peak is, with its "
+        f"whole interval, within {found.memory_fraction:.0%} of the memory. How fast that is there, was not "
+        "measured."
+    )
+    for reason in dict.fromkeys(fit.reason for fit in found.fits if fit.reason):
+        where = (units.format_bytes(fit.memory_bytes) for fit in found.fits if fit.reason == reason)
+        yield f"{', '.join(where)}: {reason}."
+    if not found.is_of_gpu:
+        yield "Measured without a GPU: this is the memory of processes on the host, and not that of a GPU."
+    if any(fit.config is not None and not fit.keeps_batch for fit in found.fits):
+        yield f"With an effective batch other than trial {found.trial}'s, the quality was not measured."
+    precision = PRECISIONS.get(str(found.config.get(PRECISION)))
+    if precision and found.is_of_gpu and (needed := precision.needs.compute_capability):
+        yield f"{found.config[PRECISION]} needs compute capability {'.'.join(map(str, needed))} or newer."

@@ -1,0 +1,190 @@
+"""What watching a training costs: the same steps trained by themselves, and as a trial is.
+
+    python benchmarks/bench_watching.py [--steps 400] [--pairs 8] [--trackers] [--small]
+
+A training with the small R2Gen model on drawn data, or with --small one of a layer, whose steps take under a
+millisecond: so short that whatever is done for each of them shows. Both sides take turns, a process each,
+on one thread. By itself it is a loop over the trainer's records. Watched, it is what `train` and a search
+do: a supervised process whose records are stamped, sent, counted and written, with telemetry once a second,
+its FLOPs counted in the first steps; with --trackers W&B and TensorBoard besides. Prints, pair by pair, the
+milliseconds of CPU time that the training process takes for a step, which hardly depend on what else the
+machine does, those that the step takes by the clock, and what the process that watches spends of a CPU.
+"""
+
+import argparse
+import math
+import multiprocessing
+import statistics
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import psutil
+import torch
+from torch import nn
+
+from autotune import workloads
+from autotune.core.trial import Status
+from autotune.judging.measure import half_interval
+from autotune.space import space as spaces
+from autotune.storage.records import read_records
+from autotune.trackers.tensorboard import Board
+from autotune.trackers.tracking import Tracker
+from autotune.trials import alone
+from autotune.trials.fork_server import ForkServer
+from autotune.trials.order import Order
+from autotune.trials.reported import Report
+from r2gen import train
+
+BATCH = 8
+R2GEN = {"micro_batch_size": BATCH, "num_workers": 0}
+SPACE = "{workload: x:fit, baseline: {micro_batch_size: 8}, knobs: {micro_batch_size: {choice: [8, 16]}}}"
+
+
+def fit(config: Mapping[str, Any], workdir: Path) -> Iterator[Mapping[str, Any]]:
+    """R2Gen's records, or a layer's, with the CPU time of their process."""
+    torch.set_num_threads(1)
+    trained = layer(config["steps"]) if "steps" in config else train.fit(config, workdir)
+    for record in trained:
+        yield {**record, "cpu_s": time.process_time()}
+
+
+def layer(steps: int) -> Iterator[Mapping[str, Any]]:
+    """Steps of a layer, and a score."""
+    model, images = nn.Linear(64, 64), torch.randn(BATCH, 64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(1, steps + 1):
+        loss = model(images).square().mean()
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+        yield {"samples": step * BATCH, "train_loss": loss.item()}
+    yield {"samples": steps * BATCH, "bleu_4": 0.0}
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained on either side, for so many samples."""
+
+    settings: dict[str, Any]
+    samples: int
+
+    def step(self, records: Iterable[Mapping[str, Any]]) -> "Step":
+        """What a step takes in the steady state, by the same rule on both sides."""
+        taken = [record for record in records if "train_loss" in record]
+        steady = [record for record in taken if record["samples"] > self.samples / 4]
+        first, last = steady[0], steady[-1]
+        seconds = [last[clock] - first[clock] for clock in ("cpu_s", "at_s")]
+        return Step(*(1000 * value / (len(steady) - 1) for value in seconds))
+
+
+class Step(NamedTuple):
+    """Milliseconds of a step: of CPU time of the process that trains, and by the clock."""
+
+    cpu_ms: float
+    wall_ms: float
+
+
+def training(steps: int, *, small: bool) -> Training:
+    if small:
+        return Training({"steps": steps}, steps * BATCH)
+    workload = workloads.load(workloads.BUILTIN)
+    settings = workload.complete(workload.fill({**workload.models["small"], **R2GEN}))
+    return Training(workload.for_trial(settings, steps * BATCH, 1, "bleu_4"), steps * BATCH)
+
+
+def alone_in(pipe: Connection, of: Training, directory: str) -> None:
+    """Trains by itself, and sends its records with the time of each."""
+    records = []
+    for record in fit(of.settings, Path(directory)):
+        records.append({**record, "at_s": time.monotonic()})
+        if record["samples"] >= of.samples and "bleu_4" in record:
+            break
+    pipe.send(records)
+
+
+def by_itself(of: Training) -> Step:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    with tempfile.TemporaryDirectory() as directory:
+        process = context.Process(target=alone_in, args=(theirs, of, directory))
+        process.start()
+        theirs.close()
+        records = ours.recv()
+        process.join()
+    return of.step(records)
+
+
+def watched(of: Training, server: ForkServer, *, tracked: bool) -> tuple[Step, float]:
+    """The step, and CPU seconds that this process took for each second of the training."""
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        order = Order(0, "bench_watching:fit", of.settings, directory, "bleu_4", of.samples)
+        heard = stack.enter_context(_Trackers(Path(directory))) if tracked else None
+        begun_s, before_s = time.monotonic(), _cpu_s()
+        outcome, _ = alone.run(order, server, heard)
+        share = (_cpu_s() - before_s) / (time.monotonic() - begun_s)
+        if outcome.status is not Status.COMPLETED:
+            raise SystemExit(f"the training has failed: {outcome.reason}")
+        return of.step(read_records(order.place)), share
+
+
+def _cpu_s() -> float:
+    times = psutil.Process().cpu_times()
+    return times.user + times.system
+
+
+class _Trackers:
+    """W&B, offline, and TensorBoard, told as Ray Tune tells them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._board = Board(directory / "tensorboard", spaces.parse(SPACE, "here"))
+        self._tracker = Tracker(directory, "bench", "offline")
+        self._trial = SimpleNamespace(config={"number": 0, "config": {"micro_batch_size": BATCH}})
+
+    def __enter__(self) -> Any:
+        for tracker in (self._board, self._tracker):
+            tracker.log_trial_start(self._trial)
+        return self
+
+    def __call__(self, report: Report) -> None:
+        for tracker in (self._board, self._tracker):
+            tracker.log_trial_result(1, self._trial, report.to_dict())
+
+    def __exit__(self, *error: Any) -> None:
+        for tracker in (self._board, self._tracker):
+            tracker.log_trial_end(self._trial)
+        self._tracker.__exit__(*error)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--trackers", action="store_true")
+    parser.add_argument("--small", action="store_true")
+    given = parser.parse_args()
+    of = training(given.steps, small=given.small)
+    server, more = ForkServer(["bench_watching"]), []
+    columns = ("CPU by itself, ms", "CPU watched, ms", "more", "by the clock", "watched", "the watcher's CPU")
+    print(f"| {' | '.join(columns)} |\n{'| --- ' * len(columns)}|")
+    for number in range(given.pairs):
+        plain_first = [by_itself(of)] if number % 2 else []
+        ours, share = watched(of, server, tracked=given.trackers)
+        (plain,) = plain_first or [by_itself(of)]
+        more.append(ours.cpu_ms - plain.cpu_ms)
+        row = (plain.cpu_ms, ours.cpu_ms, more[-1], plain.wall_ms, ours.wall_ms)
+        print("".join(f"| {ms:.3f} " for ms in row) + f"| {share:.1%} |", flush=True)
+    half = half_interval(more) if len(more) > 1 else math.nan
+    print(f"\nA step takes {statistics.fmean(more):.3f} ± {half:.3f} ms of CPU time more (95%).")
+
+
+if __name__ == "__main__":
+    main()

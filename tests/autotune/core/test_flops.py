@@ -1,0 +1,52 @@
+"""What part of a device's peak a training makes use of."""
+
+import pytest
+
+from autotune.core import flops
+
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+def test_a_training_at_the_peak_makes_use_of_all_of_it() -> None:
+    peak = flops.peaks(H100)["bf16"]
+    assert flops.utilisation({"bf16": peak / 100}, 100.0, H100) == pytest.approx(1.0)
+    assert flops.utilisation({"bf16": peak / 100}, 40.0, H100) == pytest.approx(0.4)
+    assert flops.utilisation({"bf16": peak / 100}, 40.0, f"{H100}, {H100}") == pytest.approx(0.2)
+
+
+def test_each_kind_of_number_has_a_peak_of_its_own() -> None:
+    peaks = flops.peaks(H100)
+    half_and_half = {"fp32": peaks["fp32"] / 2, "bf16": peaks["bf16"] / 2}
+    assert flops.utilisation(half_and_half, 1.0, H100) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("counted", "devices"),
+    [
+        ({}, H100),
+        ({"bf16": 1.0}, "AMD EPYC 9R14"),
+        ({"fp8": 1.0}, "NVIDIA A100-SXM4-80GB"),
+        ({"bf16": 1.0, "complex64": 1.0}, H100),
+        ({"bf16": 1.0}, f"{H100}, NVIDIA GeForce GTX 1080"),
+    ],
+)
+def test_without_a_count_or_a_peak_nothing_is_said(counted: dict[str, float], devices: str) -> None:
+    assert flops.utilisation(counted, 1.0, devices) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "bf16"),
+    [
+        ("NVIDIA H200", 989.4e12),
+        ("NVIDIA A100-SXM4-40GB", 312e12),
+        ("NVIDIA A10", 125e12),
+        ("NVIDIA A10G", None),
+        ("NVIDIA L4", 121e12),
+        ("NVIDIA L40S", 362e12),
+        ("Tesla T4", None),
+        ("NVIDIA GeForce RTX 4090", 165.2e12),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+    ],
+)
+def test_a_gpu_is_known_by_its_whole_name(name: str, bf16: float | None) -> None:
+    assert flops.peaks(name).get("bf16") == bf16

@@ -1,0 +1,22 @@
+from autotune.core.trial import Measurement, Trial
+from autotune.memory import room
+
+GIB = 2**30
+
+
+def shown(number, size):
+    return Trial(number, {}, measurement=Measurement(context_bytes=size))
+
+
+def test_the_context_is_as_large_as_trials_have_shown_it():
+    assert room.context_bytes([]) == room.context_bytes([shown(0, None)]) == 600 * 2**20
+    assert room.context_bytes([shown(0, 300), shown(1, None), shown(2, 900)]) == 900
+
+
+def test_the_context_lies_in_what_the_fraction_leaves_where_that_is_enough():
+    assert room.limit_bytes(8 * GIB, GIB, 0.85) == 8 * GIB
+    assert int(0.95 * room.limit_bytes(8 * GIB, GIB, 0.95)) == 7 * GIB - 1
+
+
+def test_half_is_left_for_tensors():
+    assert room.beside_context(GIB, GIB) == GIB / 2

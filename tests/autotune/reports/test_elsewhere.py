@@ -1,0 +1,71 @@
+"""What fits where there is another memory, as text."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from autotune.judging.history import History
+from autotune.reports import as_json, elsewhere, figures, markdown, page
+
+from .searched import GIB, confirmed, known
+from .test_page import Page, words_of
+
+
+@pytest.fixture
+def on_gpu(space):
+    """A session whose peaks are those of a GPU's tensors."""
+    trials = [
+        replace(t, measurement=replace(t.measurement, peak_reserved_bytes=2 * GIB)) for t in confirmed(space)
+    ]
+    return replace(known(space), history=History(trials, space))
+
+
+@pytest.fixture
+def report(on_gpu):
+    return figures.report(on_gpu, 5)
+
+
+def test_every_form_of_a_report_has_it(report):
+    rows = elsewhere.table(report.elsewhere).rows
+    assert [row[0] for row in rows] == ["8.0 GiB", "12.0 GiB", "16.0 GiB", "24.0 GiB", "48.0 GiB", "80.0 GiB"]
+    html = words_of(Page(page.render(report)).texts["elsewhere"])
+    text = markdown.render(report)
+    assert "On another GPU" in html
+    assert "\nOn another GPU:\n" in text
+    for row in rows:
+        assert "".join(row) in html
+        assert f"| {' | '.join(row)} |" in text
+    told = json.loads(as_json.render(report))["elsewhere"]
+    assert [fit["config"]["micro_batch_size"] for fit in told["fits"]] == [int(row[1]) for row in rows]
+    assert told["trial"] == report.answer.best.trial
+
+
+def test_what_it_rests_on_is_said(report):
+    notes = list(elsewhere.notes(report.elsewhere))
+    assert "trial 1 with the largest micro-batch" in notes[0]
+    assert "bf16 needs compute capability 8.0 or newer." in notes
+    host = list(elsewhere.notes(replace(report.elsewhere, is_of_gpu=False)))
+    assert any("Measured without a GPU" in note for note in host)
+    assert not any("compute capability" in note for note in host)
+
+
+def test_without_a_gpu_a_report_says_nothing_of_others(space):
+    assert figures.report(known(space), 5).elsewhere is None
+
+
+def test_what_is_not_known_has_its_reason_below(report):
+    two = [
+        replace(fit, config=None, peak=None, reason="not known: because") for fit in report.elsewhere.fits[:2]
+    ]
+    found = replace(report.elsewhere, fits=tuple(two))
+    for row in elsewhere.table(found).rows:
+        assert row[-1] == "not known"
+        assert set(row[1:-1]) == {"\N{EN DASH}"}
+    assert "8.0 GiB, 12.0 GiB: not known: because." in list(elsewhere.notes(found))
+
+
+def test_before_there_is_anything_to_recommend_there_is_no_such_section(space, on_gpu):
+    begun = figures.report(replace(on_gpu, history=History([], space)), 5)
+    assert begun.elsewhere is None
+    assert "elsewhere" not in Page(page.render(begun)).texts

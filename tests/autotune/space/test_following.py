@@ -1,0 +1,125 @@
+"""Settings that follow others: here, the accumulation that keeps the effective batch."""
+
+import random
+
+import pytest
+
+from autotune.core.errors import InputError
+from autotune.judging import pilot
+from autotune.space import distributions, following
+from autotune.space import space as spaces
+from autotune.space.machine import Machine, fit_to
+from tests.autotune.conftest import SPACE
+
+KEPT = SPACE.replace("{choice: [1, 2, 4]}", "{keep: effective_batch_size}").replace(", 32, 64]", "]")
+NESTED = """
+workload: some.module:fit
+roles: {micro_batch_size: data.batch, accumulation_steps: trainer.accumulate, learning_rate: optim.lr}
+baseline: {data: {batch: 8}, trainer: {accumulate: 3}, processes: 2, optim: {lr: 1.0e-3}}
+knobs:
+  data.batch: {choice: [2, 4, 8, 24]}
+  trainer.accumulate: {keep: effective_batch_size}
+  processes: {choice: [1, 2, 4]}
+  optim.lr: {scale: sqrt}
+objective: {minimize: loss}
+"""
+
+
+def read(text):
+    return spaces.complete(spaces.parse(text, "test"), "test")
+
+
+@pytest.fixture
+def kept():
+    return read(KEPT)
+
+
+def test_the_accumulation_is_what_makes_the_baselines_batch_of_a_micro_batch(kept):
+    drawn = kept.drawn(kept.baseline_config)
+    assert "accumulation_steps" not in drawn, "it is not searched"
+    sizes = {c["micro_batch_size"]: c["accumulation_steps"] for c in kept.neighbours(kept.baseline_config)}
+    assert sizes == {16: 1, 8: 2}
+    assert kept.config({**drawn, "micro_batch_size": 4})["accumulation_steps"] == 4
+    assert {kept.effective_batch_size(c) for c in kept.shuffled(random.Random(0))} == {16}
+
+
+def test_a_scaled_learning_rate_is_then_the_baselines_times_the_multiplier(kept):
+    drawn = kept.drawn(kept.baseline_config)
+    assert {kept.config({**drawn, "micro_batch_size": s})["learning_rate"] for s in (4, 8, 16)} == {1e-4}
+
+
+def test_the_sampler_has_no_parameter_for_it_and_a_configuration_comes_back(kept):
+    assert "accumulation_steps" not in " ".join(distributions.distributions(kept))
+    config = kept.config({**kept.drawn(kept.baseline_config), "micro_batch_size": 4})
+    params = distributions.parameters(config, kept)
+    assert distributions.configuration(params, kept) == config
+    assert kept.contains(config)
+    assert not kept.contains({**config, "accumulation_steps": 2})
+
+
+def test_it_is_concrete_under_its_users_names_and_counts_processes():
+    space = read(NESTED)
+    drawn = space.drawn(space.baseline_config)
+    config = space.config({**drawn, "micro_batch_size": 4, "processes": 1})
+    given = space.for_workload(space.settings(config))
+    assert given["data"] == {"batch": 4}
+    assert given["trainer"] == {"accumulate": 12}
+    assert spaces.parse(spaces.dump(space), "again") == space
+    assert space.violation(config) is None
+
+
+def test_a_combination_that_cannot_keep_it_is_outside_the_limits():
+    space = read(NESTED)
+    config = space.config({**space.drawn(space.baseline_config), "micro_batch_size": 24, "processes": 4})
+    assert space.violation(config) == "effective batch 96 is not the baseline's 48, which is kept"
+    inside = [c for c in space.shuffled(random.Random(0)) if space.violation(c) is None]
+    assert {space.effective_batch_size(c) for c in inside} == {48}
+    assert {c["accumulation_steps"] for c in inside} == {1, 2, 3, 6, 12, 24}
+
+
+def test_what_a_machine_cannot_run_leaves_the_rule(kept):
+    fitted, dropped = fit_to(kept, Machine(cpus=2))
+    assert dropped
+    assert following.keeps_batch(fitted)
+
+
+def test_the_same_training_keeps_the_rule(kept):
+    assert following.keeps_batch(pilot.same_training(kept))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        (
+            "[4, 8, 16]",
+            "[4, 6, 12, 16]",
+            "micro_batch_size: accumulation_steps keeps the effective batch of 16: divisors of 16: got 6, 12",
+        ),
+        ("{choice: [4, 8, 16]}", "{randint: [1, 1000000000]}", "divisors of 16: got 3, 5, 6, 7, 9"),
+        ("[8, 128]", "[32, 128]", "limits.effective_batch_size [32, 128] leaves out the baseline's 16"),
+        (
+            "num_workers:        {choice: [0, 2, 4, 8]}",
+            "num_workers: {keep: effective_batch_size}",
+            "num_workers: keep: effective_batch_size is the rule of accumulation_steps alone",
+        ),
+        ("micro_batch_size:   {choice: [4, 8, 16]}", "", "needs a knob to follow: micro_batch_size is none"),
+    ],
+)
+def test_what_cannot_keep_it_is_one_line(old, new, part):
+    assert old in KEPT
+    with pytest.raises(InputError) as raised:
+        read(KEPT.replace(old, new))
+    assert part in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_beside_processes_a_micro_batch_must_go_with_one_of_their_counts():
+    text = NESTED.replace("[2, 4, 8, 24]", "[8, 16, 48]").replace("[1, 2, 4]", "[2, 4]")
+    with pytest.raises(InputError, match=r"knob data\.batch: .* of 48: divisors of 24 or 12: got 16, 48"):
+        read(text)
+
+
+@pytest.mark.parametrize("spec", ["{keep: batch}", "{keep: effective_batch_size, choice: [1]}"])
+def test_another_form_of_it_is_refused(spec):
+    with pytest.raises(InputError, match=r"accumulation_steps\."):
+        spaces.parse(KEPT.replace("{keep: effective_batch_size}", spec), "test")

@@ -1,0 +1,137 @@
+"""The operations of a training's first steps are counted, and nothing else of it changes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import _global_optimizer_post_hooks
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+
+from autotune.trials.step_flops import StepFlops
+
+BATCH, WIDTH = 8, 64
+
+
+class Attending(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv1d(WIDTH, WIDTH, 1)
+
+    def forward(self, given: Tensor) -> Tensor:
+        mixed = (
+            self.convolution(given.unsqueeze(-1).expand(-1, -1, 4)).transpose(1, 2).unsqueeze(1).contiguous()
+        )
+        return nn.functional.scaled_dot_product_attention(mixed, mixed, mixed)
+
+
+def train(
+    model: nn.Module, steps: int, dtype: torch.dtype = torch.float32, before: Callable[[int], Any] = id
+) -> Iterator[Tensor]:
+    """The loss of each step; `before` is called with its number as it begins."""
+    torch.manual_seed(0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(1, steps + 1):
+        before(step)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype is torch.bfloat16):
+            loss = model(torch.randn(BATCH, WIDTH)).square().mean()
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+        yield loss.detach()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    hooks = set(_global_optimizer_post_hooks)
+    yield
+    assert _get_current_dispatch_mode() is None
+    for key in set(_global_optimizer_post_hooks) - hooks:
+        del _global_optimizer_post_hooks[key]
+
+
+@pytest.fixture
+def flops() -> StepFlops:
+    torch.manual_seed(1)
+    counted = StepFlops()
+    counted.attach()
+    return counted
+
+
+def found(flops: StepFlops, losses: Iterator[Tensor]) -> list[dict[str, int]]:
+    """What each step's record has of them."""
+    return [dict(flops.taken().get("step_flops", {})) for _ in losses]
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [(torch.float32, "fp32"), (torch.bfloat16, "bf16")])
+def test_two_steps_are_counted_by_the_kind_of_their_numbers(
+    flops: StepFlops, dtype: torch.dtype, kind: str
+) -> None:
+    layer = 2 * BATCH * WIDTH * 32
+    of_a_step = {kind: 2 * layer}  # forward, and the gradient of the weights; nobody asks for the inputs'
+    assert found(flops, train(nn.Linear(WIDTH, 32), 6, dtype)) == [{}, of_a_step, of_a_step, {}, {}, {}]
+    assert flops._stepped not in _global_optimizer_post_hooks.values(), "nothing is called any more"
+
+
+def test_convolutions_and_attention_are_counted_as_on_a_gpu(flops: StepFlops) -> None:
+    convolution = 2 * BATCH * 4 * WIDTH * WIDTH
+    product = 2 * BATCH * 4 * 4 * WIDTH
+    # Attention is two products; its backward computes the first one again, and two for each.
+    assert found(flops, train(Attending(), 3))[1] == {"fp32": 2 * convolution + 2 * product + 5 * product}
+
+
+def test_a_training_is_the_same_to_the_last_bit(flops: StepFlops) -> None:
+    torch.manual_seed(2)
+    counted = list(train(Attending(), 6))
+    assert flops._flops.is_done
+    torch.manual_seed(2)
+    assert torch.equal(torch.stack(counted), torch.stack(list(train(Attending(), 6))))
+
+
+def test_an_error_in_a_step_that_is_counted_is_the_trainings_own(flops: StepFlops) -> None:
+    def fail(step: int) -> None:
+        if step == 2:
+            torch.ones(2) @ torch.ones(3)
+
+    losses = train(nn.Linear(WIDTH, 32), 3, before=fail)
+    with pytest.raises(RuntimeError, match="size"):
+        list(losses)
+    assert found(flops, train(nn.Linear(WIDTH, 32), 6)) == [{}] * 6, "another optimizer's steps do not count"
+    flops._flops.stepped()
+    flops._flops.stepped()
+
+
+def test_a_formula_that_fails_ends_the_counting_and_not_the_training(
+    flops: StepFlops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: Any, **__: Any) -> int:
+        raise ValueError("a form that it does not know")
+
+    registry = torch.utils.flop_counter.flop_registry
+    monkeypatch.setitem(registry, torch.ops.aten.addmm, unknown)
+    assert found(flops, train(nn.Linear(WIDTH, 32), 6)) == [{}] * 6
+
+
+def test_a_mode_that_the_training_has_entered_meanwhile_stays(flops: StepFlops) -> None:
+    class Own(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    own = Own()
+    with suppress(IndexError):
+        list(train(nn.Linear(WIDTH, 32), 5, before=lambda step: own.__enter__() if step == 2 else None))
+    assert _get_current_dispatch_mode() is own
+    own.__exit__(None, None, None)
+    while (mode := _get_current_dispatch_mode()) is not None:
+        assert not mode.is_on
+        mode.__exit__(None, None, None)
+
+
+def test_what_torch_has_compiled_is_not_counted(flops: StepFlops, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch._dynamo.utils as dynamo
+
+    monkeypatch.setitem(dynamo.counters["frames"], "total", 1)
+    assert found(flops, train(nn.Linear(WIDTH, 32), 4)) == [{}] * 4
+    assert flops._flops.is_done
