@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli import cli_session, cli_tables, completion
-from autotune.cli.cli_options import Goal, Json, Length, Output, Running, Tuned, grouped
+from autotune.cli.cli_options import Goal, Json, Length, Models, Output, Running, Tuned, grouped
 from autotune.cli.cli_session import SessionArgument
 from autotune.reports.model import FORMATS, SAMPLES
 
@@ -78,20 +78,12 @@ def resume(
 
 
 @app.command()
-def compare(
-    session: SessionArgument,
-    precisions: Annotated[
-        str | None,
-        typer.Option(help="such as fp32,bf16; default: all; what this machine cannot run is left out"),
-    ] = None,
-    samples_per_model: Annotated[
-        int | None, typer.Option(min=1, help="training samples per model; default: as many as a trial had")
-    ] = None,
-) -> int:
+@grouped
+def compare(session: SessionArgument, models: Models) -> int:
     """Train and score a model per precision. Example: autotune compare runs/iu --precisions fp32,bf16"""
     from autotune.cli import cli_compare  # noqa: PLC0415 - as above
 
-    return cli_compare.compare(session, precisions, samples_per_model)
+    return cli_compare.compare(session, models)
 
 
 @app.command()

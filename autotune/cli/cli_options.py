@@ -21,6 +21,7 @@ _what = partial(typer.Option, rich_help_panel="What is tuned")
 _output = partial(typer.Option, rich_help_panel="Where it goes")
 _budget = partial(typer.Option, rich_help_panel="How long")
 _goal = partial(typer.Option, rich_help_panel="What wins")
+_models = partial(typer.Option, rich_help_panel="Models")
 _trials = partial(typer.Option, rich_help_panel="How trials run")
 
 Json = Annotated[bool, _output("--json", help="one JSON object per event, and nothing else")]
@@ -125,6 +126,25 @@ class Running:
     ] = False
     address: Annotated[str | None, _trials(help="address of a running Ray cluster")] = None
     seed: Annotated[int, _trials(min=0, max=_LARGEST_SEED, help="seed of the search")] = 0
+
+
+@dataclass(frozen=True)
+class Models:
+    """Which models are trained to be compared, and what they have to keep."""
+
+    precisions: Annotated[
+        str | None,
+        _models(help="such as fp32,bf16; default: all; what this machine cannot run is left out"),
+    ] = None
+    samples_per_model: Annotated[
+        int | None, _models(min=1, help="training samples per model; default: as many as a trial had")
+    ] = None
+    epochs_per_model: Annotated[int | None, _models(min=1, help="instead: training epochs per model")] = None
+    seeds: Annotated[int, _models(min=1, help="models per precision, each with a seed of its own")] = 1
+    keep: Annotated[
+        float | None,
+        _models(min=0, max=1, help="share of the baseline's quality to keep; default: the search's"),
+    ] = None
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:

@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autotune.compare.results import Model, Written
+from autotune.compare import verdict
+from autotune.compare.results import Found
 from autotune.core.settings import PRECISION, SEED
 from autotune.core.trial import PassedOver, Trial
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
@@ -22,7 +23,7 @@ from autotune.workloads import Workload
 
 @dataclass(frozen=True)
 class Known:
-    """What a session holds. `shown` is where it lies, as its user would name it; `written` is by model.
+    """What a session holds. `shown` is where it lies, as its user would name it.
 
     One of an older version cannot be gone on with, whatever its `state`.
     """
@@ -37,8 +38,7 @@ class Known:
     plan: Plan
     can_go_on: bool = True
     passed_over: Sequence[PassedOver] = ()
-    models: Mapping[str, Model] = field(default_factory=dict)
-    written: Mapping[str, Sequence[Written]] = field(default_factory=dict)
+    compared: Found = field(default_factory=Found)
 
 
 def report(known: Known, samples: int) -> Report:
@@ -51,7 +51,7 @@ def report(known: Known, samples: int) -> Report:
         can_go_on=known.state == INTERRUPTED and known.can_go_on,
         training_samples=space.training.samples or known.provenance.get("training_samples"),
     )
-    limit, goal = _memory_limit_bytes(known), space.objective
+    limit, goal, compared = _memory_limit_bytes(known), space.objective, known.compared
     return Report(
         session=str(known.shown),
         created=str(known.provenance.get("created", "")),
@@ -70,8 +70,9 @@ def report(known: Known, samples: int) -> Report:
         trials=rows.rows(history, found.best.trial if found.best else None),
         predicted=knobs.predicted(found.best.config, history, limit) if found.best else (),
         ablation=knobs.steps(history),
-        compared=clinical.compared(known.models, known.written, goal),
-        samples=clinical.samples(known.written, samples),
+        which_precision=verdict.verdict(compared.models, compared.goal, verdict.search_noise(history)),
+        compared=clinical.compared(compared.models, compared.written, goal),
+        samples=clinical.samples(compared.written, samples),
         skipped=rows.skipped(known.passed_over, history),
         importance=importance.importance(history),
         provenance=_provenance(known),

@@ -23,7 +23,8 @@ def render(report: Report) -> str:
         [_text(answer.sentence)],
         _sides(report),
     ]
-    blocks += [[f"- {_text(line)}" for line in (*answer.cautions, *answer.outside)], _models(report)]
+    blocks += [[f"- {_text(line)}" for line in (*answer.cautions, *answer.outside)]]
+    blocks += [[_text(report.which_precision.sentence)] if report.which_precision else [], _models(report)]
     blocks += [_code(answer.commands), [_provenance(report)]]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
 

@@ -25,7 +25,6 @@ def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
     history = pilot.settled(History(study_file.trials(study), session.space()))
     space = history.space
     plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
-    models = results.models(session.comparison_dir)
     known = Known(
         name=session.name,
         shown=root,
@@ -37,7 +36,6 @@ def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
         plan=plan,
         can_go_on=session.format == FORMAT,
         passed_over=study_file.passed_over(study),
-        models=models,
-        written={label: tuple(results.written(session.model_dir(label))) for label in models},
+        compared=results.found(session, space.objective),
     )
     return figures.report(known, samples)

@@ -90,12 +90,13 @@ def scores(report: Report) -> Table:
     """A row per model that was compared: its scores, and the speed and memory of writing and of training."""
     found = report.compared
     names = words.ordered(report.quality, *(each.scores for each in found))
-    head = ("model", *(words.metric(name) for name in names))
+    head = ("model", *(("seeds",) if has_seeds(report) else ()), *(words.metric(name) for name in names))
     head += ("reports/s", "memory, writing") if report.writes_reports else ()
     head += (f"training {report.unit}/s", "memory, training")
     rows = (
         (
             each.label,
+            *((str(each.seeds),) if has_seeds(report) else ()),
             *(words.score(each.scores.get(name)) for name in names),
             *(_writing(each) if report.writes_reports else ()),
             words.throughput(each.throughput),
@@ -104,6 +105,40 @@ def scores(report: Report) -> Table:
         for each in found
     )
     return Table(head, tuple(rows), numeric=tuple(range(1, len(head))))
+
+
+def beside(found: Sequence[Compared]) -> Table | None:
+    """What the trainings and the reports of compared models are like beside their scores.
+
+    Only what is known of one of them at least; None where nothing is.
+    """
+    cells = [_beside(each) for each in found if each.status == "completed"]
+    names = list(dict.fromkeys(name for row in cells for name, text in row.items() if text != words.NOTHING))
+    rows = tuple(
+        (each.label, *(row[name] for name in names))
+        for each, row in zip((e for e in found if e.status == "completed"), cells, strict=True)
+    )
+    return Table(("model", *names), rows, numeric=tuple(range(1, len(names) + 1))) if names else None
+
+
+def _beside(each: Compared) -> dict[str, str]:
+    """The cells of a model by their headings."""
+    steps, texts = each.steps, each.texts
+    return {
+        "final train loss": words.score(steps.final_loss),
+        "against fp32": words.change(each.beside_fp32),
+        "bad steps": words.count(steps.bad),
+        "overflows": words.count(steps.overflows),
+        "checkpoints": words.memory(each.checkpoint_bytes),
+        "lexical overlap": words.score(texts.overlap if texts else None),
+        "length ratio": words.score(texts.length_ratio if texts else None),
+        "distinct reports": words.share(texts.distinct if texts else None),
+    }
+
+
+def has_seeds(report: Report) -> bool:
+    """Whether figures of compared models are means over several."""
+    return any(each.seeds > 1 for each in report.compared)
 
 
 def _writing(each: Compared) -> tuple[str, str]:

@@ -129,6 +129,11 @@ def share(value: float | None) -> str:
     return NOTHING if units.number(value) is None else f"{value:.0%}"
 
 
+def change(value: float | None) -> str:
+    """`+1.2%`: how much more than another figure."""
+    return NOTHING if units.number(value) is None else f"{value:+.1%}"
+
+
 def percent(value: float | None) -> str:
     return NOTHING if units.number(value) is None else f"{value:.0f}%"
 

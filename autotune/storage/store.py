@@ -163,6 +163,11 @@ class Session:
         """One directory a model that was compared."""
         return self.root / "comparison"
 
+    @property
+    def comparison_goal_file(self) -> Path:
+        """What a model of the comparison has to keep, where that was said."""
+        return self.comparison_dir / "goal.json"
+
     def model_dir(self, label: str) -> ModelDir:
         return ModelDir(self.comparison_dir / label)
 
