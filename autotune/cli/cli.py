@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli import cli_session, cli_tables, completion
-from autotune.cli.cli_options import Goal, Json, Length, Models, Output, Running, Tuned, grouped
+from autotune.cli.cli_options import Goal, Json, Length, Models, Output, Readers, Running, Tuned, grouped
 from autotune.cli.cli_session import SessionArgument
 from autotune.reports.model import FORMATS, SAMPLES
 
@@ -87,8 +87,10 @@ def compare(session: SessionArgument, models: Models) -> int:
 
 
 @app.command()
+@grouped
 def report(
     session: SessionArgument,
+    readers: Readers,
     form: Annotated[
         str, typer.Option("--format", help="html, json or md", autocompletion=completion.one_of(FORMATS))
     ] = "html",
@@ -105,7 +107,7 @@ def report(
     """Write what a session has found into one file. Example: autotune report runs/iu --format md -o -"""
     from autotune.cli import cli_report  # noqa: PLC0415 - as above
 
-    return cli_report.report(session, form, output, samples)
+    return cli_report.report(session, form, output, samples, readers)
 
 
 @app.command()

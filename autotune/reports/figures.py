@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compare import verdict
+from autotune.compare.blind import Unblinded
 from autotune.compare.results import Found
 from autotune.core.settings import PRECISION, SEED
 from autotune.core.trial import PassedOver, Trial
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging import confirm, quality
 from autotune.judging.history import History
-from autotune.reports import clinical, importance, knobs, rows
+from autotune.reports import clinical, importance, knobs, reading, rows
 from autotune.reports.model import Report
 from autotune.reports.recommendation import answer
 from autotune.storage import store
@@ -39,6 +40,7 @@ class Known:
     can_go_on: bool = True
     passed_over: Sequence[PassedOver] = ()
     compared: Found = field(default_factory=Found)
+    said: Sequence[Unblinded] = ()  # by blind readers
 
 
 def report(known: Known, samples: int) -> Report:
@@ -73,6 +75,7 @@ def report(known: Known, samples: int) -> Report:
         which_precision=verdict.verdict(compared.models, compared.goal, verdict.search_noise(history)),
         compared=clinical.compared(compared.models, compared.written, goal),
         samples=clinical.samples(compared.written, samples),
+        reading=reading.reading(known.said, compared.models),
         skipped=rows.skipped(known.passed_over, history),
         importance=importance.importance(history),
         provenance=_provenance(known),

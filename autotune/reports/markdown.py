@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from autotune.core import units
 from autotune.core.errors import printable
 from autotune.judging.estimates import Figure
-from autotune.reports import words
+from autotune.reports import tables, words
 from autotune.reports.model import Compared, Report, Side
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#!@$])")
@@ -25,7 +25,7 @@ def render(report: Report) -> str:
     ]
     blocks += [[f"- {_text(line)}" for line in (*answer.cautions, *answer.outside)]]
     blocks += [[_text(report.which_precision.sentence)] if report.which_precision else [], _models(report)]
-    blocks += [_code(answer.commands), [_provenance(report)]]
+    blocks += [_reading(report), _code(answer.commands), [_provenance(report)]]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
 
 
@@ -78,6 +78,14 @@ def _model(model: Compared, names: Sequence[str]) -> list[str]:
     f1 = model.findings.f1 if model.findings else None
     speeds = _figure(model.throughput, ".1f"), _number(model.reports_per_s, ".1f")
     return [model.label, speeds[0], *scores, speeds[1], _number(f1, ".3f")]
+
+
+def _reading(report: Report) -> list[str]:
+    """What blind readers have said, a row a model."""
+    if report.reading is None:
+        return []
+    found = tables.reading(report.reading)
+    return _table(["blind reading", *found.head[1:]], found.rows)
 
 
 def _provenance(report: Report) -> str:

@@ -15,6 +15,7 @@ from autotune.compare.verdict import Verdict
 from autotune.core.settings import Config
 from autotune.core.trial import Evaluation
 from autotune.judging.estimates import Figure
+from autotune.reports.reading import Reading
 
 FORMATS = ("html", "json", "md")
 SAMPLES = 5  # test studies that are shown where nothing else is asked for
@@ -259,4 +260,5 @@ class Report:
     by_precision: bool = True  # whether that is a setting, so that models can be compared by it
     writes_reports: bool = True  # whether the workload has a program that models are scored with
     which_precision: Verdict | None = None  # which of the compared models to take
+    reading: Reading | None = None  # what blind readers have said of what compared models wrote
     going_on: str = ""  # the command that runs more of the search, where it does not run and can

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from autotune import workloads
-from autotune.compare import results
+from autotune.compare import blind, results
 from autotune.display import snapshot
 from autotune.judging import pilot
 from autotune.judging.history import History
@@ -25,6 +25,7 @@ def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
     history = pilot.settled(History(study_file.trials(study), session.space()))
     space = history.space
     plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
+    compared = results.found(session, space.objective)
     known = Known(
         name=session.name,
         shown=root,
@@ -36,6 +37,7 @@ def read(root: Path, samples: int, *, is_over: bool = False) -> Report:
         plan=plan,
         can_go_on=session.format == FORMAT,
         passed_over=study_file.passed_over(study),
-        compared=results.found(session, space.objective),
+        compared=compared,
+        said=blind.said(session, compared.written),
     )
     return figures.report(known, samples)

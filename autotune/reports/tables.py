@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from autotune.compare.blind import MARKS
 from autotune.reports import answer, marks, words
 from autotune.reports.marks import Mark
 from autotune.reports.model import Compared, Findings, Report, Row
 from autotune.reports.plot import Table
+from autotune.reports.reading import Reading
 
 _MOST_REASONS = 3
 _LABELS = {"cpus": "CPUs", "revision": "code revision", "data": "data fingerprint", "command": "command line"}
@@ -112,12 +114,10 @@ def beside(found: Sequence[Compared]) -> Table | None:
 
     Only what is known of one of them at least; None where nothing is.
     """
-    cells = [_beside(each) for each in found if each.status == "completed"]
-    names = list(dict.fromkeys(name for row in cells for name, text in row.items() if text != words.NOTHING))
-    rows = tuple(
-        (each.label, *(row[name] for name in names))
-        for each, row in zip((e for e in found if e.status == "completed"), cells, strict=True)
-    )
+    cells = {each.label: _beside(each) for each in found if each.status == "completed"}
+    every = next(iter(cells.values()), {})
+    names = [name for name in every if any(row[name] != words.NOTHING for row in cells.values())]
+    rows = tuple((label, *(row[name] for name in names)) for label, row in cells.items())
     return Table(("model", *names), rows, numeric=tuple(range(1, len(names) + 1))) if names else None
 
 
@@ -181,6 +181,26 @@ def each_finding(found: Sequence[Compared]) -> Table:
     rows = ((name, *(counts.get((label, name), words.NOTHING) for label, _ in labelled)) for name in names)
     head = ("agreed / missed / invented", *(label for label, _ in labelled))
     return Table(head, tuple(rows), numeric=tuple(range(1, len(head))))
+
+
+def reading(found: Reading) -> Table:
+    """What blind readers have said: a row per model, marks counted, shares with their intervals."""
+    rows = tuple(
+        (
+            each.label,
+            *map(str, (each.reports, each.correct_marks, each.minor_errors, each.major_errors)),
+            words.share_within(each.correct),
+            words.share_within(each.harmless),
+        )
+        for each in found.models
+    )
+    head = ("model", "reports", *MARKS, "share correct", "without a major error")
+    return Table(head, rows, numeric=tuple(range(1, len(head))))
+
+
+def remarks(found: Reading) -> Table:
+    rows = ((each.label, each.study, each.reader, each.mark, each.note) for each in found.remarks)
+    return Table(("model", "study", "reader", "mark", "note"), tuple(rows))
 
 
 def facts(report: Report) -> list[tuple[str, list[str]]]:
