@@ -25,6 +25,7 @@ from autotune.judging import pilot
 from autotune.judging.history import History
 from autotune.reports import clinical, tables, words
 from autotune.reports.model import Compared
+from autotune.reports.plot import Table as Figures
 from autotune.space.machine import Machine, why_not
 from autotune.space.space import Space
 from autotune.storage import provenance, study_file
@@ -153,7 +154,7 @@ def _print_tables(found: Sequence[Compared], space: Space, *, writes_reports: bo
         console.print(_table(beside))
 
 
-def _table(shown: tables.Table) -> Table:
+def _table(shown: Figures) -> Table:
     grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for n, heading in enumerate(shown.head):
         grid.add_column(Text(printable(heading)), justify="right" if n in shown.numeric else "left")
@@ -162,14 +163,14 @@ def _table(shown: tables.Table) -> Table:
     return grid
 
 
-def _scores(found: Sequence[Compared], space: Space, *, writes_reports: bool) -> tables.Table:
+def _scores(found: Sequence[Compared], space: Space, *, writes_reports: bool) -> Figures:
     """One row a model: its training, and its scores over the test split; the training's where it has none."""
     known = {name for each in found for name in each.scores}
     scores = [name for name in _SHOWN_SCORES if name in known] or sorted(known)
     head = ("model", "seeds", f"{space.unit}/s", "memory", *(scores or [space.objective.quality]))
     rows = tuple(_row(each, scores) + ((words.rate(each.reports_per_s),) * writes_reports) for each in found)
     head += ("reports/s",) * writes_reports
-    return tables.Table(head, rows, numeric=tuple(range(1, len(head))))
+    return Figures(head, rows, numeric=tuple(range(1, len(head))))
 
 
 def _row(each: Compared, scores: Sequence[str]) -> tuple[str, ...]:

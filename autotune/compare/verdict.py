@@ -163,7 +163,7 @@ def _standing(
     return known(answer, _shown(kept, goal, len(ours.runs), len(theirs.runs)), needed)
 
 
-def _first_guess(ours: Sequence[Trial], theirs: Sequence[Trial], keep: float, elsewhere: Noise | None) -> int:
+def _first_guess(ours: _Side, theirs: _Side, keep: float, elsewhere: Noise | None) -> int:
     """How many seeds to ask for where no two models are equal but for theirs."""
     needed = quality.runs_needed(ours.runs, theirs.runs, keep, elsewhere) if elsewhere else None
     return needed or _SEEDS_TO_BEGIN_WITH

@@ -73,8 +73,9 @@ def _marked(label: str, said: Sequence[Unblinded]) -> Marked:
     marks = [one.answer.mark for one in said]
     correct = [fmean(mark == CORRECT for mark in found) for found in by_study.values()]
     harmless = [fmean(mark != MAJOR for mark in found) for found in by_study.values()]
+    correct_marks, minor_errors, major_errors = (marks.count(mark) for mark in MARKS)
     return Marked(
-        label, len(by_study), *(marks.count(mark) for mark in MARKS), share(correct), share(harmless)
+        label, len(by_study), correct_marks, minor_errors, major_errors, share(correct), share(harmless)
     )
 
 
