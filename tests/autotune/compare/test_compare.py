@@ -33,6 +33,7 @@ SPACE = """
 workload: toy_workload:fit
 baseline: {micro_batch_size: 4, learning_rate: 1e-3, step_s: 0.001, precision: fp32}
 knobs: {micro_batch_size: {choice: [4, 8, 64]}, learning_rate: {scale: sqrt}}
+training: {samples_per_epoch: 50}
 budget: {trials: 4, samples_per_trial: 400, evaluations_per_trial: 2, repeats: 0}
 """
 # Scores what `work` holds, and fails as long as there is a file called `fault`.
@@ -290,7 +291,7 @@ def test_what_has_changed_since_the_search_is_said(session, capsys):
     info = json.loads(session.info_file.read_text())
     info["provenance"]["torch"] = "0.4"
     session.info_file.write_text(json.dumps(info))
-    code, said, _ = compare(capsys, session.root, "--precisions", "fp32", "--samples-per-model", 100)
+    code, said, _ = compare(capsys, session.root, "--precisions", "fp32", "--epochs-per-model", 2)
     assert code == 0
     assert any(line.startswith("changed since the search: torch 0.4, now ") for line in said)
     assert said[-2].startswith("Not decided: ")
@@ -328,10 +329,6 @@ def test_a_training_loss_is_held_against_the_same_training_in_fp32():
     ("options", "reason"),
     [
         (
-            ["--epochs-per-model", 2],
-            "--epochs-per-model: how many samples an epoch has is not known: give training.samples_per_epoch",
-        ),
-        (
             ["--epochs-per-model", 2, "--samples-per-model", 100],
             "one of --samples-per-model and --epochs-per-model: got 100 and 2",
         ),
@@ -345,6 +342,16 @@ def test_what_cannot_be_asked_of_models_is_refused(session, capsys, options, rea
     assert (code, said, err.count("\n")) == (2, [], 1)
     assert reason in err
     assert not session.comparison_dir.exists()
+
+
+def test_epochs_need_the_size_of_one(session, capsys):
+    file = session.space_file
+    file.write_text(file.read_text().replace("samples_per_epoch: 50", "samples_per_epoch: null"))
+    code, said, err = compare(capsys, session.root, "--epochs-per-model", 2)
+    assert (code, said, err.count("\n")) == (2, [], 1)
+    assert (
+        "--epochs-per-model: how many samples an epoch has is not known: give training.samples_per_epo" in err
+    )
 
 
 @pytest.mark.parametrize(
