@@ -165,7 +165,16 @@ def compared() -> tuple[Compared, ...]:
     failed = "fp8 needs a GPU of compute capability 8.9 or newer"
     return (
         *models,
-        replace(models[-1], label="fp8", status="failed", reason=failed, scores={}, curve=(), **_UNTRAINED),
+        replace(
+            models[-1],
+            label="fp8",
+            status="failed",
+            reason=failed,
+            scores={},
+            curve=(),
+            seeds=0,
+            **_UNTRAINED,
+        ),
     )
 
 
