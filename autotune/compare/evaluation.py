@@ -35,7 +35,7 @@ class Evaluated:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        numbers = {name: n for name, value in values.items() if (n := units.number(value)) is not None}
+        numbers = units.numbers(values)
         peak = numbers.get("peak_memory_bytes")
         return cls(
             scores={name: value for name, value in numbers.items() if name not in _NO_SCORES},

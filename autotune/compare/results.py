@@ -93,6 +93,7 @@ class Model:
         read = {
             "outcome": Outcome.from_dict(values["outcome"]),
             "training": Measurement.from_dict(values["training"]),
+            "scores": units.numbers(values.get("scores", {})),
             "items": {name: tuple(found) for name, found in values.get("items", {}).items()},
             "steps": Steps(**values.get("steps", {})),
         }

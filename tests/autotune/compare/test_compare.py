@@ -309,6 +309,17 @@ def test_the_share_to_keep_is_the_searchs_unless_another_is_asked_for(session, s
         assert results.found(session, goal).goal == goal
 
 
+def test_a_model_that_was_written_before_there_were_seeds_is_of_the_first(session):
+    place = session.model_dir("bf16")
+    place.root.mkdir(parents=True)
+    model = Model("bf16", {}, Outcome(Status.COMPLETED), Measurement(), 400, scores={"bleu_4": 0.1})
+    told = model.to_dict() | {"scores": {"bleu_4": 0.1, "cider": "spoilt"}}
+    for name in ("seed", "items", "collapsed", "steps", "checkpoint_bytes"):
+        del told[name]
+    place.result_file.write_text(json.dumps(told))
+    assert results.runs(session.comparison_dir) == {"bf16": (model,)}
+
+
 def test_a_training_loss_is_held_against_the_same_training_in_fp32():
     def model(label, precision, loss, seed=0, batch=8):
         config = {"micro_batch_size": batch, "precision": precision}
