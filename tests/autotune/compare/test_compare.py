@@ -268,6 +268,8 @@ def test_the_command_compares_a_workload_that_writes_no_reports(session, capsys)
     found = results.runs(session.comparison_dir)
     assert [(m.seed, m.config["micro_batch_size"]) for m in found["fp32"]] == [(0, 8), (1, 8)]
     assert found["baseline"][0].config["micro_batch_size"] == 4
+    plans = [json.loads(session.model_dir(name).plan_file.read_text()) for name in ("fp32", "fp32-seed-1")]
+    assert [plan["settings"].get("seed", 0) for plan in plans] == [0, 1]
     assert not list(session.comparison_dir.glob("*/work"))
 
 
