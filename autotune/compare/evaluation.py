@@ -14,7 +14,7 @@ from autotune.trials.runner import GUARD
 
 _GUARD = ("/bin/sh", "-c", GUARD)
 _LONGEST = 300
-_NO_SCORES = frozenset({"studies", "seconds", "reports_per_s", "peak_memory_bytes"})
+_NO_SCORES = frozenset({"studies", "seconds", "reports_per_s", "peak_memory_bytes", "parameters"})
 
 
 _ITEMS = "_items"
@@ -32,11 +32,12 @@ class Evaluated:
     peak_memory_bytes: int | None
     items: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     collapsed: bool = False
+    parameters: int | None = None
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         numbers = units.numbers(values)
-        peak = numbers.get("peak_memory_bytes")
+        peak, parameters = numbers.get("peak_memory_bytes"), numbers.get("parameters")
         return cls(
             scores={name: value for name, value in numbers.items() if name not in _NO_SCORES},
             reports_per_s=numbers.get("reports_per_s"),
@@ -47,6 +48,7 @@ class Evaluated:
                 if name.endswith(_ITEMS) and (found := _numbers(value))
             },
             collapsed=values.get("collapsed") is True,
+            parameters=None if parameters is None else int(parameters),
         )
 
 

@@ -63,7 +63,7 @@ class Model:
     numbers, one a study, whose mean it is, and whether it is `collapsed`: the same whatever the model sees.
     `reports_per_s` and `peak_memory_bytes` are of writing its reports. `trial` is the trial whose checkpoint
     was taken, None where it was trained for this. `steps` are those of its training, `checkpoint_bytes` what
-    the training has left in its directory.
+    the training has left in its directory, `parameters` how many the model has.
     """
 
     label: str
@@ -80,6 +80,7 @@ class Model:
     collapsed: bool = False
     steps: Steps = field(default_factory=Steps)
     checkpoint_bytes: int | None = None
+    parameters: int | None = None
 
     @property
     def name(self) -> str:

@@ -57,6 +57,7 @@ def _compared(models: Sequence[Model], written: Sequence[Written], goal: Objecti
         seeds=len(done),
         steps=model.steps,
         checkpoint_bytes=model.checkpoint_bytes,
+        parameters=model.parameters,
         texts=texts.of(written),
     )
 

@@ -192,6 +192,7 @@ class Compared:
     steps: Steps = field(default_factory=Steps)
     beside_fp32: float | None = None
     checkpoint_bytes: int | None = None
+    parameters: int | None = None
     texts: Texts | None = None
 
 

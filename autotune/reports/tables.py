@@ -129,6 +129,7 @@ def _beside(each: Compared) -> dict[str, str]:
         "against fp32": words.change(each.beside_fp32),
         "bad steps": words.count(steps.bad),
         "overflows": words.count(steps.overflows),
+        "parameters": words.count(each.parameters),
         "checkpoints": words.memory(each.checkpoint_bytes),
         "lexical overlap": words.score(texts.overlap if texts else None),
         "length ratio": words.score(texts.length_ratio if texts else None),

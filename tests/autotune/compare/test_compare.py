@@ -46,7 +46,7 @@ state = json.loads((work / "state.json").read_text())
 reports.write_text(json.dumps({"id": "1", "images": [], "reference": "a", "report": "b"}) + "\\n")
 print(json.dumps({"split": "test", "studies": 1, "trained": state, "bleu_4": 0.5, "seconds": 2.0,
                   "reports_per_s": 0.5, "peak_memory_bytes": 7, "bleu_4_items": [0.25, 0.75],
-                  "collapsed": True}))
+                  "collapsed": True, "parameters": 12}))
 """
 
 
@@ -164,7 +164,7 @@ def test_a_model_is_trained_and_scored_once(session, compared):
     assert (model.reports_per_s, model.peak_memory_bytes) == (0.5, 7)
     assert (model.items, model.collapsed) == ({"bleu_4": (0.25, 0.75)}, True)
     assert (model.steps.count, model.steps.bad, model.steps.final_loss) == (100, 0, 1.0)
-    assert model.checkpoint_bytes > 0
+    assert (model.parameters, model.checkpoint_bytes > 0) == (12, True)
     place = session.model_dir("bf16")
     assert [written.report for written in results.written(place)] == ["b"]
     assert not place.work.exists()
