@@ -105,9 +105,11 @@ def report(
     ] = (SAMPLES),
 ) -> int:
     """Write what a session has found into one file. Example: autotune report runs/iu --format md -o -"""
-    from autotune.cli import cli_report  # noqa: PLC0415 - as above
+    from autotune.cli import cli_blind, cli_report  # noqa: PLC0415 - as above
 
-    return cli_report.report(session, form, output, samples, readers)
+    if cli_blind.asked(session, readers, samples):
+        return 0
+    return cli_report.report(session, form, output, samples)
 
 
 @app.command()
