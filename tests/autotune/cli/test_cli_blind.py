@@ -1,4 +1,4 @@
-"""Readers who do not know the models: the sheet of `report --blind`, and their answers by `report --marks`."""
+"""Readers who do not know the models: the sheet of `report --blind`, the answers of `report --marks`."""
 
 import json
 import re
