@@ -35,7 +35,8 @@ class Promise:
 
     `quality` is the tuner's own, of which higher is better, after so many `samples`; `least` is what was to
     be kept, and `scatter` the standard deviation between equal runs. All three are None where nothing is
-    known of them. `memory_bytes` are of the training process alone. `origin` says on what device and with which code it was measured.
+    known of them. `memory_bytes` are of the training process alone. `origin` says on what device and with
+    which code it was measured.
     """
 
     session: str
@@ -139,7 +140,7 @@ def _of_point(promise: Promise, point: Evaluation, goal: Objective, answer: Answ
 
 
 def _own_bytes(shown: Measurement) -> int | None:
-    """What the training process held; without others that it starts, such as a scorer that a trial has not."""
+    """What the training process held, without others that it starts: a trial may have had none of them."""
     if shown.peak_memory_bytes is None or shown.peak_reserved_bytes is not None:
         return shown.peak_memory_bytes
     return max(0, shown.peak_memory_bytes - int(shown.telemetry.get("children_uss_bytes", 0)))
@@ -156,7 +157,7 @@ def _memory(promise: Promise, shown: Measurement) -> Kept | None:
     more = "" if ratio <= 1 + _SLACK else f": {ratio - 1:.0%} more"
     answer = Answer.HELD if ratio <= 1 + _SLACK else Answer.BROKEN
     text = f"{found}{of_all}, {promised} promised{more}"
-    return Kept("memory", answer, text, Figure(promise.memory_bytes), Figure(shown.peak_memory_bytes))
+    return Kept("memory", answer, text, Figure(promise.memory_bytes), Figure(own_bytes))
 
 
 def _answer(*, is_kept: bool, is_broken: bool) -> Answer:
