@@ -22,11 +22,13 @@ from r2gen import images
 from r2gen.annotation import Study
 from r2gen.config import Config
 from r2gen.errors import BadImageError, InputError, LoaderError
+from r2gen.host import uninterrupted
 from r2gen.images import Images, Rendition
 from r2gen.tokenizer import Tokenizer
 from r2gen.visual import feature_count
 
 _TIMED_OUT = "DataLoader timed out"  # how the error begins that has no type of its own
+_ENDING_S = 5.0  # for a process that was killed; one that waits for a disk takes longer
 _SHM = Path("/dev/shm")  # noqa: S108 - measured, not written to
 
 # ImageNet's statistics, which the visual extractor's weights were trained with.
@@ -224,9 +226,11 @@ def batches(source: DataLoader[Batch]) -> Iterator[Batch]:
 
 def _end_workers() -> None:
     """Kills the processes of loaders: Python waits for them at its end, and they heed no other signal."""
-    for process in multiprocessing.active_children():
-        if process.daemon:
+    workers = [process for process in multiprocessing.active_children() if process.daemon]
+    with uninterrupted():
+        for process in workers:
             process.kill()
+            process.join(_ENDING_S)
 
 
 def _as_it_is(batch: Batch) -> Batch:
