@@ -139,8 +139,8 @@ class CommandWorkload(Workload):
         del settings
         return self.spec.training_samples
 
-    def require_comparable(self, knobs: Collection[str], quality: str) -> None:
-        del knobs
+    def require_comparable(self, knobs: Collection[str], quality: str, *, minimize: bool = False) -> None:
+        del knobs, minimize
         if self.spec.scores and quality not in self.spec.scores:
             raise InputError(
                 f"objective: {quality} is not among the scores of workload.quality"
