@@ -114,7 +114,7 @@ def _train(given: argparse.Namespace) -> int:
     batch = f"effective batch {config.effective_batch_size}, {config.precision}"
     print(printable(f"training into {given.workdir}: {batch}"))
     with ExitStack() as stack:
-        logs = _logs(given)
+        logs = list(_logs(given))
         for log in logs:
             stack.enter_context(log)
         stopped = stack.enter_context(_stop_signals())

@@ -173,6 +173,7 @@ class Teller:
         has_settled = self._pace.has_settled()
         at_s, figures = _clock_s(), self._figures.of_step(self._scale, has_settled=has_settled)
         if flops := self._flops.stepped():
+            of_all = autotune_wire.world_size()
             figures["flops"] = {kind: counted * of_all for kind, counted in flops.items()}
         self._wire.tell({"step": {**seen._asdict(), "figures": figures}}, at_s)
         self._has_told = True
