@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,16 +18,13 @@ from typing import Any, NoReturn
 import yaml
 
 from r2gen.config import Config, load, parse, with_compat
-from r2gen.errors import DivergedError, InputError, printable
+from r2gen.errors import DivergedError, InputError, LoaderError, printable
+from r2gen.logs import Board, RecordFile
+from r2gen.progress import Lines
 
-EXIT_DIVERGED = 1
+EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
-_LINE_EVERY_S = 1.0
 _LONGEST_LINE = 2000
-_SHOWN_SCORES = (
-    *("bleu_1", "bleu_2", "bleu_3", "bleu_4", "full_bleu_4", "rouge_l", "meteor", "cider"),
-    "test_bleu_4",
-)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -45,8 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(given)
     except InputError as error:
         return _say(error, EXIT_BAD_INPUT)
-    except DivergedError as error:
-        return _say(error, EXIT_DIVERGED)
+    except (DivergedError, LoaderError) as error:
+        return _say(error, EXIT_FAILED)
 
 
 def _say(error: Exception, code: int) -> int:
@@ -67,6 +64,12 @@ def _parser() -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="train, or continue training")
     train.add_argument("--config", type=Path, required=True, help="YAML file, as `autotune export` writes it")
     train.add_argument("--workdir", type=Path, default=Path("results"), help="where checkpoints are kept")
+    train.add_argument(
+        "--records", type=Path, metavar="FILE", help="append every record there, a JSON object per line"
+    )
+    train.add_argument(
+        "--tensorboard", type=Path, metavar="DIR", help="write the records there for TensorBoard"
+    )
     _add_set(train)
     train.set_defaults(run=_train)
     for name, run, text in (
@@ -110,17 +113,36 @@ def _train(given: argparse.Namespace) -> int:
     config = parse({**load(given.config).model_dump(), **_overrides(given.set)})
     batch = f"effective batch {config.effective_batch_size}, {config.precision}"
     print(printable(f"training into {given.workdir}: {batch}"))
-    records = fit(config.model_dump(mode="json"), given.workdir)
-    with _stop_signals() as stopped:
-        shown = _Progress()
+    with ExitStack() as stack:
+        logs = list(_logs(given))
+        for log in logs:
+            stack.enter_context(log)
+        stopped = stack.enter_context(_stop_signals())
+        records = stack.enter_context(closing(fit(config.model_dump(mode="json"), given.workdir)))
+        lines = Lines()
         for record in records:
-            shown.record(record)
+            lines.record(record)
+            for log in logs:
+                log.write(record)
             if stopped:
                 records.close()
                 print(f"stopped after {record['samples']} samples; the same command continues from there")
                 return 128 + stopped[0]
-    print(printable(f"done; the best checkpoint is {given.workdir / 'best.pt'}"))
+        lines.end_epoch()
+    best = given.workdir / "best.pt"
+    print(printable(f"done; the best checkpoint is {best}{_megabytes(best)}"))
     return 0
+
+
+def _logs(given: argparse.Namespace) -> Iterator[RecordFile | Board]:
+    if given.records is not None:
+        yield RecordFile(given.records)
+    if given.tensorboard is not None:
+        yield Board(given.tensorboard)
+
+
+def _megabytes(file: Path) -> str:
+    return f" ({file.stat().st_size / 1e6:.1f} MB)" if file.exists() else ""
 
 
 @contextmanager
@@ -138,52 +160,6 @@ def _stop_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class _Progress:
-    """A line for every evaluation, and for training at most one a second."""
-
-    def __init__(self) -> None:
-        self._shown_s = self._since_s = time.monotonic()
-        self._since_samples: int | None = None
-
-    def record(self, record: Mapping[str, Any]) -> None:
-        now_s = time.monotonic()
-        if "bleu_4" in record:
-            print(f"epoch {record['epoch']}, {record['samples']} samples: {_figures(record)}", flush=True)
-            self._since_samples = None
-        elif record["bad_steps"]:
-            print(
-                f"epoch {record['epoch']}, step {record['step']}: the loss is {record['train_loss']}, the "
-                f"gradient's norm {record['grad_norm']}: this step is skipped",
-                flush=True,
-            )
-        elif self._since_samples is None:
-            self._since_s, self._since_samples = now_s, record["samples"]
-        elif now_s - self._shown_s >= _LINE_EVERY_S:
-            rate = (record["samples"] - self._since_samples) / (now_s - self._since_s)
-            print(
-                f"epoch {record['epoch']}, {record['samples']} samples: loss {record['train_loss']:.4f}, "
-                f"{rate:.1f} samples/s",
-                flush=True,
-            )
-            self._shown_s, self._since_s, self._since_samples = now_s, now_s, record["samples"]
-
-
-def _figures(record: Mapping[str, Any]) -> str:
-    """The scores of an evaluation, BLEU-4 beside its chance, and a word where the model does not look."""
-    shown = [(name, f"{name} {record[name]:.4f}") for name in _SHOWN_SCORES if name in record]
-    chance = f" (chance {record['bleu_4_chance']:.4f})"
-    figures = ", ".join(text + chance * (name == "bleu_4") for name, text in shown)
-    return f"{figures}; {_collapse(record)}" if record["collapsed"] else figures
-
-
-def _collapse(record: Mapping[str, Any]) -> str:
-    studies = record["val_studies"]
-    distinct = round(record["distinct_reports"] * studies)
-    if distinct == 1:
-        return f"1 distinct report of {studies}: the model writes the same whatever it sees"
-    return f"{distinct} distinct reports of {studies}: what the model writes hardly depends on what it sees"
 
 
 def _evaluate(given: argparse.Namespace) -> int:

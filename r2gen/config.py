@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from r2gen.errors import InputError, instead, shown
 
 Precision = Literal["fp32", "torch-default", "tf32", "bf16", "fp16", "fp8"]
+Schedule = Literal["step", "cosine"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
 
 # What the original does and a user would not want; docs/r2gen.md says why.
@@ -76,7 +77,14 @@ class Config(BaseModel):
     weight_decay: float = Field(5e-5, ge=0, description="Adam's L2 penalty on every parameter")
     amsgrad: bool = Field(True, description="the AMSGrad variant of Adam")
     grad_clip_value: float = Field(0.1, gt=0, description="clips every element of a gradient to this")
-    lr_step_epochs: int = Field(50, ge=1, description="epochs between reductions of the learning rate")
+    schedule: Schedule = Field(
+        "step",
+        description="how the learning rate falls: in steps, or as a cosine to 0 at the end of training",
+    )
+    warmup_samples: int = Field(0, ge=0, description="samples over which the learning rate rises from 0")
+    lr_step_epochs: int = Field(
+        50, ge=1, description="epochs between reductions of the learning rate; schedule: step"
+    )
     lr_gamma: float = Field(0.1, gt=0, le=1, description="factor of each of these reductions")
     epochs: int = Field(100, ge=1, description="passes over the training split")
     max_bad_steps: int = Field(
@@ -107,6 +115,14 @@ class Config(BaseModel):
     prefetch_factor: int = Field(2, ge=1, description="batches that each of these processes prepares ahead")
     pin_memory: bool = Field(
         True, description="keeps batches in page-locked memory, from which a GPU copies faster"
+    )
+    loader_timeout_s: float = Field(
+        600.0, ge=0, le=10**6, description="longest wait for a batch from these processes; 0: any"
+    )
+    halve_on_oom: bool = Field(
+        True,
+        description="where memory runs out, goes on with half the micro-batch and the same effective batch; "
+        "off in the trials of a search",
     )
     image_cache_gib: float = Field(
         32.0, ge=0, le=2**20, description="disk space in GiB for decoded images; 0: none are kept"

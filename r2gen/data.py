@@ -4,6 +4,7 @@ What a study looks like in an epoch depends on the seed, the epoch and the study
 """
 
 import math
+import multiprocessing
 import random
 import shutil
 import signal
@@ -20,11 +21,14 @@ from torch.utils.data import DataLoader, Dataset
 from r2gen import images
 from r2gen.annotation import Study
 from r2gen.config import Config
-from r2gen.errors import BadImageError, InputError
+from r2gen.errors import BadImageError, InputError, LoaderError
+from r2gen.host import uninterrupted
 from r2gen.images import Images, Rendition
 from r2gen.tokenizer import Tokenizer
 from r2gen.visual import feature_count
 
+_TIMED_OUT = "DataLoader timed out"  # how the error begins that has no type of its own
+_ENDING_S = 5.0  # for a process that was killed; one that waits for a disk takes longer
 _SHM = Path("/dev/shm")  # noqa: S108 - measured, not written to
 
 # ImageNet's statistics, which the visual extractor's weights were trained with.
@@ -197,12 +201,36 @@ def loader(
         batch_sampler=sampler,
         collate_fn=_as_it_is,  # type: ignore[arg-type]  # what __getitems__ has made is a batch already
         num_workers=workers,
+        timeout=config.loader_timeout_s if workers else 0,
         prefetch_factor=config.prefetch_factor if workers else None,
         persistent_workers=persistent and workers > 0,
         pin_memory=config.pin_memory and torch.cuda.is_available(),
         generator=torch.Generator(),
         worker_init_fn=_leave_signals_to_the_trainer if workers else None,
     )
+
+
+def batches(source: DataLoader[Batch]) -> Iterator[Batch]:
+    """The batches of `source`; raises LoaderError where none has come for as long as it may take."""
+    try:
+        yield from source
+    except RuntimeError as error:
+        if not str(error).startswith(_TIMED_OUT):
+            raise
+        _end_workers()
+        raise LoaderError(
+            f"loader_timeout_s {source.timeout:g}: the loader's processes gave no batch for that long: look "
+            "whether the disk hangs, allow more time, or load with num_workers 0"
+        ) from None
+
+
+def _end_workers() -> None:
+    """Kills the processes of loaders: Python waits for them at its end, and they heed no other signal."""
+    workers = [process for process in multiprocessing.active_children() if process.daemon]
+    with uninterrupted():
+        for process in workers:
+            process.kill()
+            process.join(_ENDING_S)
 
 
 def _as_it_is(batch: Batch) -> Batch:

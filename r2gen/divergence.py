@@ -34,21 +34,28 @@ class BadSteps:
 
 
 class RunningStatistics:
-    """Batch normalisation's running means and variances, which a forward pass changes and nothing heals."""
+    """Batch normalisation's running means, variances and counts of batches.
+
+    A forward pass changes them, and nothing heals them.
+    """
 
     def __init__(self, model: nn.Module) -> None:
-        self._live = [
-            buffer for name, buffer in model.named_buffers() if name.endswith(("running_mean", "running_var"))
+        counts = [value for name, value in model.named_buffers() if name.endswith("num_batches_tracked")]
+        values = [
+            value for name, value in model.named_buffers() if name.endswith(("running_mean", "running_var"))
         ]
-        self._kept = [buffer.clone() for buffer in self._live]
+        self._live = [
+            group for group in (values, counts) if group
+        ]  # each of one dtype, copied in few kernels
+        self._kept = [[value.clone() for value in group] for group in self._live]
 
     def keep(self) -> None:
-        if self._live:
-            torch._foreach_copy_(self._kept, self._live)  # some 200 small copies in few kernels
+        for kept, live in zip(self._kept, self._live, strict=True):
+            torch._foreach_copy_(kept, live)
 
     def put_back(self) -> None:
-        for live, kept in zip(self._live, self._kept, strict=True):
-            live.copy_(kept)
+        for kept, live in zip(self._kept, self._live, strict=True):
+            torch._foreach_copy_(live, kept)
 
 
 def is_finite(model: nn.Module) -> bool:

@@ -4,6 +4,7 @@ R2GenError
 ├── InputError          something the user gave is wrong: one line on stderr, exit code 2
 │   ├── BadImageError   one image of the data set cannot be read; names the file
 │   └── StorageError    a checkpoint cannot be written; free some space and run the same command again
+├── LoaderError         the processes that load batches hang: mend the disk, and run the same command again
 └── DivergedError       the loss stopped being a number: lower the learning rate or use a wider precision
 """
 
@@ -53,6 +54,10 @@ class StorageError(InputError):
 
     A class of its own, because no other setting would help.
     """
+
+
+class LoaderError(R2GenError):
+    """No batch came for `loader_timeout_s`. What was trained is in the checkpoint."""
 
 
 class DivergedError(R2GenError):

@@ -13,7 +13,7 @@ from r2gen import features, host, metrics, precision
 from r2gen.annotation import Study
 from r2gen.chance import chance
 from r2gen.config import Config
-from r2gen.data import EvaluationSampler, ReportDataset, loader, normalise, usable
+from r2gen.data import EvaluationSampler, ReportDataset, batches, loader, normalise, usable
 from r2gen.decode import generate
 from r2gen.dependence import dependence
 from r2gen.errors import InputError
@@ -53,7 +53,7 @@ def write_reports(
     extractor = None if kept else folded(model.visual_extractor)
     written: dict[int, Written] = {}
     try:
-        for batch in loader(kept or images, sampler, config, persistent=False):
+        for batch in batches(loader(kept or images, sampler, config, persistent=False)):
             if not usable(batch, config):
                 continue
             with precision.inference(config), precision.autocast(config), _own_random_numbers(config):

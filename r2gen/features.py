@@ -20,6 +20,7 @@ from r2gen.data import (
     EvaluationSampler,
     Key,
     ReportDataset,
+    batches,
     feature_bytes,
     loader,
     normalise,
@@ -90,7 +91,7 @@ def _make(place: Path, model: R2Gen, images: ReportDataset, config: Config) -> N
     with (place / _FEATURES).open("rb+") as file:  # now: a map of a file that cannot grow is a bus error
         os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
     sampler = EvaluationSampler([0] * len(images), None, config.eval_batch_size)
-    for batch in loader(images, sampler, config, persistent=False):
+    for batch in batches(loader(images, sampler, config, persistent=False)):
         if batch.faults:
             raise cache.NotKeptError(batch.faults[0])
         found = together(extractor, normalise(batch.images.to(device)))

@@ -1,7 +1,12 @@
 """The process on its host: what it keeps, and what it held."""
 
 import ctypes
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 
@@ -23,3 +28,23 @@ def peak_resident_bytes() -> int:
     """The most memory that the process has held so far. What its parent held does not count in it."""
     with Path("/proc/self/status").open(encoding="ascii", errors="replace") as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Holds back the error that PyTorch raises in the middle of anything when a loader's worker dies.
+
+    A handler of SIGCHLD raises it, which is called at the end instead.
+    """
+    handler = signal.getsignal(signal.SIGCHLD)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[tuple[int, Any]] = []
+    signal.signal(signal.SIGCHLD, lambda number, frame: held.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, handler)
+    if held:
+        handler(*held[0])

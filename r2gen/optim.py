@@ -1,11 +1,11 @@
 """R2Gen's optimizer and learning-rate schedule."""
 
-import warnings
+import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import StepLR
 
 from r2gen.config import Config
 from r2gen.model import R2Gen
@@ -30,19 +30,39 @@ def optimizer(model: R2Gen, config: Config) -> torch.optim.Adam:
     )
 
 
-def scheduler(optimizer: torch.optim.Optimizer, config: Config) -> StepLR:
-    """Multiplies both learning rates by `lr_gamma` every `lr_step_epochs` epochs."""
-    return StepLR(optimizer, config.lr_step_epochs, config.lr_gamma)
+class Position(NamedTuple):
+    """Where in a training a step of so many `studies` is: its epoch, from 1, and the samples before it."""
+
+    epoch: int
+    samples: int
+    studies: int
+    total: int  # samples of the whole training
 
 
-def end_epoch(schedule: StepLR) -> None:
-    """The learning rates of the next epoch, also where every step of this one was left out.
+def set_rates(optimizer: torch.optim.Optimizer, config: Config, position: Position) -> float:
+    """Gives both groups their learning rate for a step; that of everything but the visual extractor."""
+    rest = config.learning_rate
+    bases = (rest * config.visual_learning_rate_ratio, rest)
+    for group, base in zip(optimizer.param_groups, bases, strict=True):
+        group["lr"] = rate(base, config, position)
+    return float(optimizer.param_groups[-1]["lr"])
 
-    PyTorch then warns of a call in the wrong order.
+
+def rate(base: float, config: Config, position: Position) -> float:
+    """The learning rate of a step where `base` is the configured one.
+
+    A linear warm-up (Goyal et al., arXiv:1706.02677, section 2.2), in samples, so that it is as long with any
+    batch. Then R2Gen's steps, a factor of `lr_gamma` every `lr_step_epochs` epochs, or one half of a cosine
+    down to 0 at the end of the training (Loshchilov & Hutter, arXiv:1608.03983, equation 5, no restarts).
     """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")
-        schedule.step()
+    warmup = config.warmup_samples
+    warm = min(1.0, (position.samples + position.studies) / warmup) if warmup else 1.0
+    if config.schedule == "cosine":
+        done = max(0, position.samples - warmup) / max(1, position.total - warmup)
+        return base * warm * (1 + math.cos(math.pi * min(1.0, done))) / 2
+    for _ in range((position.epoch - 1) // config.lr_step_epochs):
+        base *= config.lr_gamma  # one by one, as PyTorch's StepLR: the same to the last bit
+    return base * warm
 
 
 def clip(parameters: Iterable[nn.Parameter], value: float) -> Tensor:

@@ -10,47 +10,37 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - everybody's name for it
-from torch import Tensor
+from torch import nn
 from torch.utils.data import Dataset
 
-from r2gen import checkpoint, features, optim, precision
+from r2gen import checkpoint, features, precision
 from r2gen.annotation import load_annotation
-from r2gen.clock import Stopwatch
-from r2gen.compiling import CUDA_GRAPHS, compiled
 from r2gen.config import Config, parse
-from r2gen.data import (
-    Batch,
-    ReportDataset,
-    TrainingSampler,
-    loader,
-    normalise,
-    require_shared_memory,
-    usable,
-)
-from r2gen.divergence import BadSteps, RunningStatistics, is_finite
-from r2gen.errors import InputError
+from r2gen.data import Batch, ReportDataset, TrainingSampler, batches, loader, require_shared_memory, usable
+from r2gen.divergence import is_finite
+from r2gen.errors import DivergedError, InputError, StorageError, printable
 from r2gen.evaluate import Scorer, build, evaluate
-from r2gen.host import keep_freed_memory
+from r2gen.host import keep_freed_memory, uninterrupted
 from r2gen.metrics import OptionalMeteor
-from r2gen.model import loss_sum
-from r2gen.packing import Packing, lengths
+from r2gen.optim import Position
+from r2gen.shortage import HalvedBatch
+from r2gen.step import Gradients, Stepper
 from r2gen.tokenizer import Tokenizer
 from r2gen.visual import load_imagenet_weights
 
 Record = dict[str, Any]
 
-# Settings that may differ when a run goes on: they do not change what it computes.
+# Settings that may differ when a run goes on: they do not change what it computes. With a cosine epochs do.
 _FREE = {
     *("epochs", "num_workers", "prefetch_factor", "pin_memory", "eval_batch_size", "eval_studies"),
     *("eval_every_samples", "checkpoint_every_steps", "visual_weights", "data", "skip_bad_samples"),
     "image_cache_gib",
-    *("test_scores", "meteor", "max_bad_steps", "compat"),
+    *("test_scores", "meteor", "max_bad_steps", "compat", "loader_timeout_s", "halve_on_oom"),
 }
 _LAST, _BEST = "last.pt", "best.pt"
 _STATE = (
     *("model", "vocabulary", "config"),
-    *("optimizer", "scheduler", "scaler", "rng", "epoch", "start", "samples", "step", "skipped"),
+    *("optimizer", "scaler", "rng", "epoch", "start", "samples", "step", "skipped"),
     *("evaluated_at", "evaluation", "best"),
 )
 
@@ -81,11 +71,16 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
     `test_...` where asked for, without the list. `best.pt` is of the evaluation with the highest BLEU-4 of
     those that are not collapsed, if there is one.
 
+    Where memory runs out and `halve_on_oom` is on, the step is done again in micro-batches half as large, and
+    so are all that follow: their records have the `micro_batch_size`. The effective batch stays.
+
     The checkpoint `last.pt` is in `workdir`: called again, training goes on from there, bit by bit the same
     on a CPU; where an evaluation was the last thing done, its record comes again. Closing the generator
-    writes one, unless the last step was bad. Raises InputError before anything is trained where something
-    given is wrong, BadImageError where an image is, StorageError where a checkpoint cannot be written, and
-    DivergedError after more than `max_bad_steps` bad steps in a row.
+    writes one, unless the last step was bad. So does an error, of the state before the step that it ended,
+    unless it came while the weights were updated. Raises InputError before anything is trained where
+    something given is wrong, BadImageError where an image is, StorageError where a checkpoint cannot be
+    written, LoaderError where no batch comes, and DivergedError after more than `max_bad_steps` bad steps in
+    a row.
     """
     parsed = parse(config)
     precision.check(parsed)
@@ -97,12 +92,18 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
         trainer = _Trainer(parsed, workdir, stack.enter_context(OptionalMeteor(wanted=parsed.meteor)))
         try:
             yield from trainer.run()
-        finally:
+        except (StorageError, DivergedError):  # the disk has just refused it; what was trained is no good
+            raise
+        except Exception:
+            trainer.rescue()
+            raise
+        except BaseException:  # closed, or interrupted
             trainer.save_if_changed()
+            raise
 
 
 class _Trainer:
-    """The state of a run. Outside of a step it is consistent, and can be written and read back."""
+    """The state of a run. Except while weights are updated it can be written and read back."""
 
     def __init__(self, config: Config, workdir: Path, meteor: OptionalMeteor) -> None:
         self.config, self._workdir = config, workdir
@@ -121,19 +122,17 @@ class _Trainer:
         precision.convert(self.model, config)
         if config.channels_last:
             self.model.visual_extractor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._forward = compiled(self.model, config)
-        self._optimizer = optim.optimizer(self.model, config)
-        self._scheduler = optim.scheduler(self._optimizer, config)
-        self._scaler = precision.Scaler(config)
+        self._stepper = Stepper(self.model, config)
         self._sampler = TrainingSampler(len(self._train), config)
         self._samples = self._step = self._evaluated_at = self._saved_at = 0
-        self._best, self._in_step, self._bad = _NONE, False, BadSteps(config.max_bad_steps)
-        self._statistics = RunningStatistics(self.model)
+        self._best, self._is_torn = _NONE, False
+        self._eval_batch = HalvedBatch("eval_batch_size", config)
         self._scorer = Scorer(self._train, self._tokenizer, config, meteor)
         self._evaluation: Record | None = None
         if last is not None:
             self._restore(last, workdir / _LAST)
         self._loader = loader(self._dataset(), self._sampler, config, persistent=True)
+        print(_sizes(self.model), flush=True)
 
     def _dataset(self) -> Dataset[Batch]:
         """The training split; for a frozen extractor its features, or whole images where those do not fit."""
@@ -157,25 +156,36 @@ class _Trainer:
                     yield self._evaluate()
                 elif self._is_checkpoint_due():
                     self.save()
-        self._bad.give_up()  # nothing of what came last is in a checkpoint
+        self._stepper.bad.give_up()  # nothing of what came last is in a checkpoint
         if self._evaluated_at < self._samples:
             yield self._evaluate()
 
     def _epoch(self) -> Iterator[Record]:
         """The optimizer steps of what is left of the epoch; after the last one the next epoch stands."""
-        epoch, batches = self._sampler.epoch, iter(self._loader)
+        epoch, coming = self._sampler.epoch, batches(self._loader)
         while self._sampler.epoch == epoch:
             begun = time.perf_counter()
-            taken = list(islice(batches, self.config.accumulation_steps))
+            taken = list(islice(coming, self.config.accumulation_steps))
             window = [batch for batch in taken if usable(batch, self.config)]
             data_s = time.perf_counter() - begun
-            self._in_step = True
-            self._skipped += sum(len(batch.faults) for batch in taken)
-            record = self._optimize(window, epoch) if window else None
-            self._advance(len(taken))
-            self._in_step = False
+            found = self._stepper.gradients(window) if window else None
+            with uninterrupted():
+                self._is_torn = True
+                self._skipped += sum(len(batch.faults) for batch in taken)
+                record = self._update(found, window) if found else None
+                self._advance(len(taken))
+                self._is_torn = False
             if record is not None:
                 yield {**record, "data_s": data_s}
+
+    def _update(self, found: Gradients, window: list[Batch]) -> Record:
+        """Takes the optimizer step, and counts it."""
+        epoch, studies = self._sampler.epoch, sum(len(batch.studies) for batch in window)
+        position = Position(epoch, self._samples, studies, self.config.epochs * len(self._train))
+        taken = self._stepper.update(found, position, self._step + 1)
+        self._samples, self._step = self._samples + studies, self._step + 1
+        where = {"samples": self._samples, "epoch": epoch, "step": self._step}
+        return {**where, "skipped_samples": self._skipped, **taken}
 
     def _advance(self, micro_batches: int) -> None:
         self._sampler.start += micro_batches
@@ -184,69 +194,6 @@ class _Trainer:
         if not self._samples:
             raise InputError(f"data {self.config.data}: not one image of the training split can be read")
         self._sampler.epoch, self._sampler.start = self._sampler.epoch + 1, 0
-        optim.end_epoch(self._scheduler)
-
-    def _optimize(self, window: list[Batch], epoch: int) -> Record:
-        """One optimizer step over the micro-batches of `window`; its loss is the mean over all tokens."""
-        device = precision.device()
-        self._statistics.keep()
-        tokens = sum(sum(lengths(batch.targets)) for batch in window)
-        loss = torch.zeros((), device=device)
-        watch = Stopwatch(device)
-        for batch in window:
-            images = normalise(batch.images.to(device, non_blocking=True))
-            watch.mark("transfer_s")
-            targets, packing = self._reports(batch.targets)
-            with precision.autocast(self.config):
-                summed, _ = loss_sum(self._forward(images, targets, packing), targets)
-            watch.mark("forward_s")
-            torch.autograd.backward(self._scaler.scale(summed / tokens))
-            loss += summed.detach() / tokens
-            watch.mark("backward_s")
-        rate = self._optimizer.param_groups[-1]["lr"]
-        train_loss, norm = self._update(loss)
-        watch.mark("optimizer_s")
-        count = sum(len(batch.studies) for batch in window)
-        self._samples, self._step = self._samples + count, self._step + 1
-        return {
-            "samples": self._samples,
-            "epoch": epoch,
-            "step": self._step,
-            "train_loss": train_loss,
-            "learning_rate": rate,
-            "grad_norm": norm,
-            "skipped_samples": self._skipped,
-            "bad_steps": self._bad.in_a_row,
-            **watch.seconds(),
-        }
-
-    def _reports(self, targets: Tensor) -> tuple[Tensor, Packing]:
-        """Targets on the device, and the positions whose next word counts.
-
-        CUDA graphs are made anew for every shape, which takes minutes: for them every batch is padded to the
-        longest report that there can be, and computed whole, the memory's loop over the words included.
-        """
-        device = precision.device()
-        if self.config.compile not in CUDA_GRAPHS:
-            return targets.to(device, non_blocking=True), Packing.of(lengths(targets), device)
-        padded = F.pad(targets, (0, self.config.max_seq_length - targets.size(1))).to(device)
-        return padded, Packing.whole(padded[:, :-1]).unrolled()
-
-    def _update(self, summed: Tensor) -> tuple[float, float]:
-        """Clips and steps; the loss, and the norm before, as numbers. A bad step leaves the model alone."""
-        self._scaler.unscale(self._optimizer)
-        norms = optim.clip(self.model.parameters(), self.config.grad_clip_value)
-        # Read together, because every copy waits for the device; and before the step, which depends on them.
-        loss, norm = torch.stack((summed, norms)).tolist()
-        if math.isfinite(loss) and not self._scaler.is_bad(norm):
-            self._scaler.step(self._optimizer)
-            self._bad.end_row()
-        else:
-            self._scaler.skip()
-            self._statistics.put_back()
-            self._bad.add(self._step + 1, self._sampler.epoch, loss, norm)
-        self._optimizer.zero_grad(set_to_none=True)
-        return loss, norm
 
     def _is_evaluation_due(self) -> bool:
         every = self.config.eval_every_samples
@@ -257,7 +204,7 @@ class _Trainer:
     def _evaluate(self) -> Record:
         self.save_if_changed()  # it takes long, and who is ended in the middle of it has trained for nothing
         epoch = self._sampler.epoch if self._sampler.start else self._sampler.epoch - 1
-        found = evaluate(self.model, self._splits, self._tokenizer, self.config, self._scorer)
+        found = self._eval_batch.run(self._scores, undo=lambda: None)
         reached = _Best(not found["collapsed"], found["bleu_4"])
         if reached > self._best and self._is_sound():
             checkpoint.save(self._workdir / _BEST, self._weights(reached))
@@ -267,17 +214,32 @@ class _Trainer:
         self.save()
         return self._evaluation
 
+    def _scores(self, batch_size: int) -> Record:
+        config = self.config.model_copy(update={"eval_batch_size": batch_size})
+        return evaluate(self.model, self._splits, self._tokenizer, config, self._scorer)
+
     def _is_checkpoint_due(self) -> bool:
         every = self.config.checkpoint_every_steps
         return every is not None and self._step % every == 0
 
     def save_if_changed(self) -> None:
-        """Writes the checkpoint unless it holds all that was trained, or a step was left half done."""
-        if self._saved_at < self._step and not self._in_step:
+        """Writes the checkpoint unless it holds all that was trained, or an update was left half done."""
+        if self._saved_at < self._step and not self._is_torn:
+            self._stepper.undo()
             self.save()
 
+    def rescue(self) -> None:
+        """After an error: writes what was trained before it, and says on stderr what there is."""
+        last = self._workdir / _LAST
+        try:
+            self.save_if_changed()
+        except Exception as fault:  # noqa: BLE001 - the error that ended the training is the one to tell
+            _tell(f"{last}: what was trained before the error could not be saved: {fault}")
+        if self._saved_at == self._step > 0:
+            _tell(f"{last} has the {self._samples} samples before the error: the same command goes on there")
+
     def _is_sound(self) -> bool:
-        return not self._bad.in_a_row and is_finite(self.model)
+        return not self._stepper.bad.in_a_row and is_finite(self.model)
 
     def save(self) -> None:
         """Writes all that is needed to go on as if nothing had happened; nothing once training went wrong.
@@ -288,9 +250,7 @@ class _Trainer:
             return
         state = {
             **self._weights(self._best),
-            "optimizer": self._optimizer.state_dict(),
-            "scheduler": self._scheduler.state_dict(),
-            "scaler": self._scaler.state_dict(),
+            **self._stepper.state_dict(),
             "rng": checkpoint.rng_state(),
             "epoch": self._sampler.epoch,
             "start": self._sampler.start,
@@ -316,9 +276,7 @@ class _Trainer:
         checkpoint.require(state, _STATE, file)
         self._require_same_run(state, file)
         checkpoint.load_weights(self.model, state["model"], file)
-        self._optimizer.load_state_dict(state["optimizer"])
-        self._scheduler.load_state_dict(state["scheduler"])
-        self._scaler.load_state_dict(state["scaler"])
+        self._stepper.load_state_dict(state)
         checkpoint.set_rng_state(state["rng"])
         self._sampler.epoch, self._sampler.start = state["epoch"], state["start"]
         self._samples, self._step, self._skipped = state["samples"], state["step"], state["skipped"]
@@ -331,8 +289,19 @@ class _Trainer:
         """Raises InputError where the checkpoint is of a run with other settings or another vocabulary."""
         now = self.config.model_dump(mode="json")
         before = state["config"]
-        differ = [k for k in now if k not in _FREE and k in before and before[k] != now[k]]
+        free = _FREE - {"epochs"} if self.config.schedule == "cosine" else _FREE
+        differ = [k for k in now if k not in free and k in before and before[k] != now[k]]
         if differ:
             shown = ", ".join(f"{k} {before[k]!r}, now {now[k]!r}" for k in differ)
             raise InputError(f"{file}: comes from a run with other settings: {shown}; use another directory")
         checkpoint.require_vocabulary(state["vocabulary"], self._tokenizer.vocabulary, file)
+
+
+def _sizes(model: nn.Module) -> str:
+    sizes = {parameter: parameter.numel() for parameter in model.parameters()}
+    trained = sum(size for parameter, size in sizes.items() if parameter.requires_grad)
+    return f"{sum(sizes.values()):,} parameters, {trained:,} of them trained"
+
+
+def _tell(text: str) -> None:
+    print(printable(text), file=sys.stderr, flush=True)

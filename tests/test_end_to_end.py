@@ -131,7 +131,7 @@ def test_precisions_are_compared_by_the_reports_that_their_models_write(searched
     assert done.returncode == 0, done.stdout + done.stderr
     studies = json.loads(next((root / "data").glob("*/annotation.json")).read_text())["test"]
     session = Session(root / "s")
-    found = results.models(session.comparison_dir)
+    found = results.first(results.runs(session.comparison_dir))
     assert list(found) == ["baseline", "bf16"]
     for label, model in found.items():
         place = session.model_dir(label)
@@ -146,7 +146,10 @@ def test_precisions_are_compared_by_the_reports_that_their_models_write(searched
         assert all(set(w.scores) == {"bleu_1", "bleu_4", "rouge_l"} for w in written)
         assert all(w.found is not None and w.true is not None for w in written)
         assert not place.work.exists()
-    assert "bf16" in done.stdout.splitlines()[-2]
+        assert len(model.items["bleu_4"]) == len(studies)
+        assert (model.steps.bad, model.steps.overflows) == (0, 0)
+        assert model.steps.final_loss > 0
+    assert done.stdout.splitlines()[-2].startswith("Not decided: ")
 
 
 def test_every_trial_has_a_run_in_wandb_and_the_study_opens_in_the_dashboards_reader(searched):

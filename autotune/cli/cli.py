@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 from autotune.cli import cli_session, cli_tables, completion
-from autotune.cli.cli_options import Goal, Json, Length, Output, Priced, Running, Trained, Tuned, grouped
+from autotune.cli.cli_options import (
+    Goal,
+    Json,
+    Length,
+    Models,
+    Output,
+    Priced,
+    Readers,
+    Running,
+    Trained,
+    Tuned,
+    grouped,
+)
 from autotune.cli.cli_session import SessionArgument
 from autotune.reports.model import FORMATS, SAMPLES
 
@@ -78,20 +90,12 @@ def resume(
 
 
 @app.command()
-def compare(
-    session: SessionArgument,
-    precisions: Annotated[
-        str | None,
-        typer.Option(help="such as fp32,bf16; default: all; what this machine cannot run is left out"),
-    ] = None,
-    samples_per_model: Annotated[
-        int | None, typer.Option(min=1, help="training samples per model; default: as many as a trial had")
-    ] = None,
-) -> int:
+@grouped
+def compare(session: SessionArgument, models: Models) -> int:
     """Train and score a model per precision. Example: autotune compare runs/iu --precisions fp32,bf16"""
     from autotune.cli import cli_compare  # noqa: PLC0415 - as above
 
-    return cli_compare.compare(session, precisions, samples_per_model)
+    return cli_compare.compare(session, models)
 
 
 @app.command()
@@ -133,6 +137,9 @@ def report(
         Path,
         typer.Argument(help="directory of a session, or of a training", autocompletion=completion.sessions),
     ],
+    *,
+    readers: Readers,
+    priced: Priced,
     form: Annotated[
         str, typer.Option("--format", help="html, json or md", autocompletion=completion.one_of(FORMATS))
     ] = "html",
@@ -145,12 +152,12 @@ def report(
     samples: Annotated[
         int, typer.Option(min=0, help="number of test studies to show, where models were compared")
     ] = (SAMPLES),
-    *,
-    priced: Priced,
 ) -> int:
     """Show a session, or a whole training, in one file. Example: autotune report runs/iu --format md -o -"""
-    from autotune.cli import cli_report  # noqa: PLC0415 - as above
+    from autotune.cli import cli_blind, cli_report  # noqa: PLC0415 - as above
 
+    if cli_blind.asked(session, readers, samples):
+        return 0
     return cli_report.report(session, form, output, samples, cli_report.prices(priced))
 
 

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -11,18 +11,21 @@ from rich.text import Text
 
 from autotune import workloads
 from autotune.cli import gpus, prepare
+from autotune.cli.cli_options import Models
 from autotune.cli.gpus import Usable
 from autotune.compare import compare as comparing
 from autotune.compare import results
 from autotune.compare.compare import Comparison, Contender, Terms
-from autotune.compare.results import Model
+from autotune.compare.verdict import search_noise, verdict
 from autotune.core.errors import InputError, printable
 from autotune.core.settings import PRECISION, PRECISIONS
 from autotune.core.shell import quoted
 from autotune.core.trial import Status
-from autotune.display import view
-from autotune.judging import pilot, quality
+from autotune.judging import pilot
 from autotune.judging.history import History
+from autotune.reports import clinical, tables, words
+from autotune.reports.model import Compared
+from autotune.reports.plot import Table as Figures
 from autotune.space.machine import Machine, why_not
 from autotune.space.space import Space
 from autotune.storage import provenance, study_file
@@ -36,8 +39,8 @@ EXIT_MODEL_FAILED = 1
 _SHOWN_SCORES = ("bleu_1", "bleu_4", "meteor", "rouge_l", "cider")
 
 
-def compare(session: Path, precisions: str | None, samples_per_model: int | None) -> int:
-    """Trains and scores a model per precision, and says what came of it; the exit code.
+def compare(session: Path, asked: Models) -> int:
+    """Trains and scores models of each precision, and says which one to take; the exit code.
 
     It is 1 where a model could not be trained or scored.
     """
@@ -48,25 +51,47 @@ def compare(session: Path, precisions: str | None, samples_per_model: int | None
     with opened.lock():
         usable = gpus.usable(opened.options().gpus_per_trial)
         here = _use(usable)
-        wanted, notes = _precisions(precisions, given, usable.machine)
+        wanted, notes = _precisions(asked.precisions, given, usable.machine)
         history = pilot.settled(History(study_file.trials(opened.study()), given))
-        space, asked = history.space, comparing.contenders(history, wanted)
-        terms, more = _terms(
-            opened, given, workload, here, samples_per_model or space.budget.samples_per_trial
-        )
-        for note in [*usable.notes, *notes, *_equal(wanted, asked), *more]:
+        space, models = history.space, comparing.contenders(history, wanted, asked.seeds)
+        terms, more = _terms(opened, given, workload, here, _samples(asked, space, workload))
+        for note in [*usable.notes, *notes, *_equal(wanted, models), *more]:
             _say(note)
-        for contender in asked:
+        for contender in models:
             workload.complete(space.settings(contender.config))
         training = Training(space, workload, here, opened.options())
         running = Comparison(opened, training, history.trials, terms=terms, say=_say)
-        running.keep_only(comparing.contenders(history, PRECISIONS))
-        failed = [contender.label for contender in asked if not running.run(contender)]
-    Console().print(_table(results.models(opened.comparison_dir), space))
+        known = results.runs(opened.comparison_dir)
+        running.keep_only(comparing.contenders(history, PRECISIONS, max(asked.seeds, results.seeds(known))))
+        results.write_keep(opened.comparison_goal_file, asked.keep)
+        failed = [contender.name for contender in models if not running.run(contender)]
+    found = results.found(opened, space.objective)
+    compared = clinical.compared(found.models, found.written, space.objective)
+    _print_tables(compared, space, writes_reports=workload.program is not None)
+    if said := verdict(found.models, found.goal, search_noise(history)):
+        _say(said.sentence)
     print(printable(f"See what they wrote: python -m autotune report {quoted(session)}"))
     if failed:
-        _say(f"{len(failed)} of {len(asked)} models failed: {', '.join(failed)}")
+        _say(f"{len(failed)} of {len(models)} models failed: {', '.join(failed)}")
     return EXIT_MODEL_FAILED if failed else 0
+
+
+def _samples(asked: Models, space: Space, workload: Workload) -> int:
+    """Of each model's training; raises InputError where epochs are asked for whose size is not known."""
+    if asked.epochs_per_model is None:
+        return asked.samples_per_model or space.budget.samples_per_trial
+    if asked.samples_per_model is not None:
+        raise InputError(
+            "one of --samples-per-model and --epochs-per-model: "
+            f"got {asked.samples_per_model} and {asked.epochs_per_model}"
+        )
+    epoch = space.training.samples_per_epoch or workload.samples_per_epoch(space.baseline)
+    if epoch is None:
+        raise InputError(
+            f"--epochs-per-model: how many {space.unit} an epoch has is not known: "
+            "give training.samples_per_epoch in the session's space.yaml, or --samples-per-model"
+        )
+    return asked.epochs_per_model * epoch
 
 
 def _terms(
@@ -120,28 +145,40 @@ def _say(line: str) -> None:
     print(printable(line), flush=True)
 
 
-def _table(models: Mapping[str, Model], space: Space) -> Table:
-    """One row a model: its training, and its scores over the test split; the training's where it has none."""
-    known = {name for model in models.values() for name in model.scores}
-    scores = [name for name in _SHOWN_SCORES if name in known] or sorted(known)
-    headings = ("model", f"{space.unit}/s", "memory", *(scores or [space.objective.quality]), "reports/s")
+def _print_tables(found: Sequence[Compared], space: Space, *, writes_reports: bool) -> None:
+    """What the models have come to: speed and scores, and below that what else is known of them."""
+    console = Console()
+    console.print(_table(_scores(found, space, writes_reports=writes_reports)))
+    if beside := tables.beside(found):
+        console.print()
+        console.print(_table(beside))
+
+
+def _table(shown: Figures) -> Table:
     grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in headings:
-        grid.add_column(Text(printable(heading)), justify="left" if heading == "model" else "right")
-    for model in models.values():
-        grid.add_row(*(Text(printable(cell)) for cell in _row(model, scores, space)))
+    for n, heading in enumerate(shown.head):
+        grid.add_column(Text(printable(heading)), justify="right" if n in shown.numeric else "left")
+    for row in shown.rows:
+        grid.add_row(*(Text(printable(cell)) for cell in row))
     return grid
 
 
-def _row(model: Model, scores: list[str], space: Space) -> tuple[str, ...]:
-    trained = model.training.throughput
-    is_trained = model.outcome.status is Status.COMPLETED
-    own = quality.shown(model.training.quality, space.objective)
-    qualities = [model.scores.get(name) for name in scores] or [own]
+def _scores(found: Sequence[Compared], space: Space, *, writes_reports: bool) -> Figures:
+    """One row a model: its training, and its scores over the test split; the training's where it has none."""
+    known = {name for each in found for name in each.scores}
+    scores = [name for name in _SHOWN_SCORES if name in known] or sorted(known)
+    head = ("model", "seeds", f"{space.unit}/s", "memory", *(scores or [space.objective.quality]))
+    rows = tuple(_row(each, scores) + ((words.rate(each.reports_per_s),) * writes_reports) for each in found)
+    head += ("reports/s",) * writes_reports
+    return Figures(head, rows, numeric=tuple(range(1, len(head))))
+
+
+def _row(each: Compared, scores: Sequence[str]) -> tuple[str, ...]:
+    ended = each.curve[-1].quality if each.curve else None
     return (
-        model.label if is_trained else f"{model.label} {model.outcome}",
-        "-" if trained is None else f"{trained.samples_per_s:.1f}",
-        view.peak(model.training),
-        *map(view.quality, qualities),
-        "-" if model.reports_per_s is None else f"{model.reports_per_s:.1f}",
+        each.label if each.status == Status.COMPLETED else f"{each.label} {each.status}",
+        str(each.seeds),
+        words.throughput(each.throughput),
+        words.peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising),
+        *([words.score(each.scores.get(name)) for name in scores] or [words.score(ended)]),
     )

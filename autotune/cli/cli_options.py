@@ -21,6 +21,8 @@ _what = partial(typer.Option, rich_help_panel="What is tuned")
 _output = partial(typer.Option, rich_help_panel="Where it goes")
 _budget = partial(typer.Option, rich_help_panel="How long")
 _goal = partial(typer.Option, rich_help_panel="What wins")
+_models = partial(typer.Option, rich_help_panel="Models")
+_readers = partial(typer.Option, rich_help_panel="Blind readers")
 _trials = partial(typer.Option, rich_help_panel="How trials run")
 
 _prices = partial(typer.Option, rich_help_panel="What it costs")
@@ -168,6 +170,40 @@ class Priced:
     ] = None
     price_per_kwh: Annotated[float | None, _prices(help="the same of a kWh that the GPU uses")] = None
     currency: Annotated[str, _prices(help="what the prices are in, such as EUR")] = ""
+
+
+@dataclass(frozen=True)
+class Models:
+    """Which models are trained to be compared, and what they have to keep."""
+
+    precisions: Annotated[
+        str | None,
+        _models(help="such as fp32,bf16; default: all; what this machine cannot run is left out"),
+    ] = None
+    samples_per_model: Annotated[
+        int | None, _models(min=1, help="training samples per model; default: as many as a trial had")
+    ] = None
+    epochs_per_model: Annotated[int | None, _models(min=1, help="instead: training epochs per model")] = None
+    seeds: Annotated[int, _models(min=1, help="models per precision, each with a seed of its own")] = 1
+    keep: Annotated[
+        float | None,
+        _models(min=0, max=1, help="share of the baseline's quality to keep; default: the search's"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Readers who do not know the models: a sheet for them, and what they have said."""
+
+    blind: Annotated[
+        Path | None,
+        _readers(
+            help="instead of the report, write an HTML sheet to mark reports in without knowing the model"
+        ),
+    ] = None
+    marks: Annotated[
+        Path | None, _readers(help="read the answers that a reader of such a sheet has saved")
+    ] = None
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:

@@ -52,43 +52,59 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
 ) -> int:
     """Record a grid of runs, to replay searches over. Example: autotune record lab.jsonl --space grid.yaml"""
     # Imported here because what runs a trial takes a while, which `status` does not wait for.
-    from autotune.cli import gpus, prepare  # noqa: PLC0415
-    from autotune.replay import recording, table  # noqa: PLC0415
-    from autotune.replay.table import Header, Table  # noqa: PLC0415
-    from autotune.trials.setup import Training  # noqa: PLC0415
+    from autotune.cli import prepare  # noqa: PLC0415
+    from autotune.replay import recording  # noqa: PLC0415
 
     prepare.one_of("--only", only, recording.PARTS)
-    limit, drift_s = prepare.size_bytes("--memory-limit", memory_limit), prepare.duration_s("--drift", drift)
-    here = gpus.usable(None)
-    source = builtin.space_file(space)
+    drift_s = prepare.duration_s("--drift", drift)
+    limits = Options(memory_limit_bytes=prepare.size_bytes("--memory-limit", memory_limit))
+    training, notes = _training(space, model, baseline, data, limits)
+    recording.grid(training.space)  # says what is wrong with it before anything is written
+    _require_file(file)
+    with locked(file.with_name(file.name + ".lock"), f"table {file}"):
+        known = _table(file, training, memory_limit)
+        for line in notes:
+            print(printable(line))
+        if drift_s is None:
+            lacking = recording.missing(known, seeds=seeds, timings=timings, part=only)
+            recording.record(file, known, training, lacking, say=_say)
+        else:
+            found = recording.record_drift(file, training, drift_s)
+            print(f"recorded {len(found.speeds)} seconds: the speed has a deviation of {found.deviation:.0%}")
+    return 0
+
+
+def _say(line: str) -> None:
+    print(printable(line), flush=True)
+
+
+def _training(
+    space: str, model: str | None, baseline: Path | None, data: Path | None, limits: Options
+) -> tuple["Training", list[str]]:
+    """What the runs of a table are of, on this machine, and what the user should know of that."""
+    from autotune.cli import gpus, prepare  # noqa: PLC0415 - as above
+    from autotune.trials.setup import Training  # noqa: PLC0415
+
+    here, source = gpus.usable(None), builtin.space_file(space)
     asked = prepare.read_space(source, {})
     workload = workloads.load(asked.workload)
     given = prepare.settings(workload, model, baseline, data)
     chosen, notes = prepare.complete(asked, given, workload, here.machine, str(source))
-    recording.grid(chosen)  # says what is wrong with it before anything is written
-    training = Training(chosen, workload, here.hardware, Options(memory_limit_bytes=limit))
-    _require_file(file)
-    with locked(file.with_name(file.name + ".lock"), f"table {file}"):
-        if not file.exists():
-            facts = _facts(training) | {"memory_limit": memory_limit or "none"}
-            table.create(file, Header(prepare.without(chosen, workload.places), facts))
-        known = Table.read(file)
-        if known.header.space.knobs != chosen.knobs:
-            raise InputError(f"table {file}: holds another grid; name a new file")
-        for line in [*here.notes, *notes]:
-            print(printable(line))
-        if drift_s is not None:
-            found = recording.record_drift(file, training, drift_s)
-            print(f"recorded {len(found.speeds)} seconds: the speed has a deviation of {found.deviation:.0%}")
-            return 0
-        recording.record(
-            file,
-            known,
-            training,
-            recording.missing(known, seeds=seeds, timings=timings, part=only),
-            say=lambda line: print(printable(line), flush=True),
-        )
-    return 0
+    return Training(chosen, workload, here.hardware, limits), [*here.notes, *notes]
+
+
+def _table(file: Path, training: "Training", memory_limit: str | None) -> "Table":
+    """The table in `file`, which is begun where there is none; raises InputError for one of another grid."""
+    from autotune.cli import prepare  # noqa: PLC0415 - as above
+    from autotune.replay import table  # noqa: PLC0415
+
+    if not file.exists():
+        facts = _facts(training) | {"memory_limit": memory_limit or "none"}
+        table.create(file, table.Header(prepare.without(training.space, training.workload.places), facts))
+    known = table.Table.read(file)
+    if known.header.space.knobs != training.space.knobs:
+        raise InputError(f"table {file}: holds another grid; name a new file")
+    return known
 
 
 def _require_file(file: Path) -> None:

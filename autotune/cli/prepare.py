@@ -175,7 +175,8 @@ def complete(
     """
     baseline = workload.complete(workload.fill({**space.baseline, **_named(settings, space)}))
     workload.require_unit(space.unit)
-    workload.require_comparable(space.knobs, space.objective.quality)
+    goal = space.objective
+    workload.require_comparable(space.knobs, goal.quality, minimize=goal.minimize is not None)
     knobs = _as_taken(space, baseline, workload, source)
     training = _whole_training(space.training, baseline, workload)
     budget = _open_ended(space.budget, training.samples)

@@ -11,18 +11,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from autotune.compare import evaluation, results
+from autotune.compare import evaluation, results, steps
 from autotune.compare.results import BASELINE, Model
 from autotune.core import files
 from autotune.core.errors import EvaluationError, InputError
 from autotune.core.settings import PRECISION, Config
-from autotune.core.trial import Status, Trial
+from autotune.core.trial import Measurement, Outcome, Status, Trial
 from autotune.display import view
 from autotune.judging import confirm, estimates, quality
 from autotune.judging.history import History
 from autotune.storage.identity import read_verdict
+from autotune.storage.records import read_records
 from autotune.storage.store import Session
-from autotune.storage.trial_dir import ModelDir
+from autotune.storage.trial_dir import ModelDir, TrialDir
 from autotune.system import telemetry
 from autotune.trials import alone
 from autotune.trials.fork_server import ForkServer
@@ -35,16 +36,22 @@ _SAY_EVERY_S = 10.0
 
 @dataclass(frozen=True)
 class Contender:
-    """A model to be compared, and the configuration that it is trained with."""
+    """A model to be compared, and the configuration that it is trained with; `seed` is added to its own."""
 
     label: str
     config: Config
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        return results.name_of(self.label, self.seed)
 
 
-def contenders(history: History, precisions: Iterable[str]) -> list[Contender]:
+def contenders(history: History, precisions: Iterable[str], seeds: int = 1) -> list[Contender]:
     """The baseline, and what is recommended in each of `precisions` unless that is the baseline itself.
 
-    Raises InputError where nothing is recommended yet.
+    Each comes with so many `seeds`, all of them with one before any has the next: who breaks off has as many
+    of each. Raises InputError where nothing is recommended yet.
     """
     space, best = history.space, confirm.recommended(history)
     if best is None:
@@ -52,7 +59,8 @@ def contenders(history: History, precisions: Iterable[str]) -> list[Contender]:
     baseline = {**space.baseline_config, PRECISION: space.baseline[PRECISION]}
     others = [Contender(name, {**best[0].config, PRECISION: name}) for name in precisions]
     same = space.settings(baseline)
-    return [Contender(BASELINE, baseline), *(c for c in others if space.settings(c.config) != same)]
+    once = [Contender(BASELINE, baseline), *(c for c in others if space.settings(c.config) != same)]
+    return [replace(contender, seed=seed) for seed in range(seeds) for contender in once]
 
 
 @dataclass(frozen=True)
@@ -78,8 +86,13 @@ class _Job:
     plan: Mapping[str, Any]
 
     @property
-    def label(self) -> str:
-        return self.contender.label
+    def name(self) -> str:
+        return self.contender.name
+
+    @property
+    def known(self) -> Model | None:
+        """The model as it was written down, None where it was not, or is of other terms."""
+        return results.read(self.place) if self.is_planned() else None
 
     def is_planned(self) -> bool:
         """Whether what its directory holds is of this very model, and not of one on other terms."""
@@ -96,6 +109,23 @@ class _Job:
         verdict = read_verdict(self.place)
         is_trained = verdict is not None and verdict[0].status is Status.COMPLETED
         return self.is_planned() and (verdict is None or (is_trained and self.place.work.is_dir()))
+
+    def model(
+        self, outcome: Outcome, training: Measurement, place: TrialDir, trial: int | None = None
+    ) -> Model:
+        """The model as its training in `place` has left it, not scored yet."""
+        asked = self.contender
+        return Model(
+            label=asked.label,
+            config=asked.config,
+            outcome=outcome,
+            training=training,
+            samples=self.order.samples,
+            trial=trial,
+            seed=asked.seed,
+            steps=steps.of(read_records(place)),
+            checkpoint_bytes=files.room_bytes(place.work) or None,
+        )
 
     def begin(self) -> None:
         shutil.rmtree(self.place.root, ignore_errors=True)
@@ -123,9 +153,8 @@ class Comparison:
     def run(self, contender: Contender) -> bool:
         """Sees to it that a model is trained and scored; whether that could be done."""
         job = self._job(contender)
-        known = results.models(self._session.comparison_dir).get(job.label)
-        if known is not None and job.is_planned() and self._is_whole(job, known):
-            self._say(f"{job.label}: already done")
+        if job.known is not None and self._is_whole(job, job.known):
+            self._say(f"{job.name}: already done")
             return True
         if not job.goes_on():
             job.begin()
@@ -140,7 +169,7 @@ class Comparison:
 
     def keep_only(self, contenders: Iterable[Contender]) -> None:
         """Removes models made under other conditions: no new model can be compared with them."""
-        jobs = {contender.label: self._job(contender) for contender in contenders}
+        jobs = {contender.name: self._job(contender) for contender in contenders}
         for directory in sorted(self._session.comparison_dir.glob("*/")):
             job = jobs.get(directory.name)
             if job is None or not job.is_planned():
@@ -151,8 +180,8 @@ class Comparison:
         """A training alone on the device and to the last sample; its checkpoint is kept for now."""
         budget = self._space.budget.model_copy(update={"samples_per_trial": self._terms.samples})
         training = replace(self._training, space=self._space.model_copy(update={"budget": budget}))
-        place = self._session.model_dir(contender.label)
-        order = replace(training.order(contender.config, place), keep_work=True)
+        place = self._session.model_dir(contender.name)
+        order = replace(training.order(contender.config, place, seed=contender.seed), keep_work=True)
         plan = {
             "settings": order.settings,
             "samples": order.samples,
@@ -165,17 +194,18 @@ class Comparison:
 
     def _taken(self, job: _Job) -> tuple[Model, Path] | None:
         """The model of a trial of the search that was trained just so, where its checkpoint was kept."""
-        samples, settings = job.order.samples, self._space.settings(job.contender.config)
+        asked, samples = job.contender, job.order.samples
+        settings = self._space.settings(asked.config)
         if not self._terms.may_take or samples != self._space.budget.samples_per_trial:
             return None
         for trial in self._trials:
-            work, shown = self._session.trial_dir(trial.number).work, trial.measurement
-            is_same = trial.repeat is None and self._space.settings(trial.config) == settings
-            is_whole = trial.completed and shown.quality_samples >= samples and work.is_dir()
+            place, shown = self._session.trial_dir(trial.number), trial.measurement
+            has_seed = confirm.seed_of(trial) == asked.seed
+            is_same = has_seed and self._space.settings(trial.config) == settings
+            is_whole = trial.completed and shown.quality_samples >= samples and place.work.is_dir()
             if is_same and is_whole and trial.outcome:
-                self._say(f"{job.label}: taken from trial {trial.number}")
-                config = job.contender.config
-                return Model(job.label, config, trial.outcome, shown, samples, trial=trial.number), work
+                self._say(f"{job.name}: taken from trial {trial.number}")
+                return job.model(trial.outcome, shown, place, trial.number), place.work
         return None
 
     def _trained(self, job: _Job) -> tuple[Model, Path]:
@@ -183,7 +213,7 @@ class Comparison:
         order, verdict = job.order, read_verdict(job.place)
         if verdict is None:
             self._say(
-                f"{job.label}: training over {order.samples} {order.unit}: {view.knobs(job.contender.config)}"
+                f"{job.name}: training over {order.samples} {order.unit}: {view.knobs(job.contender.config)}"
             )
             verdict = alone.run(order, self._server, _Progress(job, self._say))
         outcome, shown = verdict
@@ -192,24 +222,24 @@ class Comparison:
         figures = f"{speed} {order.unit}/s, {order.quality} {view.quality(found)}"
         is_done = outcome.status is Status.COMPLETED
         self._say(
-            f"{job.label}: training {outcome}: "
+            f"{job.name}: training {outcome}: "
             + (f"{figures}, memory {view.memory(shown)}" if is_done else outcome.reason)
         )
-        return Model(job.label, job.contender.config, outcome, shown, order.samples), job.place.work
+        return job.model(outcome, shown, job.place), job.place.work
 
     def _scored(self, job: _Job, model: Model, work: Path) -> Model:
         """`model` with its scores over the test split; without them where it cannot be scored."""
         command = self._command(job, work)
         if command is None:
             return model
-        self._say(f"{job.label}: writing the reports of the test split")
+        self._say(f"{job.name}: writing the reports of the test split")
         try:
             found = evaluation.run(command, job.place.log)
         except EvaluationError as error:
-            self._say(f"{job.label}: could not be scored: {error}; run the same command to try again")
+            self._say(f"{job.name}: could not be scored: {error}; run the same command to try again")
             return model
         speed = "" if found.reports_per_s is None else f", {found.reports_per_s:.1f} per second"
-        self._say(f"{job.label}: has written its reports{speed}")
+        self._say(f"{job.name}: has written its reports{speed}")
         return replace(model, **vars(found))
 
     def _command(self, job: _Job, work: Path) -> list[str] | None:
@@ -237,4 +267,4 @@ class _Progress:
         rate = report.measurement.throughput
         speed = "" if rate is None else f", {rate.samples_per_s:.1f} {self._job.order.unit}/s"
         done = f"{report.samples} of {self._job.order.samples} {self._job.order.unit}"
-        self._say(f"{self._job.label}: {done}{speed}")
+        self._say(f"{self._job.name}: {done}{speed}")

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,26 +14,49 @@ from autotune.trials.runner import GUARD
 
 _GUARD = ("/bin/sh", "-c", GUARD)
 _LONGEST = 300
-_NO_SCORES = frozenset({"studies", "seconds", "reports_per_s", "peak_memory_bytes"})
+_NO_SCORES = frozenset({"studies", "seconds", "reports_per_s", "peak_memory_bytes", "parameters"})
+
+
+_ITEMS = "_items"
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The scores of a model over the test split, and what writing its reports took."""
+    """The scores of a model over the test split, and what writing its reports took.
+
+    `items` are by the name of the score that is their mean; see `results.Model`.
+    """
 
     scores: Mapping[str, float]
     reports_per_s: float | None
     peak_memory_bytes: int | None
+    items: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    collapsed: bool = False
+    parameters: int | None = None
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        numbers = {name: n for name, value in values.items() if (n := units.number(value)) is not None}
-        peak = numbers.get("peak_memory_bytes")
+        numbers = units.numbers(values)
+        peak, parameters = numbers.get("peak_memory_bytes"), numbers.get("parameters")
         return cls(
             scores={name: value for name, value in numbers.items() if name not in _NO_SCORES},
             reports_per_s=numbers.get("reports_per_s"),
             peak_memory_bytes=None if peak is None else int(peak),
+            items={
+                name.removesuffix(_ITEMS): found
+                for name, value in values.items()
+                if name.endswith(_ITEMS) and (found := _numbers(value))
+            },
+            collapsed=values.get("collapsed") is True,
+            parameters=None if parameters is None else int(parameters),
         )
+
+
+def _numbers(value: object) -> tuple[float, ...]:
+    """The numbers of a list, nothing where one of them is none."""
+    found = [units.number(one) for one in value] if isinstance(value, list) else []
+    numbers = tuple(one for one in found if one is not None)
+    return numbers if len(numbers) == len(found) else ()
 
 
 def run(command: Sequence[str], log: Path) -> Evaluated:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from reprlib import Repr
 
 from autotune.core.errors import InputError
@@ -30,6 +31,11 @@ def number(value: object) -> float | None:
     except OverflowError:
         return None
     return found if math.isfinite(found) else None
+
+
+def numbers(values: Mapping[str, object]) -> dict[str, float]:
+    """Those of the `values` that are finite numbers."""
+    return {name: found for name, value in values.items() if (found := number(value)) is not None}
 
 
 def shown(value: object) -> str:

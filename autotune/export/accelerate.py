@@ -2,20 +2,15 @@
 
 from typing import Any
 
+from autotune.core.common_names import ACCELERATES, CLIP_NORM, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, ZERO_STAGE
 from autotune.core.settings import ACCUMULATION, COMPILE, MICRO_BATCH, PRECISION, PROCESSES, WORKERS
 from autotune.export import names, plain
 from autotune.export.said import Words, at, said, word
 from autotune.export.winner import Exported, Winner
 
 NAME = "accelerate"
-_PRECISIONS = {
-    "fp32": "no",
-    "torch-default": "no",
-    "tf32": "no",
-    "bf16": "bf16",
-    "fp16": "fp16",
-    "fp8": "fp8",
-}
+_UNMIXED = ACCELERATES["fp32"]
+_PRECISIONS = {**ACCELERATES, "torch-default": _UNMIXED, "tf32": _UNMIXED, "fp8": "fp8"}
 _MODES = ("default", "reduce-overhead", "max-autotune")
 _DEEPSPEED = "deepspeed_config"
 _LOADER = "an argument of your DataLoader"
@@ -31,16 +26,22 @@ def _compile(value: Any) -> dict[str, Any]:
     return {} if value in names.OFF else found
 
 
+def _processes(value: Any) -> dict[str, Any] | None:
+    """A number; what frameworks have besides, such as `auto` or -1, is not known here."""
+    is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return {"num_processes": value} if is_count else None
+
+
 _SAYS = {
     PRECISION: word("mixed_precision", _PRECISIONS),
     COMPILE: _compile,
-    PROCESSES: at("num_processes"),
+    PROCESSES: _processes,
 }
 _NOTES = {
     MICRO_BATCH: _LOADER,
     WORKERS: _LOADER,
     ACCUMULATION: _ACCUMULATES,
-    names.CLIP_NORM: _CLIPS,
+    CLIP_NORM: _CLIPS,
     f"{PRECISION}=tf32": "torch.backends.cuda.matmul.allow_tf32 in the script",
 }
 WORDS = Words(_SAYS, notes=_NOTES)
@@ -48,20 +49,20 @@ _WITH_ZERO = Words(
     {
         **_SAYS,
         ACCUMULATION: at(f"{_DEEPSPEED}.gradient_accumulation_steps"),
-        names.CLIP_NORM: at(f"{_DEEPSPEED}.gradient_clipping"),
-        names.ZERO_STAGE: lambda value: {
+        CLIP_NORM: at(f"{_DEEPSPEED}.gradient_clipping"),
+        ZERO_STAGE: lambda value: {
             f"{_DEEPSPEED}.zero_stage": value,
             f"{_DEEPSPEED}.zero3_init_flag": value == 3,
         },
-        names.OFFLOAD_OPTIMIZER: at(f"{_DEEPSPEED}.offload_optimizer_device"),
-        names.OFFLOAD_PARAM: at(f"{_DEEPSPEED}.offload_param_device"),
+        OFFLOAD_OPTIMIZER: at(f"{_DEEPSPEED}.offload_optimizer_device"),
+        OFFLOAD_PARAM: at(f"{_DEEPSPEED}.offload_param_device"),
     },
     notes=_NOTES,
 )
 
 
 def render(winner: Winner) -> Exported:
-    uses_zero = any(names.meant(given.name, {}) == names.ZERO_STAGE for given in winner.every)
+    uses_zero = any(names.meant(given.name, {}) == ZERO_STAGE for given in winner.every)
     values, unsaid = said(winner, _WITH_ZERO if uses_zero else WORDS, NAME)
     processes = values.get("num_processes", max(1, winner.gpus))
     several = "MULTI_GPU" if winner.gpus else "MULTI_CPU"

@@ -2,6 +2,14 @@
 
 from typing import Any
 
+from autotune.core.common_names import (
+    CLIP_NORM,
+    CLIP_VALUE,
+    OFFLOAD_OPTIMIZER,
+    OFFLOAD_PARAM,
+    WEIGHT_DECAY,
+    ZERO_STAGE,
+)
 from autotune.core.settings import (
     ACCUMULATION,
     CHECKPOINTING,
@@ -37,19 +45,19 @@ WORDS = Words(
         MICRO_BATCH: at("train_micro_batch_size_per_gpu"),
         ACCUMULATION: at("gradient_accumulation_steps"),
         PRECISION: _precision,
-        names.CLIP_NORM: at("gradient_clipping"),
-        names.ZERO_STAGE: at(f"{_ZERO}.stage"),
-        names.OFFLOAD_OPTIMIZER: _offload("offload_optimizer"),
-        names.OFFLOAD_PARAM: _offload("offload_param"),
+        CLIP_NORM: at("gradient_clipping"),
+        ZERO_STAGE: at(f"{_ZERO}.stage"),
+        OFFLOAD_OPTIMIZER: _offload("offload_optimizer"),
+        OFFLOAD_PARAM: _offload("offload_param"),
     },
     {name: name for name in _OWN},
     {
         PROCESSES: "deepspeed --num_gpus",
         LEARNING_RATE: "of your optimizer",
-        names.WEIGHT_DECAY: "of your optimizer",
+        WEIGHT_DECAY: "of your optimizer",
         CHECKPOINTING: "of your model",
         COMPILE: "engine.compile() in the script",
-        names.CLIP_VALUE: "DeepSpeed clips by the norm",
+        CLIP_VALUE: "DeepSpeed clips by the norm",
         f"{PRECISION}=tf32": "torch.backends.cuda.matmul.allow_tf32 in the script",
         f"{PRECISION}=fp8": "Transformer Engine's layers in the script",
     },

@@ -4,30 +4,26 @@ That is its trainer, and what the user's own settings have below `data`, `model`
 The arguments of a DataLoader are those of the user's own data module, under names that nothing tells.
 """
 
+from autotune.core.common_names import CLIP_NORM, CLIP_VALUE, LIGHTNINGS, PERSISTENT, PIN, WEIGHT_DECAY
 from autotune.core.settings import (
     ACCUMULATION,
     COMPILE,
     LEARNING_RATE,
     MICRO_BATCH,
     PRECISION,
+    PREFETCH,
     PROCESSES,
     SEED,
     WORKERS,
 )
-from autotune.export import names, plain
+from autotune.export import plain
 from autotune.export.said import Words, at, said, word
 from autotune.export.winner import Exported, Winner
 
 NAME = "lightning"
 _OTHER = "transformers"  # the kind of workload whose settings below `trainer` are another trainer's
-_PRECISIONS = {
-    "fp32": "32-true",
-    "torch-default": "32-true",
-    "tf32": "32-true",
-    "bf16": "bf16-mixed",
-    "fp16": "16-mixed",
-    "fp8": "transformer-engine",
-}
+_FULL = LIGHTNINGS["fp32"]
+_PRECISIONS = {**LIGHTNINGS, "torch-default": _FULL, "tf32": _FULL, "fp8": "transformer-engine"}
 _LOADER = "an argument of your DataLoader, or of the data module that makes it"
 _MODULE = "of your LightningModule"
 _OWN = ("trainer", "data", "model", "lr_scheduler")
@@ -35,11 +31,11 @@ WORDS = Words(
     {
         PRECISION: word("trainer.precision", _PRECISIONS),
         ACCUMULATION: at("trainer.accumulate_grad_batches"),
-        names.CLIP_NORM: lambda value: {
+        CLIP_NORM: lambda value: {
             "trainer.gradient_clip_val": value,
             "trainer.gradient_clip_algorithm": "norm",
         },
-        names.CLIP_VALUE: lambda value: {
+        CLIP_VALUE: lambda value: {
             "trainer.gradient_clip_val": value,
             "trainer.gradient_clip_algorithm": "value",
         },
@@ -50,11 +46,11 @@ WORDS = Words(
     {
         MICRO_BATCH: _LOADER,
         WORKERS: _LOADER,
-        names.PIN: _LOADER,
-        names.PERSISTENT: _LOADER,
-        "prefetch_factor": _LOADER,
+        PIN: _LOADER,
+        PERSISTENT: _LOADER,
+        PREFETCH: _LOADER,
         LEARNING_RATE: _MODULE,
-        names.WEIGHT_DECAY: _MODULE,
+        WEIGHT_DECAY: _MODULE,
         COMPILE: "torch.compile(module) before trainer.fit",
         f"{PRECISION}=tf32": "torch.set_float32_matmul_precision('high') in the script",
     },

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autotune.core.common_names import ACCELERATES, LIGHTNINGS, TORCHS, sure
 from autotune.core.errors import InputError
 from autotune.core.settings import PRECISION, PRECISIONS
 from autotune.export import names
@@ -14,13 +15,14 @@ from autotune.workloads.in_place.node import leaves
 
 _COMMENTS = {".yaml", ".yml"}
 _NOTHING = "(not there)"
+_BYTE_ORDER = "\ufeff"
 _SWITCHES = ("bf16", "fp16", "tf32")
 # What a file calls precisions, by the name that it has for them.
 _WORDS: Mapping[str, Mapping[str, str]] = {
-    "mixed_precision": {"fp32": "no", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"},
-    "dtype": {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"},
-    "torch_dtype": {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"},
-    "precision": {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"},
+    "mixed_precision": {**ACCELERATES, "fp8": "fp8"},
+    "dtype": TORCHS,
+    "torch_dtype": TORCHS,
+    "precision": LIGHTNINGS,
 }
 
 
@@ -51,7 +53,8 @@ def patched(text: str, file: Path, winner: Winner) -> Patched:
     head = winner.comment if file.suffix.lower() in _COMMENTS else ""
     made = replace.replaced(text, values, form)
     told = tuple(f"{path}: {known.get(path, _NOTHING)} -> {value}" for path, value in values.items())
-    return Patched(head + made, told, tuple(left_out))
+    mark = _BYTE_ORDER if made.startswith(_BYTE_ORDER) else ""  # it counts at the beginning alone
+    return Patched(mark + head + made.removeprefix(mark), told, tuple(left_out))
 
 
 def _of_workload(file: Path, winner: Winner) -> tuple[Mapping[str, Any], list[str]] | None:
@@ -89,7 +92,7 @@ def _places(given: Given, known: Mapping[str, Any], winner: Winner) -> dict[str,
     if given.path in known:
         return {given.path: _in_words_of(given.path, known[given.path], what, given)}
     others = {one.path for one in winner.every} - {given.path}
-    alike = [path for path in known if path not in others and names.ends_with(path, names.called(what))]
+    alike = [path for path in known if path not in others and names.ends_with(path, sure(what))]
     if len(alike) > 1:
         raise _NoPlace(f"it may be any of {', '.join(alike)}")
     if alike:

@@ -6,21 +6,12 @@ Its `parse_json_file` has to be given `allow_extra_keys=True`, because the evide
 from collections.abc import Mapping
 from typing import Any
 
-from autotune.core.settings import (
-    ACCUMULATION,
-    CHECKPOINTING,
-    COMPILE,
-    LEARNING_RATE,
-    MICRO_BATCH,
-    PRECISION,
-    PREFETCH,
-    PROCESSES,
-    SEED,
-    WORKERS,
-)
+from autotune.core.common_names import CLIP_NORM, CLIP_VALUE, PERSISTENT, PIN
+from autotune.core.settings import CHECKPOINTING, COMPILE, PRECISION, PROCESSES
 from autotune.export import names, plain
 from autotune.export.said import Words, at, said, whether
 from autotune.export.winner import Exported, Winner
+from autotune.workloads.frameworks.transformers import TRANSFORMERS
 
 NAME = "transformers"
 _OUTPUT = {"output_dir": "trained"}  # older versions ask for it
@@ -53,27 +44,24 @@ def _checkpointing(value: Any) -> Mapping[str, Any]:
     return {} if value in names.OFF else {"gradient_checkpointing": True}
 
 
+_OF_TRAINER = "trainer."
+# A script's own argument for each of the tuner's settings, which the workload of that kind has as a role.
+_BY_ROLE = {role: at(path.removeprefix(_OF_TRAINER)) for role, path in TRANSFORMERS.roles.items()}
 WORDS = Words(
     {
-        MICRO_BATCH: at("per_device_train_batch_size"),
-        ACCUMULATION: at("gradient_accumulation_steps"),
-        LEARNING_RATE: at("learning_rate"),
-        names.WEIGHT_DECAY: at("weight_decay"),
-        SEED: at("seed"),
-        WORKERS: at("dataloader_num_workers"),
-        PREFETCH: at(_PREFETCH),
-        names.PIN: whether("dataloader_pin_memory"),
-        names.PERSISTENT: whether("dataloader_persistent_workers"),
+        **_BY_ROLE,
+        PIN: whether("dataloader_pin_memory"),
+        PERSISTENT: whether("dataloader_persistent_workers"),
         PRECISION: _precision,
         CHECKPOINTING: _checkpointing,
         COMPILE: _compile,
-        names.CLIP_NORM: at("max_grad_norm"),
+        CLIP_NORM: at("max_grad_norm"),
         **{name: at(name) for name in _SAME},
     },
-    {"trainer.": ""},
+    {_OF_TRAINER: ""},
     {
         PROCESSES: "torchrun --nproc_per_node, or another launcher",
-        names.CLIP_VALUE: "the Trainer clips by the norm",
+        CLIP_VALUE: "the Trainer clips by the norm",
         f"{PRECISION}=fp8": "of the Accelerator",
         "model.attn_implementation": "of from_pretrained in the script",
     },

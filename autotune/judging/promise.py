@@ -140,7 +140,7 @@ def _of_point(promise: Promise, point: Evaluation, goal: Objective, answer: Answ
 
 
 def _own_bytes(shown: Measurement) -> int | None:
-    """What the training process held, without those that it starts, such as a scorer."""
+    """What the training process held, without others that it starts: a trial may have had none of them."""
     if shown.peak_memory_bytes is None or shown.peak_reserved_bytes is not None:
         return shown.peak_memory_bytes
     return max(0, shown.peak_memory_bytes - int(shown.telemetry.get("children_uss_bytes", 0)))

@@ -70,10 +70,20 @@ def compare(ours: Sequence[Trial], theirs: Sequence[Trial], keep: float, noise: 
     half = _half(len(a), len(b), noise, _item_error(ours, theirs)) if noise else math.inf
     low, high = share - half, share + half
     answer = Answer.KEPT if low >= keep else Answer.LOST if high < keep else Answer.UNDECIDED
-    needed = _runs_needed(abs(share - keep), noise, _item_error(ours, theirs)) if noise else None
-    return Kept(
-        answer, quality, reference, share, low, high, None if answer is not Answer.UNDECIDED else needed
-    )
+    needed = runs_needed(ours, theirs, keep, noise) if noise and answer is Answer.UNDECIDED else None
+    return Kept(answer, quality, reference, share, low, high, needed)
+
+
+def runs_needed(ours: Sequence[Trial], theirs: Sequence[Trial], keep: float, noise: Noise) -> int | None:
+    """How many runs of both would decide whether `ours` keep that share, were the qualities to stay.
+
+    None where no number would, because too few items were scored, or one side has no quality.
+    """
+    a, b = qualities(ours), qualities(theirs)
+    if not a or not b or not (reference := statistics.fmean(b)):
+        return None
+    gap = abs(curves.share(statistics.fmean(a), reference) - keep)
+    return _runs_needed(gap, noise, _item_error(ours, theirs))
 
 
 def between(low: float, high: float, reference: float, goal: Objective = _HIGHER_IS_BETTER) -> str:

@@ -2,9 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from autotune.compare.results import Model, Written
-from autotune.judging import estimates, quality
+from autotune.compare import texts
+from autotune.compare.results import Model, Runs, Written, beside_fp32, mean_scores, throughput
+from autotune.core.trial import Status
+from autotune.judging import quality
+from autotune.judging.objective import mean
 from autotune.reports.model import Compared, Finding, Findings, Sample
 from autotune.space.sections import Objective
 
@@ -12,15 +16,28 @@ _HIGHER_IS_BETTER = Objective()
 
 
 def compared(
-    models: Mapping[str, Model],
+    runs: Runs,
     written: Mapping[str, Sequence[Written]],
     goal: Objective = _HIGHER_IS_BETTER,
 ) -> tuple[Compared, ...]:
-    """Every model that was compared, with the findings of what it wrote; both by label."""
-    return tuple(_compared(model, written.get(label, ()), goal) for label, model in models.items())
+    """Every label that was compared, with the findings of what its first seed wrote; both by label."""
+    return tuple(
+        replace(
+            _compared(models, written.get(label, ()), goal),
+            beside_fp32=beside_fp32(_first_of(models), runs),
+        )
+        for label, models in runs.items()
+    )
 
 
-def _compared(model: Model, written: Sequence[Written], goal: Objective) -> Compared:
+def _first_of(models: Sequence[Model]) -> Model:
+    """The first one that has trained to its end, where one has."""
+    return next((m for m in models if m.outcome.status is Status.COMPLETED), models[0])
+
+
+def _compared(models: Sequence[Model], written: Sequence[Written], goal: Objective) -> Compared:
+    done = [model for model in models if model.outcome.status is Status.COMPLETED]
+    model = _first_of(models)
     training = model.training
     return Compared(
         label=model.label,
@@ -29,14 +46,19 @@ def _compared(model: Model, written: Sequence[Written], goal: Objective) -> Comp
         reason=model.outcome.reason,
         trial=model.trial,
         samples=model.samples,
-        throughput=estimates.of_run(training.throughput),
+        throughput=throughput(done),
         training_peak_bytes=training.peak_memory_bytes,
         training_memory_is_rising=training.memory_is_rising,
-        scores=model.scores,
-        reports_per_s=model.reports_per_s,
+        scores=mean_scores(done),
+        reports_per_s=mean([m.reports_per_s for m in done if m.reports_per_s is not None]),
         writing_peak_bytes=model.peak_memory_bytes,
         curve=quality.shown_curve(training.curve, goal),
         findings=findings(written),
+        seeds=len(done),
+        steps=model.steps,
+        checkpoint_bytes=model.checkpoint_bytes,
+        parameters=model.parameters,
+        texts=texts.of(written),
     )
 
 

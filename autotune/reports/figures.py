@@ -5,7 +5,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autotune.compare.results import Model, Written
+from autotune.compare import verdict
+from autotune.compare.blind import Unblinded
+from autotune.compare.results import Found
 from autotune.core.settings import MICRO_BATCH, PRECISION, SEED
 from autotune.core.trial import PassedOver, Trial
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
@@ -13,7 +15,7 @@ from autotune.judging import confirm, elsewhere, quality
 from autotune.judging.costs import Prices
 from autotune.judging.elsewhere import Elsewhere
 from autotune.judging.history import History
-from autotune.reports import clinical, importance, knobs, rows
+from autotune.reports import clinical, importance, knobs, reading, rows
 from autotune.reports.model import Report
 from autotune.reports.recommendation import answer
 from autotune.storage import store
@@ -24,7 +26,7 @@ from autotune.workloads import Workload
 
 @dataclass(frozen=True)
 class Known:
-    """What a session holds. `shown` is where it lies, as its user would name it; `written` is by model.
+    """What a session holds. `shown` is where it lies, as its user would name it.
 
     One of an older version cannot be gone on with, whatever its `state`.
     """
@@ -39,8 +41,8 @@ class Known:
     plan: Plan
     can_go_on: bool = True
     passed_over: Sequence[PassedOver] = ()
-    models: Mapping[str, Model] = field(default_factory=dict)
-    written: Mapping[str, Sequence[Written]] = field(default_factory=dict)
+    compared: Found = field(default_factory=Found)
+    said: Sequence[Unblinded] = ()  # by blind readers
     prices: Prices | None = None
 
 
@@ -55,7 +57,7 @@ def report(known: Known, samples: int) -> Report:
         training_samples=space.training.samples or known.provenance.get("training_samples"),
         prices=known.prices,
     )
-    limit, goal = _memory_limit_bytes(known), space.objective
+    limit, goal, compared = _memory_limit_bytes(known), space.objective, known.compared
     return Report(
         session=str(known.shown),
         created=str(known.provenance.get("created", "")),
@@ -74,8 +76,10 @@ def report(known: Known, samples: int) -> Report:
         trials=rows.rows(history, found.best.trial if found.best else None),
         predicted=knobs.predicted(found.best.config, history, limit) if found.best else (),
         ablation=knobs.steps(history),
-        compared=clinical.compared(known.models, known.written, goal),
-        samples=clinical.samples(known.written, samples),
+        which_precision=verdict.verdict(compared.models, compared.goal, verdict.search_noise(history)),
+        compared=clinical.compared(compared.models, compared.written, goal),
+        samples=clinical.samples(compared.written, samples),
+        reading=reading.reading(known.said, compared.models),
         skipped=rows.skipped(known.passed_over, history),
         importance=importance.importance(history),
         provenance=_provenance(known),

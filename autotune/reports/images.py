@@ -24,8 +24,8 @@ class Picture:
     missing: str = ""
 
 
-def picture(file: str) -> Picture:
-    """The image in `file`, at most 320 pixels wide and high."""
+def picture(file: str, side_px: int = _SIDE_PX) -> Picture:
+    """The image in `file`, at most so many pixels wide and high."""
     path = Path(file)
     name = "/".join(path.parts[-2:])
     try:
@@ -33,10 +33,10 @@ def picture(file: str) -> Picture:
             return Picture(name, missing="image not found")
         with Image.open(path) as opened:
             opened.draft(
-                "RGB", (_SIDE_PX, _SIDE_PX)
+                "RGB", (side_px, side_px)
             )  # a JPEG is decoded at that size, which saves most of the time
             image = _in_eight_bits(opened)
-        image.thumbnail((_SIDE_PX, _SIDE_PX))
+        image.thumbnail((side_px, side_px))
         stream = io.BytesIO()
         image.save(stream, "JPEG", quality=_JPEG_QUALITY, optimize=True)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):

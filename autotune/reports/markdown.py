@@ -7,7 +7,7 @@ from autotune.core import units
 from autotune.core.errors import printable
 from autotune.judging.costs import Cost, Prices
 from autotune.judging.estimates import Figure
-from autotune.reports import elsewhere, words
+from autotune.reports import elsewhere, tables, words
 from autotune.reports.markup import table as _table
 from autotune.reports.markup import text as _text
 from autotune.reports.model import Compared, Report, Side
@@ -24,8 +24,9 @@ def render(report: Report) -> str:
         [_text(answer.sentence)],
         _sides(report),
     ]
-    blocks += [[f"- {_text(line)}" for line in (*answer.cautions, *answer.outside)], _models(report)]
-    blocks += _elsewhere(report)
+    blocks += [[f"- {_text(line)}" for line in (*answer.cautions, *answer.outside)]]
+    blocks += [[_text(report.which_precision.sentence)] if report.which_precision else [], _models(report)]
+    blocks += [_reading(report), *_elsewhere(report)]
     blocks += [_code(answer.commands), [_provenance(report)]]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
 
@@ -112,6 +113,14 @@ def _elsewhere(report: Report) -> list[list[str]]:
         _table(found.head, found.rows),
         [f"- {_text(note)}" for note in notes],
     ]
+
+
+def _reading(report: Report) -> list[str]:
+    """What blind readers have said, a row a model."""
+    if report.reading is None:
+        return []
+    found = tables.reading(report.reading)
+    return _table(["blind reading", *found.head[1:]], found.rows)
 
 
 def _provenance(report: Report) -> str:

@@ -9,10 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autotune.compare.results import Written
+from autotune.compare.steps import Steps
+from autotune.compare.texts import Texts
+from autotune.compare.verdict import Verdict
 from autotune.core.settings import Config
 from autotune.core.trial import Evaluation
 from autotune.judging.costs import Cost, Prices
 from autotune.judging.estimates import Figure
+from autotune.reports.reading import Reading
 
 if TYPE_CHECKING:  # which imports numpy, and every command this module
     from autotune.judging.elsewhere import Elsewhere
@@ -171,7 +175,12 @@ class Findings:
 
 @dataclass(frozen=True)
 class Compared:
-    """A model of `compare`: the baseline's, or the winner's in a precision."""
+    """The models of a label of `compare`: the baseline's, or the winner's in a precision.
+
+    Throughput, scores and reports per second are means over the `seeds` that were trained to their end; the
+    rest is of the first one. `beside_fp32` is how much higher its training loss has ended than the same
+    training's in fp32, `texts` what its reports are like.
+    """
 
     label: str
     config: Config
@@ -187,6 +196,12 @@ class Compared:
     writing_peak_bytes: int | None
     curve: tuple[Evaluation, ...]
     findings: Findings | None
+    seeds: int = 1
+    steps: Steps = field(default_factory=Steps)
+    beside_fp32: float | None = None
+    checkpoint_bytes: int | None = None
+    parameters: int | None = None
+    texts: Texts | None = None
 
 
 @dataclass(frozen=True)
@@ -254,4 +269,6 @@ class Report:
     by_precision: bool = True  # whether that is a setting, so that models can be compared by it
     writes_reports: bool = True  # whether the workload has a program that models are scored with
     elsewhere: "Elsewhere | None" = None  # of what is recommended; None before there is anything
+    which_precision: Verdict | None = None  # which of the compared models to take
+    reading: Reading | None = None  # what blind readers have said of what compared models wrote
     going_on: str = ""  # the command that runs more of the search, where it does not run and can

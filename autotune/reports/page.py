@@ -82,17 +82,17 @@ def framed(template: str, drawn: Sequence[Plot], **shown: Any) -> str:
         allow_nan=False,
         ensure_ascii=False,
     )
-    library, script = _script(_plotly()), _script(_asset("report.js"))
+    library, script = script_of(_plotly()), script_of(asset("report.js"))
     return (
-        _environment()
+        environment()
         .get_template(template)
         .render(
             **shown,
             figures=figures,
             library=library,
             script=script,
-            style=Markup(_asset("report.css")),  # noqa: S704 - the package's own
-            policy=_policy([library, script]),
+            style=Markup(asset("report.css")),  # noqa: S704 - the package's own
+            policy=policy([library, script]),
         )
     )
 
@@ -116,8 +116,9 @@ def _list(plot: Plot | None) -> list[Plot]:
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """What fills in the templates of this package, and escapes what it puts in."""
+    made = Environment(
         loader=PackageLoader("autotune.reports"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -125,7 +126,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.globals |= {
+    made.globals |= {
         "answer": answer,
         "elsewhere": elsewhere,
         "marks": marks,
@@ -133,7 +134,7 @@ def _environment() -> Environment:
         "texts": texts,
         "words": words,
     }
-    return environment
+    return made
 
 
 def _shown(value: Any) -> Any:
@@ -141,7 +142,8 @@ def _shown(value: Any) -> Any:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A file beside the templates, as text."""
     return (resources.files("autotune.reports") / "templates" / name).read_text(encoding="utf-8")
 
 
@@ -150,13 +152,13 @@ def _plotly() -> str:
     return (resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
 
 
-def _script(text: str) -> Markup:
+def script_of(text: str) -> Markup:
     """`text` so that an HTML parser sees no end or begin of a script in it; in JavaScript it is the same."""
     safe = re.sub(r"<(?=/?script|!--)", r"\\x3c", text, flags=re.IGNORECASE)
     return Markup(safe)  # noqa: S704 - the package's own, and plotly's
 
 
-def _policy(scripts: Sequence[str]) -> str:
+def policy(scripts: Sequence[str]) -> str:
     """No address may be fetched, and no script run but these."""
     hashes = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from autotune import workloads
-from autotune.compare import results
+from autotune.compare import blind, results
 from autotune.display import snapshot
 from autotune.judging import pilot
 from autotune.judging.costs import Prices
@@ -26,7 +26,7 @@ def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | No
     history = pilot.settled(History(study_file.trials(study), session.space()))
     space = history.space
     plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
-    models = results.models(session.comparison_dir)
+    compared = results.found(session, space.objective)
     known = Known(
         name=session.name,
         shown=root,
@@ -38,8 +38,8 @@ def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | No
         plan=plan,
         can_go_on=session.format == FORMAT,
         passed_over=study_file.passed_over(study),
-        models=models,
+        compared=compared,
+        said=blind.said(session, compared.written),
         prices=prices,
-        written={label: tuple(results.written(session.model_dir(label))) for label in models},
     )
     return figures.report(known, samples)

@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from autotune.compare.blind import MARKS
 from autotune.reports import answer, marks, words
 from autotune.reports.marks import Mark
 from autotune.reports.model import Compared, Findings, Report, Row
 from autotune.reports.plot import Table
+from autotune.reports.reading import Reading
 
 _MOST_REASONS = 3
 _LABELS = {"cpus": "CPUs", "revision": "code revision", "data": "data fingerprint", "command": "command line"}
@@ -90,12 +92,13 @@ def scores(report: Report) -> Table:
     """A row per model that was compared: its scores, and the speed and memory of writing and of training."""
     found = report.compared
     names = words.ordered(report.quality, *(each.scores for each in found))
-    head = ("model", *(words.metric(name) for name in names))
+    head = ("model", *(("seeds",) if has_seeds(report) else ()), *(words.metric(name) for name in names))
     head += ("reports/s", "memory, writing") if report.writes_reports else ()
     head += (f"training {report.unit}/s", "memory, training")
     rows = (
         (
             each.label,
+            *((str(each.seeds),) if has_seeds(report) else ()),
             *(words.score(each.scores.get(name)) for name in names),
             *(_writing(each) if report.writes_reports else ()),
             words.throughput(each.throughput),
@@ -104,6 +107,39 @@ def scores(report: Report) -> Table:
         for each in found
     )
     return Table(head, tuple(rows), numeric=tuple(range(1, len(head))))
+
+
+def beside(found: Sequence[Compared]) -> Table | None:
+    """What the trainings and the reports of compared models are like beside their scores.
+
+    Only what is known of one of them at least; None where nothing is.
+    """
+    cells = {each.label: _beside(each) for each in found if each.status == "completed"}
+    every = next(iter(cells.values()), {})
+    names = [name for name in every if any(row[name] != words.NOTHING for row in cells.values())]
+    rows = tuple((label, *(row[name] for name in names)) for label, row in cells.items())
+    return Table(("model", *names), rows, numeric=tuple(range(1, len(names) + 1))) if names else None
+
+
+def _beside(each: Compared) -> dict[str, str]:
+    """The cells of a model by their headings."""
+    steps, texts = each.steps, each.texts
+    return {
+        "final train loss": words.score(steps.final_loss),
+        "against fp32": words.change(each.beside_fp32),
+        "bad steps": words.count(steps.bad),
+        "overflows": words.count(steps.overflows),
+        "parameters": words.count(each.parameters),
+        "checkpoints": words.memory(each.checkpoint_bytes),
+        "lexical overlap": words.score(texts.overlap if texts else None),
+        "length ratio": words.score(texts.length_ratio if texts else None),
+        "distinct reports": words.share(texts.distinct if texts else None),
+    }
+
+
+def has_seeds(report: Report) -> bool:
+    """Whether figures of compared models are means over several."""
+    return any(each.seeds > 1 for each in report.compared)
 
 
 def _writing(each: Compared) -> tuple[str, str]:
@@ -146,6 +182,26 @@ def each_finding(found: Sequence[Compared]) -> Table:
     rows = ((name, *(counts.get((label, name), words.NOTHING) for label, _ in labelled)) for name in names)
     head = ("agreed / missed / invented", *(label for label, _ in labelled))
     return Table(head, tuple(rows), numeric=tuple(range(1, len(head))))
+
+
+def reading(found: Reading) -> Table:
+    """What blind readers have said: a row per model, marks counted, shares with their intervals."""
+    rows = tuple(
+        (
+            each.label,
+            *map(str, (each.reports, each.correct_marks, each.minor_errors, each.major_errors)),
+            words.share_within(each.correct),
+            words.share_within(each.harmless),
+        )
+        for each in found.models
+    )
+    head = ("model", "reports", *MARKS, "share correct", "without a major error")
+    return Table(head, rows, numeric=tuple(range(1, len(head))))
+
+
+def remarks(found: Reading) -> Table:
+    rows = ((each.label, each.study, each.reader, each.mark, each.note) for each in found.remarks)
+    return Table(("model", "study", "reader", "mark", "note"), tuple(rows))
 
 
 def facts(report: Report) -> list[tuple[str, list[str]]]:

@@ -164,6 +164,21 @@ class Session:
         """One directory a model that was compared."""
         return self.root / "comparison"
 
+    @property
+    def comparison_goal_file(self) -> Path:
+        """What a model of the comparison has to keep, where that was said."""
+        return self.comparison_dir / "goal.json"
+
+    @property
+    def blind_key_file(self) -> Path:
+        """What leads from a report in a blind sheet to the models that wrote it."""
+        return self.comparison_dir / "blind.json"
+
+    @property
+    def marks_file(self) -> Path:
+        """What readers have said who did not know the models."""
+        return self.comparison_dir / "marks.json"
+
     def model_dir(self, label: str) -> ModelDir:
         return ModelDir(self.comparison_dir / label)
 

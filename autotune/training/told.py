@@ -62,6 +62,13 @@ def ended(outcome: Outcome, shown: Measurement, goal: Objective, unit: str) -> s
     return f"{outcome} after {shown.samples} {unit}{why}"
 
 
+def meanwhile(shown: Measurement) -> list[str]:
+    """What kept the machine from a training for more than a twentieth of it."""
+    used = [f"others used {part:.0%} of the {what}" for what, part in shown.others.items()]
+    slowed = "the GPU was slowed down for its heat or its power"
+    return used + [slowed] * shown.throttled
+
+
 def verdict(found: Sequence[Kept], plan: Plan, seen: Sequence[str] = ()) -> list[str]:
     """Whether what was promised came, and what was `seen` that may be why not.
 

@@ -64,7 +64,8 @@ class Whole:
         )
         is_stopped = last.outcome == supervise.STOPPED
         self._happened(Kind.STOPPED if is_stopped else Kind.ENDED, self._end_of(last))
-        seen = [e.text for e in events.read(self._place.events_file) if e.kind in {Kind.DRIFT, Kind.LEAK}]
+        happened = [e for e in events.read(self._place.events_file) if e.kind in {Kind.DRIFT, Kind.LEAK}]
+        seen = [*told.meanwhile(last.measurement), *(event.text for event in happened)]
         for line in told.verdict(self.kept(last), self._plan, seen):
             self._say(line)
         return last

@@ -165,8 +165,11 @@ class Workload:
     def require_unit(self, unit: str) -> None:
         """Raises InputError where nothing counts work in that `unit`."""
 
-    def require_comparable(self, knobs: Collection[str], quality: str) -> None:
-        """Raises InputError where nothing measures `quality`, or a knob would change its references."""
+    def require_comparable(self, knobs: Collection[str], quality: str, *, minimize: bool = False) -> None:
+        """Raises InputError where nothing measures `quality`, or a knob would change its references.
+
+        `minimize` says that of it less is better.
+        """
 
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str

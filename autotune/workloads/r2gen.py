@@ -30,11 +30,16 @@ _SMALL: dict[str, Setting] = {
     "drop_prob_lm": 0.0,
 }
 # Of the optimizer alone: a step takes as long, and as much memory, whatever they are.
-_OPTIMIZER = ("grad_clip_value", "lr_gamma", "lr_step_epochs", "visual_learning_rate_ratio")
+_OPTIMIZER = (
+    *("grad_clip_value", "lr_gamma", "lr_step_epochs", "visual_learning_rate_ratio"),
+    *("schedule", "warmup_samples"),
+)
 _EVALUATED = "eval_every_samples"
 _STUDIES = {"train": 256, "val": 64, "test": 64}
 _BLEU = tuple(f"bleu_{n}" for n in range(1, 5))
 _SCORES = (*_BLEU, "rouge_l", "cider", "meteor", *(f"full_{name}" for name in _BLEU))
+_LOSS = "val_loss"
+_OF_REFERENCES = {"max_seq_length", "min_word_count"}
 _SHAPE = (*_SMALL, "rm_num_slots", "max_seq_length")
 _MODELS: dict[str, dict[str, Setting]] = {
     "full": {name: trainer.Config.model_fields[name].default for name in _SHAPE},
@@ -138,13 +143,15 @@ class R2GenWorkload(Workload):
         if count > 1:
             raise InputError(f"--gpus-per-trial: r2gen trains on one GPU, or a part of one: got {count:g}")
 
-    def require_comparable(self, knobs: Collection[str], quality: str) -> None:
-        if quality not in _SCORES:
+    def require_comparable(self, knobs: Collection[str], quality: str, *, minimize: bool = False) -> None:
+        allowed = (_LOSS,) if minimize else _SCORES
+        if quality not in allowed:
             raise InputError(
-                "objective.quality: bleu_1 to bleu_4, full_bleu_1 to full_bleu_4, rouge_l, cider or meteor: "
-                f"got {quality!r}{instead(quality, _SCORES)}"
+                "objective.quality: bleu_1 to bleu_4, full_bleu_1 to full_bleu_4, rouge_l, cider or meteor; "
+                f"or objective.minimize: {_LOSS}: got {'minimize: ' if minimize else ''}{quality!r}"
+                f"{instead(quality, allowed)}"
             )
-        moving = sorted({"max_seq_length", "min_word_count"} & set(knobs))
+        moving = sorted((_OF_REFERENCES | ({"cut_reports"} if minimize else set())) & set(knobs))
         if moving and not quality.startswith("full_"):
             raise InputError(
                 f"knob {moving[0]}: changes the references of {quality}: with it, objective.quality must be "
@@ -159,7 +166,7 @@ class R2GenWorkload(Workload):
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
     ) -> dict[str, Setting]:
         every = math.ceil(samples / evaluations)
-        return {**settings, _EVALUATED: every, "meteor": quality == "meteor"}
+        return {**settings, _EVALUATED: every, "meteor": quality == "meteor", "halve_on_oom": False}
 
 
 class R2GenProgram:

@@ -1,6 +1,7 @@
 """The Lightning examples: what they train, and that a search's arguments reach it."""
 
 import importlib
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -10,10 +11,13 @@ import pytest
 
 from tests.test_examples import EXAMPLES, one_trial
 
-for _package in ("lightning", "xarray", "h5netcdf", "h5py", "pyarrow"):
-    pytest.importorskip(_package)
-
-pytestmark = pytest.mark.slow
+# Looked for and not imported: whoever collects tests would wait for it.
+_LACKING = [
+    name
+    for name in ("lightning", "xarray", "h5netcdf", "h5py", "pyarrow")
+    if importlib.util.find_spec(name) is None
+]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(_LACKING), reason=f"needs {', '.join(_LACKING)}")]
 
 
 def example(name: str, place: Path) -> Path:

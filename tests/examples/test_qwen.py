@@ -1,19 +1,19 @@
 """The Transformers example: its data, its packing, and a trial of its search space."""
 
 import importlib
+import importlib.util
 import json
 import shutil
 import subprocess
 import sys
 
 import pytest
-import torch
 
 from tests.test_examples import EXAMPLES, one_trial
 
-transformers = pytest.importorskip("transformers")
-
-pytestmark = pytest.mark.slow
+# Looked for and not imported: whoever collects tests would wait for it.
+_IS_THERE = importlib.util.find_spec("transformers") is not None
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not _IS_THERE, reason="needs transformers")]
 
 NAME = "qwen_sft_transformers"
 LENGTH = 128
@@ -38,7 +38,9 @@ def train(place, monkeypatch):
 
 @pytest.fixture
 def tokenizer(place):
-    return transformers.AutoTokenizer.from_pretrained(place / "data" / "tokenizer")
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(place / "data" / "tokenizer")
 
 
 @pytest.fixture
@@ -77,6 +79,8 @@ def test_a_packed_row_has_whole_examples_in_their_order(rows, train, tokenizer):
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_an_example_sees_nothing_of_the_others_in_its_row(rows, train, tokenizer, attention):
+    import torch
+
     torch.manual_seed(0)
     model = train.network(train.ModelArguments(attn_implementation=attention), tokenizer)
     collate = train.Collator(tokenizer, label_pad_token_id=train.NOT_LEARNT)

@@ -29,11 +29,7 @@ def _trainer(config: dict[str, Any], workdir: Path) -> _Trainer:
 
 
 def _state(trainer: _Trainer) -> dict[str, Tensor]:
-    return {
-        name: value.clone()
-        for name, value in trainer.model.state_dict().items()
-        if not name.endswith("num_batches_tracked")
-    }
+    return {name: value.clone() for name, value in trainer.model.state_dict().items()}
 
 
 def _same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from r2gen import checkpoint
-from r2gen.__main__ import _Progress, main
+from r2gen.__main__ import main
 from r2gen.findings import asserted
 from tests import forked
 from tests.forked import Forked
@@ -237,20 +238,45 @@ def test_training_shows_the_chance_level_and_says_when_the_model_does_not_look(
     assert re.search(r"; (1 distinct report|[2-4] distinct reports) of 4: .* it sees$", shown)
 
 
-@pytest.mark.parametrize(
-    ("collapsed", "share", "said"),
-    [
-        (False, 0.25, "samples: bleu_4 0.5000 (chance 0.4200)\n"),
-        (True, 1 / 32, "; 1 distinct report of 32: the model writes the same whatever it sees\n"),
-        (True, 5 / 32, "; 5 distinct reports of 32: what the model writes hardly depends on what it sees\n"),
-    ],
-)
-def test_a_collapse_is_told_in_words(
-    capsys: pytest.CaptureFixture[str], collapsed: bool, share: float, said: str
+def test_every_epoch_is_summed_up_in_a_line(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], without_java: None
 ) -> None:
-    record = {"epoch": 3, "samples": 576, "val_studies": 32, "bleu_4": 0.5, "bleu_4_chance": 0.42}
-    _Progress().record({**record, "collapsed": collapsed, "distinct_reports": share})
-    assert capsys.readouterr().out.endswith(said)
+    assert main(_train(write(), tmp_path / "run")) == 0
+    said = capsys.readouterr().out.splitlines()
+    number = r"\d+\.\d+"
+    line = (
+        rf"epoch (\d): {number} s of training, {number} samples/s, mean loss {number}, val_loss {number}, "
+        rf"bleu_4 {number}"
+    )
+    assert [found[1] for text in said if (found := re.fullmatch(line, text))] == ["1", "2"]
+    assert re.fullmatch(r"[\d,]+ parameters, [\d,]+ of them trained", said[1])
+    assert re.search(r"best\.pt \(\d+\.\d MB\)$", said[-1])
+
+
+def test_records_are_kept_as_lines_and_as_charts_also_over_a_stop(
+    write: Write, tmp_path: Path, without_java: None
+) -> None:
+    file, board = tmp_path / "new" / "records.jsonl", tmp_path / "board"
+    for epochs in (1, 2):
+        more = ("--records", str(file), "--tensorboard", str(board))
+        assert main(_train(write(epochs=epochs), tmp_path / "run", *more)) == 0
+
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    # The second run begins with the evaluation that the first one ended with.
+    assert [r["samples"] for r in records] == [4, 8, 10, 10, 10, 14, 18, 20, 20]
+    charts = EventAccumulator(str(board)).Reload()
+    losses = [(event.step, event.value) for event in charts.Scalars("train/loss")]
+    assert losses == [(r["samples"], pytest.approx(r["train_loss"])) for r in records if "train_loss" in r]
+    assert [event.step for event in charts.Scalars("val/bleu_4")] == [10, 10, 20]
+
+
+@pytest.mark.parametrize("option", ["--records", "--tensorboard"])
+def test_a_place_for_records_that_cannot_be_written_is_refused(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    said = _refused(capsys, _train(write(), tmp_path / "run", option, "/proc/x/y"))
+    assert said == "r2gen: /proc/x/y: cannot be written: No such file or directory\n"
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_checkpoint_is_scored_on_the_split_asked_for(

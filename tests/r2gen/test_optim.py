@@ -1,15 +1,16 @@
 """The optimizer is R2Gen's: two learning rates, L2 decay on everything, gradients clipped by value."""
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import StepLR
 
 from r2gen import optim
 from r2gen.config import Config
 from r2gen.model import R2Gen
+from r2gen.optim import Position
 
 Make = Callable[..., Config]
 
@@ -60,24 +61,48 @@ def test_an_update_is_plain_adams(make_config: Make, amsgrad: bool) -> None:
     assert ("max_exp_avg_sq" in next(iter(optimizer.state.values()))) is amsgrad
 
 
-def test_both_learning_rates_fall_every_so_many_epochs(make_config: Make) -> None:
-    config = make_config(learning_rate=1.0, lr_step_epochs=2, lr_gamma=0.1)
-    optimizer = optim.optimizer(_model(config), config)
-    schedule = optim.scheduler(optimizer, config)
-    rates = []
-    for _ in range(5):
-        rates.append([group["lr"] for group in optimizer.param_groups])
-        optim.end_epoch(schedule)
-    expected = [[0.5, 1.0]] * 2 + [[0.05, 0.1]] * 2 + [[0.005, 0.01]]
-    torch.testing.assert_close(torch.tensor(rates), torch.tensor(expected))
+@pytest.mark.parametrize("gamma", [0.1, 0.3])
+def test_both_learning_rates_fall_every_so_many_epochs_as_pytorch_has_it(
+    make_config: Make, gamma: float
+) -> None:
+    """To the last bit."""
+    config = make_config(learning_rate=1e-4, lr_step_epochs=2, lr_gamma=gamma)
+    ours, plain = (optim.optimizer(_model(config), config) for _ in range(2))
+    schedule = StepLR(plain, 2, gamma)
+    for epoch in range(1, 12):
+        shown = optim.set_rates(ours, config, Position(epoch, samples=10 * (epoch - 1), studies=4, total=110))
+        rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in (ours, plain)]
+        assert rates[0] == rates[1]
+        assert shown == rates[0][1]
+        plain.step()
+        schedule.step()
 
 
-def test_an_epoch_without_one_step_ends_without_a_warning(make_config: Make) -> None:
-    config = make_config()
-    schedule = optim.scheduler(optim.optimizer(_model(config), config), config)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        optim.end_epoch(schedule)
+def _rates(config: Config, starts: Iterable[int], total: int = 1000, studies: int = 10) -> list[float]:
+    return [optim.rate(1.0, config, Position(1, samples, studies, total)) for samples in starts]
+
+
+def test_the_learning_rate_rises_over_so_many_samples_whatever_the_batch(make_config: Make) -> None:
+    config = make_config(warmup_samples=40)
+    assert _rates(config, range(0, 60, 10)) == [0.25, 0.5, 0.75, 1, 1, 1]
+    assert _rates(config, range(0, 60, 20), studies=20) == [0.5, 1, 1]
+
+
+@pytest.mark.parametrize("warmup", [0, 200])
+def test_a_cosine_falls_from_the_end_of_the_warm_up_to_the_end_of_the_training(
+    make_config: Make, warmup: int
+) -> None:
+    config = make_config(warmup_samples=warmup, schedule="cosine")
+    quarter = (1000 - warmup) // 4
+    starts = [warmup + part * quarter for part in range(5)]
+    expected = [1, (2 + 2**0.5) / 4, 0.5, (2 - 2**0.5) / 4, 0]
+    assert _rates(config, starts) == pytest.approx(expected, abs=1e-12)
+    assert _rates(config, [2000]) == [0]  # a training that was made longer
+
+
+def test_a_cosine_is_not_cut_in_steps(make_config: Make) -> None:
+    config = make_config(schedule="cosine", lr_step_epochs=1)
+    assert optim.rate(1.0, config, Position(9, 0, 10, 1000)) == 1
 
 
 def test_clipping_is_by_value_and_tells_the_norm_before() -> None:

@@ -11,6 +11,7 @@ import torch
 from r2gen import checkpoint, metrics, train
 from r2gen.errors import BadImageError, InputError, StorageError
 from r2gen.train import fit
+from tests.r2gen.same import same_state
 
 STEP_KEYS = {
     *("samples", "epoch", "step", "train_loss", "learning_rate", "grad_norm", "skipped_samples"),
@@ -51,17 +52,6 @@ def _steps(records: Records) -> Records:
 
 def _evaluated_at(records: Records) -> list[int]:
     return [record["samples"] for record in records if "bleu_4" in record]
-
-
-def _same_state(one: Any, other: Any) -> bool:
-    """Whether two checkpoints are equal to the last bit."""
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same_state(one[k], other[k]) for k in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(_same_state, one, other))
-    return bool(one == other)
 
 
 def test_records_say_what_was_trained_and_what_it_is_worth(tiny: dict[str, Any], tmp_path: Path) -> None:
@@ -144,7 +134,7 @@ def test_a_stopped_run_goes_on_bit_by_bit_as_if_it_had_not_been(
     assert in_parts == expected
     for name in ("last.pt", "best.pt"):
         states = [checkpoint.load(where / name) for where in (place, tmp_path / "parts")]
-        assert _same_state(*states)
+        assert same_state(*states)
 
 
 @pytest.mark.parametrize(("every", "expected"), [(None, [10, 20]), (8, [8, 18, 20]), (4, [4, 8, 14, 18, 20])])
@@ -183,7 +173,7 @@ def test_the_best_checkpoint_is_collapsed_only_where_all_are(  # noqa: PLR0917 -
     after = tmp_path / "after"
     monkeypatch.setattr(train, "evaluate", lambda *_: {"bleu_4": 1.0, "collapsed": False})
     list(fit({**tiny, "epochs": kept}, after))
-    assert _same_state(best["model"], checkpoint.load(after / "last.pt")["model"])
+    assert same_state(best["model"], checkpoint.load(after / "last.pt")["model"])
 
 
 def test_a_finished_run_only_says_its_last_evaluation_again(tiny: dict[str, Any], tmp_path: Path) -> None:

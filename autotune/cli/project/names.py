@@ -1,70 +1,11 @@
 """What a setting is to the tuner, by what it is called. The names are those that projects use."""
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 
 from autotune.cli.project.options import Option
-from autotune.core.settings import (
-    ACCUMULATION,
-    CHECKPOINTING,
-    COMPILE,
-    LEARNING_RATE,
-    MICRO_BATCH,
-    PRECISION,
-    PREFETCH,
-    SEED,
-    WORKERS,
-)
+from autotune.core.common_names import NAMES
+from autotune.core.settings import LEARNING_RATE
 
-# The more usual first: where a project has several, the first is the role's.
-ROLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        MICRO_BATCH: (
-            *("micro_batch_size", "per_device_train_batch_size", "device_batch_size", "train_batch_size"),
-            *(
-                "batch_size",
-                "batchsize",
-                "bs",
-                "batch_size_per_gpu",
-                "train_bs",
-                "mbs",
-                "samples_per_gpu",
-                "batch",
-            ),
-        ),
-        ACCUMULATION: (
-            *(
-                "gradient_accumulation_steps",
-                "accumulation_steps",
-                "grad_accum_steps",
-                "accum_iter",
-                "accum_steps",
-            ),
-            *("accumulate_grad_batches", "grad_accumulation_steps", "grad_accum", "accum", "update_freq"),
-            "iters_to_accumulate",
-        ),
-        LEARNING_RATE: ("learning_rate", "lr", "base_lr", "max_lr", "init_lr", "peak_lr", "lr0", "blr"),
-        WORKERS: (
-            *(
-                "num_workers",
-                "dataloader_num_workers",
-                "workers",
-                "n_workers",
-                "n_worker",
-                "num_data_workers",
-            ),
-            *("loader_workers", "nworkers"),
-        ),
-        PREFETCH: ("prefetch_factor", "dataloader_prefetch_factor"),
-        PRECISION: ("precision", "dtype", "mixed_precision", "amp_dtype", "amp", "fp16", "bf16", "use_amp"),
-        COMPILE: ("compile", "torch_compile", "torchcompile", "use_compile", "compile_model"),
-        CHECKPOINTING: (
-            *("gradient_checkpointing", "activation_checkpointing", "grad_checkpointing", "use_checkpoint"),
-            *("checkpoint_activations", "grad_checkpoint"),
-        ),
-        SEED: ("seed", "random_seed", "manual_seed", "manualseed", "seed_everything", "rng_seed"),
-    }
-)
 STEPS = frozenset(
     {
         *("steps", "n_steps", "iterations", "iters", "num_iters", "max_iterations"),
@@ -74,58 +15,25 @@ STEPS = frozenset(
     }
 )
 EVERY = (
-    *(
-        "eval_interval",
-        "eval_steps",
-        "eval_every",
-        "evaluate_every",
-        "val_interval",
-        "val_every",
-        "valid_steps",
-    ),
-    *(
-        "val_check_interval",
-        "validate_every",
-        "eval_freq",
-        "val_freq",
-        "eval_iters_interval",
-        "test_interval",
-    ),
+    *("eval_interval", "eval_steps", "eval_every", "evaluate_every", "val_interval", "val_every"),
+    *("valid_steps", "val_check_interval", "validate_every", "eval_freq", "val_freq"),
+    *("eval_iters_interval", "test_interval"),
 )
 PLACES = frozenset(
     {
-        *(
-            "save_dir",
-            "out_dir",
-            "output_dir",
-            "outdir",
-            "output_path",
-            "checkpoint_dir",
-            "ckpt_dir",
-            "log_dir",
-        ),
-        *(
-            "logdir",
-            "record_dir",
-            "result_dir",
-            "results_dir",
-            "exp_dir",
-            "work_dir",
-            "default_root_dir",
-            "run_dir",
-        ),
-        *("save_path", "model_dir", "snapshot_dir", "rundir", "savedir"),
+        *("save_dir", "out_dir", "output_dir", "outdir", "output_path", "checkpoint_dir", "ckpt_dir"),
+        *("log_dir", "logdir", "record_dir", "result_dir", "results_dir", "exp_dir", "work_dir"),
+        *("default_root_dir", "run_dir", "save_path", "model_dir", "snapshot_dir", "rundir", "savedir"),
         "hydra.run.dir",
     }
 )
 RESUME = ("resume", "resume_from_checkpoint", "resume_from", "ckpt_path", "load_checkpoint", "resume_path")
 DEVICE = ("device", "accelerator")
-EPOCHS = ("epochs", "num_epochs", "max_epochs", "num_train_epochs", "n_epochs", "epoch")
 
 
 def role_of(options: Iterable[Option], role: str) -> Option | None:
     """The option that has a role: the one with the most usual name, and that has a value."""
-    names = ROLES[role]
+    names = NAMES[role]
     found = [one for one in options if one.key in names]
     if role == LEARNING_RATE:
         found = [one for one in found if one.value is not None] or found or _rates(options)

@@ -6,6 +6,7 @@ from typing import Any
 
 from autotune.cli.project import names
 from autotune.cli.project.options import Option
+from autotune.core.common_names import ACCELERATES, LIGHTNINGS, NAMES, TORCHS
 from autotune.core.settings import (
     ACCUMULATION,
     CHECKPOINTING,
@@ -34,9 +35,9 @@ _GUESSES: Mapping[str, Setting] = {
 _FORMATS = ("fp32", "bf16", "fp16")
 _WORDS: Sequence[tuple[Setting, ...]] = (
     ("fp32", "bf16", "fp16"),
-    ("float32", "bfloat16", "float16"),
-    ("32-true", "bf16-mixed", "16-mixed"),
-    ("no", "bf16", "fp16"),
+    tuple(TORCHS.values()),
+    tuple(LIGHTNINGS.values()),
+    tuple(ACCELERATES.values()),
     (32, "bf16", 16),
     ("32", "bf16", "16"),
     ("float", "bfloat16", "half"),
@@ -172,7 +173,7 @@ def _knob(role: str, key: str, value: Any) -> Mapping[str, Any] | None:
 
 def _precision(options: Sequence[Option]) -> Iterator[Proposed]:
     """Number formats: an option with a word for each, or a switch for each but the widest."""
-    given = [one for one in options if one.key in names.ROLES[PRECISION]]
+    given = [one for one in options if one.key in NAMES[PRECISION]]
     for one in given:
         words = None if one.is_switch or isinstance(one.value, bool) else _words(one)
         if words is not None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import sys
 from typing import Any, Callable, Mapping  # noqa: UP035 - for Python 3.8
 
 import autotune_wire
 from autotune_imports import After
-from autotune_overrides import Overrides
+from autotune_overrides import Overrides, around_init
 
 _UNMIXED = {"fp32": "highest", "tf32": "high"}  # the precision of products of matrices, as torch calls it
-
+_STEPS, _STEPS_OF_LAUNCHER = "gradient_accumulation_steps", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
 _COUNTED = {"samples", "tokens"}  # by the hook, from the beginning of a trial
 
 
@@ -23,40 +22,24 @@ def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None
     def accelerators(module: Any) -> None:
         made = module.Accelerator
         if overrides.of("accelerator"):
-            made.__init__ = _around_init(made.__init__, overrides)
+            made.__init__ = around_init(made.__init__, "accelerator", overrides, _translated)
         if autotune_wire.SOCKET in os.environ:
             made.log = _around_log(made.log, wire)
 
     after.do("accelerate.accelerator", accelerators)
 
 
-def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
-    takes = inspect.signature(init)
-
-    @functools.wraps(init)
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        try:
-            given = takes.bind(self, *args, **kwargs)
-        except TypeError:  # the script's own mistake: it is to be told by its name
-            init(self, *args, **kwargs)
-            return
-        taken = {name: v for name, v in overrides.of("accelerator").items() if name in takes.parameters}
-        given.arguments.update(_translated(taken, given.arguments))
-        init(*given.args, **given.kwargs)
-        overrides.tell("accelerator", taken)
-
-    return made
-
-
-def _translated(taken: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """`taken` as Accelerate knows it, which has no word for precisions of one format alone."""
-    values, plugin = dict(taken), given.get("gradient_accumulation_plugin")
-    precision = values.get("mixed_precision")
+def _translated(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """`known` as Accelerate has it: of precisions it has no word for those of one format alone."""
+    values, plugin = dict(known), given.get("gradient_accumulation_plugin")
+    precision, steps = values.get("mixed_precision"), values.get(_STEPS)
     if precision in _UNMIXED:
         sys.modules["torch"].set_float32_matmul_precision(_UNMIXED[precision])
         values["mixed_precision"] = "no"
-    if plugin is not None and "gradient_accumulation_steps" in values:
-        plugin.num_steps = values.pop("gradient_accumulation_steps")
+    if steps is not None and plugin is not None:
+        plugin.num_steps, values[_STEPS] = steps, 1  # beside a plugin nothing else is allowed
+    elif steps is not None:
+        os.environ[_STEPS_OF_LAUNCHER] = str(steps)  # which would win
     return values
 
 

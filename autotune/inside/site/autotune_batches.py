@@ -64,10 +64,11 @@ class Tally:
 
 
 class Total:
-    """All that a trial has seen up to now, by the figure that it is counted in: samples or tokens."""
+    """All that a trial has seen up to now, by the `unit` that it is counted in: samples or tokens."""
 
-    def __init__(self, unit: str, begun: int) -> None:
-        self._unit, self.seen = unit, begun
+    def __init__(self, unit: str, begun: Seen) -> None:
+        self._unit, self.begun = unit, begun
+        self.seen: int = getattr(begun, unit, None) or 0
 
     def add(self, seen: Seen) -> None:
         """A step has ended."""

@@ -47,10 +47,10 @@ def _call_after(loader: Any, actions: list[Action]) -> None:
     loader.exec_module = exec_module
 
 
-def attempt(action: Action, what: Any) -> None:
-    """Does it to a module, or whatever else; where it fails that is said, and all goes on."""
+def attempt(action: Action, what: Any, lacking: str = "") -> None:
+    """Does it to a module, or whatever else; where it fails, what is `lacking` is said, and all goes on."""
     try:
         action(what)
     except Exception as error:  # noqa: BLE001 - never the script's
-        name = getattr(what, "__name__", what)
-        print(f"autotune: {name} is as it is: {type(error).__name__}: {error}", file=sys.stderr)
+        lacking = lacking or f"{getattr(what, '__name__', what)} is as it is"
+        print(f"autotune: {lacking}: {type(error).__name__}: {error}", file=sys.stderr)

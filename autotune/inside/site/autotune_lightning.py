@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import shutil
 import sys
 import time
 from typing import Any, Callable, Mapping, Sequence  # noqa: UP035 - for Python 3.8
@@ -19,6 +20,7 @@ from autotune_overrides import Overrides
 
 _LIGHTNING, _PYTORCH_LIGHTNING = "lightning.pytorch", "pytorch_lightning"
 _CHECKPOINT = "autotune.ckpt"
+_UNSAVED = "no checkpoint was saved"
 _SAVED_SHARE = 0.05  # of a trial's time, at most, goes into checkpoints that are for a kill alone
 _clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
 # What a trial has no use for, where a function has built what is trained.
@@ -92,7 +94,7 @@ def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..
 
 
 def _around_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """The first one goes on from where the trial was stopped, unless the script says from where."""
+    """The first one goes on from where the trial was stopped, wherever the script itself would begin."""
     takes = inspect.signature(fit)
 
     @functools.wraps(fit)
@@ -100,10 +102,8 @@ def _around_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
         is_first, _fits[:] = not _fits, [fit]
         if not (is_first and os.path.exists(_checkpoint())):  # noqa: PTH110 - a script may have no pathlib
             return fit(self, *args, **kwargs)
-        given = takes.bind(self, *args, **kwargs)
-        if given.arguments.get("ckpt_path") is None:
-            own = {"ckpt_path": _checkpoint(), "weights_only": False}
-            given.arguments.update({name: value for name, value in own.items() if name in takes.parameters})
+        given, own = takes.bind(self, *args, **kwargs), {"ckpt_path": _checkpoint(), "weights_only": False}
+        given.arguments.update({name: value for name, value in own.items() if name in takes.parameters})
         return fit(*given.args, **given.kwargs)
 
     return resumed
@@ -164,10 +164,11 @@ class _Watch:
         del module
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
-        attempt(self._note, trainer)
+        attempt(self._note, trainer, "what a validation has found is not told")
         self._tell()
-        if _clock_s() >= self._save_again_s:
-            attempt(self._save, trainer)
+        is_worth_it = _clock_s() >= self._save_again_s
+        if trainer.strategy.broadcast(is_worth_it):  # all processes save, or none
+            attempt(self._save, trainer, _UNSAVED)
 
     def on_train_batch_start(self, *args: Any) -> None:
         """From here on a checkpoint is not the one of a validation."""
@@ -178,7 +179,7 @@ class _Watch:
         """Ends the script when it is to stop, after a checkpoint."""
         del args
         if self._is_to_stop(trainer):
-            attempt(self._save, trainer)
+            attempt(self._save, trainer, _UNSAVED)
             raise SystemExit(0)
 
     def on_validation_batch_end(self, trainer: Any, *args: Any) -> None:
@@ -209,9 +210,21 @@ class _Watch:
         begun_s, part = _clock_s(), _checkpoint() + ".part"
         trainer.save_checkpoint(part, weights_only=False)
         if not autotune_wire.rank():
-            os.replace(part, _checkpoint())  # noqa: PTH105 - a script may have no pathlib
+            _replace(part, _checkpoint())
         ended_s = _clock_s()
         self._save_again_s = ended_s + (ended_s - begun_s) / _SAVED_SHARE
+
+
+def _replace(part: str, whole: str) -> None:
+    """Puts a checkpoint where the last one was; a directory cannot take another one's place at once."""
+    if os.path.isdir(whole):  # noqa: PTH112 - a script may have no pathlib
+        before = whole + ".before"
+        shutil.rmtree(before, ignore_errors=True)
+        os.rename(whole, before)  # noqa: PTH104
+        os.rename(part, whole)  # noqa: PTH104
+        shutil.rmtree(before)
+    else:
+        os.replace(part, whole)  # noqa: PTH105
 
 
 def _only(package: str) -> Any:

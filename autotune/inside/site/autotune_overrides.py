@@ -10,7 +10,18 @@ from typing import Any, Callable, Mapping  # noqa: UP035 - for Python 3.8
 
 import autotune_wire
 
-_OF_WORKERS = {"persistent_workers": False, "prefetch_factor": None}  # what a loader without workers takes
+# What only a loader with workers can have.
+_OF_WORKERS = {
+    "persistent_workers": False,
+    "prefetch_factor": None,
+    "timeout": 0,
+    "multiprocessing_context": None,
+}
+# What batches are made of: an evaluation keeps its own, or it would not be comparable.
+_OF_TRAINING = ("batch_size", "drop_last", "shuffle")
+Arguments = Mapping[str, Any]
+# `(arguments of the search, those of the script)` -> those that are taken, as they are to be given
+Choice = Callable[[Arguments, Arguments], Arguments]
 
 
 class Overrides:
@@ -41,14 +52,17 @@ class Overrides:
 def attach(torch: Any, overrides: Overrides) -> None:
     """Wraps what makes loaders and optimizers, where there is something to be put into them."""
     if overrides.of("loader"):
-        loader = torch.utils.data.DataLoader
-        loader.__init__ = _around_loader(loader.__init__, torch.utils.data, overrides)
+        loader, data = torch.utils.data.DataLoader, torch.utils.data
+        loader.__init__ = around_init(loader.__init__, "loader", overrides, functools.partial(_loader, data))
     if overrides.of("optimizer"):
         optimizer = torch.optim.Optimizer
         optimizer.__init__ = _around_optimizer(optimizer.__init__, overrides)
 
 
-def _around_loader(init: Callable[..., None], data: Any, overrides: Overrides) -> Callable[..., None]:
+def around_init(
+    init: Callable[..., None], name: str, overrides: Overrides, choose: Choice
+) -> Callable[..., None]:
+    """`init` of what is called `name`, with what is chosen of the search's arguments among the script's."""
     takes = inspect.signature(init)
 
     @functools.wraps(init)
@@ -58,31 +72,32 @@ def _around_loader(init: Callable[..., None], data: Any, overrides: Overrides) -
         except TypeError:  # the script's own mistake: it is to be told by its name
             init(self, *args, **kwargs)
             return
-        is_shuffling = _shuffles(given.arguments, data)
-        own = {name: v for name, v in overrides.of("loader").items() if name in takes.parameters}
-        taken = {name: v for name, v in own.items() if name != "batch_size" or is_shuffling}
-        given.arguments.update(_going_together(given.arguments, taken))
+        known = {key: value for key, value in overrides.of(name).items() if key in takes.parameters}
+        chosen = choose(known, given.arguments)
+        given.arguments.update(chosen)
         init(*given.args, **given.kwargs)
-        overrides.tell("loader", taken)
+        overrides.tell(name, known.keys() & chosen.keys())
 
     return made
 
 
-def _shuffles(given: Mapping[str, Any], data: Any) -> bool:
-    """Whether a loader draws its batches at random: one to train with, whose batch is to be another one."""
+def _loader(data: Any, known: Arguments, given: Arguments) -> Arguments:
+    """Of a loader that is not to train with only how it loads; without workers nothing that needs some."""
+    is_of_training = _is_of_training(given, data)
+    taken = {name: value for name, value in known.items() if is_of_training or name not in _OF_TRAINING}
+    if taken.get("num_workers", given.get("num_workers", 0)):
+        return taken
+    return {**taken, **{name: none for name, none in _OF_WORKERS.items() if name in {*given, *taken}}}
+
+
+def _is_of_training(given: Arguments, data: Any) -> bool:
+    """Whether a loader draws its batches at random, and makes them itself: one to train with."""
     if given.get("batch_sampler") is not None or given.get("batch_size", 1) is None:
         return False
     sampler = given.get("sampler")
-    return bool(given.get("shuffle")) or (
-        sampler is not None and not isinstance(sampler, data.SequentialSampler)
-    )
-
-
-def _going_together(given: Mapping[str, Any], taken: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`taken`, and without workers nothing that only a loader with workers can have."""
-    workers = taken.get("num_workers", given.get("num_workers", 0))
-    of_workers = {} if workers else {name: v for name, v in _OF_WORKERS.items() if name in {*given, *taken}}
-    return {**taken, **of_workers}
+    if sampler is None or isinstance(sampler, data.SequentialSampler):
+        return bool(given.get("shuffle"))
+    return bool(getattr(sampler, "shuffle", True))  # that of several processes says whether it does
 
 
 def _around_optimizer(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:

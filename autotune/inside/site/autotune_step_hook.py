@@ -33,6 +33,7 @@ from autotune_batches import Seen, Tally, Total, size
 from autotune_figures import Figures
 from autotune_flops import Flops
 from autotune_imports import After, attempt
+from autotune_journal import Journal, file_of
 from autotune_overrides import Overrides
 
 _OTHERS = 100  # steps of other optimizers in a row, after which one of them tells
@@ -49,9 +50,8 @@ def arm() -> None:
     wire, after = autotune_wire.Wire(), After()
     overrides = Overrides(wire)
     after.do("torch", lambda torch: autotune_overrides.attach(torch, overrides))
-    total = Total(
-        os.environ.get(autotune_wire.UNIT, "samples"), int(os.environ.get(autotune_wire.BEGUN) or 0)
-    )
+    begun = Seen(**json.loads(os.environ.get(autotune_wire.BEGUN) or '{"samples": 0}'))
+    total = Total(os.environ.get(autotune_wire.UNIT, "samples"), begun)
     if autotune_wire.OVERRIDES in os.environ:  # a command of no framework is left as it is
         autotune_lightning.arm(after, overrides, wire)
         autotune_transformers.attach(after, overrides, wire, total)
@@ -95,6 +95,8 @@ class Teller:
         self._flops = Flops()
         self._optimizer: Any = None  # a reference to the one whose steps are told
         self._others = 0
+        self._journal: Journal | None = None
+        self._step_samples = int(os.environ.get(autotune_wire.STEP_SAMPLES) or 0) or None
         self._is_in_backward = self._has_told = self._is_mute = self._has_gone_back = False
         self._scaler: Any = None
         self._wrappers: list[Callable[..., Any]] = []
@@ -163,17 +165,32 @@ class Teller:
         if self._is_no_step(optimizer) or not self._tells(optimizer) or self._is_rest():
             return
         self._has_gone_back = False
-        seen, of_all = self._tally.stepped(), autotune_wire.world_size()
-        seen = Seen(*(value and value * of_all for value in seen))
+        seen = self._seen()
         self._total.add(seen)
         if autotune_wire.rank():
             return
+        self._note(seen)
         has_settled = self._pace.has_settled()
         at_s, figures = _clock_s(), self._figures.of_step(self._scale, has_settled=has_settled)
         if flops := self._flops.stepped():
+            of_all = autotune_wire.world_size()
             figures["flops"] = {kind: counted * of_all for kind, counted in flops.items()}
         self._wire.tell({"step": {**seen._asdict(), "figures": figures}}, at_s)
         self._has_told = True
+
+    def _seen(self) -> Seen:
+        """What the step that has ended has seen, in all processes."""
+        own, of_all = self._tally.stepped(), autotune_wire.world_size()
+        samples, tokens = (value and value * of_all for value in own)
+        return Seen(samples or self._step_samples, tokens)
+
+    def _note(self, seen: Seen) -> None:
+        """Before a checkpoint can be written that has this step in it: the script has not gone on yet."""
+        if not self._has_told and autotune_wire.WORKDIR in os.environ:
+            with suppress(OSError):  # the script has removed the directory, say
+                self._journal = Journal(file_of(os.environ[autotune_wire.WORKDIR]), *self._total.begun)
+        if self._journal is not None:
+            self._journal.add(*seen)
 
     def _is_no_step(self, optimizer: Any) -> bool:
         """Whether it was recorded only, belongs to a loader's worker, or left the weights as they were.

@@ -14,6 +14,7 @@ from typing import Any, Callable, Mapping, Sequence  # noqa: UP035 - for Python 
 import autotune_tokens
 import autotune_wire
 from autotune_batches import Total
+from autotune_sparingly import Sparingly
 
 _STATE = "trainer_state.json"  # the last that is written of a checkpoint
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
@@ -28,7 +29,8 @@ def attach(module: Any, wire: autotune_wire.Wire, total: Total, every: int | Non
     There is an evaluation `every` so many samples, or tokens, of the `total`; None: as the script has it.
     """
     made = module.Trainer
-    callback = functools.partial(_callback(module.TrainerCallback), wire=wire, total=total, every=every)
+    watch = type("AutotuneCallback", (_Watch, module.TrainerCallback), {})
+    callback = functools.partial(watch, wire=wire, total=total, every=every)
     made.__init__ = _around_init(made.__init__, callback)
     made.evaluate = _around_evaluate(made.evaluate, wire)
     made.train = _around_train(made.train)
@@ -78,14 +80,17 @@ def _tell(wire: autotune_wire.Wire, state: Any, metrics: Mapping[str, Any]) -> N
 
 
 def _around_train(train: Callable[..., Any]) -> Callable[..., Any]:
-    """It goes on from the trial's own checkpoint; where there is none, from where the script says."""
+    """The first one goes on from the trial's own checkpoint; without one, it begins where the script says."""
+    begun: list[None] = []
 
     @functools.wraps(train)
     def trained(self: Any, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
         own, begin = self.args.output_dir, resume_from_checkpoint
         if begin is True or (isinstance(begin, str) and os.path.dirname(begin) == own):  # noqa: PTH120
             begin = None  # what may not be whole
-        return train(self, _newest(own) or begin, *args, **kwargs)
+        newest = None if begun else _newest(own)
+        begun.append(None)
+        return train(self, newest or begin, *args, **kwargs)
 
     return trained
 
@@ -108,91 +113,92 @@ def _evaluations(history: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, An
     return found
 
 
-def _callback(base: Any) -> Any:
-    """The class of the callback, of Transformers' own."""
+class _Watch:
+    """Evaluates when it is time, saves then and when the tuner asks for an end, and ends.
 
-    class Autotune(base):  # type: ignore[misc]
-        """Evaluates when it is time, saves then and when the tuner asks for an end, and ends.
+    Several processes would have to agree on when to save: they do at every evaluation, and at no end.
+    """
 
-        Several processes would have to agree on when to save: they do at every evaluation, and at no end.
-        """
+    def __init__(self, trainer: Any, wire: autotune_wire.Wire, total: Total, every: int | None) -> None:
+        self._trainer, self._wire, self._total, self._every = trainer, wire, total, every
+        self._evaluated = 0
+        self._is_alone = autotune_wire.world_size() == 1
+        self._asking = Sparingly(every or 1)
+        self._is_asked = self._listens = False
+        self._saving_s = self._took_s = 0.0
+        self._saved_s = -float("inf")
 
-        def __init__(self, trainer: Any, wire: autotune_wire.Wire, total: Total, every: int | None) -> None:
-            self._trainer, self._wire, self._total, self._every = trainer, wire, total, every
-            self._evaluated = 0
-            self._is_alone = autotune_wire.world_size() == 1
-            self._is_asked = self._listens = False
-            self._saving_s = self._took_s = 0.0
-            self._saved_s = -float("inf")
+    def on_train_begin(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """Tells again what may have been heard by nobody, or evaluates what was not any more."""
+        self._listen()
+        self._evaluated = self._times(state.global_step)
+        evaluations = _evaluations(state.log_history)
+        if state.global_step in evaluations:
+            _tell(self._wire, state, evaluations[state.global_step])
+        elif len(evaluations) < self._evaluated:
+            args.eval_on_start = True
 
-        def on_train_begin(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
-            """Tells again what may have been heard by nobody, or evaluates what was not any more."""
-            self._listen()
-            self._evaluated = self._times()
-            evaluations = _evaluations(state.log_history)
-            if state.global_step in evaluations:
-                _tell(self._wire, state, evaluations[state.global_step])
-            elif len(evaluations) < self._evaluated:
-                args.eval_on_start = True
-
-        def on_step_end(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
-            """Evaluates when it is time; saves at the end of this step, and does nothing else, at the end."""
-            before, self._evaluated = self._evaluated, self._times()
-            control.should_evaluate |= self._evaluated > before
-            if self._is_to_end():
-                control.should_save, control.should_evaluate = True, False
-                self._saving_s = _clock_s()
-
-        def _times(self) -> int:
-            """How often there has to have been an evaluation by now."""
-            return self._seen() // self._every if self._every else 0
-
-        def _seen(self) -> int:
-            """Several processes have to evaluate together: what the first of them has seen counts."""
-            if self._is_alone:
-                return int(self._total.seen)
-            torch = sys.modules["torch"]
-            seen = torch.tensor(self._total.seen, device=self._trainer.args.device)
-            torch.distributed.broadcast(seen, 0)
-            return int(seen)
-
-        def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            """An evaluation that is cut short is made when the training goes on."""
-            if self._listens and self._is_to_end():
-                self._saving_s = _clock_s()
-                self._trainer._save_checkpoint(self._trainer.model, None)
-                self._trainer.callback_handler.on_save(args, state, control)  # which ends it
-
-        def on_evaluate(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
-            """Saves, but rarely where that takes long."""
+    def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Evaluates when it is time; saves at the end of this step, and does nothing else, at the end."""
+        before, self._evaluated = self._evaluated, self._times(state.global_step)
+        control.should_evaluate |= self._evaluated > before
+        if self._is_to_end():
+            control.should_save, control.should_evaluate = True, False
             self._saving_s = _clock_s()
-            is_due = self._saving_s - self._saved_s >= self._took_s / _MOST_SAVING
-            control.should_save |= is_due or not self._is_alone
 
-        def on_save(self, *_: Any, **__: Any) -> None:
-            """What is asked to end does so now."""
-            self._saved_s = _clock_s()
-            self._took_s = self._saved_s - self._saving_s
-            if self._is_to_end():
-                raise SystemExit(_STOPPED)
+    def _times(self, step: int) -> int:
+        """How often there has to have been an evaluation by now."""
+        if not self._every:
+            return 0
+        return self._evaluated if (seen := self._seen(step)) is None else seen // self._every
 
-        def on_train_end(self, *_: Any, **__: Any) -> None:
-            """A signal is again what it was."""
-            if self._listens:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            self._listens = False
+    def _seen(self, step: int) -> int | None:
+        """Several processes evaluate together: what the first has seen counts. None: it was not asked now."""
+        if self._is_alone:
+            return int(self._total.seen)
+        if not self._asking.is_due(step):
+            return None
+        torch = sys.modules["torch"]
+        seen = torch.tensor(self._total.seen, device=self._trainer.args.device)
+        torch.distributed.broadcast(seen, 0)
+        self._asking.heard(step, int(seen))
+        return int(seen)
 
-        def _listen(self) -> None:
-            """From here on a SIGTERM is a request, unless the script has made something else of it."""
-            is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-            if self._is_alone and is_free and threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, self._ask)
-                self._listens = True
+    def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """An evaluation that is cut short is made when the training goes on."""
+        if self._listens and self._is_to_end():
+            self._saving_s = _clock_s()
+            self._trainer._save_checkpoint(self._trainer.model, None)
+            self._trainer.callback_handler.on_save(args, state, control)  # which ends it
 
-        def _ask(self, *_: Any) -> None:
-            self._is_asked = True
+    def on_evaluate(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
+        """Saves, but rarely where that takes long."""
+        self._saving_s = _clock_s()
+        is_due = self._saving_s - self._saved_s >= self._took_s / _MOST_SAVING
+        control.should_save |= is_due or not self._is_alone
 
-        def _is_to_end(self) -> bool:
-            return self._is_alone and (self._is_asked or self._wire.is_stopped())
+    def on_save(self, *_: Any, **__: Any) -> None:
+        """What is asked to end does so now."""
+        self._saved_s = _clock_s()
+        self._took_s = self._saved_s - self._saving_s
+        if self._is_to_end():
+            raise SystemExit(_STOPPED)
 
-    return Autotune
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        """A signal is again what it was."""
+        if self._listens:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._listens = False
+
+    def _listen(self) -> None:
+        """From here on a SIGTERM is a request, unless the script has made something else of it."""
+        is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        if self._is_alone and is_free and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._ask)
+            self._listens = True
+
+    def _ask(self, *_: Any) -> None:
+        self._is_asked = True
+
+    def _is_to_end(self) -> bool:
+        return self._is_alone and (self._is_asked or self._wire.is_stopped())

@@ -21,7 +21,8 @@ LOGGED = "AUTOTUNE_LOGGED"  # the names of scores that a script logs into a file
 OUTPUT = "AUTOTUNE_OUTPUT"  # the pipe that the tuner reads, by its name
 OVERRIDES = "AUTOTUNE_OVERRIDES"
 UNIT = "AUTOTUNE_UNIT"
-BEGUN = "AUTOTUNE_BEGUN"  # how many of that unit the checkpoint had seen that a trial goes on from
+BEGUN = "AUTOTUNE_BEGUN"  # samples and tokens that the checkpoint had seen that a trial goes on from, as JSON
+STEP_SAMPLES = "AUTOTUNE_STEP_SAMPLES"  # of a step whose batches nobody sees
 
 IN_TRIAL = "in_trial"  # of the overrides: what a framework needs to know in a trial, and nothing else takes
 

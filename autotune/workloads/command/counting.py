@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotune.core import files
+from autotune.inside.site import autotune_journal as journal
 from autotune.workloads.command.follow import matching, written_s
 
 _NOTE = ".samples"  # in the workdir: what the checkpoint was saved at
@@ -83,25 +84,51 @@ class Counter:
 class Checkpoint:
     """A command's checkpoint, files or directories that match `pattern`, and the samples it was saved at.
 
-    That is known by when it was last written; a note beside it says so to the next attempt.
+    They are those of the moment at which it was last written, and are noted a little later. Of a command that
+    was killed before that, the hook's journal has them; one whose steps are found in its output has none.
     """
 
-    def __init__(self, pattern: str | None, workdir: Path) -> None:
+    def __init__(self, pattern: str | None, workdir: Path, *, has_journal: bool = True) -> None:
         self._pattern, self._workdir, self._note = pattern, workdir, workdir / _NOTE
+        self._journal, self._has_journal = Path(journal.file_of(str(workdir))), has_journal
         self._noted_ns = self._written_ns()
 
     @property
     def exists(self) -> bool:
         return self._pattern is not None and bool(matching(self._pattern))
 
+    @property
+    def is_known(self) -> bool:
+        """Whether anybody knows what it was saved at: a command without a journal may have gone on since."""
+        return not self.exists or self._has_journal or self._noted()[0] == self._noted_ns
+
     def counts(self) -> Counts:
-        """What it was saved at, as far as that was noted; nothing where there is no checkpoint."""
-        if self.exists:
-            with suppress(OSError, ValueError, KeyError, TypeError):
-                noted = json.loads(self._note.read_text(encoding="utf-8"))
-                tokens = noted.get("tokens")
-                return Counts(int(noted["samples"]), None if tokens is None else int(tokens))
-        return Counts(0)
+        """What it was saved at, at least; nothing where there is no checkpoint."""
+        noted_ns, counts = self._noted()
+        if not self.exists or noted_ns == self._noted_ns or not self._has_journal:
+            return counts if self.exists else Counts(0)
+        seen = journal.seen_at(str(self._journal), self._noted_ns or 0)
+        return Counts(*seen) if seen else counts
+
+    def begin(self) -> Counts:
+        """The same, noted for who goes on from it after this attempt, which begins a journal of its own."""
+        counts = self.counts()
+        with suppress(OSError):  # a full disk is for the script to tell
+            if self.exists:
+                self._write(counts, self._noted_ns)
+            else:
+                self._note.unlink(missing_ok=True)
+            self._journal.unlink(missing_ok=True)
+        return counts
+
+    def _noted(self) -> tuple[int | None, Counts]:
+        """The checkpoint that the note is of, by when that was written, and what it was saved at."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            noted = json.loads(self._note.read_text(encoding="utf-8"))
+            tokens = noted.get("tokens")
+            written_ns = noted.get("written_ns", self._noted_ns)  # older ones do not say it
+            return written_ns, Counts(int(noted["samples"]), None if tokens is None else int(tokens))
+        return None, Counts(0)
 
     def set_aside(self) -> bool:
         """Puts it where it is no checkpoint any more; whether that was done.
@@ -125,9 +152,11 @@ class Checkpoint:
         if (moment_s := written_s(written_ns)) > until_s:
             return
         self._noted_ns = written_ns
-        counts = counter.at(moment_s)
         with suppress(OSError):  # a full disk is for the script to tell
-            files.write_whole(self._note, json.dumps(counts._asdict()) + "\n")
+            self._write(counter.at(moment_s), written_ns)
+
+    def _write(self, counts: Counts, written_ns: int | None) -> None:
+        files.write_whole(self._note, json.dumps({**counts._asdict(), "written_ns": written_ns}) + "\n")
 
     def _written_ns(self) -> int | None:
         """When it was last written; of a directory whatever is in it counts."""

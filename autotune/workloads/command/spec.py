@@ -193,6 +193,11 @@ class Spec(BaseModel):
         """The patterns of scores in the output."""
         return {} if self.file else self.scores
 
+    @property
+    def counts_by_output(self) -> bool:
+        """Whether patterns find the steps in the output: the hook's are then not counted."""
+        return self.samples is not None or self.steps is not None
+
     def _names_in_line(self) -> set[str]:
         """The names that the command sees the values of."""
         names = self.placeholders()

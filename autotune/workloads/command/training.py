@@ -1,28 +1,23 @@
 """A command that trains: run, heard from every side, and told as records."""
 
-import glob
 import json
 import math
-import os
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from autotune.core.settings import SEED, effective_batch
-from autotune.inside import inbox as inboxes
+from autotune.core.settings import effective_batch
 from autotune.inside import stops
-from autotune.inside.inbox import SITE, Inbox
+from autotune.inside.inbox import Inbox
 from autotune.inside.messages import Message, Stamped
 from autotune.inside.site import autotune_wire as wire
-from autotune.workloads.command import ending, files, line, spec
-from autotune.workloads.command.counting import Checkpoint, Counter
-from autotune.workloads.command.follow import HELD_BACK, Follower
+from autotune.workloads.command import calls, ending, files, spec
+from autotune.workloads.command.counting import Checkpoint, Counter, Counts
+from autotune.workloads.command.follow import Follower
 from autotune.workloads.command.process import Line, Process
 from autotune.workloads.command.readers import Patterns
 from autotune.workloads.command.spec import Spec
@@ -54,45 +49,6 @@ _NO_STEP = (
 )
 
 
-@dataclass(frozen=True)
-class Call:
-    """A command with its settings, ready to be started."""
-
-    arguments: list[str]
-    directory: Path
-    environment: dict[str, str]
-
-
-def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bool) -> Call:
-    """The command of `spec_` with `values` for its placeholders; it has this process's environment, too."""
-    more = spec_.resume.arguments if resumes and spec_.resume else ()
-    arguments = [*line.words(spec_.run, values), *line.flags(spec_.flags, values), *line.words(more, values)]
-    python = spec_.python or sys.executable
-    environment = {
-        **os.environ,
-        "PATH": os.pathsep.join(filter(None, (str(Path(python).parent), os.environ.get("PATH")))),
-        **{name: line.word(text, values) for name, text in spec_.environment.items()},
-    }
-    if arguments[0] in {"python", "python3"}:
-        arguments[0] = python
-    return Call(arguments, directory, environment)
-
-
-def values_of(spec_: Spec, settings: Mapping[str, Any], workdir: Path | str) -> dict[str, Any]:
-    """What every placeholder stands for."""
-    trial = (
-        {} if (samples := os.environ.get(wire.TRIAL_SAMPLES)) is None else {spec.TRIAL_SAMPLES: int(samples)}
-    )
-    whole = {} if spec_.training_samples is None else {spec.TRAINING_SAMPLES: spec_.training_samples}
-    own = files.paths(spec_.files, Path(workdir))
-    return {**trial, **whole, spec.WORKDIR: str(workdir), **own, **dict(line.flat(settings))}
-
-
-def put_in(settings: Mapping[str, Any], objects: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """The settings that are arguments of the `objects` that a script makes."""
-    return {name: found for name in objects if isinstance(found := settings.get(name), Mapping)}
-
-
 def fit(
     spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path, objects: Sequence[str] = ()
 ) -> Iterator[Stamped]:
@@ -115,44 +71,46 @@ def fit(
     yield from _attempt(spec_, directory, settings, workdir, objects)
 
 
-def _places(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values for the placeholders of a path in which `*` stands for any characters."""
-    return {name: glob.escape(value) if isinstance(value, str) else value for name, value in values.items()}
-
-
 def _checkpoint(spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path) -> Checkpoint:
-    places = _places(values_of(spec_, settings, workdir))
-    file = None if spec_.resume is None else str(directory / line.word(spec_.resume.file, places))
-    return Checkpoint(file, workdir)
+    values = calls.values_of(spec_, settings, workdir)
+    file = None if spec_.resume is None else calls.place(directory, spec_.resume.file, values)
+    return Checkpoint(file, workdir, has_journal=not spec_.counts_by_output)
+
+
+def _begun(checkpoint: Checkpoint) -> Counts:
+    """What the checkpoint had seen; one of which nobody knows that is set aside."""
+    if not checkpoint.is_known and checkpoint.set_aside():
+        print("autotune: nobody knows after how many samples it was saved; it begins anew", flush=True)
+    if checkpoint.exists:
+        print(
+            f"autotune: goes on from the checkpoint, after {checkpoint.counts().samples} samples", flush=True
+        )
+    return checkpoint.begin()
 
 
 def _attempt(
     spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path, objects: Sequence[str]
 ) -> Iterator[Stamped]:
     """What the command does from its checkpoint on, where it has one."""
-    values = values_of(spec_, settings, workdir)
+    values = calls.values_of(spec_, settings, workdir)
     files.write(spec_.files, directory, values, workdir)
     checkpoint = _checkpoint(spec_, directory, settings, workdir)
-    made, begun = call(spec_, directory, values, resumes=checkpoint.exists), checkpoint.counts()
-    if checkpoint.exists:
-        print(f"autotune: goes on from the checkpoint, after {begun.samples} samples", flush=True)
-    counter = Counter(begun, int(settings.get(spec.EFFECTIVE_BATCH) or effective_batch(dict(settings))))
+    begun = _begun(checkpoint)
+    batch = int(settings.get(spec.EFFECTIVE_BATCH) or effective_batch(dict(settings)))
+    call = calls.call(spec_, directory, values, resumes=checkpoint.exists)
     follower = spec_.file and Follower(
-        spec_.file[0], str(directory / line.word(spec_.file[1], _places(values))), spec_.scores
+        spec_.file[0], calls.place(directory, spec_.file[1], values), spec_.scores
     )
-    samples = int(values.get(spec.TRIAL_SAMPLES) or 0)
-    arguments = put_in(settings, objects)
+    arguments = calls.put_in(settings, objects)
+    overrides = {wire.OVERRIDES: json.dumps(arguments)} if objects else {}
     with Inbox() as inbox:
-        run = _Run(spec_, inbox, counter, checkpoint, follower, to_take=_paths(arguments))
-        unit = os.environ.get(wire.UNIT, "samples")
-        of_trial = inboxes.of_trial(workdir, settings, samples, unit=unit)
-        of_trial[wire.BEGUN] = str(counter.counts.get(unit, 0))
-        environment = {**made.environment, **_of_hook(spec_, settings), **of_trial, **inbox.environment()}
-        if objects:
-            environment[wire.OVERRIDES] = json.dumps(arguments)
-        process = Process(made.arguments, made.directory, environment, wire.SOCKET, run.hear)
+        run = _Run(spec_, inbox, Counter(begun, batch), checkpoint, follower, to_take=_paths(arguments))
+        path = call.environment.get("PYTHONPATH")
+        of_trial = calls.of_trial(spec_, settings, workdir, path=path, begun=begun, batch=batch)
+        environment = {**call.environment, **of_trial, **overrides, **inbox.environment()}
+        process = Process(call.arguments, call.directory, environment, wire.SOCKET, run.hear)
         try:
-            yield from run.records(process, samples)
+            yield from run.records(process, int(values.get(spec.TRIAL_SAMPLES) or 0))
         finally:
             inbox.tell_to_stop()
             process.end(_GRACE_S)
@@ -163,19 +121,6 @@ def _paths(arguments: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
     """Every one of the arguments by its name, `loader.num_workers`, that something has to take."""
     own = {name: found for name, found in arguments.items() if name != wire.IN_TRIAL}
     return frozenset(f"{name}.{key}" for name, found in own.items() for key in found)
-
-
-def _of_hook(spec_: Spec, settings: Mapping[str, Any]) -> dict[str, str]:
-    """The variables by which a command has the hook in it, and tells at once what it prints."""
-    own = spec_.environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
-    seed = {wire.SEED: str(settings.get(SEED) or 0)} if spec_.seed else {}
-    is_told = spec_.file is not None and spec_.file[0] in HELD_BACK
-    return {
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), own))),
-        **seed,
-        **({wire.LOGGED: json.dumps(list(spec_.scores.values()))} if is_told else {}),
-    }
 
 
 class _Run:
@@ -278,7 +223,7 @@ class _Run:
         elif message.logged is not None and self._follower:
             if scores := self._follower.told(Path(message.logged.place), message.logged.scores):
                 self._timeline.add(message.at_s, Scores(scores))
-        elif message.step is not None and not (self._spec.samples or self._spec.steps):
+        elif message.step is not None and not self._spec.counts_by_output:
             self._steps_s.append(message.at_s)
             self._timeline.add(message.at_s, Step(**vars(message.step)))
 

@@ -15,7 +15,7 @@ from autotune.core.settings import EFFECTIVE_BATCH, PROCESSES, SEED, Setting, ef
 from autotune.core.shell import quoted, word
 from autotune.workloads import code
 from autotune.workloads.base import Fit, InFile, Workload
-from autotune.workloads.command import ending, files, launch, line, spec, training
+from autotune.workloads.command import calls, ending, files, launch, line, spec, training
 from autotune.workloads.command.process import started
 from autotune.workloads.command.spec import Spec
 
@@ -66,7 +66,7 @@ class CommandWorkload(Workload):
 
     def in_file(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
         """What the specification has for a trial's copy of it."""
-        values = training.values_of(self.spec, settings, _TRAINED.absolute())
+        values = calls.values_of(self.spec, settings, _TRAINED.absolute())
         bases = {(self.directory / own.base).resolve(): own for own in self.spec.files.values()}
         own = bases.get(file.resolve())
         return InFile(files.filled(own, values), own.names()) if own else None
@@ -74,7 +74,7 @@ class CommandWorkload(Workload):
     def exported(self, settings: Mapping[str, Any]) -> str:
         """The command line, behind what makes the directory it trains into and the files that it reads."""
         workdir = _TRAINED.absolute()
-        values = training.values_of(self.spec, settings, workdir)
+        values = calls.values_of(self.spec, settings, workdir)
         written = files.script(self.spec.files, self.directory, values, workdir)
         return f"{self._place()}{written}{self.command_line(settings)}\n"
 
@@ -139,8 +139,8 @@ class CommandWorkload(Workload):
         del settings
         return self.spec.training_samples
 
-    def require_comparable(self, knobs: Collection[str], quality: str) -> None:
-        del knobs
+    def require_comparable(self, knobs: Collection[str], quality: str, *, minimize: bool = False) -> None:
+        del knobs, minimize
         if self.spec.scores and quality not in self.spec.scores:
             raise InputError(
                 f"objective: {quality} is not among the scores of workload.quality"
@@ -160,7 +160,7 @@ class CommandWorkload(Workload):
         """
         self.spec.require_settings(settings, self._used(settings))
         self._require_places(settings)
-        values = training.values_of(self.spec, settings, "")
+        values = calls.values_of(self.spec, settings, "")
         for name, own in self.spec.files.items():
             files.text_of(name, own, self.directory, values)
         return self._set_up(settings) if self.spec.setup else []
@@ -175,16 +175,16 @@ class CommandWorkload(Workload):
             raise InputError(f"workload.directory: there is no directory {self.directory}")
         if self.spec.python is not None and not os.access(self.spec.python, os.X_OK):
             raise InputError(f"workload.python: there is no program {self.spec.python}")
-        values = training.values_of(self.spec, settings, "")
-        made = training.call(self.spec, self.directory, values, resumes=False)
+        values = calls.values_of(self.spec, settings, "")
+        made = calls.call(self.spec, self.directory, values, resumes=False)
         program = made.arguments[0]
         place = str(self.directory / program) if os.sep in program else program
         if shutil.which(place, path=made.environment["PATH"]) is None:
             raise InputError(f"workload.run: there is no program {program}")
 
     def _set_up(self, settings: Mapping[str, Any]) -> list[str]:
-        values = training.values_of(self.spec, settings, "")
-        made = training.call(
+        values = calls.values_of(self.spec, settings, "")
+        made = calls.call(
             self.spec.model_copy(update={"run": self.spec.setup, "flags": {}}),
             self.directory,
             values,
@@ -206,13 +206,13 @@ class CommandWorkload(Workload):
         """
         samples = self.spec.training_samples
         whole = {} if samples is None else {spec.TRIAL_SAMPLES: samples}
-        values = {**training.values_of(self.spec, settings, workdir.absolute()), **whole}
-        made = training.call(self.spec, self.directory, values, resumes=False)
-        variables = [f"{name}={word(text)}" for name, text in self._variables(settings, values).items()]
-        words = " ".join([*variables, *map(word, made.arguments)])
+        values = {**calls.values_of(self.spec, settings, workdir.absolute()), **whole}
+        made = calls.call(self.spec, self.directory, values, resumes=False)
+        words = " ".join([*self._assignments(settings, values), *map(word, made.arguments)])
         return f"cd {quoted(self.directory)} && {words}"
 
-    def _variables(self, settings: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:
-        """What the environment has to have, with `values` for the placeholders."""
+    def _assignments(self, settings: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
+        """What the environment has to have, with `values` for the placeholders, as words for a shell."""
         del settings
-        return {name: line.word(text, values) for name, text in self.spec.environment.items()}
+        variables = {name: line.word(text, values) for name, text in self.spec.environment.items()}
+        return [f"{name}={word(text)}" for name, text in variables.items()]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from autotune.core.settings import MICRO_BATCH, Setting, effective_batch
+from autotune.core.settings import MICRO_BATCH, PROCESSES, Setting, effective_batch
 from autotune.workloads.base import Cadence
 
 _INTERVAL, _EPOCHS = "trainer.val_check_interval", "trainer.check_val_every_n_epoch"
@@ -10,17 +10,22 @@ _STEPS, _STRATEGY = "trainer.eval_steps", "trainer.eval_strategy"
 
 
 def _of_lightning(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
-    """A whole `val_check_interval` counts batches, a fraction is that of an epoch.
+    """A whole `val_check_interval` counts batches of each process, a fraction is that of an epoch.
 
     `check_val_every_n_epoch` counts epochs. Arguments that the search space does not name are the script's
     own, and not known.
     """
     interval, epochs = settings.get(_INTERVAL), settings.get(_EPOCHS, 1)
     if isinstance(interval, int):
-        return interval * int(settings[MICRO_BATCH] or 1) if MICRO_BATCH in settings else None
+        return interval * _batches_of_all(settings) if MICRO_BATCH in settings else None
     if epoch is None or not isinstance(epochs, int) or not {_INTERVAL, _EPOCHS} & settings.keys():
         return None
     return max(1, round(epoch * epochs * float(interval or 1.0)))
+
+
+def _batches_of_all(settings: Mapping[str, Setting]) -> int:
+    """The samples of a micro-batch of every process."""
+    return int(settings[MICRO_BATCH] or 1) * int(settings.get(PROCESSES) or 1)
 
 
 def _of_transformers(settings: Mapping[str, Setting], epoch: int | None) -> int | None:

@@ -83,11 +83,17 @@ def _has(nested: Any, path: str) -> bool:
 
 
 def _at(nested: Any, path: str) -> Any:
-    for name in path.split("."):
-        if not isinstance(nested, Mapping) or name not in nested:
-            return _NOTHING
-        nested = nested[name]
-    return nested
+    """What is at a dotted path, whose names may be nested or written in one."""
+    if not isinstance(nested, Mapping):
+        return _NOTHING
+    if path in nested:
+        return nested[path]
+    below = (_at(inner, path[len(name) + 1 :]) for name, inner in _above(nested, path))
+    return next((found for found in below if found is not _NOTHING), _NOTHING)
+
+
+def _above(nested: Mapping[str, Any], path: str) -> list[tuple[str, Any]]:
+    return [(str(name), inner) for name, inner in nested.items() if path.startswith(f"{name}.")]
 
 
 def _mentioned(values: Mapping[str, Any], path: str) -> list[Any]:

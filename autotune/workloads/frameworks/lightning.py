@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+from autotune.core.common_names import LIGHTNINGS
 from autotune.core.settings import (
     ACCUMULATION,
     MICRO_BATCH,
@@ -61,9 +62,9 @@ LIGHTNING = Framework(
     },
     words={
         "precision": {
-            "fp32": ("32-true", "32", 32),
-            "bf16": ("bf16-mixed", "bf16"),
-            "fp16": ("16-mixed", "16", 16),
+            "fp32": (LIGHTNINGS["fp32"], "32", 32),
+            "bf16": (LIGHTNINGS["bf16"], "bf16"),
+            "fp16": (LIGHTNINGS["fp16"], "16", 16),
         }
     },
     checkpoint="autotune.ckpt",

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+from autotune.core.common_names import ACCELERATES
 from autotune.core.settings import Known, Memory, Needs, Result, Setting
 from autotune.inside.site.autotune_wire import IN_TRIAL
 from autotune.workloads.frameworks.framework import Framework
@@ -99,7 +100,7 @@ TRANSFORMERS = Framework(
         "weight_decay": ("optimizer.weight_decay",),
         "activation_checkpointing": ("trainer.activation_checkpointing",),
     },
-    words={"precision": {"fp32": ("fp32", "no")}},  # which Accelerate calls so
+    words={"precision": {"fp32": ("fp32", ACCELERATES["fp32"])}},
     checkpoint="checkpoint-*/trainer_state.json",  # the last file of it that is written
     known=_KNOWN,
     for_trial=_for_trial,

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +9,12 @@ from typing import Any, Self
 
 from autotune.core.errors import InputError
 from autotune.core.settings import Known, Setting
+from autotune.core.shell import word
 from autotune.inside.inbox import SITE
 from autotune.inside.site import autotune_wire as wire
 from autotune.workloads.base import Cadence, Fit
+from autotune.workloads.command import calls, line, training
 from autotune.workloads.command import spec as commands
-from autotune.workloads.command import training
 from autotune.workloads.command.workload import CommandWorkload
 from autotune.workloads.frameworks import spec
 from autotune.workloads.frameworks.cadence import CADENCES
@@ -65,14 +65,17 @@ class FrameworkWorkload(CommandWorkload):
         is_built = isinstance(self.spec, spec.FrameworkSpec) and self.spec.build
         return (*super()._used(settings), *(settings if is_built else self.framework.objects))
 
-    def _variables(self, settings: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:
-        """With those by which a script has the winner's settings, and need not be changed."""
-        own = super()._variables(settings, values)
-        path = os.pathsep.join(filter(None, (str(SITE), own.get("PYTHONPATH"))))
-        put_in = training.put_in(settings, self.framework.objects)
-        return {
-            **own,
-            "PYTHONPATH": path,
-            wire.OVERRIDES: json.dumps(put_in),
-            wire.SETTINGS: json.dumps(dict(settings)),
-        }
+    def _assignments(self, settings: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
+        """With those by which a script has the winner's settings, and need not be changed.
+
+        The hook comes first on the path, before that of the specification or else of the shell.
+        """
+        own = self.spec.environment.get("PYTHONPATH")
+        behind = '"${PYTHONPATH:+:$PYTHONPATH}"' if own is None else word(f":{line.word(own, values)}")
+        put_in = json.dumps(calls.put_in(settings, self.framework.objects))
+        given = {wire.OVERRIDES: put_in, wire.SETTINGS: json.dumps(dict(settings))}
+        return [
+            *super()._assignments(settings, values),
+            f"PYTHONPATH={word(str(SITE))}{behind}",
+            *(f"{name}={word(text)}" for name, text in given.items()),
+        ]

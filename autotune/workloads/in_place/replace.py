@@ -1,6 +1,7 @@
 """Values by their paths in a text, without a change to anything else in it."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,25 +56,45 @@ def replaced(text: str, values: Mapping[str, Any], form: Form) -> str:
     A name that a mapping has not is added behind its last one. Raises InputError, which names the path, where
     there is no place for a value, or where it would change another one as well.
     """
-    form.read(text)  # what is wrong with the text is no path's fault
+    root = form.read(text)
     for path, value in values.items():
         try:
-            text = _with(text, steps(path), value, form)
+            text, root = _with(text, root, _as_named(root, steps(path)), value, form)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
     return text
 
 
-def _with(text: str, path: list[Step], value: Any, form: Form) -> str:
-    root = form.read(text)
-    changed = _spliced(text, _edits(text, root, path, value, form))
-    try:
-        is_right = repr(form.read(changed).data) == repr(_changed(root, path, value))
-    except InputError:
-        is_right = False
-    if not is_right:  # an empty value between commas, say, or a tag
-        raise InputError("cannot be replaced in place: write the value there in another way")
-    return changed
+def _as_named(node: Node, path: list[Step]) -> list[Step]:
+    """The steps of `path` by the names that the text has, which may have dots in them: those that lead on."""
+    inner, named = node.inner or {}, []
+    for count in range(1, len(path) + 1):
+        step = path[0] if count == 1 else ".".join(map(str, path[:count]))
+        if step in inner:
+            named.append([step, *_as_named(inner[step], path[count:])])
+    return min(named, key=lambda found: _left(node, found), default=path)
+
+
+def _left(node: Node, path: list[Step]) -> int:
+    """How many steps lead nowhere."""
+    for known, step in enumerate(path):
+        if step not in (node.inner or {}):
+            return len(path) - known
+        node = (node.inner or {})[step]
+    return 0
+
+
+def _with(text: str, root: Node, path: list[Step], value: Any, form: Form) -> tuple[str, Node]:
+    """The text whose value is `root` with one at `path`, and what its value is then."""
+    if not (edits := _edits(text, root, path, value, form)):
+        return text, root
+    text, wanted = _spliced(text, edits), repr(_changed(root, path, value))
+    with suppress(InputError):
+        root = form.read(text)
+        if repr(root.data) == wanted:
+            return text, root
+    # An empty value between commas, say, or a tag.
+    raise InputError("cannot be replaced in place: write the value there in another way")
 
 
 def _edits(text: str, root: Node, path: list[Step], value: Any, form: Form) -> list[Edit]:
@@ -129,6 +150,11 @@ def _added(text: str, found: Found, value: Any, form: Form) -> Edit:
         rule = "is a list" if node.is_list else f"is {node.value!r}"
         raise InputError(f"{what} {rule}, and has no names below it")
     alone = form.write({found.rest[0]: value}, "")
+    if not text[: node.end].strip() and not node.inner:  # nothing but comments, which stay above it
+        newline = _newline(text)
+        return Edit(
+            len(text), len(text), f"{'' if text[-1:] in {'', chr(10)} else newline}{alone[1:-1]}{newline}"
+        )
     if not node.inner:
         return Edit(node.start, node.end, ("" if node.end > node.start else " ") + alone)
     pair, end = alone[1:-1], max(inner.end for inner in node.inner.values())
@@ -154,7 +180,8 @@ def _newline(text: str) -> str:
 
 
 def _column(text: str, at: int) -> int:
-    return at - text.rfind("\n", 0, at) - 1
+    """Characters before `at` in its line; a byte order mark is none."""
+    return len(text[text.rfind("\n", 0, at) + 1 : at].lstrip("\ufeff"))
 
 
 def _spliced(text: str, edits: list[Edit]) -> str:

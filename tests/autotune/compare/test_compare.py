@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from autotune.__main__ import main
-from autotune.compare import evaluation, results
+from autotune.compare import evaluation, results, steps
 from autotune.compare.compare import Comparison, Contender, Terms, contenders
+from autotune.compare.results import Model
 from autotune.core.errors import EvaluationError, InputError
 from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
 from autotune.judging.history import History
@@ -32,6 +33,7 @@ SPACE = """
 workload: toy_workload:fit
 baseline: {micro_batch_size: 4, learning_rate: 1e-3, step_s: 0.001, precision: fp32}
 knobs: {micro_batch_size: {choice: [4, 8, 64]}, learning_rate: {scale: sqrt}}
+training: {samples_per_epoch: 50}
 budget: {trials: 4, samples_per_trial: 400, evaluations_per_trial: 2, repeats: 0}
 """
 # Scores what `work` holds, and fails as long as there is a file called `fault`.
@@ -43,7 +45,8 @@ if fault.exists():
 state = json.loads((work / "state.json").read_text())
 reports.write_text(json.dumps({"id": "1", "images": [], "reference": "a", "report": "b"}) + "\\n")
 print(json.dumps({"split": "test", "studies": 1, "trained": state, "bleu_4": 0.5, "seconds": 2.0,
-                  "reports_per_s": 0.5, "peak_memory_bytes": 7}))
+                  "reports_per_s": 0.5, "peak_memory_bytes": 7, "bleu_4_items": [0.25, 0.75],
+                  "collapsed": True, "parameters": 12}))
 """
 
 
@@ -107,14 +110,14 @@ def compared(session, space):
     """Compares one configuration, and returns the model and what was said."""
     said = []
 
-    def compare(label="bf16", workload=None, may_take=False, samples=400, **config):
+    def compare(label="bf16", workload=None, may_take=False, samples=400, seed=0, **config):
         trials = record.trials(record.load_study(session.study_file))
         terms = Terms(samples=samples, data=None, may_take=may_take)
         training = training_of(session, space, workload or Scored())
         comparing = Comparison(session, training, trials, terms=terms, say=said.append)
         said.clear()
-        comparing.run(Contender(label, {**space.baseline_config, "precision": label, **config}))
-        return results.models(session.comparison_dir)[label], list(said)
+        comparing.run(Contender(label, {**space.baseline_config, "precision": label, **config}, seed))
+        return results.first(results.runs(session.comparison_dir))[label], list(said)
 
     return compare
 
@@ -135,6 +138,12 @@ def test_the_recommended_settings_are_compared_in_every_precision(space, make_tr
     assert bf16.config == fp32.config | {"precision": "bf16"}
 
 
+def test_every_model_has_its_first_seed_before_one_has_its_second(space, make_trial):
+    asked = contenders(History([make_trial(0, 100, 0.2, learning_rate=1e-3)], space), ("bf16",), seeds=2)
+    assert [c.name for c in asked] == ["baseline", "bf16", "baseline-seed-1", "bf16-seed-1"]
+    assert asked[1].config == asked[3].config
+
+
 def test_a_precision_that_is_the_baseline_itself_is_not_trained_twice(space, make_trial):
     alone = [make_trial(0, 100, 0.2, micro_batch_size=4, learning_rate=1e-3)]
     assert [c.label for c in contenders(History(alone, space), ("fp32", "bf16"))] == ["baseline", "bf16"]
@@ -153,6 +162,9 @@ def test_a_model_is_trained_and_scored_once(session, compared):
     assert model.config["precision"] == "bf16"
     assert model.scores == {"bleu_4": 0.5, "trained": pytest.approx(400, abs=100)}
     assert (model.reports_per_s, model.peak_memory_bytes) == (0.5, 7)
+    assert (model.items, model.collapsed) == ({"bleu_4": (0.25, 0.75)}, True)
+    assert (model.steps.count, model.steps.bad, model.steps.final_loss) == (100, 0, 1.0)
+    assert (model.parameters, model.checkpoint_bytes > 0) == (12, True)
     place = session.model_dir("bf16")
     assert [written.report for written in results.written(place)] == ["b"]
     assert not place.work.exists()
@@ -210,7 +222,7 @@ def test_what_could_not_be_scored_is_scored_later_without_training(session, comp
 
 
 @pytest.mark.parametrize(
-    "why_not", [None, "no checkpoint", "other provenance", "other samples", "other settings"]
+    "why_not", [None, "no checkpoint", "other provenance", "other samples", "other settings", "other seed"]
 )
 def test_a_checkpoint_of_the_search_is_taken_where_it_is_of_the_same_training(session, compared, why_not):
     work = session.trial_dir(0).work
@@ -221,6 +233,7 @@ def test_a_checkpoint_of_the_search_is_taken_where_it_is_of_the_same_training(se
         "fp32",
         may_take=why_not != "other provenance",
         samples=200 if why_not == "other samples" else 400,
+        seed=int(why_not == "other seed"),
         micro_batch_size=8 if why_not == "other settings" else 4,
     )
     assert (model.trial == 0) is (model.scores["trained"] == 1234) is (why_not is None)
@@ -236,16 +249,27 @@ def compare(capsys, *arguments):
 
 
 def test_the_command_compares_a_workload_that_writes_no_reports(session, capsys):
-    code, said, err = compare(capsys, session.root, "--precisions", " bf16,fp32,bf16")
+    code, said, err = compare(capsys, session.root, "--precisions", " bf16,fp32,bf16", "--seeds", 2)
     assert (code, err) == (0, "")
-    rows = [line.split() for line in said[-5:-1]]
-    assert rows[0] == ["model", "samples/s", "memory", "bleu_4", "reports/s"]
-    assert [row[0] for row in rows[1:]] == ["baseline", "bf16", "fp32"]
-    assert all(row[-2:] == ["0.2000", "-"] for row in rows[1:])
+    begun = [line.partition(":")[0] for line in said if ": training over" in line]
+    assert begun == ["baseline", "bf16", "fp32", "baseline-seed-1", "bf16-seed-1", "fp32-seed-1"]
+    rows = [line.split() for line in said[-11:-7]]
+    assert rows[0] == ["model", "seeds", "samples/s", "memory", "bleu_4"]
+    assert [(row[0], row[1], row[-1]) for row in rows[1:]] == [
+        ("baseline", "2", "0.2000"),
+        ("bf16", "2", "0.2000"),
+        ("fp32", "2", "0.2000"),
+    ]
+    assert " ".join(said[-6].split()) == "model final train loss against fp32 bad steps checkpoints"
+    assert said[-4].split()[:4] == ["bf16", "1.0000", "+0.0%", "0"]
+    assert said[-2].startswith("The fastest precision that keeps 95% of the baseline's bleu_4 at the end of ")
+    assert " at 95%, 2 seeds of each." in said[-2]
     assert said[-1] == f"See what they wrote: python -m autotune report {session.root}"
-    models = results.models(session.comparison_dir)
-    assert models["fp32"].config["micro_batch_size"] == 8
-    assert models["baseline"].config["micro_batch_size"] == 4
+    found = results.runs(session.comparison_dir)
+    assert [(m.seed, m.config["micro_batch_size"]) for m in found["fp32"]] == [(0, 8), (1, 8)]
+    assert found["baseline"][0].config["micro_batch_size"] == 4
+    plans = [json.loads(session.model_dir(name).plan_file.read_text()) for name in ("fp32", "fp32-seed-1")]
+    assert [plan["settings"].get("seed", 0) for plan in plans] == [0, 1]
     assert not list(session.comparison_dir.glob("*/work"))
 
 
@@ -253,7 +277,7 @@ def test_a_precision_that_cannot_run_here_is_left_out_and_said(session, capsys):
     code, said, err = compare(capsys, session.root, "--precisions", "fp32,bf16,fp8")
     assert (code, err) == (0, "")
     assert said[0] == "precision fp8: left out, needs a CUDA device"
-    assert list(results.models(session.comparison_dir)) == ["baseline", "bf16", "fp32"]
+    assert list(results.first(results.runs(session.comparison_dir))) == ["baseline", "bf16", "fp32"]
 
 
 def test_a_model_that_failed_is_named_in_the_end_and_by_the_exit_code(tmp_path, space, capsys):
@@ -262,17 +286,85 @@ def test_a_model_that_failed_is_named_in_the_end_and_by_the_exit_code(tmp_path, 
     assert (code, err) == (1, "")
     assert said[-1] == "1 of 2 models failed: fp32"
     assert any(line.startswith("fp32: training failed (oom): ") for line in said)
-    assert list(results.models(session.comparison_dir)) == ["baseline", "fp32"]
+    assert list(results.first(results.runs(session.comparison_dir))) == ["baseline", "fp32"]
 
 
 def test_what_has_changed_since_the_search_is_said(session, capsys):
     info = json.loads(session.info_file.read_text())
     info["provenance"]["torch"] = "0.4"
     session.info_file.write_text(json.dumps(info))
-    code, said, _ = compare(capsys, session.root, "--precisions", "fp32", "--samples-per-model", 100)
+    code, said, _ = compare(capsys, session.root, "--precisions", "fp32", "--epochs-per-model", 2)
     assert code == 0
     assert any(line.startswith("changed since the search: torch 0.4, now ") for line in said)
-    assert results.models(session.comparison_dir)["fp32"].samples == 100
+    assert said[-2].startswith("Not decided: ")
+    assert results.first(results.runs(session.comparison_dir))["fp32"].samples == 100
+
+
+def test_the_share_to_keep_is_the_searchs_unless_another_is_asked_for(session, space):
+    file, goal = session.comparison_goal_file, space.objective.model_copy(update={"keep": 0.9})
+    assert results.found(session, goal).goal.keep == 0.9
+    results.write_keep(file, 0.98)
+    assert results.found(session, goal.model_copy(update={"within": 0.1})).goal.keep == 0.98
+    assert results.found(session, goal.model_copy(update={"within": 0.1})).goal.within is None
+    for text in ('{"keep": null}', "[]", "no JSON"):
+        file.write_text(text)
+        assert results.found(session, goal).goal == goal
+
+
+def test_a_model_that_was_written_before_there_were_seeds_is_of_the_first(session):
+    place = session.model_dir("bf16")
+    place.root.mkdir(parents=True)
+    model = Model("bf16", {}, Outcome(Status.COMPLETED), Measurement(), 400, scores={"bleu_4": 0.1})
+    told = model.to_dict() | {"scores": {"bleu_4": 0.1, "cider": "spoilt"}}
+    for name in ("seed", "items", "collapsed", "steps", "checkpoint_bytes"):
+        del told[name]
+    place.result_file.write_text(json.dumps(told))
+    assert results.runs(session.comparison_dir) == {"bf16": (model,)}
+
+
+def test_a_training_loss_is_held_against_the_same_training_in_fp32():
+    def model(label, precision, loss, seed=0, batch=8):
+        config = {"micro_batch_size": batch, "precision": precision}
+        shown = steps.Steps(1, final_loss=loss)
+        outcome = Outcome(Status.COMPLETED)
+        return Model(label, config, outcome, Measurement(), 400, seed=seed, steps=shown)
+
+    wide = model("fp32", "fp32", 2.0), model("fp32", "fp32", 4.0, seed=1)
+    narrow = model("bf16", "bf16", 2.1), model("bf16", "bf16", 3.0, seed=1)
+    found = {"baseline": (model("baseline", "bf16", 9.0, batch=4),), "fp32": wide, "bf16": narrow}
+    assert results.beside_fp32(narrow[0], found) == pytest.approx(0.05)
+    assert results.beside_fp32(narrow[1], found) == pytest.approx(-0.25)
+    assert results.beside_fp32(wide[0], found) is None
+    assert results.beside_fp32(found["baseline"][0], found) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (
+            ["--epochs-per-model", 2, "--samples-per-model", 100],
+            "one of --samples-per-model and --epochs-per-model: got 100 and 2",
+        ),
+        (["--epochs-per-model", 0], "--epochs-per-model"),
+        (["--seeds", 0], "--seeds"),
+        (["--keep", 1.5], "--keep"),
+    ],
+)
+def test_what_cannot_be_asked_of_models_is_refused(session, capsys, options, reason):
+    code, said, err = compare(capsys, session.root, *options)
+    assert (code, said, err.count("\n")) == (2, [], 1)
+    assert reason in err
+    assert not session.comparison_dir.exists()
+
+
+def test_epochs_need_the_size_of_one(session, capsys):
+    file = session.space_file
+    file.write_text(file.read_text().replace("samples_per_epoch: 50", "samples_per_epoch: null"))
+    code, said, err = compare(capsys, session.root, "--epochs-per-model", 2)
+    assert (code, said, err.count("\n")) == (2, [], 1)
+    assert (
+        "--epochs-per-model: how many samples an epoch has is not known: give training.samples_per_epo" in err
+    )
 
 
 @pytest.mark.parametrize(
@@ -323,7 +415,7 @@ def test_a_kill_loses_only_what_was_under_way(tmp_path, space, capsys):
     assert "baseline: already done" in said
     assert records.read_text().startswith(before)
     assert attempts(session, "bf16") == 2
-    assert results.models(session.comparison_dir)["bf16"].training.quality_samples == 400
+    assert results.first(results.runs(session.comparison_dir))["bf16"].training.quality_samples == 400
 
 
 def wait_for(condition):

@@ -152,6 +152,8 @@ def test_processes_are_the_launchers(winner):
     assert written("accelerate", found)[0]["distributed_type"] == "MULTI_GPU"
     assert written("accelerate", winner(processes=2))[0]["distributed_type"] == "MULTI_CPU"
     assert written("lightning", found)[0]["trainer"]["devices"] == 4
+    values, unsaid = written("accelerate", winner(trainer={"devices": "auto"}, gpus=2))
+    assert (values["num_processes"], "trainer.devices" in unsaid) == (2, True)
     for name in ("transformers", "deepspeed"):
         assert "processes" in written(name, found)[1]
 

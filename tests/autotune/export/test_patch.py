@@ -45,6 +45,17 @@ def test_a_value_goes_to_its_path_or_to_what_commonly_means_the_same(winner):
     assert found.left_out == ()
 
 
+def test_the_evidence_comes_behind_a_byte_order_mark(winner):
+    found, values = patched(f"\ufeff{OWN}", YAML, winner())
+    assert found.text.startswith("\ufeff# trial: 7 ")
+    assert values["data"] == {"batch_size": 32}
+
+
+def test_a_name_may_have_dots_in_it(winner):
+    _, values = patched("data.batch_size: 16\n", YAML, winner())
+    assert values == {"data.batch_size": 32}
+
+
 def test_what_was_not_searched_stays(winner):
     _, values = patched(f"{OWN}seed: 1\n", YAML, winner())
     assert values["seed"] == 1

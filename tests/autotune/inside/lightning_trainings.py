@@ -8,6 +8,9 @@ import os
 import pickle
 import signal
 import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import lightning
 import pytorch_lightning
@@ -98,11 +101,11 @@ def data(size):
     return TensorDataset(torch.randn(size, 4), torch.randn(size, 1))
 
 
-def fit(net=None, batches=None, **arguments):
+def fit(net=None, batches=None, ckpt_path=None, **arguments):
     """Two epochs of 22 samples, 8 a batch, with a validation after each; the trainer."""
     trainer = lightning.Trainer(**{**QUIET, "max_epochs": 2, **arguments})
     batches = DataLoader(data(22), 8, shuffle=True) if batches is None else batches
-    trainer.fit(net or Net(), batches, DataLoader(data(9), 3))
+    trainer.fit(net or Net(), batches, DataLoader(data(9), 3), ckpt_path=ckpt_path)
     return trainer
 
 
@@ -177,10 +180,10 @@ def kill(*_):
 
 
 def goes_on():
-    """At which step and epoch it begins, and where it ends."""
+    """At which step and epoch it begins, and where it ends; of its own it would begin anew."""
     begun = []
     watch = watching(on_train_start=lambda one, _: begun.extend([one.global_step, one.current_epoch]))
-    trainer = fit(callbacks=[watch])
+    trainer = fit(callbacks=[watch], ckpt_path="last")
     return [*begun, trainer.global_step, trainer.current_epoch]
 
 
@@ -215,6 +218,33 @@ def sent():
 def watched():
     """The callbacks that Lightning has found."""
     return [type(one).__name__ for one in lightning.Trainer(**QUIET).callbacks]
+
+
+def agreed():
+    """How often it has saved, after a validation for each of what the first of several processes says."""
+    watch, saved = lightning.Trainer(**QUIET).callbacks[-1], []
+    watch._save = saved.append
+    for own_s, is_saved in ((float("inf"), True), (0.0, False)):
+        watch._save_again_s = own_s
+        strategy = SimpleNamespace(broadcast=lambda _, said=is_saved: said)
+        state = SimpleNamespace(fn="fit")
+        watch.on_validation_end(
+            SimpleNamespace(sanity_checking=False, state=state, callback_metrics={}, strategy=strategy), None
+        )
+        yield len(saved)
+
+
+def sharded():
+    """What is in a checkpoint that is a directory, each time after it was saved."""
+    import autotune_lightning
+
+    whole = Path(autotune_lightning._checkpoint())
+    for name in "abc":
+        part = whole.with_suffix(".part")
+        part.mkdir()
+        (part / name).touch()
+        autotune_lightning._replace(str(part), str(whole))
+        yield [place.name for place in whole.iterdir()]
 
 
 def built():
@@ -261,4 +291,5 @@ def command_line():
 
 
 def tell(name):
-    print(json.dumps(globals()[name]()))
+    said = globals()[name]()
+    print(json.dumps(list(said) if isinstance(said, Iterator) else said))

@@ -8,7 +8,7 @@ import pytest
 
 from autotune.inside.inbox import SITE
 
-CHECKPOINT = "autotune.ckpt"
+CHECKPOINT, STEPS = "autotune.ckpt", ".steps"
 
 
 @pytest.mark.parametrize("kind", ["automatic", "accumulated", "half", "manual", "stream"])
@@ -47,7 +47,7 @@ def test_a_stop_ends_the_script_and_the_next_one_goes_on(fit, tmp_path):
     assert (stopped.said, 1 <= steps < 6) == ([], True), stopped.errors
     heard = fit("goes_on")
     assert heard.said == [steps, steps // 3, 6, 2], heard.errors
-    assert {place.name for place in tmp_path.iterdir()} == {CHECKPOINT}
+    assert {place.name for place in tmp_path.iterdir()} == {CHECKPOINT, STEPS}
 
 
 def test_a_signal_ends_it_after_its_batch(fit):
@@ -67,6 +67,17 @@ def test_who_goes_on_after_a_validation_tells_it_again(fit):
     assert (first.said[0], again.said[0] in {3, 6}) == (0, True), again.errors
     assert again.records[0] in first.records
     assert again.messages[0].record, "before any step"
+
+
+def test_of_several_processes_all_save_or_none(fit):
+    """A checkpoint that some of them save waits for the others for ever."""
+    heard = fit("agreed")
+    assert heard.said == [1, 1], heard.errors
+
+
+def test_a_checkpoint_that_is_a_directory_takes_the_place_of_the_last_one(fit, tmp_path):
+    assert fit("sharded").said == [["a"], ["b"], ["c"]]
+    assert [place.name for place in tmp_path.iterdir()] == [CHECKPOINT]
 
 
 def test_only_the_first_rank_tells(fit):

@@ -5,11 +5,13 @@ import math
 import os
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from autotune.inside.inbox import SITE, Inbox
+from autotune.inside.site.autotune_journal import file_of, seen_at
 from tests.autotune.inside.heard import all_of
 
 KINDS = [
@@ -79,6 +81,22 @@ def test_of_several_ranks_the_first_tells_for_all(hear):
     assert hear("loader", RANK="1", WORLD_SIZE="4").messages == []
     first = hear("loader", RANK="0", WORLD_SIZE="4")
     assert first.samples == [4 * samples for samples in first.said]
+
+
+def test_a_step_whose_batches_nobody_sees_has_as_many_samples_as_the_settings_say(hear):
+    assert hear("without_a_loader", AUTOTUNE_STEP_SAMPLES="8").samples == [8] * 3
+
+
+def test_what_every_step_has_seen_is_in_a_file_before_the_script_goes_on(hear, tmp_path):
+    file, begun = file_of(str(tmp_path)), {"AUTOTUNE_BEGUN": '{"samples": 100}'}
+    given = {"AUTOTUNE_WORKDIR": str(tmp_path), **begun}
+    hear("loader", RANK="1", WORLD_SIZE="2", **given)
+    assert seen_at(file, time.time_ns()) is None
+    heard = hear("loader", **given)
+    assert seen_at(file, time.time_ns()) == (100 + sum(heard.said), None)
+    assert heard.samples == heard.said
+    lost = str(tmp_path / "no" / "such")
+    assert hear("loader", AUTOTUNE_WORKDIR=lost).samples == heard.samples
 
 
 def test_what_ends_a_training_is_told_and_printed(hear):

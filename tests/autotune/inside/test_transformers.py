@@ -109,7 +109,7 @@ def test_an_evaluation_is_told_when_enough_was_seen_and_of_several_data_sets_it_
 
 def test_a_loop_with_accelerate_is_told_and_has_its_settings(hear_trainer):
     overrides = {"accelerator": {"gradient_accumulation_steps": 3, "mixed_precision": "bf16"}}
-    heard = hear_trainer("accelerated", overrides)
+    heard = hear_trainer("accelerated", overrides, ACCELERATE_GRADIENT_ACCUMULATION_STEPS="2")
     assert heard.said, heard.errors
     precision, *seen = heard.said
     assert precision == "bf16"
@@ -124,10 +124,16 @@ def test_a_trial_that_is_stopped_saves_at_the_end_of_its_step_and_goes_on_from_t
     assert (stopped.said, stopped.samples, records(stopped)) == ([], [4, 4], []), stopped.errors
     assert (work / "checkpoint-2" / "trainer_state.json").exists()
     (work / "checkpoint-9").mkdir()  # of one that was killed while it saved
-    resumed = hear_trainer("plain", overrides, **{wire.BEGUN: "8", wire.WORKDIR: str(work)})
+    resumed = hear_trainer("plain", overrides, **{wire.BEGUN: '{"samples": 8}', wire.WORKDIR: str(work)})
     assert sum(resumed.samples) == 2 * ROWS - 8, resumed.errors
     first = next(message for message in resumed.messages if message.record or message.step)
     assert "eval_loss" in (first.record or {}), "the evaluation for which there was no time is made first"
+
+
+def test_only_the_first_training_of_a_script_goes_on_from_a_checkpoint(hear_trainer, tmp_path):
+    heard = hear_trainer("twice", {wire.IN_TRIAL: {"evaluate_every": 8}})
+    assert heard.said == [0, 0], heard.errors
+    assert list((tmp_path / "work0").glob("checkpoint-*")), "the first has left one"
 
 
 def test_what_a_function_builds_is_trained_and_saved(hear_trainer):

@@ -114,6 +114,24 @@ def ended():
     trainer(callbacks=[Ended()]).train()
 
 
+class Begun(TrainerCallback):
+    """The step at which each training begins."""
+
+    def __init__(self):
+        self.steps = []
+
+    def on_train_begin(self, args, state, control, **_):
+        self.steps.append(state.global_step)
+
+
+def twice():
+    """Two trainings of a script, one after the other."""
+    begun = Begun()
+    for _ in range(2):
+        trainer(callbacks=[begun], max_steps=3).train()
+    return begun.steps
+
+
 def accumulated():
     return trained(gradient_accumulation_steps=3, eval_strategy="steps", eval_steps=1)
 

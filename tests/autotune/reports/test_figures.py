@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.compare.results import Model, Written
+from autotune.compare.results import Found, Model, Written
 from autotune.core.trial import Measurement, Outcome, PassedOver, Refused, Status
 from autotune.judging.history import History
 from autotune.reports import figures
@@ -58,9 +58,9 @@ def test_provenance_is_all_but_the_space_and_says_how_was_measured(known):
 
 
 def test_compared_models_and_their_reports_are_in_it(known):
-    models = {n: Model(n, {}, Outcome(Status.COMPLETED), Measurement(), 100) for n in ("baseline", "bf16")}
+    models = {n: (Model(n, {}, Outcome(Status.COMPLETED), Measurement(), 100),) for n in ("baseline", "bf16")}
     written = {n: tuple(Written(str(i), (), "true", "told") for i in range(9)) for n in models}
-    report = figures.report(replace(known, models=models, written=written), samples=3)
+    report = figures.report(replace(known, compared=Found(models, written)), samples=3)
     assert [model.label for model in report.compared] == ["baseline", "bf16"]
     assert [sample.id for sample in report.samples] == ["1", "4", "7"]
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from autotune.compare.steps import Steps
 from autotune.reports import answer, page, tables
 from autotune.reports.model import Figure
 
@@ -166,7 +167,33 @@ def test_scores_are_those_of_papers_and_the_searchs_own(rich):
     scores = {"accuracy": 0.9, "bleu_4": 0.2, "val_studies": 60.0}
     models = tuple(replace(each, scores=scores) for each in rich.compared)
     head = tables.scores(replace(rich, quality="accuracy", compared=models)).head
-    assert head[:4] == ("model", "BLEU-4", "accuracy", "reports/s")
+    assert head[:5] == ("model", "seeds", "BLEU-4", "accuracy", "reports/s")
+
+
+def test_which_precision_to_take_is_said_above_its_scores(whole):
+    said = words_of(whole.texts["quality"])
+    assert "By precision The fastest precision that keeps 95% of the baseline's bleu_4" in said
+    assert "Throughput, scores and reports/s are means over the seeds." in said
+
+
+def test_beside_the_scores_is_what_is_known_of_a_model_at_least(rich):
+    found = tables.beside(rich.compared)
+    assert found.head == (
+        *("model", "final train loss", "against fp32", "bad steps", "overflows", "checkpoints"),
+        *("lexical overlap", "length ratio", "distinct reports"),
+    )
+    assert found.rows[-1] == (*("fp16", "1.8600", "+0.4%", "0", "4", "1.1 GiB", "0.4400", "0.8700", "62%"),)
+    assert [row[0] for row in found.rows] == ["baseline", "fp32", "bf16", "fp16"], "fp8 was not trained"
+    silent = [replace(each, steps=Steps(), beside_fp32=None, texts=None) for each in rich.compared]
+    assert tables.beside(silent).head == ("model", "checkpoints")
+    assert tables.beside([replace(each, checkpoint_bytes=None) for each in silent]) is None
+
+
+def test_what_blind_readers_said_is_a_table_and_their_notes_are_text(whole):
+    said = words_of(whole.texts["reports"])
+    assert "Marks of 1 reader who did not know the models." in said
+    assert "bf161266050% (25% to 75%)100% (76% to 100%)" in said
+    assert "Notes of the readers" in said
 
 
 def test_a_model_that_did_not_train_says_why(whole):

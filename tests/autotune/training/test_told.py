@@ -48,6 +48,15 @@ def test_an_end_says_why():
     assert told.ended(stopped, SHOWN, goal, "samples") == "interrupted after 1000 samples: was asked to stop"
 
 
+def test_what_others_took_is_told():
+    busy = replace(SHOWN, telemetry={"others_cpu_percent": 176.0, "allowed_cpus": 2.0, "gpu_throttled": 0.5})
+    assert told.meanwhile(busy) == [
+        "others used 88% of the CPUs",
+        "the GPU was slowed down for its heat or its power",
+    ]
+    assert told.meanwhile(SHOWN) == []
+
+
 def test_a_verdict_has_a_line_for_every_figure_and_what_may_be_why():
     found = [Kept("speed", Answer.BROKEN, "50.0 samples/s"), Kept("memory", Answer.HELD, "64 MiB")]
     assert told.verdict(found, PLAN, ["50% slower since 400 samples"]) == [

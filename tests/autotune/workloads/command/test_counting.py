@@ -1,8 +1,15 @@
 """Samples of a command, and of the checkpoint that it goes on from."""
 
+import json
 import math
+import os
 import time
+from pathlib import Path
 
+import pytest
+
+from autotune.inside.site import autotune_journal as journal
+from autotune.inside.site.autotune_journal import Journal
 from autotune.workloads.command.counting import Checkpoint, Counter, Counts
 
 
@@ -45,6 +52,75 @@ def test_a_directory_is_as_new_as_what_is_in_it(tmp_path):
     inside.write_text("saved")
     checkpoint.look(counter, math.inf)
     assert Checkpoint(str(tmp_path / "step-*"), tmp_path).counts().samples == 8
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """Where a script was killed that had saved after three steps of 8, and had gone on for two."""
+    script, file = Journal(journal.file_of(str(tmp_path)), 100, None), tmp_path / "last.pt"
+    for _ in range(3):
+        script.add(8, None)
+    file.write_text("saved")
+    save_again(file)
+    for _ in range(2):
+        script.add(8, None)
+    return tmp_path
+
+
+def save_again(file):
+    """In a later tick of the clock by which files are stamped than all before, and before what comes."""
+    before_ns, after_s = file.stat().st_mtime_ns, 2 * time.clock_getres(5)
+    while file.stat().st_mtime_ns == before_ns:
+        file.write_text("saved")
+    time.sleep(after_s)
+
+
+def again(workdir, **own):
+    return Checkpoint(str(workdir / "last.pt"), workdir, **own)
+
+
+def test_a_checkpoint_that_was_not_noted_before_the_kill_is_of_the_steps_that_the_script_has_noted(trained):
+    assert again(trained).counts() == Counts(124)
+
+
+def test_who_goes_on_leaves_a_note_before_the_steps_are_those_of_the_next_attempt(trained):
+    assert again(trained).begin() == Counts(124)
+    assert not Path(journal.file_of(str(trained))).exists()
+    assert again(trained).counts() == Counts(124), "killed before its first step"
+    Journal(journal.file_of(str(trained)), 124, None).add(8, None)
+    assert again(trained).counts() == Counts(124), "killed before it has saved"
+
+
+def test_a_note_is_of_the_checkpoint_that_it_was_written_for(trained):
+    """One that came later, and that nobody has noted, had seen more."""
+    Checkpoint(str(trained / "last.pt"), trained).begin()
+    script = Journal(journal.file_of(str(trained)), 124, None)
+    script.add(8, None)
+    save_again(trained / "last.pt")
+    assert again(trained).counts() == Counts(132)
+
+
+def test_what_is_counted_by_the_output_and_was_not_noted_is_known_by_nobody(trained):
+    assert not again(trained, has_journal=False).is_known
+    again(trained).begin()
+    assert again(trained, has_journal=False).is_known
+    (trained / "last.pt").unlink()
+    assert again(trained, has_journal=False).is_known
+    again(trained, has_journal=False).begin()
+    assert list(trained.iterdir()) == []
+
+
+def test_a_copy_that_has_lost_its_times_is_of_what_was_noted(trained):
+    again(trained).begin()
+    Journal(journal.file_of(str(trained)), 124, None).add(8, None)
+    for place in trained.iterdir():
+        os.utime(place, (time.time() + 60,) * 2)
+    assert again(trained).counts() == Counts(124)
+
+
+def test_a_note_of_an_older_version_is_of_the_checkpoint_that_is_there(trained):
+    (trained / ".samples").write_text(json.dumps({"samples": 40, "tokens": 7}))
+    assert again(trained).counts() == Counts(40, 7)
 
 
 def test_tokens_are_counted_where_steps_tell_them_and_kept_with_the_checkpoint(tmp_path):

@@ -13,7 +13,7 @@ import pytest
 
 from autotune.export import patch, winner
 from autotune.space import space as spaces
-from autotune.workloads.command import files, training
+from autotune.workloads.command import calls, files
 from autotune.workloads.command.workload import CommandWorkload
 
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "deepspeed.md"
@@ -67,7 +67,7 @@ def workload(space, tmp_path):
 
 
 def written(workload, settings):
-    values = training.values_of(workload.spec, settings, "out")
+    values = calls.values_of(workload.spec, settings, "out")
     return files.text_of("ds", workload.spec.files["ds"], workload.directory, values)
 
 

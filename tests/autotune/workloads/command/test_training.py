@@ -1,6 +1,8 @@
 """Real scripts, run as commands: what is heard of them, and how they end."""
 
 import json
+import os
+import signal
 import time
 from itertools import islice
 from pathlib import Path
@@ -11,9 +13,12 @@ import pytest
 from autotune.core.errors import InputError
 from autotune.inside import stops
 from autotune.workloads.command import training
+from autotune.workloads.command.counting import Checkpoint
 from autotune.workloads.command.ending import CommandError
 from autotune.workloads.command.workload import CommandWorkload
+from tests import forked
 
+ROOT = Path(__file__).parents[4]
 STEPS = {"steps": r"^step", "quality": {"acc": r"acc ([\d.]+)"}}
 BATCH = {"effective_batch_size": 8}
 # Steps, evaluates every second one, and goes on from where it was.
@@ -103,18 +108,21 @@ def test_a_pytorch_script_needs_no_pattern_for_its_steps(command, workdir):
 
 
 def test_the_script_has_its_settings_its_environment_and_its_own_words(command, workdir, capfd):
-    text = "import os, sys\nprint(sys.argv[1:], os.environ['THREADS'], os.getcwd())\nprint('step\\nacc 1')"
+    text = (
+        "import os, sys\nprint(sys.argv[1:], os.environ['THREADS'], os.getcwd())\n"
+        "print(sys.path[2])\nprint('step\\nacc 1')"
+    )
     workload = command(
         text,
         "--name={name} {betas} --dir {workdir}",
-        environment={"THREADS": "{threads}"},
+        environment={"THREADS": "{threads}", "PYTHONPATH": "/own/{name}"},
         flags={"compile": {True: "--compile"}},
         **STEPS,
     )
     settings = {"name": "a b'; ls", "betas": [1, 2], "threads": 3, "compile": True}
     list(workload.fit(settings, workdir))
     wanted = ["--name=a b'; ls", "1", "2", "--dir", str(workdir), "--compile"]
-    assert f"{wanted} 3 {workload.directory}" in capfd.readouterr().out
+    assert f"{wanted} 3 {workload.directory}\n/own/{settings['name']}\n" in capfd.readouterr().out
 
 
 def test_the_workdir_is_the_same_wherever_the_command_runs(command, workdir, monkeypatch):
@@ -189,6 +197,46 @@ def test_it_goes_on_from_its_checkpoint_and_knows_how_far_that_was(command, work
     again.close()
     assert saved * 8 >= seen[-1]["samples"]
     assert went_on == (saved + 1) * 8
+
+
+SAVES_AND_IS_KILLED = """
+import os, signal, sys, time, torch
+net = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step, x in enumerate(torch.utils.data.DataLoader(torch.ones(80, 4), 8), 1):
+    net(x).sum().backward()
+    optimizer.step()
+    if step == 3:
+        torch.save(step, sys.argv[1] + "/last.pt")
+        os.kill(os.getppid(), signal.SIGKILL)  # who listens; this process dies with it
+        time.sleep(600)
+"""
+LISTENS = """
+import json, sys
+from pathlib import Path
+from autotune.workloads.command.workload import CommandWorkload
+values, directory = json.loads(sys.argv[1]), Path(sys.argv[2])
+list(CommandWorkload.of(values, directory).fit({}, directory / "work"))
+"""
+
+
+def test_killed_as_soon_as_it_has_saved_it_goes_on_counting_from_there(command, workdir):
+    workload = command(SAVES_AND_IS_KILLED, "{workdir}", resume="--from {workdir}/last.pt")
+    given = os.environ | {"PYTHONPATH": str(ROOT)}
+    arguments = (json.dumps(workload.value), workdir.parent)
+    assert forked.run(arguments, workdir, given, script=LISTENS, warm="trainer").returncode == -signal.SIGKILL
+    assert not (workdir / ".samples").exists(), "nobody has had the time to note it"
+    assert Checkpoint(str(workdir / "last.pt"), workdir).begin().samples == 24
+
+
+def test_where_nobody_knows_what_a_checkpoint_had_seen_it_begins_anew(command, workdir, capfd):
+    fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
+    (workdir / "last.json").write_text("5")
+    records = fit(BATCH, workdir)
+    assert next(records)["samples"] == 8
+    records.close()
+    assert "nobody knows after how many samples it was saved; it begins anew" in capfd.readouterr().out
+    assert (workdir / ".rejected" / "last.json").read_text() == "5"
 
 
 def test_without_a_checkpoint_it_begins_anew(command, workdir):
@@ -378,6 +426,7 @@ def test_what_is_logged_into_a_file_that_is_written_later_counts_at_once(
 def test_a_checkpoint_that_cannot_be_gone_on_with_is_set_aside_once_and_then_said(command, workdir, capfd):
     fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
     (workdir / "last.json").write_text("half a check")
+    (workdir / ".samples").write_text('{"samples": 80}')
     records = fit(BATCH, workdir)
     assert next(records)["samples"] == 8
     records.close()
@@ -385,6 +434,7 @@ def test_a_checkpoint_that_cannot_be_gone_on_with_is_set_aside_once_and_then_sai
     assert (workdir / ".rejected" / "last.json").read_text() == "half a check"
     assert json.loads((workdir / "last.json").read_text()) > 0
     (workdir / "last.json").write_text("half a check")
+    (workdir / ".samples").write_text('{"samples": 80}')
     with pytest.raises(CommandError, match=r"^going on from its checkpoint: JSONDecodeError: Expecting"):
         next(fit(BATCH, workdir))
 
@@ -401,6 +451,7 @@ def test_a_checkpoint_that_cannot_be_gone_on_with_is_set_aside_once_and_then_sai
 )
 def test_why_a_command_fails_that_was_to_go_on(command, workdir, text, said):
     (workdir / "last.json").touch()
+    (workdir / ".samples").write_text('{"samples": 80}')
     with pytest.raises(CommandError, match=said):
         next(command(text, resume="{workdir}/last.json", **STEPS).fit(BATCH, workdir))
 

@@ -18,6 +18,7 @@ BATCH = {"micro_batch_size": 16, "accumulation_steps": 4}
         ({"trainer.val_check_interval": 1.0, "trainer.check_val_every_n_epoch": 2}, 6400, 12800),
         ({"trainer.check_val_every_n_epoch": 3}, 6400, 19200),
         ({"trainer.val_check_interval": 50, **BATCH}, 6400, 800),  # batches, whatever is accumulated
+        ({"trainer.val_check_interval": 50, **BATCH, "processes": 2}, 6400, 1600),  # of each process
         ({"trainer.val_check_interval": 50}, 6400, None),
         ({"trainer.val_check_interval": 50, "trainer.check_val_every_n_epoch": None, **BATCH}, None, 800),
     ],

@@ -19,6 +19,8 @@ def test_a_setting_has_its_role_where_the_baseline_has_it():
     }
     assert found["roles"] == roles
     assert found["values"]["precision"]["bf16"] == "bf16-mixed"
+    dotted = {"trainer.precision": "32-true", "loader": {"batch_size": 8}, "optimizer.lr": 0.1}
+    assert LIGHTNING.completed({**VALUES, "baseline": dotted})["roles"] == roles
 
 
 def test_what_the_user_says_counts():

@@ -1,5 +1,6 @@
 """A script whose arguments are all its own, and what is put in place of them."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -7,12 +8,13 @@ import pytest
 
 from autotune import workloads
 from autotune.core.errors import InputError
+from autotune.inside.inbox import SITE
 from autotune.workloads.command.ending import CommandError
 
 # It says what its loaders and its optimizer have become.
 SCRIPT = """
 import sys, torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 def build(settings):
     print("built with", settings)
@@ -23,10 +25,13 @@ if __name__ == "__main__":
     groups = [{"params": [model.weight]}, {"params": [model.bias], "lr": 0.02}]
     optimizer = torch.optim.SGD(groups, lr=0.01)
     print("lr", [group["lr"] for group in optimizer.param_groups])
-    validation = DataLoader(data, batch_size=4, persistent_workers=True, num_workers=1)
-    training = DataLoader(data, 4, True, drop_last=True)
-    for name, loader in {"validation": validation, "training": training}.items():
+    validation = DataLoader(data, batch_size=4, persistent_workers=True, num_workers=1, timeout=9)
+    share = DataLoader(data, 4, sampler=DistributedSampler(data, 2, 0, shuffle=False))
+    training = DataLoader(data, 4, True)
+    for name, loader in {"validation": validation, "share": share, "training": training}.items():
         print(name, loader.batch_size, loader.num_workers, loader.persistent_workers, loader.drop_last)
+        next(iter(loader))
+    print("path", sys.path[1:3])
     for x, y in training:
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(model(x), y).backward()
@@ -34,7 +39,7 @@ if __name__ == "__main__":
     import time
     time.sleep(float(sys.argv[1]))
 """
-SETTINGS = {"loader": {"batch_size": 16, "num_workers": 0}, "optimizer": {"lr": 0.1}}
+SETTINGS = {"loader": {"batch_size": 16, "num_workers": 0, "drop_last": True}, "optimizer": {"lr": 0.1}}
 
 
 @pytest.fixture
@@ -58,10 +63,8 @@ def test_settings_take_the_place_of_a_scripts_own_arguments(made, workdir, capfd
         list(made().fit(SETTINGS, workdir))
     said = capfd.readouterr().out.splitlines()
     assert "lr [0.1, 0.2]" in said  # a group's own keeps its ratio
-    assert (
-        "validation 4 0 False False" in said
-    )  # its batch is not trained on, and without workers none persist
-    assert "training 16 0 False True" in said
+    # What an evaluation is made of stays, and without workers nothing is left that needs some.
+    assert {"validation 4 0 False False", "share 4 0 False False", "training 16 0 False True"} <= {*said}
 
 
 def test_a_setting_that_nothing_takes_ends_the_trial(made, workdir):
@@ -73,10 +76,14 @@ def test_a_setting_that_nothing_takes_ends_the_trial(made, workdir):
 
 
 def test_the_winner_trains_with_the_script_as_it_is(made):
-    line = made().command_line(SETTINGS)
-    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
+    """The shell that runs it has a path of its own."""
+    line, given = made().command_line(SETTINGS), os.environ | {"PYTHONPATH": "/the/shells"}
+    done = subprocess.run(["sh", "-c", line], env=given, capture_output=True, text=True, check=True)
     assert "training 16 0 False True" in done.stdout
+    assert f"path {[str(SITE), '/the/shells']}" in done.stdout
     assert done.stderr == ""
+    own = made(environment={"PYTHONPATH": "/own"}).command_line(SETTINGS)
+    assert f" PYTHONPATH={SITE}:/own " in own
 
 
 def test_every_setting_is_used_by_a_function_and_by_a_script_those_that_are_put_in(made):

@@ -57,6 +57,24 @@ def test_of_yaml_the_value_alone_is_another(values, old, new):
 @pytest.mark.parametrize(
     ("base", "values", "expected"),
     [
+        (
+            "model.lr: 1\nmodel.size.k: 2\n",
+            {"model.lr": 3, "model.size.k": 4},
+            "model.lr: 3\nmodel.size.k: 4\n",
+        ),
+        ("a:\n  b.c:\n  - 1\n  b: 2\n", {"a.b.c[0]": 3, "a.b": 4}, "a:\n  b.c:\n  - 3\n  b: 4\n"),
+        ("", {"a.b": 1, "c": 2}, "a: {b: 1}\nc: 2\n"),
+        ("# nothing yet", {"a": 1}, "# nothing yet\na: 1\n"),
+        ("\ufeffa: 1\r\n", {"a": 2, "b": 3}, "\ufeffa: 2\r\nb: 3\r\n"),
+    ],
+)
+def test_of_unusual_yaml_the_value_alone_is_another(base, values, expected):
+    assert replace.replaced(base, values, YAML) == expected
+
+
+@pytest.mark.parametrize(
+    ("base", "values", "expected"),
+    [
         ('{"a":1,"b":[1,2]}', {"a": None, "b[1]": 3}, '{"a":null,"b":[1,3]}'),
         ('{\n\t"a": {\n\t\t"b": "\\ud83d\\ude00"\n\t}\n}\n', {"a.c": 1}, None),
         ('{\n  "a": 1\n}', {"b.c": True}, '{\n  "a": 1,\n  "b": {"c": true}\n}'),

@@ -1,0 +1,56 @@
+"""What the steps of a training have shown besides speed: the loss that it ended with, and what went wrong.
+
+Pure: records in, figures out.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_LAST_PART = 0.1  # of the steps: one alone is noise
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Of so many steps `bad` ones had a loss that was no number, or were called bad by the trainer.
+
+    In `overflows` the gradient's norm was no finite number while the loss was: with fp16's loss scaling their
+    update is left out. `final_loss` is the mean training loss over the last tenth of the steps that told one.
+    None is what the records do not say.
+    """
+
+    count: int = 0
+    bad: int | None = None
+    overflows: int | None = None
+    final_loss: float | None = None
+
+
+def of(records: Iterable[Mapping[str, Any]]) -> Steps:
+    """The steps among the `records` of a training; of what an attempt has repeated the last counts."""
+    last = {record["samples"]: record for record in records if "train_loss" in record}
+    steps = [last[samples] for samples in sorted(last)]
+    losses = [loss for step in steps if math.isfinite(loss := _number(step["train_loss"]))]
+    tail = losses[-math.ceil(_LAST_PART * len(losses)) :]
+    bad = [_is_bad(step) for step in steps]
+    overflows = [
+        not is_bad and not math.isfinite(_number(step["grad_norm"]))
+        for step, is_bad in zip(steps, bad, strict=True)
+        if "grad_norm" in step
+    ]
+    return Steps(
+        count=len(steps),
+        bad=sum(bad) if steps else None,
+        overflows=sum(overflows) if overflows else None,
+        final_loss=math.fsum(tail) / len(tail) if tail else None,
+    )
+
+
+def _is_bad(step: Mapping[str, Any]) -> bool:
+    """Of a trainer that counts them, those in a row up to this one."""
+    return _number(step.get("bad_steps", 0)) > 0 or not math.isfinite(_number(step["train_loss"]))
+
+
+def _number(value: object) -> float:
+    """`value` as a float, not a number where it is none."""
+    return float(value) if isinstance(value, int | float) else math.nan

@@ -1,0 +1,241 @@
+"""Which precision to take: the fastest whose models keep the baseline's quality. Pure.
+
+Models are judged as the runs of a search are, by `judging.quality`: what differs between equal models with
+other seeds counts, and so does that the test split is a sample. Nothing is decided by one seed of each.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Self
+
+from autotune.compare import results
+from autotune.compare.results import BASELINE, Model, Runs
+from autotune.core.trial import Evaluation, Measurement, Status, Trial
+from autotune.display import view
+from autotune.judging import estimates, objective, quality
+from autotune.judging.estimates import Figure
+from autotune.judging.history import History
+from autotune.judging.quality import Answer, Kept, Noise
+from autotune.space.sections import Objective
+
+_SEEDS_TO_BEGIN_WITH = 3  # where nothing says how far equal models lie apart
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How the models of one label stand beside the baseline's.
+
+    `throughput` is a mean over `seeds`, `factor` how many times the baseline's it is. `shown` says of the
+    quality what was found. Not decided, `seeds_needed` of both would decide it; None where more seeds would
+    not.
+    """
+
+    label: str
+    throughput: Figure | None
+    factor: Figure | None
+    seeds: int
+    answer: Answer
+    shown: str
+    seeds_needed: int | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a comparison has shown: the `label` to take, None where that is not decided, and a sentence.
+
+    The `standings` of all models that have trained to their end are there, the fastest first.
+    """
+
+    label: str | None
+    sentence: str
+    standings: tuple[Standing, ...] = ()
+
+
+def search_noise(history: History) -> Noise | None:
+    """How far the search's own equal runs lie apart; None where it has run nothing twice."""
+    return quality.noise([history.runs_of(trial.number) for trial in history.searched])
+
+
+def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Verdict | None:
+    """Which of the models that were compared to take; None where there is nothing beside the baseline.
+
+    The noise that equal runs have `elsewhere` decides nothing: it tells how many seeds would.
+    """
+    done = {label: [m for m in found if _completed(m)] for label, found in runs.items()}
+    trained = {label: found for label, found in done.items() if found}
+    if len(runs) < 2:
+        return None
+    if BASELINE not in trained:
+        return Verdict(None, "Not decided: the baseline's model was not trained to its end.")
+    tested = _is_tested(trained, goal)
+    sides = {label: _Side.of(found, goal, tested=tested) for label, found in trained.items()}
+    baseline = sides[BASELINE]
+    if why_not := _no_quality(baseline.runs, goal):
+        return Verdict(None, f"Not decided: of the baseline {why_not}; train longer.")
+    standings = _standings(sides, goal, elsewhere)
+    where = "on the test split" if tested else "at the end of the training"
+    keeps = f"{view.kept(goal, baseline.quality)} {where}"
+    return Verdict(_taken(standings), _sentence(standings, keeps), standings)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The models of a label as runs are judged, a higher quality is better, and how fast they trained."""
+
+    runs: Sequence[Trial]
+    throughput: Figure | None
+
+    @classmethod
+    def of(cls, found: Sequence[Model], goal: Objective, *, tested: bool) -> Self:
+        """Their quality is what the test split says, or else what they had in the end."""
+        runs = [
+            Trial(n, model.config, model.outcome, _scored(model, goal) if tested else model.training)
+            for n, model in enumerate(found)
+        ]
+        return cls(runs, results.throughput(found))
+
+    @property
+    def quality(self) -> float:
+        return statistics.fmean(quality.qualities(self.runs) or [0.0])
+
+
+def _completed(model: Model) -> bool:
+    return model.outcome.status is Status.COMPLETED
+
+
+def _is_tested(trained: Runs, goal: Objective) -> bool:
+    """Whether every model has a score of the test split for the quality that the search asks for."""
+    return all(goal.quality in model.scores for found in trained.values() for model in found)
+
+
+def _scored(model: Model, goal: Objective) -> Measurement:
+    """What the test split says of a model, as the evaluation of a run."""
+    chance = model.scores.get(f"{goal.quality}_chance")
+    point = Evaluation(
+        model.samples,
+        0.0,
+        goal.turned(model.scores[goal.quality]),
+        None if chance is None else goal.turned(chance),
+        model.collapsed,
+    )
+    items = tuple(goal.turned(item) for item in model.items.get(goal.quality, ()))
+    return Measurement(quality=point.quality, curve=(point,), items=items)
+
+
+def _no_quality(runs: Sequence[Trial], goal: Objective) -> str | None:
+    """Why what one of the runs ended with is no quality at all."""
+    return next((why for run in runs if (why := objective.no_quality(run.measurement, goal))), None)
+
+
+def _standings(sides: Mapping[str, _Side], goal: Objective, elsewhere: Noise | None) -> tuple[Standing, ...]:
+    """Every label that has trained, the fastest first."""
+    noise = quality.noise([side.runs for side in sides.values()])
+    found = [_standing(label, sides, goal, noise, elsewhere) for label in sides]
+    return tuple(sorted(found, key=lambda one: -one.throughput.value if one.throughput else 0.0))
+
+
+def _standing(
+    label: str,
+    sides: Mapping[str, _Side],
+    goal: Objective,
+    noise: Noise | None,
+    elsewhere: Noise | None,
+) -> Standing:
+    ours, theirs = sides[label], sides[BASELINE]
+    factor = (
+        estimates.over(ours.throughput, theirs.throughput) if ours.throughput and theirs.throughput else None
+    )
+    known = partial(Standing, label, ours.throughput, factor, len(ours.runs))
+    if label == BASELINE:
+        return replace(known(Answer.KEPT, "what the others are compared with"), factor=Figure(1.0))
+    if why_not := _no_quality(ours.runs, goal):
+        return known(Answer.LOST, why_not)
+    keep = objective.least_share(goal, theirs.quality)
+    kept = quality.compare(ours.runs, theirs.runs, keep, noise)
+    if kept is None:
+        answer = Answer.KEPT if goal.takes_any_quality else Answer.UNDECIDED
+        return known(answer, f"its {goal.quality} cannot be compared")
+    needed = kept.runs_needed if noise else _first_guess(ours, theirs, keep, elsewhere)
+    answer = Answer.KEPT if goal.takes_any_quality else kept.answer
+    return known(answer, _shown(kept, goal, len(ours.runs), len(theirs.runs)), needed)
+
+
+def _first_guess(ours: _Side, theirs: _Side, keep: float, elsewhere: Noise | None) -> int:
+    """How many seeds to ask for where no two models are equal but for theirs."""
+    needed = quality.runs_needed(ours.runs, theirs.runs, keep, elsewhere) if elsewhere else None
+    return needed or _SEEDS_TO_BEGIN_WITH
+
+
+def _shown(kept: Kept, goal: Objective, ours: int, theirs: int) -> str:
+    """`bleu_4 0.1612 against 0.1600, 97% to 104% of it at 95%, 3 seeds of each`."""
+    a, b = (view.quality(goal.turned(value)) for value in (kept.quality, kept.reference))
+    between = "how far equal models lie apart is not known"
+    if math.isfinite(kept.low):
+        between = f"{quality.between(kept.low, kept.high, kept.reference, goal)} at 95%"
+    seeds = f"{_seeds(ours)} of each" if ours == theirs else f"{_seeds(ours)} against {theirs}"
+    return f"{goal.quality} {a} against {b}, {between}, {seeds}"
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'s' * (count != 1)}"
+
+
+def _taken(standings: Sequence[Standing]) -> str | None:
+    """The fastest that is kept, None where it is not decided whether a faster one is."""
+    first = next(one for one in standings if one.answer is not Answer.LOST)
+    return first.label if first.answer is Answer.KEPT else None
+
+
+def _sentence(standings: Sequence[Standing], keeps: str) -> str:
+    """What to take and why, or what would decide it; then what is faster and lost."""
+    first = next(n for n, one in enumerate(standings) if one.answer is not Answer.LOST)
+    taken, rest = standings[first], standings[first + 1 :]
+    if taken.answer is Answer.UNDECIDED:
+        parts = [
+            f"Not decided: whether {_speed(taken)}, {keeps}: {taken.shown}.",
+            _would(taken),
+            *_best(rest),
+        ]
+    elif taken.label == BASELINE:
+        parts = [f"The baseline stays: no faster precision {keeps}."]
+    else:
+        parts = [f"The fastest precision that {keeps}: {_speed(taken)}; {taken.shown}.", *_equal(taken, rest)]
+    lost = "; ".join(f"{_speed(one)}: {one.shown}" for one in standings[:first])
+    return " ".join([*parts, *([f"Faster, and lost: {lost}."] if lost else [])])
+
+
+def _speed(one: Standing) -> str:
+    """`bf16, 2.13x the baseline's throughput (2.05x to 2.21x)`."""
+    if one.factor is None:
+        return one.label
+    sure = view.interval(one.factor)
+    return f"{one.label}, {view.factor(one.factor)} the baseline's throughput{f' ({sure})' if sure else ''}"
+
+
+def _would(one: Standing) -> str:
+    if one.seeds_needed is None:
+        return "More seeds would not decide it, a larger test split may."
+    return f"{_seeds(one.seeds_needed)} of each may decide it: compare --seeds {one.seeds_needed}."
+
+
+def _best(rest: Sequence[Standing]) -> list[str]:
+    """What is known to keep the quality where something faster is not decided."""
+    known = next(one for one in rest if one.answer is Answer.KEPT)  # the baseline itself at last
+    return [] if known.label == BASELINE else [f"Of what is decided the fastest is {_speed(known)}."]
+
+
+def _equal(taken: Standing, rest: Sequence[Standing]) -> list[str]:
+    """Those whose speed is not surely less."""
+    low = taken.throughput.low if taken.throughput else None
+    names = [
+        one.label
+        for one in rest
+        if one.answer is Answer.KEPT
+        and low is not None
+        and one.throughput is not None
+        and (one.throughput.high or 0.0) >= low
+    ]
+    return [f"Not surely slower: {', '.join(names)}."] if names else []

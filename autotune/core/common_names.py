@@ -1,0 +1,89 @@
+"""What projects and frameworks commonly call settings and precisions: the one table of such names. Pure.
+
+`init` looks for settings of a script by it, an export for their places in a file. The names are those that
+public projects use.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from autotune.core.settings import (
+    ACCUMULATION,
+    CHECKPOINTING,
+    COMPILE,
+    LEARNING_RATE,
+    MICRO_BATCH,
+    PRECISION,
+    PREFETCH,
+    PROCESSES,
+    SEED,
+    WORKERS,
+)
+
+# What is meant besides the settings that the tuner computes with.
+CLIP_NORM, CLIP_VALUE = "clip_norm", "clip_value"
+WEIGHT_DECAY, PIN, PERSISTENT = "weight_decay", "pin_memory", "persistent_workers"
+ZERO_STAGE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM = "zero_stage", "offload_optimizer", "offload_param"
+
+# By what is meant, the more usual first: of several that a project has, the first one is it.
+NAMES: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        MICRO_BATCH: (
+            *("micro_batch_size", "per_device_train_batch_size", "train_micro_batch_size_per_gpu"),
+            *("device_batch_size", "train_batch_size", "batch_size", "batchsize", "bs"),
+            *("batch_size_per_gpu", "train_bs", "mbs", "samples_per_gpu", "batch"),
+        ),
+        ACCUMULATION: (
+            *("gradient_accumulation_steps", "accumulation_steps", "grad_accum_steps", "accum_iter"),
+            *("accum_steps", "accumulate_grad_batches", "grad_accumulation_steps", "grad_accum", "accum"),
+            *("update_freq", "iters_to_accumulate"),
+        ),
+        LEARNING_RATE: ("learning_rate", "lr", "base_lr", "max_lr", "init_lr", "peak_lr", "lr0", "blr"),
+        WEIGHT_DECAY: ("weight_decay",),
+        SEED: ("seed", "random_seed", "manual_seed", "manualseed", "seed_everything", "rng_seed"),
+        WORKERS: (
+            *("num_workers", "dataloader_num_workers", "workers", "n_workers", "n_worker"),
+            *("num_data_workers", "loader_workers", "nworkers"),
+        ),
+        PROCESSES: ("processes", "nproc_per_node", "num_processes", "devices"),
+        PREFETCH: ("prefetch_factor", "dataloader_prefetch_factor"),
+        PIN: ("pin_memory", "dataloader_pin_memory"),
+        PERSISTENT: ("persistent_workers", "dataloader_persistent_workers"),
+        PRECISION: (
+            *("precision", "dtype", "mixed_precision", "torch_dtype"),
+            *("amp_dtype", "amp", "fp16", "bf16", "use_amp"),
+        ),
+        COMPILE: ("compile", "torch_compile", "torchcompile", "use_compile", "compile_model"),
+        CHECKPOINTING: (
+            *("gradient_checkpointing", "activation_checkpointing", "grad_checkpointing"),
+            *("use_checkpoint", "checkpoint_activations", "grad_checkpoint"),
+        ),
+        CLIP_NORM: (
+            *("clip_norm", "max_grad_norm", "gradient_clip_val", "gradient_clipping"),
+            *("grad_clip", "clip_grad_norm"),
+        ),
+        CLIP_VALUE: ("clip_value", "grad_clip_value"),
+        ZERO_STAGE: ("zero_stage", "zero_optimization.stage"),
+        OFFLOAD_OPTIMIZER: (*("offload_optimizer", "offload_optimizer_device", "offload_optimizer.device"),),
+        OFFLOAD_PARAM: ("offload_param", "offload_param_device", "offload_param.device"),
+    }
+)
+# Names of something else in other projects: the batch of all processes, a schedule's highest rate, a switch
+# of one format. They are proposed to a person, and nothing is written to them unasked.
+_AMBIGUOUS = frozenset(
+    {
+        *("train_batch_size", "bs", "batch", "accum", "update_freq", "workers"),
+        *("base_lr", "max_lr", "init_lr", "peak_lr", "lr0", "blr"),
+        *("amp", "use_amp", "fp16", "bf16"),
+    }
+)
+
+# The precisions that every framework has, by the tuner's names.
+LIGHTNINGS = MappingProxyType({"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"})
+ACCELERATES = MappingProxyType({"fp32": "no", "bf16": "bf16", "fp16": "fp16"})
+TORCHS = MappingProxyType({"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"})
+
+
+def sure(what: str) -> Sequence[str]:
+    """The names that mean `what` and nothing else; its own where no others are known."""
+    return tuple(name for name in NAMES.get(what, (what,)) if name not in _AMBIGUOUS)

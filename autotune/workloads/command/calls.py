@@ -1,0 +1,85 @@
+"""What is started for a trial: a command's words, its directory and its environment."""
+
+import glob
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune.core.settings import SEED
+from autotune.inside import inbox
+from autotune.inside.inbox import SITE
+from autotune.inside.site import autotune_wire as wire
+from autotune.workloads.command import files, line, spec
+from autotune.workloads.command.counting import Counts
+from autotune.workloads.command.follow import HELD_BACK
+from autotune.workloads.command.spec import Spec
+
+
+@dataclass(frozen=True)
+class Call:
+    """A command with its settings, ready to be started."""
+
+    arguments: list[str]
+    directory: Path
+    environment: dict[str, str]
+
+
+def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bool) -> Call:
+    """The command of `spec_` with `values` for its placeholders; it has this process's environment, too."""
+    more = spec_.resume.arguments if resumes and spec_.resume else ()
+    arguments = [*line.words(spec_.run, values), *line.flags(spec_.flags, values), *line.words(more, values)]
+    python = spec_.python or sys.executable
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join(filter(None, (str(Path(python).parent), os.environ.get("PATH")))),
+        **{name: line.word(text, values) for name, text in spec_.environment.items()},
+    }
+    if arguments[0] in {"python", "python3"}:
+        arguments[0] = python
+    return Call(arguments, directory, environment)
+
+
+def values_of(spec_: Spec, settings: Mapping[str, Any], workdir: Path | str) -> dict[str, Any]:
+    """What every placeholder stands for."""
+    trial = (
+        {} if (samples := os.environ.get(wire.TRIAL_SAMPLES)) is None else {spec.TRIAL_SAMPLES: int(samples)}
+    )
+    whole = {} if spec_.training_samples is None else {spec.TRAINING_SAMPLES: spec_.training_samples}
+    own = files.paths(spec_.files, Path(workdir))
+    return {**trial, **whole, spec.WORKDIR: str(workdir), **own, **dict(line.flat(settings))}
+
+
+def place(directory: Path, path: str, values: Mapping[str, Any]) -> str:
+    """`path` with `values` for its placeholders, in which only its own `*` stands for any characters."""
+    escaped = {name: glob.escape(v) if isinstance(v, str) else v for name, v in values.items()}
+    return str(directory / line.word(path, escaped))
+
+
+def put_in(settings: Mapping[str, Any], objects: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """The settings that are arguments of the `objects` that a script makes."""
+    return {name: found for name in objects if isinstance(found := settings.get(name), Mapping)}
+
+
+def of_trial(
+    spec_: Spec, settings: Mapping[str, Any], workdir: Path, *, path: str | None, begun: Counts, batch: int
+) -> dict[str, str]:
+    """The variables by which a script has the hook in it, and the hook knows the trial.
+
+    `path` is the script's own PYTHONPATH. `begun` is what its checkpoint had seen, and `batch` are the
+    samples of a step.
+    """
+    samples = int(values_of(spec_, settings, workdir).get(spec.TRIAL_SAMPLES) or 0)
+    is_told = spec_.file is not None and spec_.file[0] in HELD_BACK
+    return {
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), path))),
+        **({wire.SEED: str(settings.get(SEED) or 0)} if spec_.seed else {}),
+        **({wire.LOGGED: json.dumps(list(spec_.scores.values()))} if is_told else {}),
+        **inbox.of_trial(workdir, settings, samples, unit=os.environ.get(wire.UNIT, "samples")),
+        wire.BEGUN: json.dumps(begun._asdict()),
+        wire.STEP_SAMPLES: str(batch),
+    }

@@ -1,0 +1,162 @@
+"""An optimizer step over a window of micro-batches: taken, left out, or undone."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - everybody's name for it
+from torch import Tensor
+
+from r2gen import checkpoint, optim, precision
+from r2gen.clock import Stopwatch
+from r2gen.compiling import CUDA_GRAPHS, compiled
+from r2gen.config import Config
+from r2gen.data import Batch, normalise
+from r2gen.divergence import BadSteps, RunningStatistics
+from r2gen.model import R2Gen, loss_sum
+from r2gen.optim import Position
+from r2gen.packing import Packing, lengths
+from r2gen.shortage import HalvedBatch
+
+_NOTE = ", with as many more of them in an optimizer step; batch normalisation sees fewer studies at once"
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """What is known of the gradients that a window has left: their `norm` before clipping.
+
+    `loss` is the mean over the window's tokens, in nats.
+    """
+
+    loss: float
+    norm: float
+    watch: Stopwatch
+
+
+class Stepper:
+    """The optimizer steps of `model`.
+
+    A step is `gradients` and then `update`. Until `update` is called, what has changed can be undone.
+    """
+
+    def __init__(self, model: R2Gen, config: Config) -> None:
+        self._model, self._config = model, config
+        self._optimizer = optim.optimizer(model, config)
+        self._scaler = precision.Scaler(config)
+        self._statistics = RunningStatistics(model)
+        self._rng: Mapping[str, Any] | None = None  # at the beginning of a step; None outside of one
+        self._batch = HalvedBatch("micro_batch_size", config, _NOTE)
+        self._forward, self._compiled_for = compiled(model, config), config.micro_batch_size
+        self.bad = BadSteps(config.max_bad_steps)
+
+    def gradients(self, window: Sequence[Batch]) -> Gradients:
+        """Computes the gradients of the mean loss over all tokens of `window`, and clips them.
+
+        Where a micro-batch does not fit into memory, the whole window is done again in smaller ones.
+        """
+        self._statistics.keep()
+        self._rng = checkpoint.rng_state()
+        loss, watch = self._batch.run(partial(self._backward, window), self.undo)
+        self._scaler.unscale(self._optimizer)
+        norm = optim.clip(self._model.parameters(), self._config.grad_clip_value)
+        # Read together, because every copy waits for the device; and before the step, which depends on them.
+        numbers: list[float] = torch.stack((loss, norm)).tolist()
+        return Gradients(numbers[0], numbers[1], watch)
+
+    def _backward(self, window: Sequence[Batch], size: int) -> tuple[Tensor, Stopwatch]:
+        self._compile_for(size)
+        device = precision.device()
+        tokens = sum(sum(lengths(batch.targets)) for batch in window)
+        loss = torch.zeros((), device=device)
+        watch = Stopwatch(device)
+        for batch in _parts(window, size):
+            images = normalise(batch.images.to(device, non_blocking=True))
+            watch.mark("transfer_s")
+            targets, packing = self._reports(batch.targets)
+            with precision.autocast(self._config):
+                summed, _ = loss_sum(self._forward(images, targets, packing), targets)
+            watch.mark("forward_s")
+            torch.autograd.backward(self._scaler.scale(summed / tokens))
+            loss += summed.detach() / tokens
+            watch.mark("backward_s")
+        return loss, watch
+
+    def _compile_for(self, size: int) -> None:
+        if size == self._compiled_for:
+            return
+        smaller = {"micro_batch_size": size, "accumulation_steps": 2}  # of which there are more than one
+        self._forward = compiled(self._model, self._config.model_copy(update=smaller))
+        self._compiled_for = size
+
+    def _reports(self, targets: Tensor) -> tuple[Tensor, Packing]:
+        """Targets on the device, and the positions whose next word counts.
+
+        CUDA graphs are made anew for every shape, which takes minutes: for them every batch is padded to the
+        longest report that there can be, and computed whole, the memory's loop over the words included.
+        """
+        device = precision.device()
+        if self._config.compile not in CUDA_GRAPHS:
+            return targets.to(device, non_blocking=True), Packing.of(lengths(targets), device)
+        padded = F.pad(targets, (0, self._config.max_seq_length - targets.size(1))).to(device)
+        return padded, Packing.whole(padded[:, :-1]).unrolled()
+
+    def update(self, found: Gradients, position: Position, step: int) -> dict[str, Any]:
+        """Takes the step; a bad one leaves the model alone. What its record says of it.
+
+        Raises DivergedError where too many in a row were bad.
+        """
+        rate = optim.set_rates(self._optimizer, self._config, position)
+        if math.isfinite(found.loss) and not self._scaler.is_bad(found.norm):
+            self._scaler.step(self._optimizer)
+            self.bad.end_row()
+        else:
+            self._scaler.skip()
+            self._statistics.put_back()
+            self.bad.add(step, position.epoch, found.loss, found.norm)
+        self._optimizer.zero_grad(set_to_none=True)
+        found.watch.mark("optimizer_s")
+        self._rng = None
+        return {
+            "train_loss": found.loss,
+            "learning_rate": rate,
+            "grad_norm": found.norm,
+            "bad_steps": self.bad.in_a_row,
+            **({"micro_batch_size": self._batch.size} if self._batch.is_halved else {}),
+            **found.watch.seconds(),
+        }
+
+    def undo(self) -> None:
+        """Puts everything back to where it was before `gradients`; between steps there is nothing to do."""
+        if self._rng is None:
+            return
+        self._optimizer.zero_grad(set_to_none=True)
+        self._statistics.put_back()
+        checkpoint.set_rng_state(self._rng)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint has of it; `micro_batch_size` is the one that fits."""
+        return {
+            "optimizer": self._optimizer.state_dict(),
+            "scaler": self._scaler.state_dict(),
+            "micro_batch_size": self._batch.size,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The same back; checkpoints of before have no `micro_batch_size`: it was the configured one."""
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._scaler.load_state_dict(state["scaler"])
+        self._batch.restore(state.get("micro_batch_size", self._batch.size))
+
+
+def _parts(window: Sequence[Batch], size: int) -> Iterator[Batch]:
+    """The batches of `window`, those of more than `size` studies in parts."""
+    for batch in window:
+        if len(batch.studies) <= size:
+            yield batch
+            continue
+        tensors = (batch.images, batch.targets, batch.studies)
+        for images, targets, studies in zip(*(torch.split(t, size) for t in tensors), strict=True):
+            yield Batch(images, targets, studies, ())

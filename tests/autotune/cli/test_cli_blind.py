@@ -1,0 +1,114 @@
+"""Readers who do not know the models: the sheet of `report --blind`, the answers of `report --marks`."""
+
+import json
+import re
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from autotune import __main__ as cli
+from autotune.compare import results
+from autotune.compare.results import Model, Written
+from autotune.core.trial import Measurement, Outcome, Status
+from autotune.storage.store import Session
+
+KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs the command line beside a kept session `s`; its exit code and what it said."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(KEPT))
+    shutil.copytree(KEPT / "format-2", "s")
+
+    def call(*arguments):
+        code = cli.main(list(arguments))
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+@pytest.fixture
+def compared(run):
+    """The command line beside a session in which two models have written reports."""
+    session = Session(Path("s"))
+    for label in ("baseline", "bf16"):
+        place = session.model_dir(label)
+        place.root.mkdir(parents=True)
+        results.write(place, Model(label, {}, Outcome(Status.COMPLETED), Measurement(), 400))
+        lines = [asdict(Written(str(n), (), "true", f"{label} wrote {n}")) for n in range(6)]
+        place.reports_file.write_text("\n".join(map(json.dumps, lines)))
+    return run
+
+
+def saved(mark, reports):
+    """Answers that give all reports of a sheet whose text has `reports` in it the same mark."""
+    found = re.findall(
+        r'data-report="(\w+)".*?<p class="text">(.*?)</p>', Path("sheet.html").read_text(), re.DOTALL
+    )
+    marks = {name: {"mark": mark, "note": "seen"} for name, text in found if reports in text}
+    Path("answers.json").write_text(json.dumps({"format": 1, "reader": "AB", "marks": marks}))
+
+
+def test_a_sheet_is_marked_read_back_and_unblinded(compared):
+    code, out, err = compared("report", "s", "--blind", "sheet.html", "--samples", "3")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "Sheet: sheet.html: 6 reports of 3 studies",
+        "Read the answers: python -m autotune report s --marks answers.json",
+    ]
+    saved("correct", "bf16 wrote")
+    code, out, _ = compared("report", "s", "--marks", "answers.json", "--format", "json", "-o", "-")
+    found = json.loads(out)["reading"]
+    assert (code, found["readers"], [m["label"] for m in found["models"]]) == (0, ["AB"], ["bf16"])
+    assert (found["models"][0]["reports"], found["models"][0]["correct_marks"]) == (3, 3)
+    assert found["models"][0]["correct"]["value"] == 1.0
+    assert [(r["study"], r["note"]) for r in found["remarks"]] == [
+        ("1", "seen"),
+        ("3", "seen"),
+        ("5", "seen"),
+    ]
+
+    saved("major error", "baseline wrote 3")
+    told = compared("report", "s", "--marks", "answers.json")
+    assert told == (0, "Report: s/report.html\n", "Marks: 1 of reader AB\n")
+    assert "Blind reading" in Path("s", "report.html").read_text()
+    assert "| blind reading | reports | correct |" in compared("report", "s", "--format", "md", "-o", "-")[1]
+
+
+def test_marks_of_texts_that_are_gone_count_for_nothing(compared):
+    compared("report", "s", "--blind", "sheet.html")
+    saved("correct", "wrote 3")
+    Session(Path("s")).model_dir("bf16").reports_file.unlink()
+    told = compared("report", "s", "--marks", "answers.json", "-o", "report.html")[2]
+    assert told == "Marks: 1 of reader AB; 1 more are of reports that are no longer there\n"
+    Session(Path("s")).model_dir("baseline").reports_file.unlink()
+    code, out, err = compared("report", "s", "--marks", "answers.json")
+    assert (code, out) == (2, "")
+    assert err.endswith("answers.json: none of its 2 marks is of a report that is in session s\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--blind", "sheet.html"], ["session s: has no reports to be marked", "autotune compare s"]),
+        (["--marks", "nowhere.json"], ["nowhere.json", "cannot be read"]),
+        (["--marks", "a", "--blind", "b"], ["one of --blind and --marks: got b and a"]),
+    ],
+)
+def test_bad_input_is_one_line(run, arguments, parts):
+    code, out, err = run("report", "s", *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    for part in parts:
+        assert part in err
+
+
+def test_answers_need_a_sheet_of_the_session(compared):
+    Path("answers.json").write_text('{"format": 1, "reader": "AB", "marks": {"x": {"mark": "correct"}}}')
+    code, out, err = compared("report", "s", "--marks", "answers.json")
+    assert (code, out) == (2, "")
+    assert "blind.json: is not there: no sheet for blind readers was made of this session" in err

@@ -1,0 +1,171 @@
+"""Which precision to take: by what its models were scored, and with how many seeds."""
+
+import random
+
+import pytest
+
+from autotune.compare.results import Model
+from autotune.compare.verdict import verdict
+from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput
+from autotune.judging.quality import Answer, Noise
+from autotune.space.sections import Objective
+
+GOAL = Objective()
+SPEEDS = {"baseline": 100.0, "fp32": 150.0, "bf16": 200.0, "fp16": 250.0}
+
+
+def model(label, quality, seed=0, **rest):
+    training = Measurement(Throughput(SPEEDS[label], 1.0, 50, 9.0), 0.5, 400, samples=400)
+    scores = {} if quality is None else {"bleu_4": quality, **rest.pop("scores", {})}
+    given = {"training": training, "samples": 400, "outcome": Outcome(Status.COMPLETED), **rest}
+    return Model(label, {"precision": label}, scores=scores, seed=seed, **given)
+
+
+def runs(**qualities):
+    """A model a quality, with seeds from 0."""
+    return {
+        label: tuple(model(label, quality, seed) for seed, quality in enumerate(found))
+        for label, found in qualities.items()
+    }
+
+
+NEAR = (0.1600, 0.1605, 0.1598, 0.1602)  # as near as equal models get
+LOW = (0.1300, 0.1310, 0.1290, 0.1305)
+
+
+def test_the_fastest_that_keeps_the_quality_is_taken():
+    found = verdict(runs(baseline=NEAR, fp32=NEAR, bf16=NEAR, fp16=LOW), GOAL)
+    assert found.label == "bf16"
+    assert [(one.label, one.answer) for one in found.standings] == [
+        ("fp16", Answer.LOST),
+        ("bf16", Answer.KEPT),
+        ("fp32", Answer.KEPT),
+        ("baseline", Answer.KEPT),
+    ]
+    assert found.sentence.startswith(
+        "The fastest precision that keeps 95% of the baseline's bleu_4 on the test split: bf16, 2.00x the "
+        "baseline's throughput; bleu_4 0.1601 against 0.1601, "
+    )
+    assert " at 95%, 4 seeds of each." in found.sentence
+    assert found.sentence.endswith(found.standings[0].shown + ".")
+    assert "Faster, and lost: fp16, 2.50x the baseline's throughput: bleu_4 0.1301 against" in found.sentence
+
+
+def test_one_seed_of_each_decides_nothing_and_says_how_many_would():
+    once = runs(baseline=NEAR[:1], bf16=NEAR[:1])
+    found = verdict(once, GOAL)
+    assert (found.label, found.standings[0].answer, found.standings[0].seeds_needed) == (
+        None,
+        Answer.UNDECIDED,
+        3,
+    )
+    assert "how far equal models lie apart is not known, 1 seed of each" in found.sentence
+    assert found.sentence.endswith("3 seeds of each may decide it: compare --seeds 3.")
+    noisy = verdict(once, GOAL, Noise(0.05, 20))
+    assert noisy.label is None
+    assert noisy.standings[0].seeds_needed > 3, "by what equal runs of the search have shown"
+
+
+def test_a_faster_one_that_is_not_decided_is_in_the_way_and_what_is_decided_is_said():
+    unsure = (0.1560, 0.1480, 0.1600, 0.1530)
+    found = verdict(runs(baseline=NEAR, bf16=NEAR, fp16=unsure), GOAL)
+    assert found.label is None
+    assert found.sentence.startswith("Not decided: whether fp16, 2.50x the baseline's throughput, keeps 95%")
+    assert "Of what is decided the fastest is bf16, 2.00x" in found.sentence
+    needed = found.standings[0].seeds_needed
+    assert f"{needed} seeds of each may decide it: compare --seeds {needed}." in found.sentence
+
+
+def test_where_all_that_is_faster_has_lost_the_baseline_stays():
+    found = verdict(runs(baseline=NEAR, bf16=LOW), GOAL)
+    assert found.label == "baseline"
+    assert found.sentence.startswith("The baseline stays: no faster precision keeps 95%")
+
+
+def test_one_whose_speed_is_not_surely_less_is_named():
+    found = verdict(
+        {
+            **runs(baseline=NEAR, bf16=NEAR),
+            "fp32": tuple(model("bf16", q, seed) for seed, q in enumerate(NEAR)),
+        },
+        GOAL,
+    )
+    assert "Not surely slower" not in found.sentence, "equal figures have no interval"
+    once = {label: models[:1] for label, models in runs(baseline=NEAR, bf16=NEAR, fp32=NEAR).items()}
+    near = Measurement(Throughput(199.5, 1.0, 50, 9.0), 0.5, 400, samples=400)
+    any_quality = Objective(keep=0)
+    found = verdict({**once, "fp32": (model("fp32", 0.16, training=near),)}, any_quality)
+    assert found.label == "bf16"
+    assert found.sentence.endswith("Not surely slower: fp32.")
+
+
+def test_what_was_scored_item_by_item_counts_as_well():
+    """Equal means of items that scatter: a test split of a few studies decides nothing."""
+    rng = random.Random(0)
+
+    def scored(label, n):
+        return {
+            label: tuple(
+                model(label, q, seed, items={"bleu_4": tuple(rng.gauss(q, 0.2) for _ in range(n))})
+                for seed, q in enumerate(NEAR)
+            )
+        }
+
+    few = verdict(scored("baseline", 30) | scored("bf16", 30), GOAL)
+    assert few.label is None
+    assert few.sentence.endswith("More seeds would not decide it, a larger test split may.")
+    assert verdict(scored("baseline", 30_000) | scored("bf16", 30_000), GOAL).label == "bf16"
+
+
+def test_a_model_that_has_learnt_nothing_keeps_nothing():
+    chance = {"scores": {"bleu_4_chance": 0.15}}
+    dull = {label: (model(label, 0.14, **chance),) for label in ("baseline", "bf16")}
+    assert verdict(dull, GOAL).sentence == (
+        "Not decided: of the baseline its quality 0.1400 is not above chance, 0.1500; train longer."
+    )
+    collapsed = {**runs(baseline=NEAR), "bf16": (model("bf16", 0.17, collapsed=True),)}
+    found = verdict(collapsed, GOAL)
+    assert (found.label, found.standings[0].shown) == ("baseline", "it does the same whatever it sees")
+
+
+def test_without_scores_of_the_test_split_what_the_training_ended_with_counts():
+    goal = Objective(minimize="val_loss", keep=0.98)
+
+    def trained(label, *losses):
+        speed = Throughput(SPEEDS[label], 1.0, 50, 9.0)
+        return tuple(
+            model(label, None, seed, training=Measurement(speed, -loss, 400, (Evaluation(400, 9.0, -loss),)))
+            for seed, loss in enumerate(losses)
+        )
+
+    found = verdict({"baseline": trained("baseline", 2.0, 2.0), "bf16": trained("bf16", 3.0, 3.0)}, goal)
+    assert found.label == "baseline"
+    assert "at most 2% above the baseline's val_loss at the end of the training" in found.sentence
+    assert "val_loss 3.0000 against 2.0000" in found.sentence
+
+
+def test_what_was_not_trained_to_its_end_does_not_stand():
+    failed = {"outcome": Outcome(Status.FAILED, Failure.OOM, "too large"), "training": Measurement()}
+    found = verdict({**runs(baseline=NEAR, bf16=NEAR), "fp16": (model("fp16", None, **failed),)}, GOAL)
+    assert [one.label for one in found.standings] == ["bf16", "baseline"]
+    without = verdict({**runs(bf16=NEAR), "baseline": (model("baseline", None, **failed),)}, GOAL)
+    assert without.sentence == "Not decided: the baseline's model was not trained to its end."
+
+
+@pytest.mark.parametrize("found", [{}, runs(baseline=NEAR)])
+def test_alone_or_with_nothing_there_is_nothing_to_decide(found):
+    assert verdict(found, GOAL) is None
+
+
+def test_equal_models_are_seldom_called_worse_and_worse_ones_seldom_kept():
+    """The error is 5% to either side for a quality at the border, and far less away from it."""
+    rng = random.Random(1)
+
+    def drawn(mean):
+        return tuple(rng.gauss(mean, 0.003) for _ in range(4))
+
+    worse = [verdict(runs(baseline=drawn(0.16), bf16=drawn(0.145)), GOAL).label for _ in range(200)]
+    equal = [verdict(runs(baseline=drawn(0.16), bf16=drawn(0.16)), GOAL).label for _ in range(200)]
+    assert worse.count("bf16") <= 2
+    assert equal.count("baseline") <= 2
+    assert equal.count("bf16") > 120

@@ -1,0 +1,97 @@
+"""Records are kept in files that other tools read."""
+
+import builtins
+import json
+import math
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from r2gen.errors import InputError, StorageError
+from r2gen.logs import Board, RecordFile, tagged
+
+STEP = {"samples": 4, "epoch": 1, "train_loss": 3.0, "learning_rate": 1e-4, "bad_steps": 0}
+
+
+@pytest.mark.parametrize("before", ["", '{"samples": 1}\n', '{"samples": 1}\n{"sam'])
+def test_records_are_appended_and_a_torn_line_gets_one_of_its_own(tmp_path: Path, before: str) -> None:
+    file = tmp_path / "records.jsonl"
+    file.write_text(before)
+    with RecordFile(file) as records:
+        records.write({"samples": 4, "train_loss": math.nan, "collapsed": True, "items": [0.5]})
+        records.write({"samples": 8, "train_loss": math.inf})
+
+    lines = file.read_text().splitlines()
+    assert lines[: len(before.splitlines())] == before.splitlines()
+    found = [json.loads(line, parse_constant=pytest.fail) for line in lines[len(before.splitlines()) :]]
+    at = found[0].pop("at")
+    assert at <= found[1].pop("at")
+    assert found == [
+        {"samples": 4, "train_loss": None, "collapsed": True, "items": [0.5]},
+        {"samples": 8, "train_loss": None},
+    ]
+
+
+def test_a_record_is_in_the_file_as_soon_as_it_is_written(tmp_path: Path) -> None:
+    records = RecordFile(tmp_path / "records.jsonl")
+    records.write(STEP)
+    assert (tmp_path / "records.jsonl").read_text().endswith("}\n")
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file can be longer than 100 bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_that_takes_no_more_is_told(tmp_path: Path, full_disk: None) -> None:
+    records = RecordFile(tmp_path / "r.jsonl")
+    with pytest.raises(StorageError, match=r"r\.jsonl: cannot be written: File too large"):
+        records.write(STEP | {"text": "x" * 200})
+
+
+def test_charts_have_the_names_that_those_of_a_search_have() -> None:
+    assert tagged(STEP) == {
+        "train/epoch": 1,
+        "train/loss": 3.0,
+        "train/learning_rate": 1e-4,
+        "train/bad_steps": 0,
+    }
+    evaluation = {"samples": 4, "val_loss": 2.5, "bleu_4": 0.1, "test_bleu_4": 0.2, "collapsed": False}
+    assert tagged(evaluation | {"bleu_4_items": [1.0]}) == {
+        "val/loss": 2.5,
+        "val/bleu_4": 0.1,
+        "test/bleu_4": 0.2,
+    }
+
+
+def test_charts_of_a_run_that_goes_on_replace_what_lay_beyond_its_checkpoint(tmp_path: Path) -> None:
+    for samples in ((4, 8, 12), (8, 12)):
+        with Board(tmp_path) as board:
+            for count in samples:
+                board.write({"samples": count, "train_loss": float(len(samples))})
+    losses = [(e.step, e.value) for e in EventAccumulator(str(tmp_path)).Reload().Scalars("train/loss")]
+    assert losses == [(4, 3.0), (8, 2.0), (12, 2.0)]
+
+
+def test_without_tensorboard_the_option_says_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = builtins.__import__
+
+    def missing(name: str, *given: Any, **named: Any) -> Any:
+        if name.startswith("tensorboard"):
+            raise ImportError(name)
+        return found(name, *given, **named)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(InputError, match="--tensorboard: needs TensorBoard: pip install tensorboard"):
+        Board(tmp_path / "board")
+    assert not (tmp_path / "board").exists()

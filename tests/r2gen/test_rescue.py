@@ -1,0 +1,242 @@
+"""An error in a step costs that step alone: the checkpoint has all that was trained before it."""
+
+import multiprocessing
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+import yaml
+
+from r2gen import checkpoint, data, train
+from r2gen.__main__ import main
+from r2gen.errors import LoaderError
+from r2gen.model import R2Gen
+from r2gen.train import fit
+from tests import forked
+from tests.forked import Forked
+from tests.r2gen.same import same_state
+
+Place = Callable[[R2Gen, Callable[[], None]], None]
+Faulty = Callable[..., None]
+TIMES = {"data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s"}
+
+
+@pytest.fixture(autouse=True)
+def _no_java(without_java: None) -> None:
+    pass
+
+
+def _untimed(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name not in TIMES}
+
+
+def _forward(model: R2Gen, fail: Callable[[], None]) -> None:
+    """Fails at the end of a forward pass, when batch normalisation and dropout have come and gone."""
+    model.encoder_decoder.logit.register_forward_hook(lambda *_: fail() if model.training else None)
+
+
+def _backward(model: R2Gen, fail: Callable[[], None]) -> None:
+    model.visual_extractor.get_parameter("model.0.weight").register_hook(lambda _: fail())
+
+
+def _fail() -> None:
+    raise RuntimeError("made to fail")
+
+
+@pytest.fixture
+def faulty(monkeypatch: pytest.MonkeyPatch) -> Faulty:
+    """Makes the coming models fail once in a certain place, at the given pass of a micro-batch, from 1."""
+
+    def prepare(place: Place, at: int, fault: Callable[[], None] = _fail) -> None:
+        build, passes = train.build, iter(range(1, 10**6))
+
+        def fail() -> None:
+            if next(passes) == at:
+                fault()
+
+        def built(*given: Any) -> tuple[R2Gen, Any]:
+            model, tokenizer = build(*given)
+            place(model, fail)
+            return model, tokenizer
+
+        monkeypatch.setattr(train, "build", built)
+
+    return prepare
+
+
+@pytest.mark.parametrize(
+    ("place", "at", "steps"), [(_forward, 5, 2), (_forward, 8, 3), (_backward, 6, 2), (_backward, 3, 1)]
+)
+def test_a_run_whose_step_failed_goes_on_bit_by_bit_as_if_it_had_not(  # noqa: PLR0917 - fixtures
+    tiny: dict[str, Any],
+    tmp_path: Path,
+    faulty: Faulty,
+    capsys: pytest.CaptureFixture[str],
+    place: Place,
+    at: int,
+    steps: int,
+) -> None:
+    """In the first and in the second micro-batch of a step; an epoch has two steps, of two of them each."""
+    config = {**tiny, "accumulation_steps": 2, "micro_batch_size": 3, "epochs": 3}
+    expected = [_untimed(record) for record in fit(config, tmp_path / "straight")]
+
+    faulty(place, at)
+    found: list[dict[str, Any]] = []
+    with pytest.raises(RuntimeError, match="made to fail") as caught:
+        found.extend(_untimed(record) for record in fit(config, tmp_path / "parts"))
+
+    assert any(entry.name == "_fail" for entry in caught.traceback)
+    last = tmp_path / "parts" / "last.pt"
+    assert checkpoint.load(last)["step"] == steps
+    said = f"{last} has the {found[-1]['samples']} samples before the error: the same command goes on there\n"
+    assert capsys.readouterr().err.endswith(said)
+    for record in fit(config, tmp_path / "parts"):
+        if not ("bleu_4" in record and found[-1] == record):
+            found.append(_untimed(record))
+    assert found == expected
+    for name in ("last.pt", "best.pt"):
+        assert same_state(*(checkpoint.load(tmp_path / run / name) for run in ("straight", "parts")))
+
+
+def test_an_error_while_weights_are_updated_leaves_the_checkpoint_before(
+    tiny: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    taken = torch.optim.Adam.step
+    steps = iter(range(1, 100))
+
+    def step(optimizer: torch.optim.Adam, *given: Any) -> Any:
+        if next(steps) == 6:
+            raise RuntimeError("made to fail")
+        return taken(optimizer, *given)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", step)
+    with pytest.raises(RuntimeError, match="made to fail"):
+        list(fit({**tiny, "checkpoint_every_steps": 2, "epochs": 3}, tmp_path))
+
+    assert checkpoint.load(tmp_path / "last.pt")["step"] == 4
+    assert "before the error" not in capsys.readouterr().err
+
+
+def test_an_error_in_an_evaluation_comes_after_its_checkpoint(
+    tiny: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(train, "evaluate", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        list(fit(tiny, tmp_path))
+    assert checkpoint.load(tmp_path / "last.pt")["samples"] == 10
+    assert "last.pt has the 10 samples before the error" in capsys.readouterr().err
+
+
+def test_a_state_that_cannot_be_saved_after_an_error_does_not_hide_it(
+    tiny: dict[str, Any],
+    tmp_path: Path,
+    faulty: Faulty,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("CUDA error: unspecified\n launch failure")
+
+    faulty(_forward, 3)
+    monkeypatch.setattr(checkpoint, "save", fail)
+    with pytest.raises(RuntimeError, match="made to fail"):
+        list(fit(tiny, tmp_path))
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith(
+        "what was trained before the error could not be saved: CUDA error: unspecified launch failure"
+    )
+
+
+def test_a_second_signal_in_a_step_leaves_what_was_trained_before_it(
+    tiny: dict[str, Any], tmp_path: Path, faulty: Faulty
+) -> None:
+    """Python raises KeyboardInterrupt wherever it is."""
+    faulty(_forward, 3, partial(os.kill, os.getpid(), signal.SIGINT))
+    records = fit(tiny, tmp_path)
+    next(records)
+    with pytest.raises(KeyboardInterrupt):
+        list(records)
+    assert checkpoint.load(tmp_path / "last.pt")["step"] == 2
+
+
+def _workers(process: Forked) -> list[psutil.Process]:
+    return [child for child in psutil.Process(process.pid).children() if child.is_running()]
+
+
+def test_a_worker_that_is_killed_costs_no_step(
+    tiny: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the kernel kills it where memory is short; what goes on is the same, bit by bit."""
+    config = tmp_path / "config.yaml"
+    settings = {**tiny, "num_workers": 2, "eval_every_samples": 10**6, "micro_batch_size": 2}
+    config.write_text(yaml.safe_dump({**settings, "epochs": 10**4}))
+    command = ("train", "--config", str(config), "--workdir", str(tmp_path / "parts"))
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PATH": ""}
+    process = Forked(command, tmp_path, environment, script=forked.TRAINER, warm="trainer")
+    while not re.search(r"^epoch \d+, \d+ samples", process.said(), re.MULTILINE):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    _workers(process)[0].kill()
+    _, err = process.communicate()
+
+    assert process.returncode == 1
+    assert "Traceback" in err
+    assert re.search(r"DataLoader worker \(pid.* is killed by signal: Killed", err)
+    reached = checkpoint.load(tmp_path / "parts" / "last.pt")
+    assert f"has the {reached['samples']} samples before the error: the same command goes on there" in err
+
+    rest = {**settings, "num_workers": 0, "epochs": reached["epoch"]}
+    for run in ("parts", "straight"):
+        list(fit(rest, tmp_path / run))
+    found = [checkpoint.load(tmp_path / run / "last.pt") for run in ("parts", "straight")]
+    for name in ("model", "optimizer", "rng", "step"):
+        assert same_state(found[0][name], found[1][name]), name
+
+
+def test_a_loader_that_hangs_is_told_in_a_line_and_its_processes_are_ended(
+    tiny: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    load = data.ReportDataset.__getitems__
+
+    def hang(dataset: data.ReportDataset, keys: list[data.Key]) -> data.Batch:
+        if keys[0].epoch == 2:
+            time.sleep(10**6)
+        return load(dataset, keys)
+
+    monkeypatch.setattr(data.ReportDataset, "__getitems__", hang)
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump({**tiny, "num_workers": 2, "loader_timeout_s": 1}))
+
+    assert main(["train", "--config", str(config), "--workdir", str(tmp_path / "run")]) == 1
+
+    told, said = capsys.readouterr().err.splitlines()[-2:]
+    assert told.endswith("last.pt has the 10 samples before the error: the same command goes on there")
+    assert said.startswith("r2gen: loader_timeout_s 1: the loader's processes gave no batch for that long: ")
+    assert multiprocessing.active_children() == []
+
+
+def test_an_error_of_a_loader_that_is_no_timeout_stays_what_it_is() -> None:
+    class Broken:
+        def __iter__(self) -> Any:
+            raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
+
+    with pytest.raises(RuntimeError, match="is killed") as caught:
+        list(data.batches(Broken()))  # type: ignore[arg-type]
+    assert not isinstance(caught.value, LoaderError)

@@ -1,0 +1,187 @@
+"""Where memory runs out, the same is done in smaller parts, and what they add up to is the same."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from r2gen import checkpoint, layers, train
+from r2gen.config import Config
+from r2gen.model import R2Gen
+from r2gen.shortage import HalvedBatch, is_out_of_memory
+from r2gen.train import fit
+
+Make = Callable[..., Config]
+Fits = Callable[[int], None]
+
+
+@pytest.fixture(autouse=True)
+def _no_java(without_java: None) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("could not create a primitive"), True),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
+        (RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed."), False),
+        (ValueError("can't allocate memory"), False),
+    ],
+    ids=str,
+)
+def test_what_counts_as_out_of_memory(error: Exception, expected: bool) -> None:
+    assert is_out_of_memory(error) is expected
+
+
+def _tried(batch: HalvedBatch, fitting: int, error: Exception) -> tuple[list[int], int]:
+    """The sizes that were tried until one was `fitting`, and how often what they did was undone."""
+    sizes, undone = [], []
+
+    def attempt(size: int) -> None:
+        sizes.append(size)
+        if size > fitting:
+            raise error
+
+    batch.run(attempt, lambda: undone.append(1))
+    return sizes, len(undone)
+
+
+def test_a_size_is_halved_until_it_fits_and_stays(
+    make_config: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = HalvedBatch("micro_batch_size", make_config(micro_batch_size=13), ", a note")
+    assert not batch.is_halved
+    assert _tried(batch, 3, MemoryError()) == ([13, 7, 4, 2], 3)
+    assert _tried(batch, 3, MemoryError()) == ([2], 0)
+    assert batch.is_halved
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "out of memory with micro_batch_size 13: from here on it is 7, a note"
+    assert len(said) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "fitting", "error"),
+    [
+        ({"halve_on_oom": False}, 3, MemoryError("whole")),
+        ({}, 0, MemoryError("one study")),
+        ({}, 3, RuntimeError("another")),
+    ],
+    ids=str,
+)
+def test_an_error_that_no_smaller_batch_mends_is_raised(
+    make_config: Make, settings: dict[str, Any], fitting: int, error: Exception
+) -> None:
+    with pytest.raises(type(error), match=str(error)):
+        _tried(HalvedBatch("eval_batch_size", make_config(**settings)), fitting, error)
+
+
+@pytest.fixture
+def small_memory(monkeypatch: pytest.MonkeyPatch) -> Fits:
+    """Makes the coming models run out of memory at the end of a forward pass over too many studies."""
+
+    def limit(studies: int) -> None:
+        build = train.build
+
+        def refuse(_: object, given: tuple[Tensor, ...], __: object) -> None:
+            if len(given[0]) > studies:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+
+        def built(*given: Any) -> tuple[R2Gen, Any]:
+            model, tokenizer = build(*given)
+            model.encoder_decoder.register_forward_hook(refuse)
+            return model, tokenizer
+
+        monkeypatch.setattr(train, "build", built)
+
+    return limit
+
+
+@pytest.fixture
+def _no_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even that of attention, which no setting turns off."""
+    monkeypatch.setattr(layers, "ATTENTION_DROPOUT", 0.0)
+
+
+def _losses(config: dict[str, Any], workdir: Path) -> list[float]:
+    return [record["train_loss"] for record in fit(config, workdir) if "train_loss" in record]
+
+
+@pytest.mark.usefixtures("_no_dropout")
+@pytest.mark.parametrize("image_cache_gib", [0, 1])
+def test_without_batch_statistics_halving_changes_the_loss_by_rounding_alone(
+    tiny: dict[str, Any], tmp_path: Path, small_memory: Fits, image_cache_gib: int
+) -> None:
+    """A frozen extractor, from images and from its features."""
+    still = {"freeze_visual": True, "dropout": 0, "drop_prob_lm": 0, "image_cache_gib": image_cache_gib}
+    config = {**tiny, **still, "epochs": 4, "accumulation_steps": 2}
+    expected = _losses(config, tmp_path / "whole")
+
+    small_memory(2)
+    assert _losses(config, tmp_path / "halved") == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.usefixtures("_no_dropout")
+def test_batch_statistics_of_fewer_studies_change_the_loss_a_little(
+    tiny: dict[str, Any], tmp_path: Path, small_memory: Fits
+) -> None:
+    config = {**tiny, "dropout": 0, "drop_prob_lm": 0, "epochs": 4}
+    expected = _losses(config, tmp_path / "whole")
+
+    small_memory(2)
+    halved = _losses(config, tmp_path / "halved")
+    assert halved[0] != pytest.approx(expected[0], rel=1e-5)
+    assert halved == pytest.approx(expected, rel=0.1)
+
+
+def test_a_run_goes_on_with_the_micro_batch_that_fits(
+    tiny: dict[str, Any], tmp_path: Path, small_memory: Fits, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_memory(2)
+    records = fit(tiny, tmp_path)
+    first = next(records)
+    records.close()
+    assert first["micro_batch_size"] == 2
+    said = re.findall(
+        r"out of memory with micro_batch_size 4: from here on it is 2.*", capsys.readouterr().err
+    )
+    assert len(said) == 1
+    assert checkpoint.load(tmp_path / "last.pt")["micro_batch_size"] == 2
+
+    assert [record["samples"] for record in fit(tiny, tmp_path) if "step" in record] == [8, 10, 14, 18, 20]
+    assert "out of memory" not in capsys.readouterr().err
+    with pytest.raises(torch.OutOfMemoryError):
+        list(fit({**tiny, "epochs": 3, "halve_on_oom": False}, tmp_path))
+
+
+def test_an_evaluation_that_does_not_fit_is_made_with_fewer_studies_at_once(
+    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = list(fit({**tiny, "eval_studies": 4}, tmp_path / "whole"))
+    encode = R2Gen.encode
+
+    def refuse(model: R2Gen, images: Tensor, *given: Any) -> Tensor:
+        if len(images) > 2:
+            raise MemoryError
+        return encode(model, images, *given)
+
+    monkeypatch.setattr(R2Gen, "encode", refuse)
+    capsys.readouterr()
+    halved = list(fit({**tiny, "eval_studies": 4, "eval_batch_size": 8}, tmp_path / "halved"))
+
+    assert halved[-1]["bleu_4"] == whole[-1]["bleu_4"]
+    assert halved[-1]["val_loss"] == pytest.approx(whole[-1]["val_loss"], rel=1e-5)
+    said = [line for line in capsys.readouterr().err.splitlines() if "out of memory" in line]
+    assert [line.split(":")[0] for line in said] == [
+        "out of memory with eval_batch_size 8",
+        "out of memory with eval_batch_size 4",
+    ]
