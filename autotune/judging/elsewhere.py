@@ -43,13 +43,15 @@ class Fit:
 class Elsewhere:
     """What of the configuration of a `trial` fits where. Peaks may take `memory_fraction` of a memory.
 
-    They are those of a GPU's tensors, or else of the processes on the host.
+    They are those of a GPU's tensors, or else of the processes on the host. `is_rising` says that the
+    trial's own still grew when it ended.
     """
 
     trial: int
     config: Config
     is_of_gpu: bool
     memory_fraction: float
+    is_rising: bool
     fits: tuple[Fit, ...]
 
 
@@ -63,6 +65,7 @@ def elsewhere(trial: Trial, history: History, sizes_bytes: Sequence[int] = SIZES
         trial.config,
         _is_of_gpu(history),
         history.space.limits.memory_fraction,
+        history.memory(trial).memory_is_rising,
         tuple(replace(fit, reason=unknown) for fit in found) if unknown else tuple(found),
     )
 
@@ -130,13 +133,13 @@ def _doubt(config: Config, peak: Prediction, allowed_bytes: int) -> str:
 def _candidates(config: Config, space: Space) -> Iterator[Config]:
     """`config` with every micro-batch that its effective batch allows, the largest first.
 
-    They are those of the knob, and the powers of two below and above them.
+    They are those of the knob, and the powers of two below and above them, or within where it is a range.
     """
     knob = space.drawn_knobs[MICRO_BATCH].drawn_from
     known = {int(value or 1) for value in (*(knob.choice or knob.bounds), config[MICRO_BATCH])}
     powers = {2**n for n in range(LARGEST_BATCH.bit_length())}
-    beyond = {size for size in powers if not min(known) <= size <= max(known)}
-    for size in sorted(known | beyond, reverse=True):
+    others = {size for size in powers if not knob.choice or not min(known) <= size <= max(known)}
+    for size in sorted(known | others, reverse=True):
         found = _resized(config, space, size)
         if found is not None and (size == config[MICRO_BATCH] or space.violation(found) is None):
             yield found

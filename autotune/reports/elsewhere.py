@@ -47,6 +47,8 @@ def notes(found: Elsewhere) -> Iterator[str]:
     for reason in dict.fromkeys(fit.reason for fit in found.fits if fit.reason):
         where = (units.format_bytes(fit.memory_bytes) for fit in found.fits if fit.reason == reason)
         yield f"{', '.join(where)}: {reason}."
+    if found.is_rising:
+        yield f"The peak of trial {found.trial} was still rising when it ended: a longer training takes more."
     if not found.is_of_gpu:
         yield "Measured without a GPU: this is the memory of processes on the host, and not that of a GPU."
     if any(fit.config is not None and not fit.keeps_batch for fit in found.fits):

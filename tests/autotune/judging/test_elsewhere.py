@@ -8,7 +8,7 @@ import pytest
 from autotune.judging import elsewhere
 from autotune.judging.history import History
 from autotune.space import space as spaces
-from autotune.space.knobs import KeptBatch
+from autotune.space.knobs import Distribution, KeptBatch
 
 GIB = 2**30
 CONTEXT = GIB
@@ -66,6 +66,17 @@ def test_the_learning_rate_follows_by_the_rule_with_the_multiplier_that_won(spac
 def test_a_size_that_divides_the_batch_may_be_below_the_knobs_and_none_is_above_the_limits(space, trials):
     found = fits(space, trials, [2.5, 1000])
     assert sizes_of(found) == [(1, 16), (128, 1)], "limits.effective_batch_size is [8, 128]"
+
+
+def test_of_a_range_powers_of_two_within_it_count_as_well(space, trials):
+    ranged = {**space.knobs, "micro_batch_size": Distribution(randint=(1, 64))}
+    assert sizes_of(fits(space.model_copy(update={"knobs": ranged}), trials, [4])) == [(8, 2)]
+
+
+def test_a_peak_that_still_rose_is_told(space, trials):
+    rising = replace(trials[2], measurement=replace(trials[2].measurement, memory_is_rising=True))
+    assert elsewhere.elsewhere(rising, History([*trials[:2], rising], space)).is_rising
+    assert not elsewhere.elsewhere(trials[2], History(trials, space)).is_rising
 
 
 def test_a_kept_effective_batch_is_never_left(space, trials):

@@ -129,7 +129,7 @@ def elsewhere() -> Elsewhere:
         peak = peak_bytes(config)
         near = Prediction(peak, 0.9 * peak, 1.1 * peak)
         found.append(Fit(memory, allowed, config, size * steps, size * steps == 64, near))
-    return Elsewhere(11, BEST, True, 0.85, tuple(found))
+    return Elsewhere(11, BEST, True, 0.85, False, tuple(found))
 
 
 def ablation(first: int) -> tuple[Step, ...]:

@@ -45,6 +45,9 @@ def test_what_it_rests_on_is_said(report):
     notes = list(elsewhere.notes(report.elsewhere))
     assert "trial 1 with the largest micro-batch" in notes[0]
     assert "bf16 needs compute capability 8.0 or newer." in notes
+    assert not any("rising" in note for note in notes)
+    rising = replace(report.elsewhere, is_rising=True)
+    assert any("a longer training takes more" in note for note in elsewhere.notes(rising))
     host = list(elsewhere.notes(replace(report.elsewhere, is_of_gpu=False)))
     assert any("Measured without a GPU" in note for note in host)
     assert not any("compute capability" in note for note in host)

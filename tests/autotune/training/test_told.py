@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.trial import Measurement, Outcome, Status, Throughput
+from autotune.judging.estimates import Figure
 from autotune.judging.promise import Answer, Kept
 from autotune.space.sections import Objective
 from autotune.training import told
@@ -58,7 +59,11 @@ def test_what_others_took_is_told():
 
 
 def test_a_verdict_has_a_line_for_every_figure_and_what_may_be_why():
-    found = [Kept("speed", Answer.BROKEN, "50.0 samples/s"), Kept("memory", Answer.HELD, "64 MiB")]
+    rates, sizes = (Figure(100.0), Figure(50.0)), (Figure(2.0**26), Figure(2.0**26))
+    found = [
+        Kept("speed", Answer.BROKEN, "50.0 samples/s", *rates),
+        Kept("memory", Answer.HELD, "64 MiB", *sizes),
+    ]
     assert told.verdict(found, PLAN, ["50% slower since 400 samples"]) == [
         "Did not hold: what session s promised of trial 4",
         "- speed: did not hold: 50.0 samples/s",
