@@ -70,7 +70,7 @@ def warm_tuner() -> Callable[[], object]:
     space = spaces.complete(spaces.parse(SPACE, "warm"), "warm")
     with tempfile.TemporaryDirectory() as directory:
         study.close(study.open_study(Path(directory, "study.db"), space))
-    environment = page._environment()
+    environment = page.environment()
     for name in environment.list_templates(extensions=["j2"]):
         environment.get_template(name)
     MEDIA_TMP._finalizer.detach()  # a directory for all: the first of them to end would remove it
