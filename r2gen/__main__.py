@@ -114,13 +114,15 @@ def _train(given: argparse.Namespace) -> int:
     batch = f"effective batch {config.effective_batch_size}, {config.precision}"
     print(printable(f"training into {given.workdir}: {batch}"))
     with ExitStack() as stack:
-        kept: list[RecordFile | Board] = [stack.enter_context(log) for log in _logs(given)]
+        logs = list(_logs(given))
+        for log in logs:
+            stack.enter_context(log)
         stopped = stack.enter_context(_stop_signals())
         records = stack.enter_context(closing(fit(config.model_dump(mode="json"), given.workdir)))
         lines = Lines()
         for record in records:
             lines.record(record)
-            for log in kept:
+            for log in logs:
                 log.write(record)
             if stopped:
                 records.close()
