@@ -153,6 +153,12 @@ class Trained:
     baseline: Annotated[
         Path | None, typer.Option(help="YAML file with the settings to train with, for a space")
     ] = None
+    wandb: Annotated[
+        str, typer.Option(help="auto, online, offline or off", autocompletion=completion.one_of(WANDB_MODES))
+    ] = "auto"
+    tag: Annotated[
+        list[str] | None, typer.Option(help="tag of the run in W&B, beside workload, device and precision")
+    ] = None
 
 
 @dataclass(frozen=True)

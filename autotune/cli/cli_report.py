@@ -29,6 +29,8 @@ def report(session: Path, form: str, output: Path | None, samples: int, prices: 
     """Writes the report of a session, or of a training, in one of the formats; the exit code."""
     prepare.one_of("--format", form, FORMATS)
     if plan.is_training(session):
+        if prices is not None:
+            raise InputError(f"--price-per-hour, --price-per-kwh: go with a session: {session} is a training")
         text, file = _OF_TRAINING[form](training.read(session)), TrainingDir(session).report_file
     else:
         text, file = _RENDER[form](read.read(session, samples, prices=prices)), Session(session).report_file

@@ -22,6 +22,8 @@ from autotune.storage import lock, provenance
 from autotune.storage.store import Options, Session, is_session
 from autotune.storage.trial_dir import TrainingDir
 from autotune.system import devices, scratch, telemetry
+from autotune.trackers import tags
+from autotune.trackers.following import Following, Shown
 from autotune.training import plan, supervise
 from autotune.training.plan import Plan
 from autotune.training.whole import Whole, is_done
@@ -41,6 +43,8 @@ class Found(NamedTuple):
 
 def train(target: str, asked: Trained) -> int:
     """Trains with a session's winner, or with the baseline of a search space; the exit code."""
+    cli_start.check_wandb(asked.wandb)
+    tags.check(asked.tag or ())
     scratch.end_orphans()
     root = Path(target) if is_session(Path(target)) else None
     found = _of_space(target, asked) if root is None else _of_session(root, asked.trial)
@@ -53,8 +57,11 @@ def train(target: str, asked: Trained) -> int:
             return 0
         for note in found.notes:
             _say(note)
-        whole = Whole(found.training, planned, place, say=_say)
-        last = whole.run(retries=asked.retries, is_stopping=lambda: bool(stopped))
+        plan.write(place, planned)
+        with Following(place, _shown(planned, place, asked), asked.wandb) as following:
+            whole = Whole(found.training, planned, place, say=_say, follow=following.hear)
+            last = whole.run(retries=asked.retries, is_stopping=lambda: bool(stopped))
+            following.ended(last)
     _say(cli_report.conclude_training(place))
     if stopped and last.outcome == supervise.STOPPED:
         _say("stopped; the same command goes on with it: add --resume")
@@ -130,6 +137,17 @@ def _planned(found: Found, place: TrainingDir, *, resume: bool) -> Plan:
     if not resume:
         raise InputError(f"{place.root}: has a training already: add --resume to go on with it")
     return plan.gone_on_with(known, planned, place)
+
+
+def _shown(planned: Plan, place: TrainingDir, asked: Trained) -> Shown:
+    """What its runs are known by: in the group of the session that has promised something."""
+    return Shown(
+        group=planned.promise.session if planned.promise else place.root.name,
+        settings={**planned.settings, **planned.changes},
+        quality=planned.quality,
+        unit=planned.unit,
+        tags=tags.of_session(planned.workload, planned.device, asked.tag or ()),
+    )
 
 
 @contextmanager

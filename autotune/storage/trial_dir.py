@@ -99,3 +99,12 @@ class TrainingDir(TrialDir):
     def report_file(self) -> Path:
         """What it has come to, as a page."""
         return self.root / "report.html"
+
+    @property
+    def tensorboard_dir(self) -> Path:
+        return self.root / "tensorboard"
+
+    @property
+    def wandb_key_file(self) -> Path:
+        """Beside W&B's own: what tells its run from another's of the same name."""
+        return self.root / "wandb" / "session-key"

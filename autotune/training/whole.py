@@ -27,7 +27,8 @@ _TELEMETRY_EVERY_S = 10.0  # a day of it is some thousand samples
 
 
 class Whole:
-    """Trains as planned in `place`, whose lock is held; `say` gets a line for all that people should know.
+    """Trains as planned in `place`, whose lock is held; `say` gets a line for all that people should know,
+    and `follow` every report.
 
     What happens is kept beside the records, as events.
     """
@@ -39,9 +40,10 @@ class Whole:
         place: TrainingDir,
         *,
         say: Callable[[str], None],
+        follow: Callable[[Report], None],
     ) -> None:
         self._training, self._plan, self._place = training, planned, place
-        self._say = say
+        self._say, self._follow = say, follow
         self._unit, self._goal = training.space.unit, training.space.objective
         self._said_s = self._sampled_s = float("-inf")
         self._samples = 0
@@ -51,7 +53,6 @@ class Whole:
     def run(self, *, retries: int, is_stopping: Callable[[], bool]) -> Report:
         """The last report, which has the outcome; where it has completed before, none is heard."""
         begun = Kind.CONTINUED if self._place.records_file.exists() else Kind.BEGUN
-        plan.write(self._place, self._plan)
         self._happened(begun, told.begun(self._plan, self._unit))
         last = supervise.run(
             self._order,
@@ -94,6 +95,7 @@ class Whole:
 
     def _hear(self, report: Report) -> None:
         self._samples = max(self._samples, report.samples)
+        self._follow(report)
         self._keep_telemetry(report)
         for kind, text in self._watch.hear(report):
             self._happened(kind, text)

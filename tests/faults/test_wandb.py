@@ -24,9 +24,7 @@ knobs: {learning_rate: {loguniform: [1e-4, 1e-2]}}
 objective: {select: pareto}
 budget: {trials: 3, samples_per_trial: 400, repeats: 0}
 """
-IMPATIENT = (
-    "from autotune.trackers import tracking; tracking._DRAIN_TIMEOUT_S = tracking._INIT_TIMEOUT_S = 10.0"
-)
+IMPATIENT = "from autotune.trackers import runs; runs._DRAIN_TIMEOUT_S = runs._INIT_TIMEOUT_S = 10.0"
 
 
 @pytest.fixture

@@ -49,13 +49,14 @@ class Promised:
 class Curves:
     """Figures over the training, thinned out to what a plot can show.
 
-    `quality` has the user's own sign, `speed` is samples per second of steps alone, and `machine` has by its
-    name every figure that was seen of the processes, the machine and its GPUs.
+    `quality` has the user's own sign, `speed` is samples per second of steps alone. `beside` has other
+    figures of the records by their names, `machine` what was seen of the processes, the machine and its GPUs.
     """
 
     loss: tuple[Point, ...] = ()
     quality: tuple[Point, ...] = ()
     speed: tuple[Point, ...] = ()
+    beside: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
     machine: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
 
 

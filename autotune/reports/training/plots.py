@@ -5,6 +5,7 @@ All over time have one axis: the time in which the training ran.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
@@ -20,7 +21,7 @@ _EVENT = Mark("event, in the table below", "var(--failed)", "triangle-down-open"
 _UNMARKED = {Kind.BEGUN, Kind.ENDED}
 _EVENTS_AXIS = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
 _LOSS = Mark("Training loss", "var(--completed)", "line")
-_OF_QUALITY = ("var(--winner)", "line")
+_OF_QUALITY, _OF_STEPS = ("var(--winner)", "line"), ("var(--completed)", "line")
 _SPEED = Mark("measured", "var(--completed)", "line")
 _PROMISED = Mark("promised", "var(--winner)", "band")
 _LOOKS = (
@@ -31,6 +32,7 @@ _LOOKS = (
     ("var(--fp16)", "longdash"),
 )
 _ROOM, _ROOM_RIGHT = 1.12, 1.03  # above the fastest, and behind the end
+_MOST_MARKED = 60  # points: more of them would hide how the line is dashed
 _MOST_ROWS = 60  # of a table beside a plot
 _ALL, _OF_ONE_GPU = 100.0, re.compile(r"gpu_(\d+)_(\w+)")
 _LABELS = {
@@ -66,13 +68,29 @@ _LEFT_OUT = {"host_memory_percent"}  # memory has a plot of its own
 
 
 def learning(report: TrainingReport) -> list[Plot]:
-    """The loss and the quality, each over samples and over time."""
+    """The loss and the quality, each over samples and over time, and what else is known of steps."""
     found = report.curves
     name = words.metric(report.quality) + (", lower is better" if report.minimize else "")
     return [
         *_both(_LOSS, "loss", found.loss, report),
         *_both(Mark(words.metric(report.quality), *_OF_QUALITY), name, found.quality, report),
+        *(_beside(name, points, report) for name, points in found.beside.items() if points),
     ]
+
+
+def _beside(name: str, points: Sequence[Point], report: TrainingReport) -> Plot:
+    """A figure of the training over its samples."""
+    title = name.replace("_", " ").capitalize()
+    return Plot(
+        id=f"{name}-samples",
+        title=f"{title} over {report.unit}",
+        axes=f"↑ {name}",
+        label=f"{title}: {_number(points[0].value)} at first, {_number(points[-1].value)} in the end",
+        data=_over_samples(Mark(title, *_OF_STEPS), points, report),
+        layout=_layout(report, _samples_axis(report)),
+        legend=_legend([], report),
+        table=_table(name, {name: points}, report, _number),
+    )
 
 
 def _both(mark: Mark, axis: str, points: Sequence[Point], report: TrainingReport) -> list[Plot]:
@@ -81,38 +99,26 @@ def _both(mark: Mark, axis: str, points: Sequence[Point], report: TrainingReport
         return []
     ends = f"{words.score(points[0].value)} at first, {words.score(points[-1].value)} in the end"
     title, name = mark.label, "loss" if mark is _LOSS else "quality"
-    elsewhere = f"table-{name}-samples", f"In the table of {title} over {report.unit}"
-
-    def plot(over: str, x: list[float], at: list[float], xaxis: dict[str, Any], **rest: Any) -> Plot:
-        return Plot(
-            id=f"{name}-{'samples' if over == report.unit else 'time'}",
-            title=f"{title} over {over}",
-            axes=f"↑ {axis}",
-            label=f"{title} over {over}: {ends}",
-            data=[_drawn(mark, x, points, report), *_marked(at, report)],
-            layout=_layout(report, xaxis),
-            legend=_legend([], report),
-            **rest,
-        )
-
-    over_samples = [float(point.samples) for point in points]
-    marked = _shown(report.events)
-    return [
-        plot(
-            report.unit,
-            over_samples,
-            [float(event.samples) for event in marked],
-            {"title": report.unit, "rangemode": "tozero"},
-            table=_table(title, {title: points}, report, words.score),
-        ),
-        plot(
-            "time",
-            _at(points, report),
-            _at(marked, report),
-            _time_axis(report),
-            elsewhere=elsewhere,
-        ),
-    ]
+    over_samples = Plot(
+        id=f"{name}-samples",
+        title=f"{title} over {report.unit}",
+        axes=f"↑ {axis}",
+        label=f"{title}: {ends}",
+        data=_over_samples(mark, points, report),
+        layout=_layout(report, _samples_axis(report)),
+        legend=_legend([], report),
+        table=_table(title, {title: points}, report, words.score),
+    )
+    over_time = replace(
+        over_samples,
+        id=f"{name}-time",
+        title=f"{title} over time",
+        data=_over_time(mark, points, report),
+        layout=_layout(report, _time_axis(report)),
+        table=None,
+        elsewhere=(f"table-{name}-samples", f"In the table of {title} over {report.unit}"),
+    )
+    return [over_samples, over_time]
 
 
 def speed(report: TrainingReport) -> list[Plot]:
@@ -225,6 +231,11 @@ def _at(points: Iterable[Point | Happened], report: TrainingReport) -> list[floa
     return [point.seconds / scale_s for point in points]
 
 
+def _over_samples(mark: Mark, points: Sequence[Point], report: TrainingReport) -> list[Trace]:
+    at = [float(event.samples) for event in _shown(report.events)]
+    return [_drawn(mark, [float(point.samples) for point in points], points, report), *_marked(at, report)]
+
+
 def _over_time(mark: Mark, points: Sequence[Point], report: TrainingReport) -> list[Trace]:
     at = _at(_shown(report.events), report)
     return [_drawn(mark, _at(points, report), points, report), *_marked(at, report)]
@@ -239,7 +250,8 @@ def _drawn(
         for p in points
     )
     values = [point.value for point in points]
-    look = {"mode": "lines+markers", "marker": {"color": mark.colour, "size": 3}, "hoverinfo": "text"}
+    mode = "lines+markers" if len(points) <= _MOST_MARKED else "lines"
+    look = {"mode": mode, "marker": {"color": mark.colour, "size": 3}, "hoverinfo": "text"}
     return line(mark, x, values, 1.6, **look, text=[plain(text) for text in texts])
 
 
@@ -270,6 +282,10 @@ def _marked(x: Sequence[float], report: TrainingReport) -> list[Trace]:
             "cliponaxis": False,
         },
     ]
+
+
+def _samples_axis(report: TrainingReport) -> dict[str, Any]:
+    return {"title": report.unit, "rangemode": "tozero"}
 
 
 def _time_axis(report: TrainingReport) -> dict[str, Any]:

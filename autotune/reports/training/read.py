@@ -1,6 +1,7 @@
 """A training on its disk as a report. It may be running, stopped, or over; nothing is written."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from autotune.core.errors import InputError
@@ -20,6 +21,7 @@ from autotune.training.plan import Plan
 from autotune.trials.progress import Progress
 
 _TURNS = {Kind.BEGUN, Kind.CONTINUED, Kind.RETRIED, Kind.HALVED, Kind.STOPPED, Kind.ENDED}
+_PEAKS = ("children_uss_bytes",)  # by which memory is held to its promise
 
 
 def read(root: Path, *, is_over: bool = False) -> TrainingReport:
@@ -38,9 +40,10 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
         progress.count(record)
         track.count(record)
     attempts = track.timeline.attempts
-    happened = _events(place, attempts)
+    happened, seen = _events(place, attempts), series.seen(_samples(place), attempts)
     is_running = not is_over and lock.is_held(place.root, place.lock_file)
-    outcome, measured = _ended(place, progress.measurement(), happened)
+    peaks = {name: max(point.value for point in seen[name]) for name in _PEAKS if name in seen}
+    outcome, measured = _ended(place, replace(progress.measurement(), telemetry=peaks), happened)
     return TrainingReport(
         directory=str(root),
         state=RUNNING if is_running else ENDED if outcome else INTERRUPTED,
@@ -57,7 +60,7 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
         seconds=track.timeline.seconds,
         attempts=len(attempts),
         repeated=track.repeated,
-        curves=track.curves(series.seen(_samples(place), attempts)),
+        curves=track.curves(seen),
         events=happened,
         settings=settings,
         changes=known.changes,

@@ -12,6 +12,7 @@ from autotune.reports.training.model import Curves, Point
 from autotune.storage.records import COMPILING, is_mark
 
 LOSS = "train_loss"
+_BESIDE = ("val_loss", "grad_norm", "learning_rate")
 _MOST_POINTS = 300  # of a curve
 _WINDOW_S, _FEWEST_WINDOWS = 10.0, 20  # over which a speed is taken; of a short training there are as many
 
@@ -79,6 +80,7 @@ class Track:
         self._steps: list[_Step] = []
         self._before: tuple[int, float] | None = None  # of the step before, where the next one follows on it
         self._memory: dict[str, list[Point]] = defaultdict(list)
+        self._beside: dict[str, list[Point]] = {name: [] for name in _BESIDE if name != quality}
 
     def count(self, record: Mapping[str, Any]) -> None:
         """Adds a record, or the mark of a new attempt."""
@@ -92,6 +94,8 @@ class Track:
         self.samples = samples
         self._add(self._loss, record.get(LOSS))
         self._add(self._found, record.get(self._quality))
+        for name, points in self._beside.items():
+            self._add(points, record.get(name))
         for name in record:
             if name.startswith("memory_") and name.endswith("_bytes"):
                 self._add(self._memory[name], record[name])
@@ -122,6 +126,7 @@ class Track:
             loss=thinned(self._loss),
             quality=tuple(self._found),
             speed=tuple(_speeds(self._steps, self.timeline.seconds)),
+            beside={name: thinned(points) for name, points in self._beside.items()},
             machine={name: thinned(points) for name, points in {**self._memory, **seen}.items()},
         )
 

@@ -48,7 +48,8 @@ def ended(report: TrainingReport) -> str:
     if report.state == RUNNING:
         return "The training is running."
     if report.outcome is None:
-        return f"The training has not ended. {report.events[-1].text if report.events else ''}".strip()
+        last = f" The last that was told: {report.events[-1].text}" if report.events else ""
+        return f"The training has not ended.{last}"
     why = f": {report.outcome.reason}" if report.outcome.reason else ""
     return f"{str(report.outcome).capitalize()} after {done(report)}{why}."
 
@@ -97,6 +98,7 @@ def figures(report: TrainingReport) -> list[tuple[str, str]]:
         "peak memory": _memory(report),
         "evaluations": _evaluations(report),
         "parts of a step": _step(report),
+        "MFU, of the device's peak FLOP/s": words.share(shown.mfu),
         "trained again after faults": f"about {words.count(report.repeated)} {report.unit}"
         if report.repeated
         else words.NOTHING,

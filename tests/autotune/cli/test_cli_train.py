@@ -6,12 +6,14 @@ import signal
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from autotune.__main__ import main
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events
 from autotune.training.events import Kind
 from tests import forked
+from tests.autotune.trackers.test_tracking import read_runs
 from tests.faults import killing
 
 HERE = Path(__file__).parents[1] / "training"
@@ -39,12 +41,13 @@ def space(directory, faults="", samples=600, again=False):
 
 def train(directory, *more, faults="", samples=600, again=False):
     file = space(directory, faults, samples, again)
-    return main(["train", str(file), "--workdir", str(directory / "t"), *map(str, more)])
+    return main(["train", str(file), "--workdir", str(directory / "t"), "--wandb", "off", *map(str, more)])
 
 
 def started(directory, *more, samples):
     """The same in a process of its own, once it has a checkpoint."""
-    command = ("train", space(directory, samples=samples), "--workdir", directory / "t", *more)
+    where = ("--workdir", directory / "t", "--wandb", "off")
+    command = ("train", space(directory, samples=samples), *where, *more)
     (directory / "said").touch()
     process = forked.Forked(command, directory, os.environ, output=directory / "said")
     place = TrainingDir(directory / "t")
@@ -86,6 +89,8 @@ def test_its_report_can_be_asked_for_in_other_formats(tmp_path, capsys):
     assert (found["state"], found["measured"]["samples"], found["promised"]) == ("ended", 600, None)
     assert main(["report", str(tmp_path / "t"), "--format", "md"]) == 0
     assert "Nothing was promised" in (tmp_path / "t" / "report.md").read_text()
+    assert main(["report", str(tmp_path / "t"), "--price-per-hour", "2"]) == 2
+    assert "go with a session" in capsys.readouterr().err
 
 
 def test_faults_that_pass_do_not_end_it(tmp_path, capsys):
@@ -138,9 +143,33 @@ def test_stopped_or_killed_it_goes_on_from_its_checkpoint(tmp_path, number, code
     assert sorted(set(evaluated)) == list(range(200, 8001, 200))
 
 
+def test_tensorboard_and_wandb_have_a_training_that_was_gone_on_with_as_one_run(tmp_path):
+    follow = ("--wandb", "offline", "--tag", "thesis")
+    process = started(tmp_path, *follow, samples=4000)
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(120) == 143
+    assert started(tmp_path, "--resume", *follow, samples=4000).wait(120) == 0
+
+    stopped, ended = sorted(read_runs(tmp_path / "t"), key=lambda run: run.exit_code, reverse=True)
+    assert (stopped.id, stopped.name, stopped.group) == (ended.id, "t-training", "t")
+    assert (stopped.exit_code, ended.exit_code) == (255, 0)
+    assert {"long_workload:fit", "thesis"} <= set(ended.tags)
+    assert ended.config["micro_batch_size"] == 8
+    assert ended.summary["status"] == "completed"
+    assert ended.column("val/score")[-1] == 1.0
+    assert {"train/loss", "perf/throughput", "system/host_rss_bytes"} <= ended.summary.keys()
+
+    board = EventAccumulator(str(tmp_path / "t" / "tensorboard" / "t"), size_guidance={"scalars": 0}).Reload()
+    steps = [event.step for event in board.Scalars("val/score")]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 4000
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--wandb", "maybe"], "--wandb: one of auto, online, offline, off: got 'maybe'"),
+        (["--tag", "x" * 65], "--tag: a tag has 1 to 64 characters"),
         (["--trial", "3"], "--trial 3: is of a session"),
         (["--workdir", "{here}"], "must be empty, or a training's"),
     ],

@@ -23,7 +23,7 @@ import logging, sys, time
 from pathlib import Path
 from types import SimpleNamespace
 from autotune.space import space as spaces
-from autotune.trackers import tracking
+from autotune.trackers import runs, tracking
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput
@@ -345,7 +345,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
 
 AWAY = """
 from autotune.judging.history import History
-tracking._INIT_TIMEOUT_S = 5.0
+runs._INIT_TIMEOUT_S = 5.0
 tracker = tracking.Tracker(directory, "chest")
 started = time.monotonic()
 for number in (0, 1):
@@ -372,14 +372,15 @@ def test_when_wandb_is_away_runs_are_kept_offline_and_nobody_waits(driver: Drive
 
 def test_runs_that_were_open_when_wandb_went_away_go_on_offline(driver: Driver, server: str) -> None:
     script = """
-tracking._INIT_TIMEOUT_S = 1.0
-runs = tracking._Runs(tracking._Kept(directory, "chest", "autotune", "samples", ()), online=False)
-runs.start(0, {"micro_batch_size": 4})
-runs.log(report(0, 8))
-runs._online = True
-runs.start(1, {"micro_batch_size": 8})
-runs.log(report(0, 16))
-runs.close()
+runs._INIT_TIMEOUT_S = 1.0
+kept = runs.Kept(directory, directory / "wandb" / "session-key", "chest", "autotune", "samples", ())
+open_runs = runs.Runs(kept, online=False)
+open_runs.start(0, {"micro_batch_size": 4})
+open_runs.log(report(0, 8))
+open_runs._online = True
+open_runs.start(1, {"micro_batch_size": 8})
+open_runs.log(report(0, 16))
+open_runs.close()
 """
     driver.run(script, WANDB_API_KEY=KEY, WANDB_BASE_URL=server)
     before, after, other = [run for run in read_runs(driver.session) if run.exit_code is not None]

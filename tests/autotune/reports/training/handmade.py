@@ -52,7 +52,12 @@ def steps(begun: float, clock_s: float, first: int, last: int) -> list[dict[str,
     at_s = clock_s + 3.0
     for samples in range(first + BATCH, last + 1, BATCH):
         at_s += STEP_S
-        shown = {"train_loss": 4 * math.exp(-samples / 800), "data_s": 0.1, "forward_s": 0.3}
+        shown = {
+            "train_loss": 4 * math.exp(-samples / 800),
+            "data_s": 0.1,
+            "forward_s": 0.3,
+            "grad_norm": 1.5,
+        }
         found.append({"samples": samples, "at_s": at_s, "memory_peak_bytes": 4 * 2**30, **shown})
         if samples % EVERY == 0:
             at_s += EVALUATION_S

@@ -52,10 +52,10 @@ def test_text_from_outside_is_shown_as_text(text, whole):
 
 def test_every_plot_has_its_figures_in_words_and_in_a_table(whole):
     drawn = [values for _, values in whole.tags if values.get("role") == "img"]
-    assert len(drawn) == 10
+    assert len(drawn) == 11
     assert all(values["aria-label"] for values in drawn)
     tables = {name for name in whole.ids if name.startswith("table-")}
-    assert len(tables) == 8  # those of the loss and of the quality have both of their plots
+    assert len(tables) == 9  # those of the loss and of the quality have both of their plots
     links = {values["href"][1:] for values in whole.all("a")}
     assert links <= set(whole.ids)
 
@@ -135,5 +135,5 @@ def test_a_page_of_a_long_training_stays_small(found):
     many = tuple(Happened(float(n), n, float(n), Kind.RETRIED, "killed by SIGKILL") for n in range(1000))
     points = tuple(Point(n, float(n), 1.0) for n in range(300))
     seen = dict.fromkeys(found.curves.machine, points)
-    long = replace(found, events=many, curves=Curves(points, points, points, seen))
+    long = replace(found, events=many, curves=Curves(points, points, points, {}, seen))
     assert len(page.render(long)) < 7_000_000

@@ -50,6 +50,18 @@ def test_a_training_that_was_killed_is_held_to_its_promise_so_far(killed):
     assert found.measured.samples == 1000
 
 
+def test_memory_is_held_to_its_promise_without_subprocesses_while_it_runs_too(killed):
+    lines = killed.records_file.read_text().replace(
+        '"memory_peak_bytes": ', '"memory_children_bytes": 1073741824, "memory_peak_bytes": '
+    )
+    killed.records_file.write_text(lines)
+    assert read.read(killed.root).promised.answer is Answer.BROKEN
+    sample = {"at": handmade.BEGUN + 50, "samples": 500, "children_uss_bytes": 2.0**30}
+    with killed.telemetry_file.open("a") as stream:
+        stream.write(json.dumps(sample) + "\n")
+    assert read.read(killed.root).promised.answer is Answer.HELD
+
+
 def test_a_training_that_runs_is_not_disturbed(killed):
     before = {file: file.read_bytes() for file in killed.root.rglob("*") if file.is_file()}
     with lock.locked(killed.lock_file, "training"):

@@ -1,0 +1,147 @@
+"""TensorBoard's event files: those of a search's trials, or of a training. Nobody waits for them."""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
+from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from autotune.core import secrecy
+from autotune.core.errors import printable
+from autotune.core.trial import Status
+from autotune.trackers import charts
+from autotune.trials import failures
+from autotune.trials.reported import Report
+
+logger = logging.getLogger(__name__)
+
+_PREFIX = "events.out.tfevents."  # with the moment of its making: TensorBoard reads files in that order
+
+
+class EventFiles:
+    """Runs below `directory`, by their names, whose work is counted in `unit`.
+
+    What cannot be written is left out: `whose` runs they are does not notice, and the log says so once. Of a
+    disk that takes nothing more it says nothing: that stops a search, or a training, with a line of its own.
+    """
+
+    def __init__(self, directory: Path, quality: str, unit: str, whose: str = "search") -> None:
+        self._directory, self._unit, self._whose = directory, unit, whose
+        self._figures = ("perf/throughput", charts.score(quality), "memory/peak_bytes")
+        self._open: dict[str, _File] = {}
+        self._complained = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": {}}
+
+    def begin(self, name: str, knobs: Mapping[str, Any]) -> None:
+        """A run, or an attempt to go on with it."""
+        if name in self._open:
+            return
+        with self._excused(name):
+            self._open[name] = file = _File(self._directory / name)
+            file.describe(knobs, self._figures)
+
+    def log(self, name: str, report: Report) -> None:
+        with self._excused(name):
+            if file := self._open.get(name):
+                file.log(report, self._unit)
+
+    def close(self, name: str) -> None:
+        with self._excused(name):
+            if file := self._open.pop(name, None):
+                file.close()
+
+    def close_all(self) -> None:
+        for name in list(self._open):
+            self.close(name)
+
+    @contextmanager
+    def _excused(self, name: str) -> Iterator[None]:
+        """A run that cannot be written is closed and no longer written."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, it goes on
+            if file := self._open.pop(name, None):
+                with suppress(OSError):
+                    file.close()
+            if not self._complained and not failures.disk_fault(error, failures.OUR_DISK_ERRNOS):
+                logger.warning("TensorBoard: %s; the %s continues", printable(str(error)), self._whose)
+                self._complained = True
+
+
+class _File:
+    """A trial's event file, a new one for every attempt. Its steps are samples, its clock is the trial's.
+
+    RecordWriter is used by itself: EventFileWriter has a thread, which a full disk ends, and then whoever
+    logs waits for ever. It is never flushed: what a kill can lose is the last 8 KiB.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        now_ns = time.time_ns()
+        known_ns = [int(file.name.removeprefix(_PREFIX)) for file in directory.glob(f"{_PREFIX}*")]
+        self._begun_s = min([now_ns, *known_ns]) / 1e9
+        self._samples, self._seconds = 0, 0.0
+        self._goes_on = bool(known_ns)
+        self._name = directory.name
+        self._writer = RecordWriter((directory / f"{_PREFIX}{now_ns}").open("wb"))
+        self._write(file_version="brain.Event:2")
+
+    def _write(self, **content: Any) -> None:
+        event = Event(wall_time=self._begun_s + self._seconds, step=self._samples, **content)
+        self._writer.write(event.SerializeToString())
+
+    def describe(self, knobs: Mapping[str, Any], figures: Sequence[str]) -> None:
+        """What the trial has in the table of hyperparameters; its figures are the last of their charts."""
+        known = {name: value for name, value in secrecy.cleaned(knobs).items() if value is not None}
+        experiment = api_pb2.Experiment(
+            hparam_infos=[api_pb2.HParamInfo(name=name, type=_type(value)) for name, value in known.items()],
+            metric_infos=[api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag)) for tag in figures],
+        )
+        self._write(summary=_hparams(metadata.EXPERIMENT_TAG, experiment=experiment))
+        self._write(summary=hparams_pb(known, trial_id=self._name, start_time_secs=self._begun_s))
+
+    def log(self, report: Report, unit: str) -> None:
+        for row in charts.thinned(charts.rows(report, unit)):
+            values = dict(row)
+            samples = int(values.pop(unit, self._samples))
+            self._seconds = values.pop("seconds", self._seconds)
+            is_behind, self._samples = samples < self._samples, samples
+            if is_behind or self._goes_on:  # from its checkpoint: what was beyond is done again
+                self._goes_on = False
+                self._write(session_log=SessionLog(status=SessionLog.START))
+            charted = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+            self._write(summary=Summary(value=charted))
+        if report.outcome is not None:
+            self._end(report.outcome.status)
+
+    def _end(self, status: Status) -> None:
+        """Says in the table of hyperparameters how the trial ended; one that may go on has not."""
+        if status is Status.INTERRUPTED:
+            return
+        word = "STATUS_FAILURE" if status is Status.FAILED else "STATUS_SUCCESS"
+        end = plugin_data_pb2.SessionEndInfo(status=api_pb2.Status.Value(word))
+        self._write(summary=_hparams(metadata.SESSION_END_INFO_TAG, session_end_info=end))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _type(value: Any) -> Any:
+    """The type of a hyperparameter as TensorBoard's table has it."""
+    word = {bool: "DATA_TYPE_BOOL", str: "DATA_TYPE_STRING"}.get(type(value), "DATA_TYPE_FLOAT64")
+    return api_pb2.DataType.Value(word)
+
+
+def _hparams(tag: str, **content: Any) -> Summary:
+    """What the table of hyperparameters finds under `tag`."""
+    data = plugin_data_pb2.HParamsPluginData(**content)
+    return Summary(value=[Summary.Value(tag=tag, metadata=metadata.create_summary_metadata(data))])
