@@ -61,9 +61,9 @@ def compare(session: Path, asked: Models) -> int:
             workload.complete(space.settings(contender.config))
         training = Training(space, workload, here, opened.options())
         running = Comparison(opened, training, history.trials, terms=terms, say=_say)
-        known = results.runs(opened.comparison_dir)
+        known = results.runs(opened.comparison.root)
         running.keep_only(comparing.contenders(history, PRECISIONS, max(asked.seeds, results.seeds(known))))
-        results.write_keep(opened.comparison_goal_file, asked.keep)
+        results.write_keep(opened.comparison.goal_file, asked.keep)
         failed = [contender.name for contender in models if not running.run(contender)]
     found = results.found(opened, space.objective)
     compared = clinical.compared(found.models, found.written, space.objective)
