@@ -213,6 +213,7 @@ def _written(given: argparse.Namespace) -> tuple[Any, dict[str, float], Callable
         seconds = time.perf_counter() - begun
     cost = {"seconds": seconds, "reports_per_s": len(written) / seconds}
     cost["peak_memory_bytes"] = peak_memory_bytes()
+    cost["parameters"] = sum(parameter.numel() for parameter in model.parameters())
     return written, cost, partial(Scorer, splits["train"], tokenizer, config)
 
 

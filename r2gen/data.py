@@ -10,6 +10,7 @@ import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from functools import cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import NamedTuple
 
@@ -196,6 +197,8 @@ def loader(
 ) -> DataLoader[Batch]:
     """A loader of `sampler`'s batches. It draws nothing from torch's global random numbers."""
     workers = config.num_workers
+    if workers:
+        _end_workers_at_exit()
     return DataLoader(
         dataset,
         batch_sampler=sampler,
@@ -224,8 +227,13 @@ def batches(source: DataLoader[Batch]) -> Iterator[Batch]:
         ) from None
 
 
+@cache
+def _end_workers_at_exit() -> None:
+    """Python ends what is left of them by SIGTERM, which they ignore, and then waits for them for ever."""
+    Finalize(None, _end_workers, exitpriority=0)
+
+
 def _end_workers() -> None:
-    """Kills the processes of loaders: Python waits for them at its end, and they heed no other signal."""
     workers = [process for process in multiprocessing.active_children() if process.daemon]
     with uninterrupted():
         for process in workers:

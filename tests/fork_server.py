@@ -5,11 +5,14 @@ import gc
 import importlib
 import json
 import os
+import select
+import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 SPACE = "{workload: 'a:fit', baseline: {micro_batch_size: 4}, knobs: {micro_batch_size: {choice: [4, 8]}}}"
 
@@ -23,17 +26,39 @@ LATE = (
 )
 
 
-def next_one() -> dict[str, Any] | None:
+def next_one(listening: socket.socket) -> dict[str, Any] | None:
     """What a process is to be that was forked for it; None in the server, where nobody asks any more."""
-    for line in sys.stdin:
-        asked = json.loads(line)
-        if "ended" in asked:
-            print(os.waitstatus_to_exitcode(os.waitpid(asked["ended"], 0)[1]), flush=True)
-        elif pid := os.fork():
-            print(pid, flush=True)
-        else:
-            return dict(asked)
-    return None
+    clients: dict[socket.socket, TextIO] = {}
+    while True:
+        ready = select.select([listening, *clients], [], [])[0]
+        for end in ready:
+            if end is listening:
+                client, _ = listening.accept()
+                clients[client] = client.makefile()
+                _say("imported", client)
+            elif not (line := clients[end].readline()):
+                clients.pop(end).close()
+                end.close()
+            elif (number := _done(json.loads(line))) is not None:
+                _say(number, end)
+            else:
+                for each in (listening, *clients.values(), *clients):
+                    each.close()
+                return dict(json.loads(line))
+        if not clients and not select.select([listening], [], [], 0)[0]:
+            return None
+
+
+def _say(what: object, client: socket.socket) -> None:
+    with suppress(OSError):  # it was killed; others go on asking
+        client.sendall(f"{what}\n".encode())
+
+
+def _done(asked: dict[str, Any]) -> int | None:
+    """The exit code of a process that has ended, or the number of one that was forked; None in that one."""
+    if "ended" in asked:
+        return os.waitstatus_to_exitcode(os.waitpid(asked["ended"], 0)[1])
+    return os.fork() or None
 
 
 def run(asked: dict[str, Any]) -> None:
@@ -108,7 +133,7 @@ WARM = {
 }
 end = WARM[sys.argv[1]]()
 gc.freeze()  # what is collected at the end of every process would be much
-if (one := next_one()) is not None:
+if (one := next_one(socket.socket(fileno=int(sys.argv[2])))) is not None:
     run(one)
 else:
     end()

@@ -3,23 +3,29 @@
 To import Ray, Optuna and W&B takes longer than all else that a search of a toy workload does, and to import
 torch longer than a tiny training. The rest is the same: an environment, a working directory and children of
 its own, to be killed like any process. Where the start of Python is the point, tests use `subprocess`.
+
+All workers of a test run share one such process of a kind. The first to need it starts it, and it ends with
+the last one that has asked it.
 """
 
-import atexit
 import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
+import time
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 _ROOT = Path(__file__).parents[1]
+_ATTEMPTS = 3
+_started: list["subprocess.Popen[bytes]"] = []  # they end by themselves
 COMMAND = "import sys; from autotune.__main__ import main; sys.exit(main())"
 TRAINER = "import sys; from r2gen.__main__ import main; sys.exit(main())"
 
@@ -105,17 +111,47 @@ def run(
 
 
 @cache
-def _server(warm: str) -> subprocess.Popen[str]:
-    """Forks for this process, and ends with it."""
-    command = [sys.executable, "-m", "tests.fork_server", warm]
-    server = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    atexit.register(server.communicate)
-    return server
+def _server(warm: str) -> TextIO:
+    """The connection to what forks: it answers once it has imported what it is to."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    address = f"\0tests-{run}-{warm}"
+    for _ in range(_ATTEMPTS):
+        stream = _connected(address, warm)
+        with suppress(ConnectionResetError):
+            if stream.readline():
+                return stream  # else it was about to end, or cannot import it
+    raise RuntimeError(f"what forks {warm} has ended")
+
+
+def _connected(address: str, warm: str) -> TextIO:
+    while True:
+        end = socket.socket(socket.AF_UNIX)
+        try:
+            end.connect(address)
+        except ConnectionRefusedError:
+            end.close()
+            _start(address, warm)
+        else:
+            with end:
+                return end.makefile("rw")
+
+
+def _start(address: str, warm: str) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        try:
+            listening.bind(address)
+        except OSError:  # another worker is just starting it
+            time.sleep(0.01)
+            return
+        listening.listen()
+        command = [sys.executable, "-m", "tests.fork_server", warm, str(listening.fileno())]
+        nothing = subprocess.DEVNULL
+        _started.append(
+            subprocess.Popen(command, cwd=_ROOT, pass_fds=[listening.fileno()], stdin=nothing, stdout=nothing)
+        )
 
 
 def _ask(warm: str, **what: Any) -> int:
     server = _server(warm)
-    assert server.stdin
-    assert server.stdout
-    print(json.dumps(what), file=server.stdin, flush=True)
-    return int(server.stdout.readline())
+    print(json.dumps(what), file=server, flush=True)
+    return int(server.readline())

@@ -39,7 +39,7 @@ def _write_sheet(place: Path, file: Path, samples: int) -> None:
         raise InputError(
             f"session {place}: has no reports to be marked: python -m autotune compare {quoted(place)}"
         )
-    items = sheet.items(chosen, blind.make_key(session.blind_key_file))
+    items = sheet.items(chosen, blind.make_key(session.comparison.blind_key_file))
     files.write(file, sheet.render(items))
     count = sum(len(item.reports) for item in items)
     print(printable(f"Sheet: {file}: {count} reports of {len(items)} studies"))
@@ -54,10 +54,10 @@ def _take_marks(place: Path, file: Path) -> str:
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     reader, answers = blind.parse(text, file)
-    there = blind.wrote(blind.key(session.blind_key_file), _written(session)).keys()
+    there = blind.wrote(blind.key(session.comparison.blind_key_file), _written(session)).keys()
     gone = len(answers.keys() - there)
     if gone == len(answers):
         raise InputError(f"{file}: none of its {gone} marks is of a report that is in session {place}")
-    blind.keep(session.marks_file, reader, answers)
+    blind.keep(session.comparison.marks_file, reader, answers)
     left_out = f"; {gone} more are of reports that are no longer there" if gone else ""
     return f"Marks: {len(answers) - gone} of reader {reader}{left_out}"

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -61,9 +61,9 @@ def compare(session: Path, asked: Models) -> int:
             workload.complete(space.settings(contender.config))
         training = Training(space, workload, here, opened.options())
         running = Comparison(opened, training, history.trials, terms=terms, say=_say)
-        known = results.runs(opened.comparison_dir)
+        known = results.runs(opened.comparison.root)
         running.keep_only(comparing.contenders(history, PRECISIONS, max(asked.seeds, results.seeds(known))))
-        results.write_keep(opened.comparison_goal_file, asked.keep)
+        results.write_keep(opened.comparison.goal_file, asked.keep)
         failed = [contender.name for contender in models if not running.run(contender)]
     found = results.found(opened, space.objective)
     compared = clinical.compared(found.models, found.written, space.objective)
@@ -157,14 +157,19 @@ def _print_tables(found: Sequence[Compared], space: Space, *, writes_reports: bo
 def _table(shown: Figures) -> Table:
     grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for n, heading in enumerate(shown.head):
-        grid.add_column(Text(printable(heading)), justify="right" if n in shown.numeric else "left")
+        cells = [printable(cell) for cell in (*heading.split(), *(row[n] for row in shown.rows))]
+        justify: JustifyMethod = "right" if n in shown.numeric else "left"
+        grid.add_column(Text(printable(heading)), justify=justify, width=max(map(len, cells)))
     for row in shown.rows:
         grid.add_row(*(Text(printable(cell)) for cell in row))
     return grid
 
 
 def _scores(found: Sequence[Compared], space: Space, *, writes_reports: bool) -> Figures:
-    """One row a model: its training, and its scores over the test split; the training's where it has none."""
+    """One row a model: its training, and its scores over the test split; the training's where it has none.
+
+    A memory that was still rising has a `>`: the row is to fit into 80 columns.
+    """
     known = {name for each in found for name in each.scores}
     scores = [name for name in _SHOWN_SCORES if name in known] or sorted(known)
     head = ("model", "seeds", f"{space.unit}/s", "memory", *(scores or [space.objective.quality]))
@@ -178,7 +183,7 @@ def _row(each: Compared, scores: Sequence[str]) -> tuple[str, ...]:
     return (
         each.label if each.status == Status.COMPLETED else f"{each.label} {each.status}",
         str(each.seeds),
-        words.throughput(each.throughput),
-        words.peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising),
+        words.rate(each.throughput.value if each.throughput else None),
+        f"{'>' * each.training_memory_is_rising}{words.memory(each.training_peak_bytes)}",
         *([words.score(each.scores.get(name)) for name in scores] or [words.score(ended)]),
     )

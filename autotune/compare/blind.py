@@ -145,5 +145,5 @@ def unblinded(
 
 def said(session: Session, written: Mapping[str, Sequence[Written]]) -> list[Unblinded]:
     """What all readers have said of the reports that models of `session` have `written`."""
-    readings = known(session.marks_file)
-    return unblinded(readings, key(session.blind_key_file), written) if readings else []
+    readings = known(session.comparison.marks_file)
+    return unblinded(readings, key(session.comparison.blind_key_file), written) if readings else []

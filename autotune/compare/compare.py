@@ -170,7 +170,7 @@ class Comparison:
     def keep_only(self, contenders: Iterable[Contender]) -> None:
         """Removes models made under other conditions: no new model can be compared with them."""
         jobs = {contender.name: self._job(contender) for contender in contenders}
-        for directory in sorted(self._session.comparison_dir.glob("*/")):
+        for directory in sorted(self._session.comparison.root.glob("*/")):
             job = jobs.get(directory.name)
             if job is None or not job.is_planned():
                 shutil.rmtree(directory)

@@ -182,9 +182,9 @@ class Found:
 
 def found(session: Session, goal: Objective) -> Found:
     """What was compared in `session`, whose search has the `goal`."""
-    models = runs(session.comparison_dir)
+    models = runs(session.comparison.root)
     told = {label: tuple(written(session.model_dir(model.name))) for label, model in first(models).items()}
-    return Found(models, told, _goal(session.comparison_goal_file, goal))
+    return Found(models, told, _goal(session.comparison.goal_file, goal))
 
 
 def _goal(file: Path, goal: Objective) -> Objective:

@@ -126,7 +126,9 @@ def _scored(model: Model, goal: Objective) -> Measurement:
 
 
 def _no_quality(runs: Sequence[Trial], goal: Objective) -> str | None:
-    """Why what one of the runs ended with is no quality at all."""
+    """Why what one of the runs ended with is no quality at all, where one is asked for."""
+    if goal.takes_any_quality:
+        return None
     return next((why for run in runs if (why := objective.no_quality(run.measurement, goal))), None)
 
 

@@ -23,7 +23,7 @@ from autotune.storage.identity import Card
 from autotune.storage.lock import Held
 from autotune.storage.records import read_records
 from autotune.storage.study_file import StudyFile
-from autotune.storage.trial_dir import ModelDir, TrialDir
+from autotune.storage.trial_dir import ComparisonDir, ModelDir, TrialDir
 
 FORMAT = 2  # code that takes ablation steps for trials of a search was never released
 WANDB_MODES = ("auto", "online", "offline", "off")
@@ -160,27 +160,11 @@ class Session:
         return f"{place.root} is not, or not surely, of trial {trial.number}: set aside as {aside.name}"
 
     @property
-    def comparison_dir(self) -> Path:
-        """One directory a model that was compared."""
-        return self.root / "comparison"
-
-    @property
-    def comparison_goal_file(self) -> Path:
-        """What a model of the comparison has to keep, where that was said."""
-        return self.comparison_dir / "goal.json"
-
-    @property
-    def blind_key_file(self) -> Path:
-        """What leads from a report in a blind sheet to the models that wrote it."""
-        return self.comparison_dir / "blind.json"
-
-    @property
-    def marks_file(self) -> Path:
-        """What readers have said who did not know the models."""
-        return self.comparison_dir / "marks.json"
+    def comparison(self) -> ComparisonDir:
+        return ComparisonDir(self.root / "comparison")
 
     def model_dir(self, label: str) -> ModelDir:
-        return ModelDir(self.comparison_dir / label)
+        return ModelDir(self.comparison.root / label)
 
     @property
     def name(self) -> str:

@@ -73,6 +73,28 @@ class ModelDir(TrialDir):
 
 
 @dataclass(frozen=True)
+class ComparisonDir:
+    """The directory `root` of a comparison: one below it for each model, and these files."""
+
+    root: Path
+
+    @property
+    def goal_file(self) -> Path:
+        """What a model has to keep, where that was said."""
+        return self.root / "goal.json"
+
+    @property
+    def blind_key_file(self) -> Path:
+        """What leads from a report in a blind sheet to the models that wrote it."""
+        return self.root / "blind.json"
+
+    @property
+    def marks_file(self) -> Path:
+        """What readers have said who did not know the models."""
+        return self.root / "marks.json"
+
+
+@dataclass(frozen=True)
 class TrainingDir(TrialDir):
     """The directory of a whole training, which is run as a trial is, but to its own end."""
 

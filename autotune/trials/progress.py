@@ -155,7 +155,7 @@ class Progress:
         self._steps_since_evaluation += 1
         if is_evaluation:
             self._evaluated(record)
-        for phase in _PHASES:
+        for phase in _PHASES if FLOPS not in record else ():  # counting them takes time
             self._phase_s[phase] += _amount(record, phase)
 
     def _hold(self, record: Mapping[str, Any], *, is_step: bool) -> None:

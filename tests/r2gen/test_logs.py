@@ -37,9 +37,9 @@ def test_records_are_appended_and_a_torn_line_gets_one_of_its_own(tmp_path: Path
 
 
 def test_a_record_is_in_the_file_as_soon_as_it_is_written(tmp_path: Path) -> None:
-    records = RecordFile(tmp_path / "records.jsonl")
-    records.write(STEP)
-    assert (tmp_path / "records.jsonl").read_text().endswith("}\n")
+    with RecordFile(tmp_path / "records.jsonl") as records:
+        records.write(STEP)
+        assert (tmp_path / "records.jsonl").read_text().endswith("}\n")
 
 
 @pytest.fixture
@@ -52,9 +52,13 @@ def full_disk() -> Iterator[None]:
 
 
 def test_a_disk_that_takes_no_more_is_told(tmp_path: Path, full_disk: None) -> None:
-    records = RecordFile(tmp_path / "r.jsonl")
     with pytest.raises(StorageError, match=r"r\.jsonl: cannot be written: File too large"):
-        records.write(STEP | {"text": "x" * 200})
+        _write(RecordFile(tmp_path / "r.jsonl"), STEP | {"text": "x" * 200})
+
+
+def _write(records: RecordFile, record: dict[str, Any]) -> None:
+    with records:
+        records.write(record)
 
 
 def test_charts_have_the_names_that_those_of_a_search_have() -> None:

@@ -294,6 +294,7 @@ def test_a_checkpoint_is_scored_on_the_split_asked_for(
     assert len(found["bleu_4_items"]) == 3
     assert found["reports_per_s"] == pytest.approx(3 / found["seconds"])
     assert found["peak_memory_bytes"] > 2**20
+    assert found["parameters"] > 1000
 
 
 def test_the_reports_of_a_checkpoint_are_written_down_one_by_one(

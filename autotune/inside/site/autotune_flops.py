@@ -7,6 +7,7 @@ multiplication and an addition being two. What a checkpoint computes again count
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections import Counter
 from typing import Any
@@ -26,6 +27,13 @@ class Flops:
     def __init__(self) -> None:
         self._left = _STEPS
         self._mode: Any = None
+        os.register_at_fork(after_in_child=self._leave_alone)
+
+    def _leave_alone(self) -> None:
+        """A process forked from one that trains is a loader's worker, or whatever else: it does not count."""
+        if self._mode is not None:
+            _leave(self._mode)
+        self._left, self._mode = 0, None
 
     @property
     def is_done(self) -> bool:

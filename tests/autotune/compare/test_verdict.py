@@ -123,6 +123,7 @@ def test_a_model_that_has_learnt_nothing_keeps_nothing():
     assert verdict(dull, GOAL).sentence == (
         "Not decided: of the baseline its quality 0.1400 is not above chance, 0.1500; train longer."
     )
+    assert verdict(dull, Objective(keep=0)).label == "bf16", "whatever its quality"
     collapsed = {**runs(baseline=NEAR), "bf16": (model("bf16", 0.17, collapsed=True),)}
     found = verdict(collapsed, GOAL)
     assert (found.label, found.standings[0].shown) == ("baseline", "it does the same whatever it sees")

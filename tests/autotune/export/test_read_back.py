@@ -1,4 +1,7 @@
-"""Every format is read by the library that it is for, which trains a few steps with it: a process each."""
+"""Every format is read by the library that it is for, which trains a few steps with it: a process each.
+
+Where a launcher is not the point, it is forked from one that has imported the library.
+"""
 
 import importlib.util
 import json
@@ -10,6 +13,7 @@ import pytest
 
 from autotune.export import formats
 from autotune.workloads import Workload
+from tests import forked
 
 pytestmark = pytest.mark.slow  # to import one of them takes seconds
 
@@ -74,17 +78,33 @@ print(json.dumps({**said, "offload": c.zero_config.offload_optimizer.device}))
 """
 
 
-def read(place, name, winner, script, *program):
-    """What a `script` says that has read the format."""
-    made = formats.FORMATS[name].render(winner)
-    file, text = place / f"best.{formats.FORMATS[name].suffix}", place / "script.py"
-    file.write_text(made.text)
-    text.write_text(QUIET + script)
-    command = [*(program or (sys.executable,)), str(text), str(file)]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "DS_BUILD_OPS": "0"}
-    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+def written(place, name, winner):
+    """The file of a format."""
+    file = place / f"best.{formats.FORMATS[name].suffix}"
+    file.write_text(formats.FORMATS[name].render(winner).text)
+    return file
+
+
+def said(done):
+    """What a script has said that has read it."""
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def read(place, name, winner, script):
+    """What a script says that has read the format, in a process that has imported its library."""
+    file = written(place, name, winner)
+    return said(forked.run((file,), place, os.environ, script=QUIET + script, warm=name))
+
+
+def read_by(program, place, name, winner, script):
+    """The same of one that a program starts."""
+    text, file = place / "script.py", written(place, name, winner)
+    text.write_text(QUIET + script)
+    environment = {**os.environ, "DS_BUILD_OPS": "0"}
+    command = [*program, str(text), str(file)]
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+    return said(done)
 
 
 def test_lightnings_cli_trains_with_its_format(winner, tmp_path):
@@ -116,14 +136,14 @@ def test_transformers_trains_with_its_format(winner, tmp_path):
 
 def test_accelerate_launches_with_its_format(winner, tmp_path):
     program = (sys.executable, "-m", "accelerate.commands.launch", "--config_file", "best.yaml")
-    found = read(tmp_path, "accelerate", winner(), ACCELERATE, *program)
+    found = read_by(program, tmp_path, "accelerate", winner(), ACCELERATE)
     assert found == {"precision": "bf16", "device": "cpu"}
 
 
 @pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed")
 def test_deepspeeds_own_classes_take_its_format(winner, tmp_path):
     found = winner(zero_stage=2, offload_optimizer="cpu")
-    assert read(tmp_path, "deepspeed", found, DEEPSPEED) == {
+    assert read_by((sys.executable,), tmp_path, "deepspeed", found, DEEPSPEED) == {
         "batch": 64,
         "micro": 32,
         "stage": 2,

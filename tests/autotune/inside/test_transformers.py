@@ -113,6 +113,7 @@ def test_a_loop_with_accelerate_is_told_and_has_its_settings(hear_trainer):
     assert heard.said, heard.errors
     precision, *seen = heard.said
     assert precision == "bf16"
+    assert len(seen) == 4, "of six batches an epoch, whatever the launcher has put into the environment"
     assert list(itertools.accumulate(heard.samples)) == seen
     assert told(heard) == {"accelerator.gradient_accumulation_steps", "accelerator.mixed_precision"}
     assert [list(record) for record in records(heard)] == [["eval_loss"]] * 2

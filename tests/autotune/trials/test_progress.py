@@ -162,6 +162,13 @@ def test_the_operations_of_a_step_are_those_of_its_samples_and_of_no_evaluation(
     assert progress.measurement().flops_per_sample == {"bf16": 110, "fp32": 10}
 
 
+def test_a_step_whose_operations_are_counted_is_like_no_other(progress):
+    train(progress, 2, forward_s=1.0, data_s=3.0)
+    progress.count({"at_s": 9.0, "samples": 12, "step_flops": {"fp32": 4}, "forward_s": 6.0, "data_s": 0.0})
+    shares = progress.measurement().step_shares
+    assert (shares["forward_s"], shares["data_s"]) == (0.25, 0.75)
+
+
 def test_a_new_process_has_a_slope_of_its_own(progress):
     hold(progress, [100 + n for n in range(60)])
     progress.restart()

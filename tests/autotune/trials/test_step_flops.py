@@ -1,5 +1,7 @@
 """The operations of a training's first steps are counted, and nothing else of it changes."""
 
+import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -127,6 +129,19 @@ def test_a_mode_that_the_training_has_entered_meanwhile_stays(flops: StepFlops) 
     while (mode := _get_current_dispatch_mode()) is not None:
         assert not mode.is_on
         mode.__exit__(None, None, None)
+
+
+def test_a_process_that_is_forked_meanwhile_is_left_alone(flops: StepFlops) -> None:
+    def fork(step: int) -> None:
+        if step == 2:
+            assert _get_current_dispatch_mode() is not None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # newer Pythons warn of threads
+                if not (pid := os.fork()):
+                    os._exit(int(_get_current_dispatch_mode() is not None))
+            assert os.waitpid(pid, 0)[1] == 0
+
+    assert all(found(flops, train(nn.Linear(WIDTH, 32), 3, before=fork))[1:])
 
 
 def test_what_torch_has_compiled_is_not_counted(flops: StepFlops, monkeypatch: pytest.MonkeyPatch) -> None:
