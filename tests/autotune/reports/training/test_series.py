@@ -56,15 +56,18 @@ def test_what_was_trained_again_replaces_what_was_there():
 
 
 def test_a_speed_is_that_of_steps_alone():
-    """Eight samples a second, whatever evaluations, compiling and starts take between them."""
-    marked = [{"attempt": 1000.0, "clock_s": 0.0}]
-    for n in range(1, 400):
-        at_s = n + 100.0 * (n // 50)
-        marked += [step(8 * n, at_s)]
-        marked += [{"samples": 8 * n, "at_s": at_s + 100.0, "score": 0.1}] if n % 50 == 49 else []
-    marked += [step(3200, 2000.0, is_compiling=True), {"attempt": 9000.0, "clock_s": 0.0}]
-    marked += [step(3208 + 8 * n, 30.0 + n) for n in range(60)]
-    speeds = track(*marked).curves({}).speed
+    """Eight samples a second, whatever evaluations, the checkpoints after them, compiling and starts take."""
+    records, at_s = [{"attempt": 1000.0, "clock_s": 0.0}], 0.0
+    for n in range(1, 401):
+        is_compiling, is_late = n % 100 == 60, n % 50 == 1
+        at_s += 1.0 + 30.0 * is_compiling + 5.0 * is_late
+        records.append(step(8 * n, at_s, is_compiling=is_compiling))
+        if n % 50 == 0:
+            at_s += 20.0
+            records.append({"samples": 8 * n, "at_s": at_s, "score": 0.1})
+        if n == 230:
+            records.append({"attempt": 9000.0, "clock_s": at_s - 10.0})
+    speeds = track(*records).curves({}).speed
     assert len(speeds) > 20
     assert {point.value for point in speeds} == {8.0}
 
