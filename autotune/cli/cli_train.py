@@ -48,7 +48,8 @@ def train(target: str, asked: Trained) -> int:
     scratch.end_orphans()
     root = Path(target) if is_session(Path(target)) else None
     found = _of_space(target, asked) if root is None else _of_session(root, asked.trial)
-    place = TrainingDir((asked.workdir or _default(root, asked.trial)).resolve())
+    shown = asked.workdir or _default(root, asked.trial)
+    place = TrainingDir(shown.resolve())
     _make(place)
     with lock.locked(place.lock_file, f"training {place.root}"), _stop_signals() as stopped:
         planned = _planned(found, place, resume=asked.resume)
@@ -62,7 +63,7 @@ def train(target: str, asked: Trained) -> int:
             whole = Whole(found.training, planned, place, say=_say, follow=following.hear)
             last = whole.run(retries=asked.retries, is_stopping=lambda: bool(stopped))
             following.ended(last)
-    _say(cli_report.conclude_training(place))
+    _say(cli_report.conclude_training(TrainingDir(shown)))
     if stopped and last.outcome == supervise.STOPPED:
         _say("stopped; the same command goes on with it: add --resume")
         return 128 + stopped[0]

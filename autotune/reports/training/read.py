@@ -1,5 +1,6 @@
 """A training on its disk as a report. It may be running, stopped, or over; nothing is written."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from autotune.core.trial import Measurement, Outcome
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging import promise
 from autotune.reports.training import series
-from autotune.reports.training.model import Happened, Promised, TrainingReport
+from autotune.reports.training.model import Happened, Point, Promised, TrainingReport
 from autotune.reports.training.series import Attempt, Track
 from autotune.storage import lock
 from autotune.storage.identity import read_verdict
@@ -21,7 +22,9 @@ from autotune.training.plan import Plan
 from autotune.trials.progress import Progress
 
 _TURNS = {Kind.BEGUN, Kind.CONTINUED, Kind.RETRIED, Kind.HALVED, Kind.STOPPED, Kind.ENDED}
-_PEAKS = ("children_uss_bytes",)  # by which memory is held to its promise
+# Of what memory is held to its promise without, and of what others took: see `Measurement.others`.
+_PEAKS = ("children_uss_bytes",)
+_MEANS = ("others_cpu_percent", "others_gpu_percent", "allowed_cpus", "gpu_throttled")
 
 
 def read(root: Path, *, is_over: bool = False) -> TrainingReport:
@@ -42,8 +45,8 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
     attempts = track.timeline.attempts
     happened, seen = _events(place, attempts), series.seen(_samples(place), attempts)
     is_running = not is_over and lock.is_held(place.root, place.lock_file)
-    peaks = {name: max(point.value for point in seen[name]) for name in _PEAKS if name in seen}
-    outcome, measured = _ended(place, replace(progress.measurement(), telemetry=peaks), happened)
+    so_far = replace(progress.measurement(), telemetry=_summary(seen))
+    outcome, measured = _ended(place, so_far, happened)
     return TrainingReport(
         directory=str(root),
         state=RUNNING if is_running else ENDED if outcome else INTERRUPTED,
@@ -79,6 +82,13 @@ def _ended(
     if verdict is None or verdict[1].samples != shown.samples:
         return None, shown
     return verdict
+
+
+def _summary(seen: Mapping[str, Sequence[Point]]) -> dict[str, float]:
+    """What a training has shown that has not ended, over all its attempts."""
+    values = {name: [point.value for point in points] for name, points in seen.items()}
+    peaks = {name: max(values[name]) for name in _PEAKS if name in values}
+    return peaks | {name: statistics.fmean(values[name]) for name in _MEANS if name in values}
 
 
 def _promised(known: Plan, measured: Measurement) -> Promised | None:

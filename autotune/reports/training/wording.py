@@ -11,6 +11,7 @@ from autotune.reports import words
 from autotune.reports.plot import Table
 from autotune.reports.training.model import TrainingReport
 from autotune.space.sections import turned
+from autotune.training import told
 from autotune.training.events import Kind
 
 # A symbol, so that colour is not all that tells them apart; and how the page shows it.
@@ -84,7 +85,8 @@ def _cell(one: Kept, figure: Figure) -> str:
 
 def seen(report: TrainingReport) -> list[str]:
     """What was seen meanwhile that may be why a promise was not kept, or will stop the training."""
-    return [event.text for event in report.events if event.kind in {Kind.DRIFT, Kind.LEAK}]
+    happened = [event.text for event in report.events if event.kind in {Kind.DRIFT, Kind.LEAK}]
+    return [*told.meanwhile(report.measured), *happened]
 
 
 def figures(report: TrainingReport) -> list[tuple[str, str]]:

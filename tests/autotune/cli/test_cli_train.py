@@ -140,7 +140,9 @@ def test_stopped_or_killed_it_goes_on_from_its_checkpoint(tmp_path, number, code
     assert started(tmp_path, "--resume", samples=8000).wait(120) == 0
     assert happened(tmp_path)[-2:] == [Kind.CONTINUED, Kind.ENDED]
     evaluated = [r["samples"] for r in records(tmp_path) if "score" in r]
-    assert sorted(set(evaluated)) == list(range(200, 8001, 200))
+    unheard = set(range(200, 8001, 200)) - set(evaluated)
+    assert not unheard or number == signal.SIGKILL  # of the tuner: its child may tell what nobody hears
+    assert evaluated[-1] == 8000
 
 
 def test_tensorboard_and_wandb_have_a_training_that_was_gone_on_with_as_one_run(tmp_path):

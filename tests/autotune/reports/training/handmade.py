@@ -73,7 +73,7 @@ def telemetry(begun: float, samples: range) -> list[dict[str, float]]:
             "at": begun + 10.0 * n,
             "samples": done,
             "cpu_percent": 150.0 + 10 * (n % 3),
-            "others_cpu_percent": 20.0,
+            "others_cpu_percent": 12.0,
             "allowed_cpus": 4.0,
             "host_rss_bytes": 3.0 * 2**30 + 2**20 * done,
             "gpu_memory_used_bytes": 5.0 * 2**30,

@@ -62,6 +62,15 @@ def test_memory_is_held_to_its_promise_without_subprocesses_while_it_runs_too(ki
     assert read.read(killed.root).promised.answer is Answer.HELD
 
 
+def test_what_others_took_of_the_machine_is_said_while_it_runs_too(killed):
+    assert "others used" not in markdown.render(read.read(killed.root))
+    lines = killed.telemetry_file.read_text().replace(
+        '"others_cpu_percent": 12.0', '"others_cpu_percent": 200.0'
+    )
+    killed.telemetry_file.write_text(lines)
+    assert "- others used 50% of the CPUs" in markdown.render(read.read(killed.root))
+
+
 def test_a_training_that_runs_is_not_disturbed(killed):
     before = {file: file.read_bytes() for file in killed.root.rglob("*") if file.is_file()}
     with lock.locked(killed.lock_file, "training"):
