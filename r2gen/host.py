@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
+_DEFAULT_TRIM_THRESHOLD, _DEFAULT_MMAP_MAX = 2**17, 2**16  # of its malloc.c
 
 
 def keep_freed_memory() -> None:
@@ -22,6 +23,20 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_MAX, 0)
         mallopt(_M_TRIM_THRESHOLD, -1)
+
+
+def give_back_freed_memory() -> None:
+    """Ends `keep_freed_memory`, and hands to the kernel what the C library has kept, as far as it can.
+
+    Where memory is short, pieces of the wrong size are in the way, also of what is not allocated by that
+    library: oneDNN maps the pages of the code that it makes for every shape of a convolution.
+    """
+    library = ctypes.CDLL(None)
+    mallopt, trim = getattr(library, "mallopt", None), getattr(library, "malloc_trim", None)
+    if mallopt is not None and trim is not None:
+        mallopt(_M_MMAP_MAX, _DEFAULT_MMAP_MAX)
+        mallopt(_M_TRIM_THRESHOLD, _DEFAULT_TRIM_THRESHOLD)
+        trim(0)
 
 
 def peak_resident_bytes() -> int:

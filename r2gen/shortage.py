@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import torch
 
+from r2gen import host
 from r2gen.config import Config
 
 _T = TypeVar("_T")
@@ -49,13 +50,15 @@ class HalvedBatch:
     def run(self, attempt: Callable[[int], _T], undo: Callable[[], None]) -> _T:
         """What `attempt` returns with a size that fits; what it did before it failed is undone.
 
-        Raises what it raises with a size of 1, and whatever else.
+        Raises what it raises with a size of 1, and whatever else; the size is then what it was before.
         """
+        before = self.size
         while True:
             try:
                 return attempt(self.size)
             except Exception as error:
                 if not self._may_halve or self.size == 1 or not is_out_of_memory(error):
+                    self.size = before
                     raise
             # Not before the error is gone: its traceback holds all that the attempt has allocated.
             undo()
@@ -73,5 +76,6 @@ class HalvedBatch:
 
 def _release() -> None:
     gc.collect()
+    host.give_back_freed_memory()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # pieces of the larger batch are in the way of the smaller ones

@@ -152,11 +152,11 @@ class Stepper:
 
 
 def _parts(window: Sequence[Batch], size: int) -> Iterator[Batch]:
-    """The batches of `window`, those of more than `size` studies in parts."""
+    """The batches of `window`, those of more than `size` studies in parts with the padding that they need."""
     for batch in window:
         if len(batch.studies) <= size:
             yield batch
             continue
         tensors = (batch.images, batch.targets, batch.studies)
         for images, targets, studies in zip(*(torch.split(t, size) for t in tensors), strict=True):
-            yield Batch(images, targets, studies, ())
+            yield Batch(images, targets[:, : max(lengths(targets)) + 1], studies, ())

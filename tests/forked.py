@@ -25,7 +25,6 @@ from typing import Any, TextIO
 
 _ROOT = Path(__file__).parents[1]
 _ATTEMPTS = 3
-_started: list["subprocess.Popen[bytes]"] = []  # they end by themselves
 COMMAND = "import sys; from autotune.__main__ import main; sys.exit(main())"
 TRAINER = "import sys; from r2gen.__main__ import main; sys.exit(main())"
 
@@ -145,10 +144,9 @@ def _start(address: str, warm: str) -> None:
             return
         listening.listen()
         command = [sys.executable, "-m", "tests.fork_server", warm, str(listening.fileno())]
-        nothing = subprocess.DEVNULL
-        _started.append(
-            subprocess.Popen(command, cwd=_ROOT, pass_fds=[listening.fileno()], stdin=nothing, stdout=nothing)
-        )
+        given, nothing = [listening.fileno()], subprocess.DEVNULL
+        server = subprocess.Popen(command, cwd=_ROOT, pass_fds=given, stdin=nothing, stdout=nothing)
+        server.returncode = 0  # nobody waits for it: it ends by itself, maybe after this process
 
 
 def _ask(warm: str, **what: Any) -> int:

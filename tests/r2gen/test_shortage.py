@@ -1,5 +1,7 @@
 """Where memory runs out, the same is done in smaller parts, and what they add up to is the same."""
 
+import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -7,14 +9,26 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from torch import Tensor
 
-from r2gen import checkpoint, layers, train
+from r2gen import checkpoint, layers, synthetic, train
 from r2gen.config import Config
 from r2gen.model import R2Gen
 from r2gen.shortage import HalvedBatch, is_out_of_memory
 from r2gen.train import fit
+from tests import forked
 
+IN_LITTLE_MEMORY = f"""
+import resource
+from r2gen import layers
+
+layers.ATTENTION_DROPOUT = 0.0
+lines = open("/proc/self/status").read().splitlines()
+held = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
+resource.setrlimit(resource.RLIMIT_DATA, (held + {{limit}},) * 2)
+{forked.TRAINER}
+"""
 Make = Callable[..., Config]
 Fits = Callable[[int], None]
 
@@ -81,8 +95,10 @@ def test_a_size_is_halved_until_it_fits_and_stays(
 def test_an_error_that_no_smaller_batch_mends_is_raised(
     make_config: Make, settings: dict[str, Any], fitting: int, error: Exception
 ) -> None:
+    batch = HalvedBatch("eval_batch_size", make_config(**settings))
     with pytest.raises(type(error), match=str(error)):
-        _tried(HalvedBatch("eval_batch_size", make_config(**settings)), fitting, error)
+        _tried(batch, fitting, error)
+    assert not batch.is_halved  # nothing is known of a size that fits
 
 
 @pytest.fixture
@@ -161,6 +177,31 @@ def test_a_run_goes_on_with_the_micro_batch_that_fits(
     assert "out of memory" not in capsys.readouterr().err
     with pytest.raises(torch.OutOfMemoryError):
         list(fit({**tiny, "epochs": 3, "halve_on_oom": False}, tmp_path))
+
+
+def test_a_run_in_too_little_memory_goes_on_with_the_same_loss(
+    drawn: Path, tiny: dict[str, Any], tmp_path: Path
+) -> None:
+    """A limit of the operating system. The process needs some 330 MiB for whole batches, 200 for halves."""
+    place = synthetic.make(tmp_path, {"train": 64, "val": 4, "test": 3}, 0, 80)
+    large = {"d_model": 256, "d_ff": 1024, "max_seq_length": 60, "micro_batch_size": 64, "data": str(place)}
+    still = {"freeze_visual": True, "dropout": 0, "drop_prob_lm": 0, "epochs": 2, "eval_every_samples": 10**6}
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(tiny | large | still))
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name, limit in (("whole", "10**10"), ("halved", "256 * 2**20")):
+        records = tmp_path / f"{name}.jsonl"
+        command = ("train", "--config", config, "--workdir", tmp_path / name, "--records", records)
+        script = IN_LITTLE_MEMORY.format(limit=limit)
+        environment = {**os.environ, "PATH": ""}
+        done = forked.run(command, tmp_path, environment, script=script, warm="trainer")
+        assert done.returncode == 0, done.stderr
+        assert ("out of memory with micro_batch_size 64: from" in done.stderr) is (name == "halved")
+        found[name] = [json.loads(line) for line in records.read_text().splitlines()]
+
+    assert found["halved"][1]["micro_batch_size"] < 64
+    losses = [[r["train_loss"] for r in found[name][:2]] for name in found]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
 def test_an_evaluation_that_does_not_fit_is_made_with_fewer_studies_at_once(

@@ -1,5 +1,6 @@
 """A run can be stopped anywhere and goes on as if it had not been; a run that cannot go on says why."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -264,6 +265,45 @@ def test_a_run_does_not_go_on_with_other_settings(
         InputError, match=rf"last\.pt: comes from a run with other settings: {name} .*{value}"
     ):
         next(fit({**tiny, **change}, tmp_path))
+
+
+def test_a_cosine_does_not_go_on_to_another_end(tiny: dict[str, Any], tmp_path: Path) -> None:
+    config = {**tiny, "schedule": "cosine"}
+    records = fit(config, tmp_path)
+    next(records)
+    records.close()
+    with pytest.raises(InputError, match="other settings: epochs 2, now 3"):
+        next(fit({**config, "epochs": 3}, tmp_path))
+
+
+def test_the_learning_rate_follows_the_schedule_over_a_stop(tiny: dict[str, Any], tmp_path: Path) -> None:
+    config = {**tiny, "schedule": "cosine", "warmup_samples": 8, "learning_rate": 1.0}
+    rates = []
+    for count in (2, 9):
+        records = fit(config, tmp_path)
+        rates += [r["learning_rate"] for r in islice(records, count) if "learning_rate" in r]
+        records.close()
+    cosine = [(1 + math.cos(math.pi * (samples - 8) / 12)) / 2 for samples in (8, 10, 14, 18)]
+    assert rates == pytest.approx([0.5, 1.0, *cosine])
+
+
+def test_a_checkpoint_of_before_there_were_schedules_goes_on(tiny: dict[str, Any], tmp_path: Path) -> None:
+    """It has the state of PyTorch's scheduler, and knows of no micro-batch that fits."""
+    config = {**tiny, "lr_step_epochs": 1}
+    expected = _untimed(fit(config, tmp_path / "straight"))
+    records = fit(config, tmp_path / "parts")
+    done = _untimed(islice(records, 2))
+    records.close()
+    last = tmp_path / "parts" / "last.pt"
+    state = checkpoint.load(last) | {"scheduler": {"last_epoch": 0, "_step_count": 1, "gamma": 0.1}}
+    del state["micro_batch_size"]
+    for name in ("schedule", "warmup_samples", "halve_on_oom", "loader_timeout_s"):
+        del state["config"][name]
+    for group in state["optimizer"]["param_groups"]:
+        group["initial_lr"] = group["lr"]
+    checkpoint.save(last, state)
+
+    assert done + _untimed(fit(config, tmp_path / "parts")) == expected
 
 
 def test_a_run_does_not_go_on_with_other_reports(

@@ -104,9 +104,11 @@ class Checkpoint:
 
     def counts(self) -> Counts:
         """What it was saved at, at least; nothing where there is no checkpoint."""
+        if not self.exists:
+            return Counts(0)
         noted_ns, counts = self._noted()
-        if not self.exists or noted_ns == self._noted_ns or not self._has_journal:
-            return counts if self.exists else Counts(0)
+        if noted_ns == self._noted_ns or not self._has_journal:
+            return counts
         seen = journal.seen_at(str(self._journal), self._noted_ns or 0)
         return Counts(*seen) if seen else counts
 

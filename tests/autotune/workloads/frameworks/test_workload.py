@@ -58,21 +58,22 @@ def workdir(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-def test_settings_take_the_place_of_a_scripts_own_arguments(made, workdir, capfd):
-    with pytest.raises(CommandError, match=r"the script has not called autotune.report"):
-        list(made().fit(SETTINGS, workdir))
-    said = capfd.readouterr().out.splitlines()
-    assert "lr [0.1, 0.2]" in said  # a group's own keeps its ratio
-    # What an evaluation is made of stays, and without workers nothing is left that needs some.
-    assert {"validation 4 0 False False", "share 4 0 False False", "training 16 0 False True"} <= {*said}
-
-
-def test_a_setting_that_nothing_takes_ends_the_trial(made, workdir):
-    settings = {"trainer": {"precision": "32-true"}, "loader": {"batch_size": 16, "nmu_workers": 1}}
+def test_settings_take_the_place_of_a_scripts_own_and_one_that_nothing_takes_ends_the_trial(
+    made, workdir, capfd
+):
+    settings = {
+        **SETTINGS,
+        "trainer": {"precision": "32-true"},
+        "loader": {**SETTINGS["loader"], "nmu_workers": 1},
+    }
     with pytest.raises(
         CommandError, match=r"nothing took the settings loader.nmu_workers, trainer.precision"
     ):
         list(made("python script.py 30").fit(settings, workdir))
+    said = capfd.readouterr().out.splitlines()
+    assert "lr [0.1, 0.2]" in said  # a group's own keeps its ratio
+    # What an evaluation is made of stays, and without workers nothing is left that needs some.
+    assert {"validation 4 0 False False", "share 4 0 False False", "training 16 0 False True"} <= {*said}
 
 
 def test_the_winner_trains_with_the_script_as_it_is(made):
