@@ -7,11 +7,11 @@ from dataclasses import asdict
 import pytest
 
 from autotune.core.errors import InputError
-from autotune.core.trial import Status
+from autotune.core.trial import Failure, Measurement, Outcome, Status
 from autotune.judging.promise import Answer
 from autotune.reports import as_json
-from autotune.reports.training import markdown, read
-from autotune.storage import lock
+from autotune.reports.training import markdown, page, read
+from autotune.storage import identity, lock
 from autotune.training import events
 from autotune.training.events import Event, Kind
 
@@ -84,6 +84,13 @@ def test_the_verdict_on_an_attempt_that_was_gone_on_with_is_none_on_the_training
     assert read.read(ended.root).outcome is None
 
 
+def test_the_verdict_on_an_earlier_attempt_is_none_on_a_training_that_was_given_up(ended):
+    """The last attempt was killed, which leaves no verdict."""
+    then = Outcome(Status.FAILED, Failure.ERROR, "CUDA error")
+    identity.write_verdict(ended, then, Measurement(samples=700))
+    assert read.read(ended.root).outcome is None
+
+
 def test_what_has_only_begun_says_so(killed):
     for file in (killed.records_file, killed.telemetry_file):
         file.unlink()
@@ -91,6 +98,7 @@ def test_what_has_only_begun_says_so(killed):
     assert (found.seconds, found.attempts, found.begun, found.curves.speed) == (0.0, 0, None, ())
     assert found.promised.kept == ()
     assert "There is nothing yet to hold against what session iu has promised" in markdown.render(found)
+    assert "No speed is known yet" in page.render(found)
 
 
 def test_another_directory_is_no_training(tmp_path):
