@@ -14,6 +14,7 @@ machine does, those that the step takes by the clock, and what the process that 
 import argparse
 import math
 import multiprocessing
+import os
 import statistics
 import tempfile
 import time
@@ -101,6 +102,7 @@ def training(steps: int, *, small: bool) -> Training:
 
 def alone_in(pipe: Connection, of: Training, directory: str) -> None:
     """Trains by itself, and sends its records with the time of each."""
+    os.setsid()  # as a trial does: Linux shares a CPU between sessions
     records = []
     for record in fit(of.settings, Path(directory)):
         records.append({**record, "at_s": time.monotonic()})
