@@ -132,7 +132,7 @@ class _Trainer:
         if last is not None:
             self._restore(last, workdir / _LAST)
         self._loader = loader(self._dataset(), self._sampler, config, persistent=True)
-        print(_sizes(self.model), flush=True)
+        _tell(_sizes(self.model))
 
     def _dataset(self) -> Dataset[Batch]:
         """The training split; for a frozen extractor its features, or whole images where those do not fit."""

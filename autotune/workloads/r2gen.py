@@ -149,7 +149,7 @@ class R2GenWorkload(Workload):
             raise InputError(
                 "objective.quality: bleu_1 to bleu_4, full_bleu_1 to full_bleu_4, rouge_l, cider or meteor; "
                 f"or objective.minimize: {_LOSS}: got {'minimize: ' if minimize else ''}{quality!r}"
-                f"{instead(quality, allowed)}"
+                f"{'' if minimize else instead(quality, allowed)}"
             )
         moving = sorted((_OF_REFERENCES | ({"cut_reports"} if minimize else set())) & set(knobs))
         if moving and not quality.startswith("full_"):

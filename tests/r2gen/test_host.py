@@ -1,7 +1,11 @@
+import os
+import signal
 import subprocess
 import sys
 
 import pytest
+
+from r2gen.host import uninterrupted
 
 # Takes and frees tensors of all sizes as training steps do; prints how many pages the kernel gave at last.
 PROGRAM = """
@@ -33,3 +37,25 @@ def page_faults(how: str) -> int:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other C libraries are left alone")
 def test_the_kernel_gives_pages_once():
     assert page_faults("kept") < page_faults("default") / 10
+
+
+def test_the_death_of_a_worker_is_told_after_what_must_not_be_interrupted() -> None:
+    def fail(number: int, frame: object) -> None:
+        raise RuntimeError("a worker died")
+
+    def work() -> None:
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGCHLD)
+            done.append("all of it")
+
+    before = signal.signal(signal.SIGCHLD, fail)
+    done: list[str] = []
+    try:
+        with pytest.raises(RuntimeError, match="a worker died"):
+            work()
+        assert signal.getsignal(signal.SIGCHLD) is fail
+        with uninterrupted():
+            done.append("and nothing died")
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert done == ["all of it", "and nothing died"]
