@@ -14,7 +14,7 @@ from typing import Any, Callable, Mapping, Sequence  # noqa: UP035 - for Python 
 import autotune_tokens
 import autotune_wire
 from autotune_batches import Total
-from autotune_sparingly import Sparingly
+from autotune_sync import SyncSchedule
 
 _STATE = "trainer_state.json"  # the last that is written of a checkpoint
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
@@ -123,7 +123,7 @@ class _Watch:
         self._trainer, self._wire, self._total, self._every = trainer, wire, total, every
         self._evaluated = 0
         self._is_alone = autotune_wire.world_size() == 1
-        self._asking = Sparingly(every or 1)
+        self._schedule = SyncSchedule(every or 1)
         self._is_asked = self._listens = False
         self._saving_s = self._took_s = 0.0
         self._saved_s = -float("inf")
@@ -156,12 +156,12 @@ class _Watch:
         """Several processes evaluate together: what the first has seen counts. None: it was not asked now."""
         if self._is_alone:
             return int(self._total.seen)
-        if not self._asking.is_due(step):
+        if not self._schedule.is_due(step):
             return None
         torch = sys.modules["torch"]
         seen = torch.tensor(self._total.seen, device=self._trainer.args.device)
         torch.distributed.broadcast(seen, 0)
-        self._asking.heard(step, int(seen))
+        self._schedule.synced(step, int(seen))
         return int(seen)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -5,20 +5,20 @@ import random
 
 import pytest
 
-from autotune.inside.site.autotune_sparingly import Sparingly
+from autotune.inside.site.autotune_sync import SyncSchedule
 
 EVERY = 1000
 
 
 @pytest.mark.parametrize(("least", "most"), [(16, 16), (10, 19), (1500, 2500)])
-def test_an_evaluation_comes_at_its_step_though_few_steps_are_asked_about(least, most):
-    asking, sizes = Sparingly(EVERY), random.Random(0)
+def test_processes_sync_at_every_step_that_an_evaluation_is_due_at_and_at_few_others(least, most):
+    schedule, sizes = SyncSchedule(EVERY), random.Random(0)
     totals = list(itertools.accumulate((sizes.randint(least, most) for _ in range(2000)), initial=0))
     due = [step for step, (a, b) in enumerate(itertools.pairwise(totals), 1) if b // EVERY > a // EVERY]
-    asked = []
+    synced = []
     for step, seen in enumerate(totals):
-        if asking.is_due(step):
-            asking.heard(step, seen)
-            asked.append(step)
-    assert set(due) <= set(asked)
-    assert len(asked) <= 10 * len(due)
+        if schedule.is_due(step):
+            schedule.synced(step, seen)
+            synced.append(step)
+    assert set(due) <= set(synced)
+    assert len(synced) <= 10 * len(due)
