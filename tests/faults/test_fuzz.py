@@ -98,7 +98,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setattr(telemetry, "hardware", lambda: HARDWARE)
     monkeypatch.setattr(recording, "record", lambda *_, **__: None)
     monkeypatch.setattr(scoring, "scores", lambda *_: [])
-    monkeypatch.setattr("r2gen.train.fit", lambda *_: iter(()))
+    monkeypatch.setattr("r2gen.train.fit", lambda *_: (record for record in ()))
     monkeypatch.setattr(os, "fsync", lambda _: None)  # what is tested is what, and not whether it lasts
     return place
 
