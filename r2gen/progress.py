@@ -8,10 +8,9 @@ from typing import Any
 
 _LINE_EVERY_S = 1.0
 _SHOWN_SCORES = (
-    *("bleu_1", "bleu_2", "bleu_3", "bleu_4", "full_bleu_4", "rouge_l", "meteor", "cider"),
+    *("val_loss", "bleu_1", "bleu_2", "bleu_3", "bleu_4", "full_bleu_4", "rouge_l", "meteor", "cider"),
     "test_bleu_4",
 )
-_OF_EPOCH = ("val_loss", "bleu_4")
 
 Record = Mapping[str, Any]
 
@@ -25,12 +24,11 @@ class _Epoch:
     seconds: float = 0.0
     samples: int = 0  # in these seconds
     losses: list[float] = field(default_factory=list)
-    scores: dict[str, float] = field(default_factory=dict)
 
     def line(self) -> str:
-        figures = {"mean loss": math.fsum(self.losses) / len(self.losses)} if self.losses else {}
-        shown = [f"{name} {value:.4f}" for name, value in (figures | self.scores).items()]
-        return f"epoch {self.number}: {', '.join([*self._speed(), *shown])}"
+        """Without scores: whoever reads them from the output is to find each evaluation once."""
+        loss = [f"mean loss {math.fsum(self.losses) / len(self.losses):.4f}"] if self.losses else []
+        return f"epoch {self.number}: {', '.join([*self._speed(), *loss])}"
 
     def _speed(self) -> list[str]:
         if not self.seconds:
@@ -73,9 +71,7 @@ class Lines:
         if self._epoch is None or record["epoch"] != self._epoch.number:
             self.end_epoch()
             self._epoch = _Epoch(record["epoch"])
-        if "bleu_4" in record:
-            self._epoch.scores = {name: record[name] for name in _OF_EPOCH if name in record}
-        else:
+        if "bleu_4" not in record:
             self._epoch.steps += 1
             self._epoch.losses += [loss] if math.isfinite(loss := record["train_loss"]) else []
             if self._last is not None:

@@ -412,6 +412,16 @@ def lengths(tmp_path):
     return [(tmp_path / "work" / name).stat().st_size for name in ("counter", "program")]
 
 
+def test_a_flood_of_records_that_its_supervisor_is_busy_with_hides_no_standstill(start):
+    """It is looked at for a moment now and then, and there is always something to be read."""
+    child, deadline = start("stands_still", stall_timeout_s=1.0), time.monotonic() + 60
+    while child.verdict is None:
+        assert time.monotonic() < deadline, "it did not end"
+        child.poll(0.001)
+        time.sleep(0.05)
+    assert child.verdict.failure is Failure.TIMEOUT
+
+
 def test_a_paused_family_stands_still_and_goes_on(start, tmp_path):
     child = start("counts")
     first_record(child)
