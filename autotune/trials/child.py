@@ -31,7 +31,6 @@ _STALL_STEPS = 10
 _STALL_GAPS = 3
 _STEPS_REMEMBERED = 100
 _STACK_S, _STACK_WAIT_S = 0.1, 1.0
-_LONGEST_LOOK_S = 1.0  # between two looks at a trial
 _LAST_WORDS_BYTES = 65536
 _PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold
 
@@ -63,7 +62,7 @@ class Child:
         self._end = Finalize(self, family.end, (self._process, self._memory.group), exitpriority=0)
         self._inbox, self._output = _Inbox(pipe), Output(output, order.place.log, self._hide)
         self._events: list[Event] = []
-        self._still_s, self._looked_s = 0.0, time.monotonic()
+        self._still_s = 0.0
         self._samples, self._is_evaluated = -1, False
         self._yielded_s: float | None = None
         self._gaps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
@@ -89,13 +88,11 @@ class Child:
         return events
 
     def _listen(self, timeout_s: float) -> None:
-        heard = [one for one in (self._inbox, self._output) if not one.ended]
+        begun_s, heard = time.monotonic(), [one for one in (self._inbox, self._output) if not one.ended]
         wait([*(one.pipe for one in heard), self._process.sentinel], timeout_s)
-        # Only time between two looks counts, and little of it: this process may have been suspended, and all
-        # others with it. What it does with records counts, or a flood of them would hide a standstill.
-        before_s, self._looked_s = self._looked_s, time.monotonic()
+        # Only time that was listened to counts: this process may have been suspended, and all others with it.
         if not self._is_paused:
-            self._still_s += min(self._looked_s - before_s, _LONGEST_LOOK_S)
+            self._still_s += min(time.monotonic() - begun_s, timeout_s)
         has_died = not self._process.is_alive()  # asked first: what it had to say is then all in the pipe
         self._take(self._inbox.read())
         self._output.take()  # after its messages: with the verdict comes all that was printed before it

@@ -66,12 +66,6 @@ def yields(config, workdir):
     yield garbage[config["kind"]]
 
 
-def stands_still(config, workdir):
-    while True:
-        time.sleep(0.001)
-        yield {"samples": 4, "bleu_4": 0.5}
-
-
 def backwards(config, workdir):
     yield {"samples": 8}
     yield {"samples": 4}

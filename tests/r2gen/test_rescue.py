@@ -164,12 +164,16 @@ def test_a_state_that_cannot_be_saved_after_an_error_does_not_hide_it(
 def test_a_second_signal_in_a_step_leaves_what_was_trained_before_it(
     tiny: dict[str, Any], tmp_path: Path, faulty: Faulty
 ) -> None:
-    """Python raises KeyboardInterrupt wherever it is."""
+    """Python raises KeyboardInterrupt wherever it is, also where its parent has had signals ignored."""
     faulty(_forward, 3, partial(os.kill, os.getpid(), signal.SIGINT))
     records = fit(tiny, tmp_path)
     next(records)
-    with pytest.raises(KeyboardInterrupt):
-        list(records)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(records)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert checkpoint.load(tmp_path / "last.pt")["step"] == 2
 
 
