@@ -32,8 +32,10 @@ test-all: .venv/installed-test
 	$(PYTEST) $(ARGS)
 
 # The fault tests for as long as it takes: forty times the kills, 96 times the mutated inputs, 20,000 mutated sessions.
+# Every contract of every framework, and a trial of every example.
 soak: .venv/installed-test
-	.venv/bin/python -m pytest -n 2 --dist loadfile --soak --timeout 0 tests/faults tests/contracts tests/r2gen/test_model.py $(ARGS)
+	.venv/bin/python -m pytest -n 2 --dist loadfile --soak --timeout 0 tests/faults tests/contracts tests/examples \
+		tests/r2gen/test_model.py $(ARGS)
 
 lint: .venv/installed-test
 	.venv/bin/ruff check .

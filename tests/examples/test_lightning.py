@@ -49,6 +49,7 @@ def vae(tmp_path_factory):
     return example("sequence_vae_lightning", tmp_path_factory.mktemp("examples"))
 
 
+@pytest.mark.soak
 def test_a_trial_forecasts_the_sea_better_than_persistence(sst, imported, tmp_path):
     """Although its loader has arguments that only one with workers takes."""
     train = imported(sst)
@@ -60,6 +61,7 @@ def test_a_trial_forecasts_the_sea_better_than_persistence(sst, imported, tmp_pa
     assert found.throughput.samples_per_s > 0
 
 
+@pytest.mark.soak
 def test_a_trial_of_sequences_learns_more_than_which_symbols_follow_each_other(vae, imported, tmp_path):
     train = imported(vae)
     naive = train.naive_nll(train.read("val", train.LONGEST))

@@ -90,6 +90,7 @@ def test_an_example_sees_nothing_of_the_others_in_its_row(rows, train, tokenizer
     assert together.item() == pytest.approx(apart.item(), rel=1e-4)
 
 
+@pytest.mark.soak
 def test_a_trial_counts_tokens_and_learns(place, tmp_path):
     wanted = {
         "micro_batch_size": 2,

@@ -10,7 +10,7 @@ from tests import forked
 from tests.endings import ENDED
 from tests.test_examples import EXAMPLES
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 PLACE = EXAMPLES / "r2gen_iu_xray"
 
