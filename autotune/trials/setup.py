@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from typing import Any
 
-from autotune.core.settings import Config
+from autotune.core.settings import Config, Setting
 from autotune.core.trial import Trial
 from autotune.judging import confirm, objective, outside, racing
 from autotune.memory import room
@@ -80,21 +81,11 @@ class Training:
             budget.evaluations_per_trial,
             goal.quality,
         )
-        order = Order(
+        order = replace(
+            self._made(config, place, settings, self.space.for_trial(settings)),
             number=number,
-            workload=self.workload.value,
-            settings=settings,
-            given=self.space.for_trial(settings),
-            directory=str(place.root),
-            quality=goal.quality,
-            minimize=goal.minimize is not None,
-            unit=self.space.unit,
             samples=budget.samples_per_trial,
             memory_limit_bytes=self.options.memory_limit_bytes,
-            stall_timeout_s=self.options.stall_timeout_s,
-            revision=self.workload.revision(),
-            counts_evaluations=goal.counts_evaluations,
-            samples_per_evaluation=evaluating.samples(self.space, config),
         )
         return self.on_gpu(order, config, math.ceil(self.options.gpus_per_trial) or 1.0)
 
@@ -103,27 +94,36 @@ class Training:
 
         Nothing is capped, since nothing runs beside it. Raises InputError where that cannot be done.
         """
-        goal, samples = self.space.objective, self.space.training.samples
+        samples = self.space.training.samples
         settings = self.workload.for_training(self.space.settings(config), samples)
         gpus = float(math.ceil(self.options.gpus_per_trial))
+        return replace(
+            self._made(config, place, settings, self.space.for_workload(settings)),
+            samples=0 if self.workload.ends_itself else samples or 0,
+            gpus=gpus,
+            device_memory_bytes=self.hardware.free_device_bytes if gpus else None,
+            whole=True,
+        )
+
+    def _made(
+        self, config: Config, place: TrialDir, settings: dict[str, Setting], given: dict[str, Any]
+    ) -> Order:
+        """What every order has; 0 samples until it is said how many."""
+        goal = self.space.objective
         return Order(
             number=0,
             workload=self.workload.value,
             settings=settings,
-            given=self.space.for_workload(settings),
+            given=given,
             directory=str(place.root),
             quality=goal.quality,
             minimize=goal.minimize is not None,
             unit=self.space.unit,
-            samples=0 if self.workload.ends_itself else samples or 0,
-            gpus=gpus,
-            device_memory_bytes=self.hardware.free_device_bytes if gpus else None,
-            memory_limit_bytes=None,
+            samples=0,
             stall_timeout_s=self.options.stall_timeout_s,
             revision=self.workload.revision(),
             counts_evaluations=goal.counts_evaluations,
             samples_per_evaluation=evaluating.samples(self.space, config),
-            whole=True,
         )
 
 
