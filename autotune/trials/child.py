@@ -62,7 +62,7 @@ class Child:
         self._end = Finalize(self, family.end, (self._process, self._memory.group), exitpriority=0)
         self._inbox, self._output = _Inbox(pipe), Output(output, order.place.log, self._hide)
         self._events: list[Event] = []
-        self._still_s = 0.0
+        self._still_s, self._heard_s = 0.0, time.monotonic()
         self._samples, self._is_evaluated = -1, False
         self._yielded_s: float | None = None
         self._gaps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
@@ -88,11 +88,9 @@ class Child:
         return events
 
     def _listen(self, timeout_s: float) -> None:
-        begun_s, heard = time.monotonic(), [one for one in (self._inbox, self._output) if not one.ended]
+        heard = [one for one in (self._inbox, self._output) if not one.ended]
         wait([*(one.pipe for one in heard), self._process.sentinel], timeout_s)
-        # Only time that was listened to counts: this process may have been suspended, and all others with it.
-        if not self._is_paused:
-            self._still_s += min(time.monotonic() - begun_s, timeout_s)
+        self._count_still(max(timeout_s, LOOK_S))
         has_died = not self._process.is_alive()  # asked first: what it had to say is then all in the pipe
         self._take(self._inbox.read())
         self._output.take()  # after its messages: with the verdict comes all that was printed before it
@@ -101,6 +99,17 @@ class Child:
         elif not has_died:
             self._end_excess()
             self._end_standstill()
+
+    def _count_still(self, most_s: float) -> None:
+        """Counts the time since it was last asked, at most `most_s`, as time in which the workload did not get on.
+
+        Of a longer one nobody knows whose it was: this process may have been suspended, and all others with it.
+        What was done with its records in between counts, or a flood of them would hide that it stands still.
+        """
+        now_s = time.monotonic()
+        if not self._is_paused:
+            self._still_s += min(now_s - self._heard_s, most_s)
+        self._heard_s = now_s
 
     def _take(self, messages: Sequence[dict[str, Any]]) -> None:
         for message in messages:
@@ -215,7 +224,7 @@ class Child:
     def resume(self) -> None:
         """Lets what was paused go on; the time in between counts neither as a step nor as silence."""
         family.go_on(self.pid)
-        self._is_paused, self._yielded_s = False, None
+        self._is_paused, self._yielded_s, self._heard_s = False, None, time.monotonic()
 
     def stop(self, grace_s: float) -> None:
         """Lets the workload close after its next record, and kills what is left after `grace_s`."""

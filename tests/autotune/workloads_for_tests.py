@@ -206,6 +206,13 @@ def hangs_here(config, workdir):
     time.sleep(600)
 
 
+def stands_still(config, workdir):
+    """Records without end that lead nowhere."""
+    while True:
+        yield {"samples": 1}
+        time.sleep(0.001)
+
+
 def says_much(config, workdir):
     yield {"samples": 1, "text": "x" * config["bytes"]}
 

@@ -231,10 +231,29 @@ def test_a_kill_while_the_machine_is_full_is_out_of_memory(start, monkeypatch):
 
 
 def test_a_hang_is_ended_and_its_stack_is_in_the_log(run, tmp_path):
-    outcome, events = run("hangs_here", stall_timeout_s=0.3)
+    outcome, events = run("hangs_here", stall_timeout_s=1.0)
     assert (outcome.status, outcome.failure, len(events)) == (Status.FAILED, Failure.TIMEOUT, 1)
     assert f"its stack is in {tmp_path / 'log'}" in outcome.reason
     assert "in hangs_here" in (tmp_path / "log").read_text()
+
+
+def test_a_flood_of_records_that_keeps_its_supervisor_busy_is_no_progress(start):
+    child = start("stands_still", stall_timeout_s=1.0)
+    listened = 0
+    while child.verdict is None:
+        child.poll(0.001)
+        time.sleep(0.05)  # what is done with the records
+        listened += 1
+        assert listened < 1200
+    assert child.verdict.failure is Failure.TIMEOUT
+
+
+def test_a_supervisor_that_was_away_for_long_blames_nobody(start):
+    child = start("endless", stall_timeout_s=1.0)
+    first_record(child)
+    time.sleep(1.5)
+    child.poll(0.1)
+    assert child.verdict is None
 
 
 def test_without_a_given_limit_its_own_steps_say_what_is_too_long(run, monkeypatch):
