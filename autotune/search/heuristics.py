@@ -1,9 +1,9 @@
 """Heuristics of the field, for what to try next: a larger batch first, then a step from the best. Pure."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from autotune.core.settings import MICRO_BATCH, Config, settings_key
+from autotune.core.settings import ACCUMULATION, MICRO_BATCH, Config, settings_key
 from autotune.core.trial import Trial
 from autotune.judging.history import History
 from autotune.space import following
@@ -40,29 +40,44 @@ def larger_batches(best: Trial, history: History) -> Iterator[Config]:
     """`best` with a larger micro-batch: the largest, and below one that was no success, the middle first.
 
     A larger batch is faster almost everywhere until the device is full, and a trial that is fast early lets
-    slower ones be stopped after seconds. Whether it fits, or is within the limits, screening says.
+    slower ones be stopped after seconds. First come those that take the place of accumulated ones, so that the
+    effective batch stays. Whether one fits, or is within the limits, screening says.
     """
-    space = history.space
-    knob = space.drawn_knobs.get(MICRO_BATCH)
+    knob = history.space.drawn_knobs.get(MICRO_BATCH)
     if knob is None or knob.drawn_from.choice is None:
         return
-    follows = space.knobs.keys() - space.drawn_knobs.keys()
-    left_out = space.known.same_speed | follows | {MICRO_BATCH}
-    others = settings_key(best.config, left_out)
-    tried = {
-        int(t.config[MICRO_BATCH] or 0): t
-        for t in history.searched
-        if settings_key(t.config, left_out) == others
-    }
     size = int(best.config[MICRO_BATCH] or 0)
     above = sorted(s for s in knob.drawn_from.choice if isinstance(s, int) and s > size)
-    failed = [s for s in above if s in tried]
-    open_sizes = [s for s in above if s not in tried and (not failed or s < failed[0])]
+    for resized in (_undivided, following.resized):
+        row = {s: config for s in above if (config := resized(history.space, best.config, s)) is not None}
+        yield from _largest_first(row, history)
+
+
+def _undivided(space: Space, config: Config, size: int) -> Config | None:
+    """`config` with micro-batches of `size`, and so many fewer of them that the effective batch stays.
+
+    None where they do not divide it, or the space has no such accumulation.
+    """
+    knob, whole = space.drawn_knobs.get(ACCUMULATION), space.effective_batch_size(config)
+    parts, rest = divmod(whole, space.effective_batch_size({**config, MICRO_BATCH: size, ACCUMULATION: 1}))
+    if knob is None or rest or not knob.drawn_from.contains(parts):
+        return None
+    return space.config({**space.drawn(config), MICRO_BATCH: size, ACCUMULATION: parts})
+
+
+def _largest_first(row: Mapping[int, Config], history: History) -> Iterator[Config]:
+    """What of a `row` of configurations by size was not tried, below the smallest that was."""
+    space = history.space
+    follows = space.knobs.keys() - space.drawn_knobs.keys()
+    left_out = space.known.same_speed | follows
+    tried = {settings_key(t.config, left_out) for t in history.searched}
+    failed = [s for s, config in row.items() if settings_key(config, left_out) in tried]
+    open_sizes = [s for s in row if s not in failed and (not failed or s < failed[0])]
     if failed and open_sizes:
         middle = open_sizes[len(open_sizes) // 2]
         open_sizes.sort(key=lambda s: abs(s - middle), reverse=True)
-    for candidate in reversed(open_sizes):
-        yield following.resized(space, best.config, candidate)
+    for size in reversed(open_sizes):
+        yield row[size]
 
 
 def steps_from(best: Trial, space: Space, rng: random.Random) -> list[Config]:

@@ -19,6 +19,14 @@ def test_the_largest_batch_comes_first(space, make_trial):
     assert batches(best, [best], space) == [64, 32]
 
 
+def test_larger_parts_of_the_same_batch_come_before_larger_batches(space, make_trial):
+    best = baseline(make_trial, micro_batch_size=8, accumulation_steps=4)
+    found = list(heuristics.larger_batches(best, History([best], space)))
+    assert [(c["micro_batch_size"], c["accumulation_steps"]) for c in found[:2]] == [(32, 1), (16, 2)]
+    assert {c["learning_rate"] for c in found[:2]} == {best.config["learning_rate"]}
+    assert {c["accumulation_steps"] for c in found[2:]} == {4}
+
+
 def test_the_learning_rate_goes_with_the_batch(space, make_trial):
     best = baseline(make_trial)
     first = next(heuristics.larger_batches(best, History([best], space)))
