@@ -155,11 +155,9 @@ def gain(trial: Trial, history: History) -> str:
     sure = f", {interval(found)}" if found and interval(found) else ""
     race = history.beside.raced(trial)
     rounds = f", {race.rounds} rounds side by side" if race else ""
-    return (
-        f"{times} the baseline's throughput{sure}{rounds} ({ours[0]} against {theirs[0]} "
-        f"{history.space.unit}/s), "
-        f"{goal.quality} {ours[1]} against {theirs[1]}"
-    )
+    scores = f", {goal.quality} {ours[1]} against {theirs[1]}" if history.quality(trial) else ""
+    speeds = f"{ours[0]} against {theirs[0]} {history.space.unit}/s"
+    return f"{times} the baseline's throughput{sure}{rounds} ({speeds}){scores}"
 
 
 def summary(history: History, workload: Workload, session: Path) -> list[str]:
