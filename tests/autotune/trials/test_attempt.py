@@ -19,6 +19,7 @@ from autotune.storage import identity, threshold_file
 from autotune.storage.identity import Card
 from autotune.storage.records import is_mark, read_records
 from autotune.storage.trial_dir import TrialDir
+from autotune.trials import attempt as attempts
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
@@ -276,6 +277,31 @@ def test_an_attempt_closes_when_its_search_has_stopped_and_its_checkpoint_is_its
     assert identity.read_verdict(place) is None
     assert not identity.is_of_another(place, card.digest)
     assert identity.is_of_another(place, replace(card, number=4).digest)
+
+
+def evaluating(config, workdir):
+    """Takes a while for an evaluation."""
+    yield {"samples": 4, "train_loss": 1.0}
+    time.sleep(config["step_s"])
+    yield {"samples": 4, "bleu_4": 0.5}
+
+
+@pytest.mark.parametrize(("step_s", "whole_s", "reason"), [(3.0, 600.0, ""), (3600.0, 0.5, "killed: it did not")])
+def test_a_whole_training_has_time_to_come_to_its_next_record(
+    order, server, tmp_path, monkeypatch, step_s, whole_s, reason
+):
+    monkeypatch.setattr(attempts, "_GRACE_S", 0.0)
+    monkeypatch.setattr(attempts, "_WHOLE_GRACE_S", whole_s)
+    given = replace(order(workload="test_attempt:evaluating", samples=10**6), settings={"step_s": step_s})
+    running = Attempt(replace(given, whole=True), server)
+    while not running.step(0.1).samples:
+        pass
+    last = running.step(0.1, lambda: True)
+    assert (last.outcome.status, last.outcome.failure) == (Status.INTERRUPTED, None)
+    assert last.outcome.reason.startswith(reason or "was asked to stop")
+    heard = [record["bleu_4"] for record in last.records if "bleu_4" in record]
+    assert (heard, last.measurement.quality) == (([], None) if reason else ([0.5], 0.5))
+    assert len(last.measurement.curve) == len(heard)
 
 
 def test_a_disk_that_is_full_interrupts_the_attempt_and_keeps_it(order, server, tmp_path):
