@@ -43,7 +43,7 @@ def report(session: Path, form: str, output: Path | None, samples: int, prices: 
 
 
 def conclude_training(place: TrainingDir) -> Iterator[str]:
-    """Writes the page of a training that does not run any more; its verdict, and what is to be said of that."""
+    """Writes the page of a training that does not run any more; its verdict, and where that page is."""
     try:
         found = training.read(place.root, is_over=True)
         yield from wording.printed(found)

@@ -74,11 +74,11 @@ def gone_on_with(known: Plan, plan: Plan, place: TrainingDir) -> Plan:
     What was promised then counts. Raises InputError where another training was begun there.
     """
     names = {**known.settings, **plan.settings}
-    told = [
+    pairs = [
         *((name, getattr(known, name), getattr(plan, name)) for name in _SAME),
         *((name, known.settings.get(name), plan.settings.get(name)) for name in names),
     ]
-    differ = [f"{name} {units.shown(then)}, now {units.shown(now)}" for name, then, now in told if then != now]
+    differ = [f"{name} {units.shown(was)}, now {units.shown(now)}" for name, was, now in pairs if was != now]
     if differ:
         rule = "was begun with other settings"
         raise InputError(f"{place.root}: {rule}: {'; '.join(differ)}; train in another directory")

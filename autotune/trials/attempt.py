@@ -160,7 +160,10 @@ class Attempt:
             self._outcome = Outcome(Status.STOPPED, reason=reason)
 
     def _interrupt(self, records: list[dict[str, Any]]) -> None:
-        """Lets the workload write its checkpoint, unless it has ended meanwhile. Adds what it yielded before."""
+        """Lets the workload write its checkpoint, unless it has ended meanwhile; adds what it yielded before.
+
+        A whole training has more time for that.
+        """
         if self._child is None:
             return
         self._outcome = Outcome(Status.INTERRUPTED)  # who is interrupted here, too, does not wait once more

@@ -1,6 +1,7 @@
 """What a whole training keeps of its attempts."""
 
 import errno
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -54,10 +55,10 @@ def test_other_settings_have_a_speed_of_their_own(train):
 
 
 def test_a_training_that_is_gone_on_with_begins_where_its_records_end(train, tmp_path):
-    lines = ['{"attempt": 1.0, "clock_s": 1.0}', '{"samples": 400, "at_s": 2.0}', '{"samples": 320, "at_s": 3.0}']
-    (tmp_path / "records.jsonl").write_text("\n".join(lines) + "\n")
+    records = [{"attempt": 1.0, "clock_s": 1.0}, {"samples": 400, "at_s": 2.0}, {"samples": 320, "at_s": 3.0}]
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     found, _ = train(reports(1, begun=320))
-    assert [(event.kind, event.samples) for event in found][0] == (Kind.CONTINUED, 400)
+    assert (found[0].kind, found[0].samples) == (Kind.CONTINUED, 400)
 
 
 def test_a_full_disk_takes_no_more_than_the_events(train, monkeypatch):

@@ -21,6 +21,7 @@ from autotune.storage.records import is_mark, read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials import attempt as attempts
 from autotune.trials.attempt import Attempt
+from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.progress import Progress
@@ -302,6 +303,21 @@ def test_a_whole_training_has_time_to_come_to_its_next_record(
     heard = [record["bleu_4"] for record in last.records if "bleu_4" in record]
     assert (heard, last.measurement.quality) == (([], None) if reason else ([0.5], 0.5))
     assert len(last.measurement.curve) == len(heard)
+
+
+def test_who_is_interrupted_while_it_closes_does_not_wait_once_more(order, server, monkeypatch):
+    waited = []
+
+    def stop(_, grace_s):
+        waited.append(grace_s)
+        raise KeyboardInterrupt
+
+    running = Attempt(order(samples=10**6), server)
+    monkeypatch.setattr(Child, "stop", stop)
+    with pytest.raises(KeyboardInterrupt):
+        running.step(0.1, lambda: True)
+    running.stop()
+    assert len(waited) == 1
 
 
 def test_a_disk_that_is_full_interrupts_the_attempt_and_keeps_it(order, server, tmp_path):
