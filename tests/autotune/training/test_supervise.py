@@ -11,7 +11,7 @@ from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 
 KILLED = failures.lost("killed by SIGKILL")
-PASSING = failures.failed(Failure.ERROR, "RuntimeError: CUDA error: unspecified launch failure")
+PASSING = failures.of_exception(RuntimeError("CUDA error: unspecified launch failure"))
 SHORT = failures.failed(Failure.OOM, "CUDA out of memory")
 COMPLETED = Outcome(Status.COMPLETED)
 SETTINGS = {"micro_batch_size": 8, "accumulation_steps": 1}
