@@ -31,7 +31,9 @@ from autotune.training.whole import Whole, is_done
 from autotune.trials.setup import Training
 
 EXIT_FAILED = 1
-_STOPPING = b"stopping: the checkpoint is written after the next record; a second Ctrl-C does not wait for it\n"
+_STOPPING = (
+    b"stopping: the checkpoint is written after the next record; a second Ctrl-C does not wait for it\n"
+)
 
 
 class Found(NamedTuple):

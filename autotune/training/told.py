@@ -57,9 +57,7 @@ def ended(outcome: Outcome, shown: Measurement, plan: Plan) -> str:
         return f"{done}: {outcome.reason}" if outcome.reason else done
     speed = view.speed(estimates.of_run(shown.throughput))
     found = quality.shown(shown.quality, plan.goal)
-    return (
-        f"{done}: {speed} {plan.unit}/s, {plan.quality} {view.quality(found)}, memory {view.memory(shown)}"
-    )
+    return f"{done}: {speed} {plan.unit}/s, {plan.quality} {view.quality(found)}, memory {view.memory(shown)}"
 
 
 def meanwhile(shown: Measurement) -> list[str]:

@@ -35,8 +35,8 @@ def reports(
 ) -> Generator[Report, None, None]:
     """What the trial tells every second; the last report has its outcome.
 
-    As soon as it `is_stopping`, or where this is closed before its end, the workload may write its checkpoint,
-    to go on from there another day.
+    As soon as it `is_stopping`, or where this is closed before its end, the workload may write its
+    checkpoint, to go on from there another day.
     """
     attempt = Attempt(order, server)
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.trial import Failure, Status
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging import leaks
 from autotune.judging.stopping import Rival, Threshold
 from autotune.storage import identity, threshold_file
@@ -287,22 +287,32 @@ def evaluating(config, workdir):
     yield {"samples": 4, "bleu_4": 0.5}
 
 
-@pytest.mark.parametrize(("step_s", "whole_s", "reason"), [(3.0, 600.0, ""), (3600.0, 0.5, "killed: it did not")])
-def test_a_whole_training_has_time_to_come_to_its_next_record(
-    order, server, tmp_path, monkeypatch, step_s, whole_s, reason
-):
-    monkeypatch.setattr(attempts, "_GRACE_S", 0.0)
-    monkeypatch.setattr(attempts, "_WHOLE_GRACE_S", whole_s)
-    given = replace(order(workload="test_attempt:evaluating", samples=10**6), settings={"step_s": step_s})
-    running = Attempt(replace(given, whole=True), server)
-    while not running.step(0.1).samples:
-        pass
-    last = running.step(0.1, lambda: True)
-    assert (last.outcome.status, last.outcome.failure) == (Status.INTERRUPTED, None)
-    assert last.outcome.reason.startswith(reason or "was asked to stop")
-    heard = [record["bleu_4"] for record in last.records if "bleu_4" in record]
-    assert (heard, last.measurement.quality) == (([], None) if reason else ([0.5], 0.5))
-    assert len(last.measurement.curve) == len(heard)
+@pytest.fixture
+def stopped(order, server, monkeypatch):
+    """The last report of a whole training that is stopped in the middle of an evaluation."""
+
+    def stop(evaluation_s, whole_s):
+        monkeypatch.setattr(attempts, "_GRACE_S", 0.0)
+        monkeypatch.setattr(attempts, "_WHOLE_GRACE_S", whole_s)
+        given = order(workload="test_attempt:evaluating", samples=10**6, whole=True)
+        running = Attempt(replace(given, settings={"step_s": evaluation_s}), server)
+        while not running.step(0.1).samples:
+            pass
+        return running.step(0.1, lambda: True)
+
+    return stop
+
+
+def test_a_whole_training_may_come_to_the_end_of_its_evaluation(stopped):
+    last = stopped(evaluation_s=3.0, whole_s=600.0)
+    assert last.outcome == Outcome(Status.INTERRUPTED, reason="was asked to stop")
+    assert [record["bleu_4"] for record in last.records if "bleu_4" in record] == [0.5]
+    assert [point.quality for point in last.measurement.curve] == [0.5]
+
+
+def test_a_whole_training_that_does_not_close_says_so(stopped):
+    last = stopped(evaluation_s=3600.0, whole_s=0.5)
+    assert last.outcome == Outcome(Status.INTERRUPTED, reason="killed: it did not close within 0.5 s")
 
 
 def test_who_is_interrupted_while_it_closes_does_not_wait_once_more(order, server, monkeypatch):
