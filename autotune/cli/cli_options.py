@@ -147,7 +147,7 @@ class Trained:
     ] = None
     resume: Annotated[bool, typer.Option("--resume", help="go on with the training in the workdir")] = False
     retries: Annotated[
-        int, typer.Option(min=0, help="how often to go on after a passing fault before it has come further")
+        int, typer.Option(min=0, help="how often to retry after a passing fault without getting any further")
     ] = 3
     data: Annotated[Path | None, typer.Option(help="data set, where a space's workload is r2gen")] = None
     baseline: Annotated[

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from autotune.reports import as_json, markdown, read
 from autotune.reports.model import FORMATS, SAMPLES, Report
 from autotune.reports.training import markdown as training_markdown
 from autotune.reports.training import read as training
+from autotune.reports.training import wording
 from autotune.reports.training.model import TrainingReport
 from autotune.storage.store import Session
 from autotune.storage.trial_dir import TrainingDir
@@ -41,12 +42,14 @@ def report(session: Path, form: str, output: Path | None, samples: int, prices: 
     return 0
 
 
-def conclude_training(place: TrainingDir) -> str:
-    """Writes the page of a training that does not run any more; what is to be said of it."""
+def conclude_training(place: TrainingDir) -> Iterator[str]:
+    """Writes the page of a training that does not run any more; its verdict, and where that page is."""
     try:
-        return _write(place.report_file, _page_of_training(training.read(place.root, is_over=True)))
+        found = training.read(place.root, is_over=True)
+        yield from wording.printed(found)
+        yield _write(place.report_file, _page_of_training(found))
     except InputError as error:
-        return f"No report: {error}"
+        yield f"No report: {error}"
 
 
 def prices(said: Priced) -> Prices | None:

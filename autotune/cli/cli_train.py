@@ -4,7 +4,7 @@ import math
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from autotune.cli import cli_export, cli_report, cli_start, gpus
 from autotune.cli.cli_options import Trained, Tuned
 from autotune.core.errors import InputError, printable
 from autotune.core.settings import Config
+from autotune.core.shell import quoted
 from autotune.core.trial import Status
 from autotune.display import snapshot
 from autotune.judging import promise
@@ -24,12 +25,15 @@ from autotune.storage.trial_dir import TrainingDir
 from autotune.system import devices, scratch, telemetry
 from autotune.trackers import tags
 from autotune.trackers.following import Following, Shown
-from autotune.training import plan, supervise
+from autotune.training import plan
 from autotune.training.plan import Plan
 from autotune.training.whole import Whole, is_done
 from autotune.trials.setup import Training
 
 EXIT_FAILED = 1
+_STOPPING = (
+    b"stopping: the checkpoint is written after the next record; a second Ctrl-C does not wait for it\n"
+)
 
 
 class Found(NamedTuple):
@@ -50,6 +54,8 @@ def train(target: str, asked: Trained) -> int:
     found = _of_space(target, asked) if root is None else _of_session(root, asked.trial)
     shown = asked.workdir or _default(root, asked.trial)
     place = TrainingDir(shown.resolve())
+    if asked.resume and not place.plan_file.exists():
+        raise InputError(f"--resume: {place.root} has no training to go on with: --workdir says where it is")
     _make(place)
     with lock.locked(place.lock_file, f"training {place.root}"), _stop_signals() as stopped:
         planned = _planned(found, place, resume=asked.resume)
@@ -63,11 +69,14 @@ def train(target: str, asked: Trained) -> int:
             whole = Whole(found.training, planned, place, say=_say, follow=following.hear)
             last = whole.run(retries=asked.retries, is_stopping=lambda: bool(stopped))
             following.ended(last)
-    _say(cli_report.conclude_training(TrainingDir(shown)))
-    if stopped and last.outcome == supervise.STOPPED:
-        _say("stopped; the same command goes on with it: add --resume")
-        return 128 + stopped[0]
-    return 0 if last.outcome and last.outcome.status is Status.COMPLETED else EXIT_FAILED
+    for line in cli_report.conclude_training(TrainingDir(shown)):
+        _say(line)
+    status = last.outcome.status if last.outcome else Status.INTERRUPTED
+    if status is Status.INTERRUPTED:
+        where = "" if asked.workdir or root else f"--workdir {quoted(shown)} "
+        _say(f"{'stopped' if stopped else status}; the same command goes on with it: add {where}--resume")
+        return 128 + stopped[0] if stopped else EXIT_FAILED
+    return 0 if status is Status.COMPLETED else EXIT_FAILED
 
 
 def _of_session(root: Path, number: int | None) -> Found:
@@ -160,6 +169,8 @@ def _stop_signals() -> Iterator[list[int]]:
     def note(number: int, _: object) -> None:
         noted.append(number)
         signal.signal(number, before[number])
+        with suppress(OSError):
+            os.write(1, _STOPPING)  # the signal may have come in the middle of a print
 
     before.update({number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)})
     try:

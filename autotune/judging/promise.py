@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from autotune.core import units
-from autotune.core.trial import Evaluation, Measurement, Trial
+from autotune.core.trial import Evaluation, Measurement, Outcome, Status, Trial
 from autotune.judging import estimates, objective
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
@@ -68,14 +68,15 @@ class Promise:
 class Kept:
     """The answer on one figure of a promise, and a line that says why.
 
-    `promised` and `found` are samples per second, the quality in the user's own sign, bytes.
+    `promised` and `found` are samples per second, the quality in the user's own sign, bytes. What the
+    training has not come to yet is not `found`.
     """
 
     what: str
     answer: Answer
     text: str
     promised: Figure
-    found: Figure
+    found: Figure | None
 
 
 def of(trial: Trial, history: History, session: str) -> Promise:
@@ -97,18 +98,22 @@ def of(trial: Trial, history: History, session: str) -> Promise:
 
 
 def kept(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> list[Kept]:
-    """What became of everything that was promised and can be held against a training by now."""
-    found = (_speed(promise, shown, unit), _quality(promise, shown, goal), _memory(promise, shown))
+    """What became of everything that was promised."""
+    found = (_speed(promise, shown, unit), _quality(promise, shown, goal, unit), _memory(promise, shown))
     return [one for one in found if one is not None]
 
 
 def _speed(promise: Promise, shown: Measurement, unit: str) -> Kept | None:
-    found = estimates.of_run(shown.throughput)
-    if found is None or promise.throughput is None:
+    """By the interval of both: without one nothing is sure."""
+    if promise.throughput is None:
         return None
-    ratio = estimates.over(found, promise.throughput)
-    low, high = (ratio.value if end is None else end for end in (ratio.low, ratio.high))
-    answer = _answer(is_kept=low >= 1 - _SLACK, is_broken=high < 1 - _SLACK)
+    found = estimates.of_run(shown.throughput)
+    if found is None:
+        return _not_yet("speed", promise.throughput, "not measured yet")
+    ratio, least = estimates.over(found, promise.throughput), 1 - _SLACK
+    is_kept = ratio.low is not None and ratio.low >= least
+    is_broken = ratio.high is not None and ratio.high < least
+    answer = _answer(is_kept=is_kept, is_broken=is_broken)
     beside = "as promised" if abs(ratio.value - 1) < _SLACK else _apart(ratio.value)
     text = f"{found.value:.1f} {unit}/s, {promise.throughput.value:.1f} promised: {beside}"
     return Kept("speed", answer, text, promise.throughput, found)
@@ -118,11 +123,14 @@ def _apart(ratio: float) -> str:
     return f"{abs(ratio - 1):.0%} {'faster' if ratio > 1 else 'slower'}"
 
 
-def _quality(promise: Promise, shown: Measurement, goal: Objective) -> Kept | None:
+def _quality(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> Kept | None:
     """Of the first evaluation after as many samples as the promise is of: a longer training learns more."""
-    point = next((p for p in shown.curve if p.samples >= promise.samples), None)
-    if point is None or promise.least is None:
+    if promise.least is None:
         return None
+    point = next((p for p in shown.curve if p.samples >= promise.samples), None)
+    if point is None:
+        promised = Figure(turned(promise.quality or 0.0, minimize=goal.minimize is not None))
+        return _not_yet("quality", promised, f"not evaluated after {promise.samples} {unit} yet")
     room = _SCATTERS * (promise.scatter or 0.0)
     is_kept = point.quality >= promise.least
     is_broken = promise.scatter is not None and point.quality < promise.least - room
@@ -147,9 +155,11 @@ def _own_bytes(shown: Measurement) -> int | None:
 
 
 def _memory(promise: Promise, shown: Measurement) -> Kept | None:
-    own_bytes = _own_bytes(shown)
-    if not promise.memory_bytes or own_bytes is None:
+    if not promise.memory_bytes:
         return None
+    own_bytes = _own_bytes(shown)
+    if own_bytes is None:
+        return _not_yet("memory", Figure(promise.memory_bytes), "not measured yet")
     ratio = own_bytes / promise.memory_bytes
     found, promised = map(units.format_bytes, (own_bytes, promise.memory_bytes))
     share = objective.memory_share(shown)
@@ -160,13 +170,21 @@ def _memory(promise: Promise, shown: Measurement) -> Kept | None:
     return Kept("memory", answer, text, Figure(promise.memory_bytes), Figure(own_bytes))
 
 
+def _not_yet(what: str, promised: Figure, why: str) -> Kept:
+    return Kept(what, Answer.UNDECIDED, why, promised, None)
+
+
 def _answer(*, is_kept: bool, is_broken: bool) -> Answer:
     return Answer.HELD if is_kept else Answer.BROKEN if is_broken else Answer.UNDECIDED
 
 
-def overall(answers: Sequence[Kept]) -> Answer:
-    """Broken where one is, held where all are, and else not decided."""
+def overall(answers: Sequence[Kept], outcome: Outcome | None) -> Answer:
+    """Broken where one is, held where all are, and else not decided.
+
+    Of a training whose `outcome` is a failure nothing held, however well it did before.
+    """
     found = {one.answer for one in answers}
     if Answer.BROKEN in found:
         return Answer.BROKEN
-    return Answer.HELD if found == {Answer.HELD} else Answer.UNDECIDED
+    has_failed = outcome is not None and outcome.status is Status.FAILED
+    return Answer.HELD if found == {Answer.HELD} and not has_failed else Answer.UNDECIDED

@@ -47,8 +47,8 @@ class Tried:
 def answer(outcome: Outcome, settings: Mapping[str, Setting], tried: Tried, most: int) -> GoOn | None:
     """How to go on after an attempt that ended so; None where that is the end.
 
-    It is gone on with `most` times without having come any further. What ran out of memory is not tried again
-    as it was.
+    It is gone on with `most` times without having come any further. What ran out of memory of its own is not
+    tried again as it was, what ran out of the machine's is: others may have had that.
     """
     if outcome.status is Status.COMPLETED or outcome.failure is Failure.DIVERGED:
         return None

@@ -25,7 +25,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Event:
-    """Something at a moment, in seconds since 1970, after so many samples; `text` is a line for people."""
+    """What happened `at` so many seconds since 1970, after so many samples; `text` is a line for people."""
 
     at: float
     samples: int

@@ -13,14 +13,16 @@ from autotune.judging.promise import Promise
 from autotune.space.sections import Objective
 from autotune.storage.trial_dir import TrainingDir
 
+_SAME = ("workload", "quality", "minimize", "unit")  # as long as a training lasts, beside its settings
+
 
 @dataclass(frozen=True)
 class Plan:
-    """A training with `config` beside the settings that the workload has besides.
+    """A training with `config`, the values of the knobs.
 
-    `settings` are all of them, under the tuner's names, and `changes` those that the training has changed by
-    itself since. `samples` are those of the whole training, None where nothing says how many, counted in the
-    `unit`. Lower is better of a `quality` to `minimize`. It runs on the `device`.
+    `settings` are all that the workload gets, under the tuner's names, and `changes` those that the training
+    has changed by itself since. `samples` are those of the whole training, None where nothing says how many,
+    counted in the `unit`. Lower is better of a `quality` to `minimize`. It runs on the `device`.
     """
 
     workload: str
@@ -71,15 +73,12 @@ def gone_on_with(known: Plan, plan: Plan, place: TrainingDir) -> Plan:
 
     What was promised then counts. Raises InputError where another training was begun there.
     """
-    pairs = {
-        "workload": (known.workload, plan.workload),
-        **{n: (known.settings.get(n), plan.settings.get(n)) for n in {**known.settings, **plan.settings}},
-    }
-    differ = [
-        f"{name} {units.shown(then)}, now {units.shown(now)}"
-        for name, (then, now) in pairs.items()
-        if then != now
+    names = {**known.settings, **plan.settings}
+    pairs = [
+        *((name, getattr(known, name), getattr(plan, name)) for name in _SAME),
+        *((name, known.settings.get(name), plan.settings.get(name)) for name in names),
     ]
+    differ = [f"{name} {units.shown(was)}, now {units.shown(now)}" for name, was, now in pairs if was != now]
     if differ:
         rule = "was begun with other settings"
         raise InputError(f"{place.root}: {rule}: {'; '.join(differ)}; train in another directory")

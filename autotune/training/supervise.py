@@ -13,7 +13,6 @@ from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.reported import Report
 
-STOPPED = Outcome(Status.INTERRUPTED, reason="was asked to stop")
 _LOOK_S = 0.1
 
 
@@ -28,34 +27,28 @@ def run(
 ) -> Report:
     """The last report of a training, which has its outcome; every report on the way is heard.
 
-    `order_with` makes the order with the changes that were made to its settings so far. `going_on` is told
-    before it is gone on with after an attempt that has failed. As soon as it `is_stopping`, the workload may
-    write its checkpoint, and the outcome is STOPPED.
+    `order_with` makes the order with the changes that were made to its settings so far. `going_on` is told of
+    an attempt that has failed, and how the training goes on, before it does. As soon as it `is_stopping`, the
+    workload may write its checkpoint; unless that is the training's end anyway, the outcome is INTERRUPTED.
     """
     changes: dict[str, Setting] = {}
     tried = Tried()
     while True:
         order = order_with(changes)
-        last = _attempt(order, server, hear, is_stopping)
-        outcome = last.outcome or STOPPED
+        with closing(alone.reports(order, server, is_stopping)) as told:
+            for last in told:
+                hear(last)
+        outcome = last.outcome or Outcome(Status.INTERRUPTED)
         tried = tried.after(last.samples)
-        found = None if is_stopping() else answer(outcome, order.settings, tried, retries)
+        found = answer(outcome, order.settings, tried, retries)
         if found is None:
             return last
-        going_on(last, found)
-        changes |= found.changes
-        _sleep(found.wait_s, is_stopping)
-
-
-def _attempt(
-    order: Order, server: ForkServer, hear: Callable[[Report], None], is_stopping: Callable[[], bool]
-) -> Report:
-    with closing(alone.reports(order, server)) as told:
-        for report in told:
-            hear(report)
-            if report.outcome is None and is_stopping():
-                return replace(report, outcome=STOPPED)
-    return report
+        if not is_stopping():
+            going_on(last, found)
+            changes |= found.changes
+            _sleep(found.wait_s, is_stopping)
+        if is_stopping():  # whatever ended the attempt: it is gone on with another day
+            return replace(last, outcome=Outcome(Status.INTERRUPTED, reason=outcome.reason))
 
 
 def _sleep(seconds: float, is_stopping: Callable[[], bool]) -> None:

@@ -1,21 +1,20 @@
 """A training as lines for people. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from autotune.core import units
 from autotune.core.trial import Measurement, Outcome, Status
 from autotune.display import view
-from autotune.judging import estimates, promise, quality
-from autotune.judging.promise import Answer, Kept
-from autotune.space.sections import Objective
+from autotune.judging import estimates, quality
 from autotune.training.plan import Plan
 from autotune.trials.reported import Report
 
 _SHOWN_LOSS = "train_loss"
 
 
-def begun(plan: Plan, unit: str) -> str:
+def begun(plan: Plan) -> str:
     """What is trained, for how long, and what was promised of it."""
+    unit = plan.unit
     length = "to its own end" if plan.samples is None else f"over {plan.samples} {unit}"
     known = plan.promise
     if known is None:
@@ -25,9 +24,9 @@ def begun(plan: Plan, unit: str) -> str:
     return f"training {length} with {of}: {view.knobs(plan.config)}{speed}"
 
 
-def progress(report: Report, plan: Plan, unit: str) -> str:
+def progress(report: Report, plan: Plan) -> str:
     """How far it is, how fast, and how long it will take from here."""
-    done, rate = report.samples, estimates.of_run(report.measurement.throughput)
+    unit, done, rate = plan.unit, report.samples, estimates.of_run(report.measurement.throughput)
     parts = [f"{done}{'' if plan.samples is None else f' of {plan.samples}'} {unit}"]
     if rate is not None:
         parts.append(f"{rate.value:.1f} {unit}/s")
@@ -45,45 +44,24 @@ def _loss(report: Report) -> list[str]:
     return [f"loss {losses[-1]:.4f}"] if losses and units.number(losses[-1]) is not None else []
 
 
-def evaluation(record: Mapping[str, object], goal: Objective, unit: str) -> str:
+def evaluation(record: Mapping[str, object], plan: Plan) -> str:
     """What an evaluation has found."""
-    found = units.number(record.get(goal.quality))
-    return f"after {record['samples']} {unit}: {goal.quality} {view.quality(found)}"
+    found = units.number(record.get(plan.quality))
+    return f"after {record['samples']} {plan.unit}: {plan.quality} {view.quality(found)}"
 
 
-def ended(outcome: Outcome, shown: Measurement, goal: Objective, unit: str) -> str:
+def ended(outcome: Outcome, shown: Measurement, plan: Plan) -> str:
     """How it has ended, with its figures."""
+    done = f"{outcome} after {shown.samples} {plan.unit}"
+    if outcome.status is not Status.COMPLETED:
+        return f"{done}: {outcome.reason}" if outcome.reason else done
     speed = view.speed(estimates.of_run(shown.throughput))
-    found = quality.shown(shown.quality, goal)
-    figures = f"{speed} {unit}/s, {goal.quality} {view.quality(found)}, memory {view.memory(shown)}"
-    if outcome.status is Status.COMPLETED:
-        return f"completed after {shown.samples} {unit}: {figures}"
-    why = f": {outcome.reason}" if outcome.reason else ""
-    return f"{outcome} after {shown.samples} {unit}{why}"
+    found = quality.shown(shown.quality, plan.goal)
+    return f"{done}: {speed} {plan.unit}/s, {plan.quality} {view.quality(found)}, memory {view.memory(shown)}"
 
 
 def meanwhile(shown: Measurement) -> list[str]:
-    """What kept the machine from a training for more than a twentieth of it."""
+    """What others took of the machine, where it was more than a twentieth, and what slowed it down."""
     used = [f"others used {part:.0%} of the {what}" for what, part in shown.others.items()]
     slowed = "the GPU was slowed down for its heat or its power"
     return used + [slowed] * shown.throttled
-
-
-def verdict(found: Sequence[Kept], plan: Plan, seen: Sequence[str] = ()) -> list[str]:
-    """Whether what was promised came, and what was `seen` that may be why not.
-
-    Nothing where nothing was promised.
-    """
-    if plan.promise is None or not found:
-        return []
-    of = f"what session {plan.promise.session} promised of trial {plan.promise.trial}"
-    heading = {
-        Answer.HELD: f"Held: {of}",
-        Answer.BROKEN: f"Did not hold: {of}",
-        Answer.UNDECIDED: f"Not decided: {of}",
-    }[promise.overall(found)]
-    return [
-        heading,
-        *(f"- {one.what}: {one.answer}: {one.text}" for one in found),
-        *(f"- seen meanwhile: {text}" for text in seen),
-    ]

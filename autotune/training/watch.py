@@ -11,6 +11,7 @@ from autotune.core import units
 from autotune.judging import drift, trends
 from autotune.judging.drift import Drift, Window
 from autotune.judging.trends import Series
+from autotune.storage.records import COMPILING
 from autotune.training.events import Kind
 from autotune.trials.reported import Report
 
@@ -37,26 +38,23 @@ class Length(NamedTuple):
 
 
 class Watch:
-    """Hears the reports of a training, those of every process that goes on with it."""
+    """Hears the reports of one process of a training.
+
+    The next one holds memory of its own, and may have other settings, which have a speed of their own.
+    """
 
     def __init__(self, quality: str, length: Length) -> None:
         self._quality, self._length = quality, length
         self._steps = _Steps()
         self._windows: list[Window] = []
         self._before: Mapping[str, Any] | None = None
-        self._held: dict[str, Series] = {}
-        self._since = 0
-        self._told: set[str] = set()
-        self.restart(0)
-
-    def restart(self, samples: int) -> None:
-        """A new process goes on with the training, after so many samples: what it holds grows from anew."""
-        self._before, self._since = None, samples
         self._held = {name: Series() for name in _MEMORY}
-        self._told.clear()
+        self._since: int | None = None
+        self._told: set[str] = set()
 
     def hear(self, report: Report) -> list[Said]:
         """What is to be said now."""
+        self._since = report.samples if self._since is None else self._since
         for name, series in self._held.items():
             if name in report.telemetry:
                 series.add(report.samples, report.telemetry[name])
@@ -64,9 +62,13 @@ class Watch:
         return [*self._drifted(), *self._leaking(report)] if any(is_full) else []
 
     def _count(self, record: Mapping[str, Any], seen: Mapping[str, float]) -> bool:
-        """Adds a step to its window; whether that is one now."""
-        before, self._before = self._before, None if self._quality in record else record
-        if self._before is None or before is None:
+        """Adds a step to its window; whether that is one now.
+
+        What began with something else than a step, or had something else in it, is none.
+        """
+        is_step = self._quality not in record and record.get(COMPILING) is not True
+        before, self._before = self._before, record if is_step else None
+        if not is_step or before is None or record["samples"] <= before["samples"]:
             return False
         self._steps.add(before, record)
         if self._steps.seconds < _WINDOW_S:
@@ -84,7 +86,7 @@ class Watch:
 
     def _leaking(self, report: Report) -> list[Said]:
         """Asked only after a whole epoch of this process: until then a cache may be filling."""
-        if report.samples - self._since <= (self._length.epoch or 0):
+        if report.samples - (self._since or 0) <= (self._length.epoch or 0):
             return []
         found = {name: self._leak(name, report) for name in self._held.keys() - self._told}
         self._told |= {name for name, text in found.items() if text}
@@ -117,7 +119,7 @@ class _Steps:
 
     def add(self, before: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         self.seconds += max(0.0, record["at_s"] - before["at_s"])
-        self._trained += max(0, record["samples"] - before["samples"])
+        self._trained += record["samples"] - before["samples"]
         for name in _PHASES:
             self._phases_s[name] += units.number(record.get(name)) or 0.0
 

@@ -3,14 +3,13 @@
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from autotune.core.settings import Setting
-from autotune.core.trial import Status
-from autotune.judging import promise
-from autotune.judging.promise import Kept
+from autotune.core.trial import Outcome, Status
 from autotune.storage.identity import read_verdict
-from autotune.storage.records import open_lines
+from autotune.storage.records import open_lines, read_records
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events, plan, supervise, told
 from autotune.training.answers import GoOn
@@ -30,7 +29,8 @@ class Whole:
     """Trains as planned in `place`, whose lock is held; `say` gets a line for all that people should know,
     and `follow` every report.
 
-    What happens is kept beside the records, as events.
+    What happens is kept beside the records, as events, unless the disk is full: the training answers that
+    itself, and must not end of it.
     """
 
     def __init__(
@@ -44,16 +44,14 @@ class Whole:
     ) -> None:
         self._training, self._plan, self._place = training, planned, place
         self._say, self._follow = say, follow
-        self._unit, self._goal = training.space.unit, training.space.objective
         self._said_s = self._sampled_s = float("-inf")
-        self._samples = 0
-        length = Length(planned.samples, training.space.training.samples_per_epoch, self._unit)
-        self._watch = Watch(self._goal.quality, length)
+        self._samples = max((record.get("samples", 0) for record in read_records(place)), default=0)
+        self._watch = self._new_watch()
 
     def run(self, *, retries: int, is_stopping: Callable[[], bool]) -> Report:
-        """The last report, which has the outcome; where it has completed before, none is heard."""
+        """The last report, which has the outcome: INTERRUPTED where it `is_stopping`."""
         begun = Kind.CONTINUED if self._place.records_file.exists() else Kind.BEGUN
-        self._happened(begun, told.begun(self._plan, self._unit))
+        self._happened(begun, told.begun(self._plan))
         last = supervise.run(
             self._order,
             ForkServer(self._training.workload.preload),
@@ -62,18 +60,9 @@ class Whole:
             going_on=self._going_on,
             is_stopping=is_stopping,
         )
-        is_stopped = last.outcome == supervise.STOPPED
-        self._happened(Kind.STOPPED if is_stopped else Kind.ENDED, self._end_of(last))
-        happened = [e for e in events.read(self._place.events_file) if e.kind in {Kind.DRIFT, Kind.LEAK}]
-        seen = [*told.meanwhile(last.measurement), *(event.text for event in happened)]
-        for line in told.verdict(self.kept(last), self._plan, seen):
-            self._say(line)
+        is_interrupted = last.outcome is not None and last.outcome.status is Status.INTERRUPTED
+        self._happened(Kind.STOPPED if is_interrupted and is_stopping() else Kind.ENDED, self._end_of(last))
         return last
-
-    def kept(self, report: Report) -> list[Kept]:
-        """What became of the promise by now."""
-        known = self._plan.promise
-        return promise.kept(known, report.measurement, self._goal, self._unit) if known else []
 
     def _order(self, changes: Mapping[str, Setting]) -> Order:
         """The order with what was changed since the training began, in this process and in those before."""
@@ -83,14 +72,19 @@ class Whole:
         return self._training.whole({**self._plan.config, **self._plan.changes}, self._place)
 
     def _end_of(self, last: Report) -> str:
-        return told.ended(last.outcome or supervise.STOPPED, last.measurement, self._goal, self._unit)
+        return told.ended(last.outcome or Outcome(Status.INTERRUPTED), last.measurement, self._plan)
+
+    def _new_watch(self) -> Watch:
+        planned, epoch = self._plan, self._training.space.training.samples_per_epoch
+        return Watch(planned.quality, Length(planned.samples, epoch, planned.unit))
 
     def _going_on(self, last: Report, how: GoOn) -> None:
-        self._watch.restart(last.samples)
+        self._watch = self._new_watch()
         self._happened(Kind.HALVED if how.changes else Kind.RETRIED, f"{self._end_of(last)}; {how.text}")
 
     def _happened(self, kind: Kind, text: str) -> None:
-        events.write(self._place.events_file, Event(time.time(), self._samples, kind, text))
+        with suppress(OSError):
+            events.write(self._place.events_file, Event(time.time(), self._samples, kind, text))
         self._say(text)
 
     def _hear(self, report: Report) -> None:
@@ -100,11 +94,11 @@ class Whole:
         for kind, text in self._watch.hear(report):
             self._happened(kind, text)
         for record in report.records:
-            if self._goal.quality in record:
-                self._say(told.evaluation(record, self._goal, self._unit))
+            if self._plan.quality in record:
+                self._say(told.evaluation(record, self._plan))
         if report.outcome is None and time.monotonic() - self._said_s >= _SAY_EVERY_S:
             self._said_s = time.monotonic()
-            self._say(told.progress(report, self._plan, self._unit))
+            self._say(told.progress(report, self._plan))
 
     def _keep_telemetry(self, report: Report) -> None:
         now_s = time.monotonic()
@@ -112,7 +106,7 @@ class Whole:
             return
         self._sampled_s = now_s
         line = {"at": time.time(), "samples": report.samples, **report.telemetry}
-        with open_lines(self._place.telemetry_file) as stream:
+        with suppress(OSError), open_lines(self._place.telemetry_file) as stream:
             stream.write(json.dumps(line) + "\n")
 
 

@@ -30,15 +30,18 @@ def run(
     return outcome, report.measurement
 
 
-def reports(order: Order, server: ForkServer) -> Generator[Report, None, None]:
+def reports(
+    order: Order, server: ForkServer, is_stopping: Callable[[], bool] = lambda: False
+) -> Generator[Report, None, None]:
     """What the trial tells every second; the last report has its outcome.
 
-    Closed before that, it lets the workload write its checkpoint, to go on from there another day.
+    As soon as it `is_stopping`, or where this is closed before its end, the workload may write its
+    checkpoint, to go on from there another day.
     """
     attempt = Attempt(order, server)
     try:
         while True:
-            report = attempt.step(_POLL_S)
+            report = attempt.step(_POLL_S, is_stopping)
             yield report
             if report.outcome is not None:
                 return

@@ -29,6 +29,7 @@ from autotune.trials.reported import Report
 from autotune.trials.thinning import Thinner
 
 _GRACE_S = 60.0
+_WHOLE_GRACE_S = 600.0  # an evaluation of a whole training may take minutes
 _BEATEN_GRACE_S = 5.0  # nothing that it would still write is wanted
 _RECORDS_PER_REPORT = 20
 _STEPS_APART_S = 1.0  # of a whole training: a day of it has a hundred thousand records, not millions
@@ -81,8 +82,11 @@ class Attempt:
         self._telemetry = Telemetry(self._child.pid, search=others.top())
         self._telemetry.__enter__()
 
-    def step(self, timeout_s: float) -> Report:
-        """What happened within `timeout_s`: records, figures so far, and in the end the outcome."""
+    def step(self, timeout_s: float, is_stopping: Callable[[], bool] = lambda: False) -> Report:
+        """What happened within `timeout_s`: records, figures so far, and in the end the outcome.
+
+        What `is_stopping` after that ends like a trial whose search has stopped.
+        """
         records: list[dict[str, Any]] = []
         with interrupted_by_the_disk(self._end):
             self._poll(timeout_s, records)
@@ -90,9 +94,9 @@ class Attempt:
         shown = self._progress.measurement()
         if self._outcome is None:
             self._end_if_beaten(self.measurement())
-        if self._outcome is None and is_to_stop(self._order):
+        if self._outcome is None and (is_stopping() or is_to_stop(self._order)):
             with interrupted_by_the_disk(self._end):
-                self._interrupt()
+                self._interrupt(records)
         report = Report(
             number=self._order.number,
             phase=self._progress.phase(time.monotonic() - self._heard_s),
@@ -155,16 +159,20 @@ class Attempt:
             self._child.stop(_BEATEN_GRACE_S)
             self._outcome = Outcome(Status.STOPPED, reason=reason)
 
-    def _interrupt(self) -> None:
-        """Lets the workload write its checkpoint, unless it has ended meanwhile."""
+    def _interrupt(self, records: list[dict[str, Any]]) -> None:
+        """Lets the workload write its checkpoint, unless it has ended meanwhile; adds what it yielded before.
+
+        A whole training has more time for that.
+        """
         if self._child is None:
             return
-        self._child.stop(_GRACE_S)
-        self._take(self._child.poll(0))  # what it yielded before it closed
+        self._outcome = Outcome(Status.INTERRUPTED)  # who is interrupted here, too, does not wait once more
+        self._child.stop(_WHOLE_GRACE_S if self._order.whole else _GRACE_S)
+        records += self._take(self._child.poll(0))
         self._stamp()
         verdict = self._child.verdict
         if verdict is None or verdict.status in {Status.STOPPED, Status.INTERRUPTED}:
-            self._outcome = Outcome(Status.INTERRUPTED, reason="the search was stopped")
+            self._outcome = Outcome(Status.INTERRUPTED, reason=verdict.reason if verdict else "")
         elif self._is_enough():
             self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
         else:

@@ -36,7 +36,7 @@ class Happened:
 class Promised:
     """Which trial's settings these are, and whether what its session promised of them has come so far.
 
-    `answer` is that of all that is `kept`; of what nothing can be said yet there is none.
+    `answer` is that of all that is `kept`, which has everything that was promised.
     """
 
     session: str

@@ -45,8 +45,8 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
     attempts = track.timeline.attempts
     happened, seen = _events(place, attempts), series.seen(_samples(place), attempts)
     is_running = not is_over and lock.is_held(place.root, place.lock_file)
-    so_far = replace(progress.measurement(), telemetry=_summary(seen))
-    outcome, measured = _ended(place, so_far, happened)
+    outcome, measured = _ended(place, progress.measurement(), happened)
+    measured = replace(measured, telemetry=_summary(seen, measured.telemetry))
     return TrainingReport(
         directory=str(root),
         state=RUNNING if is_running else ENDED if outcome else INTERRUPTED,
@@ -58,7 +58,7 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
         unit=known.unit,
         planned=known.samples,
         outcome=outcome,
-        promised=_promised(known, measured),
+        promised=_promised(known, measured, outcome),
         measured=measured,
         seconds=track.timeline.seconds,
         attempts=len(attempts),
@@ -84,18 +84,20 @@ def _ended(
     return verdict
 
 
-def _summary(seen: Mapping[str, Sequence[Point]]) -> dict[str, float]:
-    """What a training has shown that has not ended, over all its attempts."""
+def _summary(seen: Mapping[str, Sequence[Point]], last: Mapping[str, float]) -> dict[str, float]:
+    """What was seen of the processes and the machine, over all attempts; `last` is of the last one alone."""
     values = {name: [point.value for point in points] for name, points in seen.items()}
-    peaks = {name: max(values[name]) for name in _PEAKS if name in values}
-    return peaks | {name: statistics.fmean(values[name]) for name in _MEANS if name in values}
+    peaks = {name: max(last.get(name, 0.0), *values[name]) for name in _PEAKS if name in values}
+    means = {name: statistics.fmean(values[name]) for name in _MEANS if name in values}
+    return {**last, **peaks, **means}
 
 
-def _promised(known: Plan, measured: Measurement) -> Promised | None:
+def _promised(known: Plan, measured: Measurement, outcome: Outcome | None) -> Promised | None:
     if known.promise is None:
         return None
     found = promise.kept(known.promise, measured, known.goal, known.unit)
-    return Promised(known.promise.session, known.promise.trial, promise.overall(found), tuple(found))
+    answer = promise.overall(found, outcome)
+    return Promised(known.promise.session, known.promise.trial, answer, tuple(found))
 
 
 def _samples(place: TrainingDir) -> list[Mapping[str, object]]:

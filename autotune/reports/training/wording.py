@@ -34,7 +34,7 @@ def sentence(report: TrainingReport) -> str:
     if known is None:
         return "These settings are of no session: their speed, quality and memory are measured here first."
     of = f"what session {known.session} has promised of trial {known.trial}"
-    if not known.kept:
+    if all(one.found is None for one in known.kept):
         return f"There is nothing yet to hold against {of}."
     who = "The training has" if report.state == ENDED else "So far the training has"
     return {
@@ -42,6 +42,18 @@ def sentence(report: TrainingReport) -> str:
         Answer.BROKEN: f"{who} not kept {of}.",
         Answer.UNDECIDED: f"{who} left open whether it keeps {of}.",
     }[known.answer]
+
+
+def printed(report: TrainingReport) -> list[str]:
+    """The verdict for a terminal, with what may be why; no line where nothing was promised."""
+    known = report.promised
+    if known is None:
+        return []
+    return [
+        f"{VERDICTS[known.answer][1]}: what session {known.session} promised of trial {known.trial}",
+        *(f"- {one.what}: {one.answer}: {one.text}" for one in known.kept),
+        *(f"- seen meanwhile: {text}" for text in seen(report)),
+    ]
 
 
 def ended(report: TrainingReport) -> str:
@@ -64,7 +76,7 @@ def done(report: TrainingReport) -> str:
 
 
 def promised(report: TrainingReport) -> Table | None:
-    """What was promised beside what was found; None where nothing can be compared."""
+    """What was promised beside what was found; None where nothing was promised."""
     kept = report.promised.kept if report.promised else ()
     rows = tuple(
         (_name(one, report), _cell(one, one.promised), _cell(one, one.found), one.answer, one.text)
@@ -77,9 +89,9 @@ def _name(one: Kept, report: TrainingReport) -> str:
     return {"speed": f"{report.unit}/s", "quality": words.metric(report.quality)}.get(one.what, one.what)
 
 
-def _cell(one: Kept, figure: Figure) -> str:
+def _cell(one: Kept, figure: Figure | None) -> str:
     if one.what == "memory":
-        return words.memory(figure.value)
+        return words.memory(figure.value if figure else None)
     return words.throughput(figure) if one.what == "speed" else words.quality(figure)
 
 

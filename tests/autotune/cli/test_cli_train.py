@@ -6,17 +6,21 @@ import signal
 from pathlib import Path
 
 import pytest
+import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from autotune.__main__ import main
+from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events
 from autotune.training.events import Kind
 from tests import forked
 from tests.autotune.trackers.test_tracking import read_runs
-from tests.faults import killing
+from tests.faults import killing, left_by_a_search
+from tests.faults.sessions import KEPT
 
 HERE = Path(__file__).parents[1] / "training"
+ENDLESS = 10**6  # samples: who is to be stopped must not have ended before
 SPACE = """
 workload: long_workload:fit
 baseline: {{micro_batch_size: 8, accumulation_steps: 1, room: 4, again: {again}, faults: "{faults}"}}
@@ -44,15 +48,24 @@ def train(directory, *more, faults="", samples=600, again=False):
     return main(["train", str(file), "--workdir", str(directory / "t"), "--wandb", "off", *map(str, more)])
 
 
-def started(directory, *more, samples):
+def started(directory, *more, samples=ENDLESS):
     """The same in a process of its own, once it has a checkpoint."""
     where = ("--workdir", directory / "t", "--wandb", "off")
-    command = ("train", space(directory, samples=samples), *where, *more)
-    (directory / "said").touch()
-    process = forked.Forked(command, directory, os.environ, output=directory / "said")
+    process = begun(directory, "train", space(directory, samples=samples), *where, *more)
     place = TrainingDir(directory / "t")
     killing.wait_for(lambda: (place.work / "state.json").exists() or process.poll() is not None)
     return process
+
+
+def begun(directory, *command):
+    (directory / "said").touch()
+    return forked.Forked(command, directory, os.environ, output=directory / "said")
+
+
+def further(directory):
+    """So many samples that the training has not come to them, and is evaluated there."""
+    checkpoint = json.loads((directory / "t" / "work" / "state.json").read_text())[0]
+    return (max(checkpoint, records(directory)[-1]["samples"]) // 200 + 3) * 200
 
 
 def happened(directory):
@@ -129,28 +142,44 @@ def test_what_no_attempt_can_mend_is_given_up_at_once_and_keeps_its_checkpoint(t
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
 )
 def test_stopped_or_killed_it_goes_on_from_its_checkpoint(tmp_path, number, code):
-    process = started(tmp_path, samples=8000)
+    process = started(tmp_path)
     family = killing.family(process)
     os.kill(process.pid, number)
     assert process.wait(120) == code
     killing.wait_for(lambda: not killing.alive(family), 60, "the end of everything")
     if number != signal.SIGKILL:
-        assert "stopped; the same command goes on with it: add --resume" in (tmp_path / "said").read_text()
+        said = (tmp_path / "said").read_text()
+        assert "a second Ctrl-C does not wait for it\n" in said
+        assert "stopped; the same command goes on with it: add --resume" in said
+        stopped = list(events.read(TrainingDir(tmp_path / "t").events_file))[-1]
+        assert (stopped.kind, stopped.samples) == (Kind.STOPPED, records(tmp_path)[-1]["samples"])
 
-    assert started(tmp_path, "--resume", samples=8000).wait(120) == 0
+    enough = further(tmp_path)
+    assert started(tmp_path, "--resume", samples=enough).wait(120) == 0
     assert happened(tmp_path)[-2:] == [Kind.CONTINUED, Kind.ENDED]
     evaluated = [r["samples"] for r in records(tmp_path) if "score" in r]
-    unheard = set(range(200, 8001, 200)) - set(evaluated)
+    unheard = set(range(200, enough + 1, 200)) - set(evaluated)
     assert not unheard or number == signal.SIGKILL  # of the tuner: its child may tell what nobody hears
-    assert evaluated[-1] == 8000
+    assert evaluated[-1] == enough
+
+
+def test_a_job_of_which_every_process_gets_the_signal_has_stopped_as_well(tmp_path):
+    process = started(tmp_path)
+    (trained,) = killing.kinds(killing.family(process))["child"]
+    for pid in (trained.pid, process.pid):
+        os.kill(pid, signal.SIGTERM)
+    assert process.wait(120) == 143
+    assert happened(tmp_path)[-1] == Kind.STOPPED
+    assert "goes on with it: add --resume" in (tmp_path / "said").read_text()
 
 
 def test_tensorboard_and_wandb_have_a_training_that_was_gone_on_with_as_one_run(tmp_path):
     follow = ("--wandb", "offline", "--tag", "thesis")
-    process = started(tmp_path, *follow, samples=4000)
+    process = started(tmp_path, *follow)
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(120) == 143
-    assert started(tmp_path, "--resume", *follow, samples=4000).wait(120) == 0
+    enough = max(1000, further(tmp_path))
+    assert started(tmp_path, "--resume", *follow, samples=enough).wait(120) == 0
 
     stopped, ended = sorted(read_runs(tmp_path / "t"), key=lambda run: run.exit_code, reverse=True)
     assert (stopped.id, stopped.name, stopped.group) == (ended.id, "t-training", "t")
@@ -164,7 +193,7 @@ def test_tensorboard_and_wandb_have_a_training_that_was_gone_on_with_as_one_run(
     board = EventAccumulator(str(tmp_path / "t" / "tensorboard" / "t"), size_guidance={"scalars": 0}).Reload()
     steps = [event.step for event in board.Scalars("val/score")]
     assert steps == sorted(set(steps))
-    assert steps[-1] == 4000
+    assert steps[-1] == enough
 
 
 @pytest.mark.parametrize(
@@ -174,6 +203,7 @@ def test_tensorboard_and_wandb_have_a_training_that_was_gone_on_with_as_one_run(
         (["--tag", "x" * 65], "--tag: a tag has 1 to 64 characters"),
         (["--trial", "3"], "--trial 3: is of a session"),
         (["--workdir", "{here}"], "must be empty, or a training's"),
+        (["--resume"], "t has no training to go on with: --workdir says where it is"),
     ],
 )
 def test_wrong_input_is_one_line(tmp_path, capsys, arguments, said):
@@ -190,9 +220,68 @@ def test_what_trains_until_it_is_stopped_needs_a_length(tmp_path, capsys):
     assert "training.samples: has to say how long the whole training is" in capsys.readouterr().err
 
 
+def test_a_space_without_a_directory_is_gone_on_with_where_it_began(tmp_path):
+    file = space(tmp_path, samples=ENDLESS)
+    process = begun(tmp_path, "train", file, "--wandb", "off")
+    killing.wait_for(lambda: list(tmp_path.glob("runs/train-*/work/state.json")))
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(120) == 130
+    (place,) = tmp_path.glob("runs/train-*")
+    said = (tmp_path / "said").read_text()
+    assert f"goes on with it: add --workdir {place.relative_to(tmp_path)} --resume" in said
+
+    assert begun(tmp_path, "train", file, "--wandb", "off", "--resume").wait(120) == 2
+    assert list(tmp_path.glob("runs/*")) == [place]
+
+
+def session(directory, samples):
+    """A session that has been searched, and how long its whole training is."""
+    root = directory / "s"
+    if not root.exists():
+        left_by_a_search.make(root)
+    space = yaml.safe_load((root / "space.yaml").read_text())
+    (root / "space.yaml").write_text(yaml.safe_dump({**space, "training": {"samples": samples}}))
+    return root
+
+
+def reported(place, capsys):
+    """The verdict of a training's report, as its last lines should be on the terminal."""
+    capsys.readouterr()
+    assert main(["report", str(place), "--format", "json", "-o", "-"]) == 0
+    promised = json.loads(capsys.readouterr().out)["promised"]
+    heading = f"{promised['answer'].capitalize()}: what session {promised['session']} promised of trial"
+    return [heading, *(f"- {one['what']}: {one['answer']}: {one['text']}" for one in promised["kept"])]
+
+
+def test_a_sessions_winner_is_held_to_what_was_promised_stopped_or_not(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(KEPT), os.environ["PYTHONPATH"]]))
+    root = session(tmp_path, ENDLESS)
+    place = TrainingDir(root / "training" / "winner")
+    command = ("train", root, "--wandb", "off")
+    process = begun(tmp_path, *command)
+
+    def evaluated():
+        return [r["samples"] for r in read_records(place) if "bleu_4" in r]
+
+    killing.wait_for(lambda: evaluated()[-1:] >= [400] or process.poll() is not None)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(120) == 130
+    stopped = (tmp_path / "said").read_text()
+    assert "\n- quality: held: bleu_4 0.2000 after 400, " in stopped
+    for line in reported(place.root, capsys):
+        assert f"\n{line}" in stopped
+
+    session(tmp_path, evaluated()[-1] + 400)
+    assert begun(tmp_path, *command, "--resume").wait(120) == 0
+    ended = (tmp_path / "said").read_text().removeprefix(stopped)
+    assert "completed after" in ended
+    for line in reported(place.root, capsys):
+        assert f"\n{line}" in ended
+
+
 def test_two_do_not_train_in_one_directory(tmp_path, capsys):
-    process = started(tmp_path, samples=10**6)
-    assert train(tmp_path, "--resume", samples=10**6) == 2
+    process = started(tmp_path)
+    assert train(tmp_path, "--resume", samples=ENDLESS) == 2
     assert "is in use by pid" in capsys.readouterr().err
     assert main(["report", str(tmp_path / "t")]) == 0  # which disturbs nobody
     assert "training running" in (tmp_path / "t" / "report.html").read_text()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Evaluation, Measurement, Throughput
+from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput
 from autotune.judging import promise
 from autotune.judging.estimates import Figure
 from autotune.judging.promise import Answer, Promise
@@ -46,6 +46,8 @@ def test_what_came_as_promised_held():
         (94.0, 4.0, Answer.UNDECIDED),
         (96.0, 20.0, Answer.UNDECIDED),
         (85.0, 1.0, Answer.BROKEN),
+        (50.0, None, Answer.UNDECIDED),  # three steps have no interval
+        (130.0, None, Answer.UNDECIDED),
     ],
 )
 def test_a_speed_is_slower_where_it_surely_is(rate, half, answer):
@@ -75,9 +77,19 @@ def test_a_loss_is_held_against_the_most_that_it_may_be():
     assert text == "val_loss 2.2000 after 1000, 2.0000 promised, at most 2.1000 was to be kept"
 
 
-def test_a_quality_that_was_not_come_to_yet_is_not_asked_for():
+def test_what_was_not_come_to_yet_is_not_decided():
     measured = replace(shown(), curve=(Evaluation(500, 5.0, 0.1),))
-    assert set(answers(measured)) == {"speed", "memory"}
+    found = promise.kept(PROMISED, measured, GOAL, "samples")
+    assert promise.overall(found, None) is Answer.UNDECIDED
+    missing = [(one.what, one.text) for one in found if one.found is None]
+    assert missing == [("quality", "not evaluated after 1000 samples yet")]
+    assert answers(Measurement()) == dict.fromkeys(("speed", "quality", "memory"), Answer.UNDECIDED)
+
+
+def test_of_a_training_that_failed_nothing_held():
+    found = promise.kept(PROMISED, shown(), GOAL, "samples")
+    assert promise.overall(found, Outcome(Status.COMPLETED)) is Answer.HELD
+    assert promise.overall(found, Outcome(Status.FAILED, Failure.DIVERGED)) is Answer.UNDECIDED
 
 
 @pytest.mark.parametrize(("mib", "answer"), [(104, Answer.HELD), (120, Answer.BROKEN)])
@@ -96,9 +108,9 @@ def test_memory_is_the_training_process_own():
 
 def test_one_broken_promise_breaks_the_whole():
     found = promise.kept(PROMISED, shown(rate=50.0), GOAL, "samples")
-    assert promise.overall(found) is Answer.BROKEN
-    assert promise.overall(promise.kept(PROMISED, shown(), GOAL, "samples")) is Answer.HELD
-    assert promise.overall([]) is Answer.UNDECIDED
+    assert promise.overall(found, None) is Answer.BROKEN
+    assert promise.overall(promise.kept(PROMISED, shown(), GOAL, "samples"), None) is Answer.HELD
+    assert promise.overall([], None) is Answer.UNDECIDED
 
 
 def test_a_promise_is_read_as_it_was_written():

@@ -63,6 +63,12 @@ def test_what_was_promised_and_changed_since_stays(place):
     assert plan.gone_on_with(known, now, place) == replace(known, samples=8000)
 
 
+def test_a_training_that_is_judged_by_something_else_is_not_gone_on_with(place):
+    now = replace(PLAN, quality="loss", minimize=True)
+    with pytest.raises(InputError, match=r"quality 'score', now 'loss'; minimize False, now True"):
+        plan.gone_on_with(PLAN, now, place)
+
+
 def test_another_training_is_not_gone_on_with(place):
     now = replace(PLAN, settings={"micro_batch_size": 16})
     with pytest.raises(InputError, match=r"micro_batch_size 8, now 16; data 'x', now None"):

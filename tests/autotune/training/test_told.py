@@ -5,9 +5,6 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.trial import Measurement, Outcome, Status, Throughput
-from autotune.judging.estimates import Figure
-from autotune.judging.promise import Answer, Kept
-from autotune.space.sections import Objective
 from autotune.training import told
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
@@ -20,8 +17,8 @@ REPORT = Report(0, Phase.TRAINING, 12.0, SHOWN, ({"samples": 1000, "train_loss":
 
 def test_it_begins_with_what_is_trained_and_what_was_promised():
     line = "training over 4000 samples with trial 4 of session s: 8, promised 100.0 ± 5.0 samples/s"
-    assert told.begun(PLAN, "samples") == line
-    assert told.begun(replace(PLAN, promise=None, samples=None), "samples") == "training to its own end: 8"
+    assert told.begun(PLAN) == line
+    assert told.begun(replace(PLAN, promise=None, samples=None)) == "training to its own end: 8"
 
 
 @pytest.mark.parametrize(
@@ -32,21 +29,20 @@ def test_it_begins_with_what_is_trained_and_what_was_promised():
     ],
 )
 def test_progress_says_how_long_it_will_take_where_that_is_known(plan, line):
-    assert told.progress(REPORT, plan, "samples") == line
+    assert told.progress(REPORT, plan) == line
 
 
 def test_a_loss_that_is_no_number_is_not_shown():
     spoilt = replace(REPORT, records=({"samples": 1000, "train_loss": float("nan")},))
-    assert "loss" not in told.progress(spoilt, PLAN, "samples")
+    assert "loss" not in told.progress(spoilt, PLAN)
 
 
 def test_an_end_says_why():
-    goal = Objective(quality="score")
-    assert told.ended(Outcome(Status.COMPLETED), SHOWN, goal, "samples") == (
+    assert told.ended(Outcome(Status.COMPLETED), SHOWN, PLAN) == (
         "completed after 1000 samples: 100.0 ± 2.0 samples/s, score -, memory 64 MiB"
     )
     stopped = Outcome(Status.INTERRUPTED, reason="was asked to stop")
-    assert told.ended(stopped, SHOWN, goal, "samples") == "interrupted after 1000 samples: was asked to stop"
+    assert told.ended(stopped, SHOWN, PLAN) == "interrupted after 1000 samples: was asked to stop"
 
 
 def test_what_others_took_is_told():
@@ -56,18 +52,3 @@ def test_what_others_took_is_told():
         "the GPU was slowed down for its heat or its power",
     ]
     assert told.meanwhile(SHOWN) == []
-
-
-def test_a_verdict_has_a_line_for_every_figure_and_what_may_be_why():
-    rates, sizes = (Figure(100.0), Figure(50.0)), (Figure(2.0**26), Figure(2.0**26))
-    found = [
-        Kept("speed", Answer.BROKEN, "50.0 samples/s", *rates),
-        Kept("memory", Answer.HELD, "64 MiB", *sizes),
-    ]
-    assert told.verdict(found, PLAN, ["50% slower since 400 samples"]) == [
-        "Did not hold: what session s promised of trial 4",
-        "- speed: did not hold: 50.0 samples/s",
-        "- memory: held: 64 MiB",
-        "- seen meanwhile: 50% slower since 400 samples",
-    ]
-    assert told.verdict(found, replace(PLAN, promise=None)) == []

@@ -14,9 +14,11 @@ LENGTH = Length(samples=10**7, epoch=1000, unit="samples")
 MIB = 2**20
 
 
-def reports(seconds, *, rate=lambda s: 100.0, held=lambda s: 500 * MIB, free=8 * 2**30, seen=lambda s: {}):
+def reports(
+    seconds, *, begun=0, rate=lambda s: 100.0, held=lambda s: 500 * MIB, free=8 * 2**30, seen=lambda s: {}
+):
     """A report a second, of two steps, with an evaluation every 200 s; figures by the second."""
-    rng, samples, at_s = random.Random(0), 0, 0.0
+    rng, samples, at_s = random.Random(0), begun, 0.0
     for second in range(seconds):
         records = []
         for _ in range(2):
@@ -88,9 +90,28 @@ def test_before_an_epoch_is_over_what_grows_may_be_a_cache():
     assert heard(told, LENGTH._replace(epoch=10**6)) == []
 
 
-def test_a_new_process_holds_less_and_that_is_no_news():
+def test_a_process_that_goes_on_has_an_epoch_to_fill_its_caches_too():
+    growing = {"begun": 5 * 10**6, "held": lambda s: 500 * MIB + 10 * MIB * s}
+    length = LENGTH._replace(epoch=20_000)
+    assert heard(reports(180, **growing), length) == []
+    ((samples, said),) = heard(reports(300, **growing), length)
+    assert said.kind is Kind.LEAK
+    assert samples > 5 * 10**6 + 20_000
+
+
+def heard_of(records):
     watch = Watch("score", LENGTH)
-    said = [s for report in reports(300, held=lambda s: 900 * MIB) for s in watch.hear(report)]
-    watch.restart(30_000)
-    said += [s for report in reports(300, held=lambda s: 500 * MIB) for s in watch.hear(report)]
-    assert said == []
+    return [s for r in records for s in watch.hear(Report(0, Phase.TRAINING, 0.0, records=(r,)))]
+
+
+@pytest.mark.parametrize(("beside", "trained"), [({"val_loss": 1.0}, 0), ({"is_compiling": True}, 200)])
+def test_only_steps_make_a_speed(beside, trained):
+    """Every step of 12 s is a window; in between something of 30 s is none, such as a second evaluation."""
+    records, samples, at_s = [], 0, 0.0
+    for step in range(240):
+        samples, at_s = samples + 1200, at_s + 12.0
+        records.append({"samples": samples, "at_s": at_s})
+        if step >= 120:
+            samples, at_s = samples + trained, at_s + 30.0
+            records.append({"samples": samples, "at_s": at_s, **beside})
+    assert heard_of(records) == []

@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.trial import Failure, Status
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging import leaks
 from autotune.judging.stopping import Rival, Threshold
 from autotune.storage import identity, threshold_file
 from autotune.storage.identity import Card
 from autotune.storage.records import is_mark, read_records
 from autotune.storage.trial_dir import TrialDir
+from autotune.trials import attempt as attempts
 from autotune.trials.attempt import Attempt
+from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.progress import Progress
@@ -276,6 +278,56 @@ def test_an_attempt_closes_when_its_search_has_stopped_and_its_checkpoint_is_its
     assert identity.read_verdict(place) is None
     assert not identity.is_of_another(place, card.digest)
     assert identity.is_of_another(place, replace(card, number=4).digest)
+
+
+def evaluating(config, workdir):
+    """Takes a while for an evaluation."""
+    yield {"samples": 4, "train_loss": 1.0}
+    time.sleep(config["step_s"])
+    yield {"samples": 4, "bleu_4": 0.5}
+
+
+@pytest.fixture
+def stopped(order, server, monkeypatch):
+    """The last report of a whole training that is stopped in the middle of an evaluation."""
+
+    def stop(evaluation_s, whole_s):
+        monkeypatch.setattr(attempts, "_GRACE_S", 0.0)
+        monkeypatch.setattr(attempts, "_WHOLE_GRACE_S", whole_s)
+        given = order(workload="test_attempt:evaluating", samples=10**6, whole=True)
+        running = Attempt(replace(given, settings={"step_s": evaluation_s}), server)
+        while not running.step(0.1).samples:
+            pass
+        return running.step(0.1, lambda: True)
+
+    return stop
+
+
+def test_a_whole_training_may_come_to_the_end_of_its_evaluation(stopped):
+    last = stopped(evaluation_s=3.0, whole_s=600.0)
+    assert last.outcome == Outcome(Status.INTERRUPTED, reason="was asked to stop")
+    assert [record["bleu_4"] for record in last.records if "bleu_4" in record] == [0.5]
+    assert [point.quality for point in last.measurement.curve] == [0.5]
+
+
+def test_a_whole_training_that_does_not_close_says_so(stopped):
+    last = stopped(evaluation_s=3600.0, whole_s=0.5)
+    assert last.outcome == Outcome(Status.INTERRUPTED, reason="killed: it did not close within 0.5 s")
+
+
+def test_who_is_interrupted_while_it_closes_does_not_wait_once_more(order, server, monkeypatch):
+    waited = []
+
+    def stop(_, grace_s):
+        waited.append(grace_s)
+        raise KeyboardInterrupt
+
+    running = Attempt(order(samples=10**6), server)
+    monkeypatch.setattr(Child, "stop", stop)
+    with pytest.raises(KeyboardInterrupt):
+        running.step(0.1, lambda: True)
+    running.stop()
+    assert len(waited) == 1
 
 
 def test_a_disk_that_is_full_interrupts_the_attempt_and_keeps_it(order, server, tmp_path):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.judging.promise import Answer
+from autotune.reports import words
 from autotune.reports.training import markdown, page, plots, read, wording
 from autotune.reports.training.model import Curves, Happened, Point
 from autotune.training.events import Kind
@@ -79,9 +80,28 @@ def test_without_a_promise_figures_are_shown_all_the_same(found):
     assert "16.0 ± 0.0" in told
 
 
+SLOWER = Happened(2.0, 800, 90.0, Kind.DRIFT, "12% slower since 800 samples; likely cause: a neighbour")
+
+
+def test_a_terminal_gets_a_line_for_every_figure_and_what_may_be_why(found):
+    told = replace(found, events=(*found.events, SLOWER))
+    assert wording.printed(told) == [
+        "Held: what session iu promised of trial 11",
+        *(f"- {one.what}: held: {one.text}" for one in found.promised.kept),
+        f"- seen meanwhile: {SLOWER.text}",
+    ]
+    assert wording.printed(replace(told, promised=None)) == []
+
+
+def test_what_was_not_come_to_yet_is_a_dash(found):
+    missing = tuple(replace(one, answer=Answer.UNDECIDED, found=None) for one in found.promised.kept)
+    told = replace(found, promised=replace(found.promised, answer=Answer.UNDECIDED, kept=missing))
+    assert {row[2] for row in wording.promised(told).rows} == {words.NOTHING}
+    assert "There is nothing yet to hold against" in wording.sentence(told)
+
+
 def test_what_slowed_it_down_stands_beside_the_verdict(found, whole):
-    slower = Happened(2.0, 800, 90.0, Kind.DRIFT, "12% slower since 800 samples; likely cause: a neighbour")
-    told = replace(found, events=(*found.events, slower))
+    told = replace(found, events=(*found.events, SLOWER))
     assert "Seen meanwhile 12% slower" in words_of(Page(page.render(told)).texts["answer"])
     assert "- 12% slower since 800 samples" in markdown.render(told)
     assert "Seen meanwhile" not in whole.texts["answer"]

@@ -62,6 +62,17 @@ def test_memory_is_held_to_its_promise_without_subprocesses_while_it_runs_too(ki
     assert read.read(killed.root).promised.answer is Answer.HELD
 
 
+def test_what_others_took_is_of_all_attempts(ended):
+    def busy(line):
+        sample = json.loads(line)
+        busy = {"others_cpu_percent": 400.0} if sample and sample["at"] < handmade.AGAIN else {}
+        return json.dumps({**sample, **busy}) if sample else line
+
+    lines = ended.telemetry_file.read_text().splitlines()
+    ended.telemetry_file.write_text("\n".join(map(busy, lines)) + "\n")
+    assert "others used" in markdown.render(read.read(ended.root))
+
+
 def test_what_others_took_of_the_machine_is_said_while_it_runs_too(killed):
     assert "others used" not in markdown.render(read.read(killed.root))
     lines = killed.telemetry_file.read_text().replace(
@@ -77,6 +88,14 @@ def test_a_training_that_runs_is_not_disturbed(killed):
         assert read.read(killed.root).state == "running"
         assert read.read(killed.root, is_over=True).state == "interrupted"
     assert {file: file.read_bytes() for file in before} == before
+
+
+def test_a_training_that_failed_has_kept_no_promise(ended):
+    outcome, measured = identity.read_verdict(ended)
+    identity.write_verdict(ended, Outcome(Status.FAILED, Failure.DIVERGED, "the loss is nan"), measured)
+    found = read.read(ended.root)
+    assert {one.answer for one in found.promised.kept} == {Answer.HELD}
+    assert (outcome.status, found.promised.answer) == (Status.COMPLETED, Answer.UNDECIDED)
 
 
 def test_the_verdict_on_an_attempt_that_was_gone_on_with_is_none_on_the_training(ended):
@@ -96,7 +115,8 @@ def test_what_has_only_begun_says_so(killed):
         file.unlink()
     found = read.read(killed.root)
     assert (found.seconds, found.attempts, found.begun, found.curves.speed) == (0.0, 0, None, ())
-    assert found.promised.kept == ()
+    assert [one.found for one in found.promised.kept] == [None] * 3
+    assert found.promised.answer is Answer.UNDECIDED
     assert "There is nothing yet to hold against what session iu has promised" in markdown.render(found)
     assert "No speed is known yet" in page.render(found)
 

@@ -1,0 +1,73 @@
+"""What a whole training keeps of its attempts."""
+
+import errno
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from autotune.core.trial import Measurement, Outcome, Status
+from autotune.storage.trial_dir import TrainingDir
+from autotune.training import events, supervise
+from autotune.training.answers import GoOn
+from autotune.training.events import Kind
+from autotune.training.whole import Whole
+from autotune.trials.progress import Phase
+from autotune.trials.reported import Report
+
+from .test_plan import PLAN
+from .test_watch import reports
+
+TRAINING = SimpleNamespace(
+    space=SimpleNamespace(training=SimpleNamespace(samples_per_epoch=None)),
+    workload=SimpleNamespace(preload=()),
+)
+END = Report(0, Phase.TRAINING, 1.0, Measurement(samples=9), outcome=Outcome(Status.COMPLETED))
+HALVED = GoOn(0.0, "goes on with micro-batches of 8x4", {"micro_batch_size": 8, "accumulation_steps": 4})
+
+
+@pytest.fixture
+def train(tmp_path, monkeypatch):
+    """Trains with attempts that tell these reports; the events of it, and what was said."""
+
+    def call(*attempts):
+        def run(*_, hear, going_on, **__):
+            for number, attempt in enumerate(attempts):
+                if number:
+                    going_on(END, HALVED)
+                for report in attempt:
+                    hear(report)
+            return END
+
+        monkeypatch.setattr(supervise, "run", run)
+        place, said = TrainingDir(tmp_path), []
+        whole = Whole(TRAINING, PLAN, place, say=said.append, follow=lambda _: None)
+        whole.run(retries=3, is_stopping=lambda: False)
+        return list(events.read(place.events_file)), said
+
+    return call
+
+
+def test_other_settings_have_a_speed_of_their_own(train):
+    slower = reports(2000, begun=200_000, rate=lambda _: 80.0)
+    found, _ = train(reports(2000), slower)
+    assert [event.kind for event in found] == [Kind.BEGUN, Kind.HALVED, Kind.ENDED]
+
+
+def test_a_training_that_is_gone_on_with_begins_where_its_records_end(train, tmp_path):
+    records = [{"attempt": 1.0, "clock_s": 1.0}, {"samples": 400, "at_s": 2.0}, {"samples": 320, "at_s": 3.0}]
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    found, _ = train(reports(1, begun=320))
+    assert (found[0].kind, found[0].samples) == (Kind.CONTINUED, 400)
+
+
+def test_a_full_disk_takes_no_more_than_the_events(train, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(events, "open_lines", full)
+    monkeypatch.setattr("autotune.training.whole.open_lines", full)
+    found, said = train(reports(2), reports(2))
+    assert found == []
+    assert any(HALVED.text in line for line in said)
+    assert "completed after 9 samples" in said[-1]
