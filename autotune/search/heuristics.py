@@ -40,8 +40,8 @@ def larger_batches(best: Trial, history: History) -> Iterator[Config]:
     """`best` with a larger micro-batch: the largest, and below one that was no success, the middle first.
 
     A larger batch is faster almost everywhere until the device is full, and a trial that is fast early lets
-    slower ones be stopped after seconds. First come those that take the place of accumulated ones, so that the
-    effective batch stays. Whether one fits, or is within the limits, screening says.
+    slower ones be stopped after seconds. First come those that take the place of accumulated ones: they train
+    the same. Whether one fits, or is within the limits, screening says.
     """
     knob = history.space.drawn_knobs.get(MICRO_BATCH)
     if knob is None or knob.drawn_from.choice is None:
