@@ -48,14 +48,15 @@ _OF_LIMITS = "effective batch "
 class Outcome:
     """The verdict on a trial: its status, and the kind of failure if it failed.
 
-    `shortage` says of an out-of-memory that it concerns more than the trial's own process. `reason` is a line
-    for people: nothing is decided by it.
+    `shortage` says of an out-of-memory that it concerns more than the trial's own process, `is_passing` of an
+    error that another attempt need not meet it. `reason` is a line for people: nothing is decided by it.
     """
 
     status: Status
     failure: Failure | None = None
     reason: str = ""
     shortage: Shortage | None = None
+    is_passing: bool = False
 
     def __str__(self) -> str:
         return f"{self.status} ({self.failure})" if self.failure else str(self.status)
@@ -76,6 +77,7 @@ class Outcome:
             Failure(failure) if failure else None,
             reason,
             Shortage(shortage) if shortage else None,
+            is_passing=values.get("is_passing") is True,
         )
 
 
