@@ -8,6 +8,8 @@ from typing import Any, Self
 
 from autotune.core.settings import Config
 
+# The phases of a step, by the names under which records have their seconds.
+PHASES = ("data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s")
 _THROTTLED_SHARE = 0.05
 _OTHERS_SHARE = 0.05  # of the CPUs or of the GPU: a machine's own housekeeping takes less
 
@@ -203,8 +205,9 @@ class Slice:
 class Measurement:
     """What a trial showed. Memory is in bytes; `step_shares` says what part of a step each phase took.
 
-    `peak_memory_bytes` is what decides whether a trial fits: what the process held, on a GPU what its tensors
-    took. There `peak_reserved_bytes` is what its allocator held, with what it had only cached, and
+    `peak_memory_bytes` is what decides whether a trial fits: what the process and its descendants held, on a
+    GPU what its tensors took; `own_peak_bytes` is without the descendants, but for a script that trains and
+    tells its peak. On a GPU `peak_reserved_bytes` is what its allocator held, with what it had only cached, and
     `context_bytes` what the process took besides. It was allowed `memory_limit_bytes`, and its allocator was
     refused more than `memory_cap_bytes`, where it was capped. `shared` says that other trials ran beside it,
     `device` and `revision` on what and of which code it was measured: figures that differ in one of them are
@@ -227,6 +230,7 @@ class Measurement:
     outside: Outside = Outside()
     samples: int = 0
     peak_memory_bytes: int | None = None
+    own_peak_bytes: int | None = None
     peak_reserved_bytes: int | None = None
     context_bytes: int | None = None
     memory_limit_bytes: int | None = None

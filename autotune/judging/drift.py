@@ -2,7 +2,8 @@
 
 A training is a sequence of `Window`s of about equal time, ten seconds say, with the steps that lay in each:
 no evaluation, no compiling, no time between two processes. `drift` says what has changed since the beginning,
-once that is sure. Whoever wants to hear of the next change leaves out the windows from before the last one.
+once that is sure; it may be asked after every window. Whoever wants to hear of the next change leaves out the
+windows from before the last one.
 """
 
 import math
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from autotune.core.trial import PHASES
 from autotune.judging.measure import student_t
 
 _LEAST = 0.05  # of a throughput: a smaller change is nobody's concern
@@ -22,7 +24,7 @@ _LEAST_NOISE = 0.01
 _MOST_OF_IT = 0.5  # of the seconds that a sample takes more: what explains them
 _THROTTLED_SHARE, _SLOWER_CLOCK, _SAME_LOAD_PERCENT = 0.1, 0.97, 5.0
 _NEIGHBOUR_SHARE = 0.05  # of the CPUs or of the GPU: a machine's own housekeeping takes less
-_COMPUTE = ("transfer_s", "forward_s", "backward_s", "optimizer_s")
+_DATA, *_COMPUTE = PHASES
 
 
 class Cause(StrEnum):
@@ -39,8 +41,8 @@ class Cause(StrEnum):
 class Window:
     """Some seconds of steps: `trained` samples in them, up to so many `samples` in all.
 
-    `phases_s` are the seconds that each phase of the steps took (`data_s`, `transfer_s`, `forward_s`,
-    `backward_s`, `optimizer_s`), and `seen` is what `Telemetry` saw; both without what is not known.
+    `phases_s` are the seconds that each of the `PHASES` of the steps took, and `seen` is what `Telemetry` saw;
+    both without what is not known.
     """
 
     samples: int
@@ -80,7 +82,7 @@ def drift(windows: Sequence[Window]) -> Drift | None:
     to the same side, and by 5% of the throughput at least. Nothing is said before there are 108 windows.
     """
     size = min(_LONGEST, max(_SHORTEST, len(windows) // _BLOCKS))
-    if len(windows) < (_FEWEST_BEFORE + _LASTING) * size:
+    if len(windows) < (_FEWEST_BEFORE + _LASTING) * size or len(windows) % size:
         return None
     before = windows[: max(_FEWEST_BEFORE * size, len(windows) // _FIRST)]
     after = windows[-_LASTING * size :]
@@ -118,7 +120,7 @@ def _cause(slow: Sequence[Window], fast: Sequence[Window]) -> Cause:
         return Cause.THROTTLING
     if _has_neighbour(slow, fast):
         return Cause.NEIGHBOUR
-    if _is_most(("data_s",), slow, fast):
+    if _is_most([_DATA], slow, fast):
         return Cause.LOADER
     if _is_most(_COMPUTE, slow, fast) and any(window.seen for window in slow):
         return Cause.LONGER_DATA

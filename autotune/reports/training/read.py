@@ -22,8 +22,7 @@ from autotune.training.plan import Plan
 from autotune.trials.progress import Progress
 
 _TURNS = {Kind.BEGUN, Kind.CONTINUED, Kind.RETRIED, Kind.HALVED, Kind.STOPPED, Kind.ENDED}
-# Of what memory is held to its promise without, and of what others took: see `Measurement.others`.
-_PEAKS = ("children_uss_bytes",)
+# Of what others took, see `Measurement.others`.
 _MEANS = ("others_cpu_percent", "others_gpu_percent", "allowed_cpus", "gpu_throttled")
 
 
@@ -37,7 +36,14 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
     if known is None:
         raise InputError(f"{root}: is not the directory of a training: it has no {place.plan_file.name}")
     settings = {**known.settings, **known.changes}
-    progress = Progress(known.quality, settings, minimize=known.minimize, unit=known.unit)
+    progress = Progress(
+        known.quality,
+        settings,
+        minimize=known.minimize,
+        unit=known.unit,
+        counts_evaluations=known.counts_evaluations,
+        samples_per_evaluation=known.samples_per_evaluation,
+    )
     track = Track(known.quality)
     for record in read_records(place):
         progress.count(record)
@@ -45,7 +51,7 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
     attempts = track.timeline.attempts
     happened, seen = _events(place, attempts), series.seen(_samples(place), attempts)
     is_running = not is_over and lock.is_held(place.root, place.lock_file)
-    so_far = replace(progress.measurement(), telemetry=_summary(seen))
+    so_far = replace(progress.measurement(), device=known.device, telemetry=_summary(seen))
     outcome, measured = _ended(place, so_far, happened)
     return TrainingReport(
         directory=str(root),
@@ -56,6 +62,7 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
         quality=known.quality,
         minimize=known.minimize,
         unit=known.unit,
+        counts_evaluations=known.counts_evaluations,
         planned=known.samples,
         outcome=outcome,
         promised=_promised(known, measured),
@@ -86,9 +93,7 @@ def _ended(
 
 def _summary(seen: Mapping[str, Sequence[Point]]) -> dict[str, float]:
     """What a training has shown that has not ended, over all its attempts."""
-    values = {name: [point.value for point in points] for name, points in seen.items()}
-    peaks = {name: max(values[name]) for name in _PEAKS if name in values}
-    return peaks | {name: statistics.fmean(values[name]) for name in _MEANS if name in values}
+    return {name: statistics.fmean(point.value for point in seen[name]) for name in _MEANS if name in seen}
 
 
 def _promised(known: Plan, measured: Measurement) -> Promised | None:
