@@ -206,12 +206,12 @@ class Measurement:
     """What a trial showed. Memory is in bytes; `step_shares` says what part of a step each phase took.
 
     `peak_memory_bytes` is what decides whether a trial fits: what the process and its descendants held, on a
-    GPU what its tensors took; `own_peak_bytes` is without the descendants, but for a script that trains and
-    tells its peak. On a GPU `peak_reserved_bytes` is what its allocator held, with what it had only cached, and
-    `context_bytes` what the process took besides. It was allowed `memory_limit_bytes`, and its allocator was
-    refused more than `memory_cap_bytes`, where it was capped. `shared` says that other trials ran beside it,
-    `device` and `revision` on what and of which code it was measured: figures that differ in one of them are
-    never compared.
+    GPU what its tensors took; `own_peak_bytes` is that of the process that trains alone. On a GPU
+    `peak_reserved_bytes` is what its allocator held, with what it had only cached, and `context_bytes` what
+    the process took besides. It was allowed `memory_limit_bytes`, and its allocator was refused more than
+    `memory_cap_bytes`, where it was capped. `shared` says that other trials ran beside it, `device` and
+    `revision` on what and of which code it was measured: figures that differ in one of them are never
+    compared.
 
     `items` are numbers, one for each thing that was scored, whose mean is the quality at the trial's end: so
     two trials can be compared thing by thing. `memory_is_rising` says that the peak was still growing when

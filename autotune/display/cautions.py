@@ -41,8 +41,8 @@ def _leak(trial: Trial, history: History) -> str | None:
         return None
     who, unit = "The baseline" if trial.number == 0 else f"Trial {trial.number}", history.space.unit
     return (
-        f"{who} takes {growth.more(slope, unit)}: a leak, or a cache that fills. At this slope memory is full "
-        f"after {growth.until(full, unit, training.samples_per_epoch)}."
+        f"{who} takes {growth.more(slope, unit)}: a leak, or a cache that fills. At this slope memory is "
+        f"full after {growth.until(full, unit, training.samples_per_epoch)}."
     )
 
 

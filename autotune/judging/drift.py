@@ -41,8 +41,8 @@ class Cause(StrEnum):
 class Window:
     """Some seconds of steps: `trained` samples in them, up to so many `samples` in all.
 
-    `phases_s` are the seconds that each of the `PHASES` of the steps took, and `seen` is what `Telemetry` saw;
-    both without what is not known.
+    `phases_s` are the seconds that each of the `PHASES` of the steps took, and `seen` is what `Telemetry`
+    saw; both without what is not known.
     """
 
     samples: int

@@ -93,7 +93,7 @@ def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready
 
 
 class _Steady:
-    """The steps of the steady state: of many some thousand, each of as many in a row. The last ones are apart.
+    """The steps of the steady state: of many some thousand, each of as many in a row; the `last` are single.
 
     So the figure of a training of weeks takes no longer to find than that of an hour.
     """
@@ -131,8 +131,8 @@ class Meter:
     def __init__(self, prefetched: int) -> None:
         self._prefetched = prefetched
         self._steady = _Steady()
-        self._opening: list[Step] = []  # those since the last break, as long as some of them are to be dropped
-        self._warm_up = 0  # how many of them, half at most
+        self._opening: list[Step] = []  # since the last break, until it is known which of them count
+        self._warm_up = 0  # how many of them do not, half at most
         self._recent: deque[Step] = deque(maxlen=_RECENT_STEPS)
         self._last_s: float | None = None  # when the step before had ended
         self._seen_s: float | None = None  # when the record before came

@@ -235,7 +235,7 @@ class Progress:
         return None
 
     def at_a_glance(self) -> Measurement:
-        """What is shown of a trial while it runs, every second: without what is long, or takes long to find."""
+        """What is shown every second, while a trial runs: without what is long, or takes long to find."""
         return Measurement(
             throughput=self._throughput(),
             quality=self.quality,
