@@ -38,9 +38,7 @@ class Step:
 
     def __add__(self, after: "Step") -> "Step":
         """Both in a row."""
-        return Step(
-            self.seconds + after.seconds, self.samples + after.samples, self.records + after.records
-        )
+        return Step(self.seconds + after.seconds, self.samples + after.samples, self.records + after.records)
 
 
 def prefetched_steps(settings: Config) -> int:

@@ -233,7 +233,7 @@ def test_a_training_of_days_has_the_figures_of_all_its_steps_and_keeps_some_thou
     """Step by step 1% faster and slower, from day to day 10%; the interval is that of all of them."""
     rng, meter = random.Random(0), Meter(prefetched=0)
     seconds = [0.1 * rng.uniform(0.99, 1.01) * (1.1 if 30_000 < n < 60_000 else 1.0) for n in range(100_000)]
-    at_s, samples = feed(meter, [0.1, *[0.1] * 6, *seconds])
+    feed(meter, [0.1, *[0.1] * 6, *seconds])
     found, expected = meter.throughput(), throughput([Step(s, 8) for s in [*[0.1] * 3, *seconds]])
     assert found.steps == expected.steps
     assert found.samples_per_s == pytest.approx(expected.samples_per_s)
