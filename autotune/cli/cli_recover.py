@@ -5,7 +5,7 @@ from pathlib import Path
 
 from autotune.cli import cli_session
 from autotune.core.errors import DamagedError, InputError, printable
-from autotune.storage import recovery, whole
+from autotune.storage import integrity, recovery
 from autotune.storage.recovery import Found
 from autotune.storage.store import anew, going_on
 
@@ -19,7 +19,7 @@ def recover(session: Path) -> int:
     opened.require_current(session)
     with opened.lock():
         try:
-            whole.require_whole(opened)
+            integrity.require_whole(opened)
         except DamagedError:
             found = recovery.find(opened, space)
             if not found.says_anything:
@@ -40,7 +40,7 @@ def _told(found: Found, aside: Sequence[Path]) -> Iterator[str]:
     ended = sum(trial.outcome is not None for trial in found.trials)
     yield f"The study is rebuilt: {ended} trials have ended, {len(found.trials) - ended} run again or go on"
     if found.lost:
-        yield f"Lost: what trials {whole.listed(found.lost)} were, and what came of them"
+        yield f"Lost: what trials {integrity.listed(found.lost)} were, and what came of them"
     if found.plan is None:
         yield "Lost: trials and time that were added when it was resumed, and the time between trials"
     yield "Lost: the suggestions that were passed over, as far as the study does not say"

@@ -13,7 +13,7 @@ from autotune.cli.gpus import Usable
 from autotune.core import secrecy
 from autotune.space import builtin
 from autotune.space.space import Space
-from autotune.storage import provenance, whole
+from autotune.storage import integrity, provenance
 from autotune.storage.store import WANDB_MODES, Options, Session
 from autotune.system import scratch
 from autotune.system.telemetry import Hardware
@@ -126,7 +126,7 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
         found = here.hardware
         now = provenance.collect(session.name, space, workload, found, options.seed)
         notes += provenance.require_same(session, then, now, workload.places)
-        whole.require_whole(opened)
+        integrity.require_whole(opened)
         return _run(
             opened,
             session,

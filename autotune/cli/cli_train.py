@@ -19,6 +19,7 @@ from autotune.core.trial import Status
 from autotune.display import snapshot
 from autotune.judging import promise
 from autotune.judging.promise import Promise
+from autotune.space import evaluating
 from autotune.storage import lock, provenance
 from autotune.storage.store import Options, Session, is_session
 from autotune.storage.trial_dir import TrainingDir
@@ -138,6 +139,8 @@ def _planned(found: Found, place: TrainingDir, *, resume: bool) -> Plan:
         minimize=space.objective.minimize is not None,
         unit=space.unit,
         device=telemetry.device(),
+        counts_evaluations=space.objective.counts_evaluations,
+        samples_per_evaluation=evaluating.samples(space, found.config),
     )
     known = plan.read(place)
     if known is None and {*place.root.iterdir()} - {place.lock_file}:

@@ -8,6 +8,8 @@ from typing import Any, Self
 
 from autotune.core.settings import Config
 
+# The phases of a step, by the names under which records have their seconds.
+PHASES = ("data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s")
 _THROTTLED_SHARE = 0.05
 _OTHERS_SHARE = 0.05  # of the CPUs or of the GPU: a machine's own housekeeping takes less
 
@@ -48,14 +50,15 @@ _OF_LIMITS = "effective batch "
 class Outcome:
     """The verdict on a trial: its status, and the kind of failure if it failed.
 
-    `shortage` says of an out-of-memory that it concerns more than the trial's own process. `reason` is a line
-    for people: nothing is decided by it.
+    `shortage` says of an out-of-memory that it concerns more than the trial's own process, `is_passing` of an
+    error that another attempt need not meet it. `reason` is a line for people: nothing is decided by it.
     """
 
     status: Status
     failure: Failure | None = None
     reason: str = ""
     shortage: Shortage | None = None
+    is_passing: bool = False
 
     def __str__(self) -> str:
         return f"{self.status} ({self.failure})" if self.failure else str(self.status)
@@ -76,6 +79,7 @@ class Outcome:
             Failure(failure) if failure else None,
             reason,
             Shortage(shortage) if shortage else None,
+            is_passing=values.get("is_passing") is True,
         )
 
 
@@ -201,12 +205,13 @@ class Slice:
 class Measurement:
     """What a trial showed. Memory is in bytes; `step_shares` says what part of a step each phase took.
 
-    `peak_memory_bytes` is what decides whether a trial fits: what the process held, on a GPU what its tensors
-    took. There `peak_reserved_bytes` is what its allocator held, with what it had only cached, and
-    `context_bytes` what the process took besides. It was allowed `memory_limit_bytes`, and its allocator was
-    refused more than `memory_cap_bytes`, where it was capped. `shared` says that other trials ran beside it,
-    `device` and `revision` on what and of which code it was measured: figures that differ in one of them are
-    never compared.
+    `peak_memory_bytes` is what decides whether a trial fits: what the process and its descendants held, on a
+    GPU what its tensors took; `own_peak_bytes` is that of the process that trains alone. On a GPU
+    `peak_reserved_bytes` is what its allocator held, with what it had only cached, and `context_bytes` what
+    the process took besides. It was allowed `memory_limit_bytes`, and its allocator was refused more than
+    `memory_cap_bytes`, where it was capped. `shared` says that other trials ran beside it, `device` and
+    `revision` on what and of which code it was measured: figures that differ in one of them are never
+    compared.
 
     `items` are numbers, one for each thing that was scored, whose mean is the quality at the trial's end: so
     two trials can be compared thing by thing. `memory_is_rising` says that the peak was still growing when
@@ -225,6 +230,7 @@ class Measurement:
     outside: Outside = Outside()
     samples: int = 0
     peak_memory_bytes: int | None = None
+    own_peak_bytes: int | None = None
     peak_reserved_bytes: int | None = None
     context_bytes: int | None = None
     memory_limit_bytes: int | None = None

@@ -1,11 +1,9 @@
 """What makes the figures of a search less than they seem, in sentences. Pure."""
 
-import math
 from collections.abc import Sequence
 
-from autotune.core import units
 from autotune.core.trial import Trial
-from autotune.display import unused
+from autotune.display import growth, unused
 from autotune.judging import confirm, leaks
 from autotune.judging.history import History
 
@@ -41,13 +39,10 @@ def _leak(trial: Trial, history: History) -> str | None:
     slope, full = shown.memory_slope, leaks.full_at(shown, training.samples)
     if slope is None or full is None:
         return None
-    rates = [units.format_bytes(1000 * rate) for rate in (slope.per_sample, slope.low, slope.high)]
-    epoch = training.samples_per_epoch
-    during = f", in epoch {math.ceil(full.samples / epoch)}" if epoch else ""
+    who, unit = "The baseline" if trial.number == 0 else f"Trial {trial.number}", history.space.unit
     return (
-        f"{'The baseline' if trial.number == 0 else f'Trial {trial.number}'} takes {rates[0]} more for every "
-        f"1000 {history.space.unit} ({rates[1]} to {rates[2]}): a leak, or a cache that fills. At this slope "
-        f"memory is full after {full.samples:.0f} {history.space.unit}{during}."
+        f"{who} takes {growth.more(slope, unit)}: a leak, or a cache that fills. At this slope memory is "
+        f"full after {growth.until(full, unit, training.samples_per_epoch)}."
     )
 
 

@@ -2,7 +2,8 @@
 
 A training is a sequence of `Window`s of about equal time, ten seconds say, with the steps that lay in each:
 no evaluation, no compiling, no time between two processes. `drift` says what has changed since the beginning,
-once that is sure. Whoever wants to hear of the next change leaves out the windows from before the last one.
+once that is sure; it may be asked after every window. Whoever wants to hear of the next change leaves out the
+windows from before the last one.
 """
 
 import math
@@ -11,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from autotune.core.trial import PHASES
 from autotune.judging.measure import student_t
 
 _LEAST = 0.05  # of a throughput: a smaller change is nobody's concern
-_LEVEL = 0.95  # of all looks together
+_LEVEL = 0.95  # of a look, divided among as many as there are blocks
 _SHORTEST, _LONGEST, _BLOCKS = 12, 60, 16  # windows of a block; blocks that a training is cut into
 _FEWEST_BEFORE, _LASTING = 6, 3  # blocks
 _FIRST = 4  # part of a long training that it is held against
@@ -22,7 +24,7 @@ _LEAST_NOISE = 0.01
 _MOST_OF_IT = 0.5  # of the seconds that a sample takes more: what explains them
 _THROTTLED_SHARE, _SLOWER_CLOCK, _SAME_LOAD_PERCENT = 0.1, 0.97, 5.0
 _NEIGHBOUR_SHARE = 0.05  # of the CPUs or of the GPU: a machine's own housekeeping takes less
-_COMPUTE = ("transfer_s", "forward_s", "backward_s", "optimizer_s")
+_DATA, *_COMPUTE = PHASES
 
 
 class Cause(StrEnum):
@@ -39,8 +41,8 @@ class Cause(StrEnum):
 class Window:
     """Some seconds of steps: `trained` samples in them, up to so many `samples` in all.
 
-    `phases_s` are the seconds that each phase of the steps took (`data_s`, `transfer_s`, `forward_s`,
-    `backward_s`, `optimizer_s`), and `seen` is what `Telemetry` saw; both without what is not known.
+    `phases_s` are the seconds that each of the `PHASES` of the steps took, and `seen` is what `Telemetry`
+    saw; both without what is not known.
     """
 
     samples: int
@@ -76,11 +78,13 @@ def drift(windows: Sequence[Window]) -> Drift | None:
     Blocks of 12 to 60 windows count as their medians, so that a pause says nothing. Neighbouring windows are
     correlated, blocks much less: each of the last three is held against Student's prediction interval for one
     more block like the first ones, six or a quarter of all (Hahn & Meeker, Statistical Intervals, section
-    4.7), whose level allows for having looked after every block (Bonferroni). All three have to be beyond it
-    to the same side, and by 5% of the throughput at least. Nothing is said before there are 108 windows.
+    4.7). All three have to be beyond it to the same side, and by 5% of the throughput at least. It looks once
+    a block is complete, from 108 windows on, and the level is stricter the more blocks there are. That is no
+    bound on all looks together: how often noise alone was said to be a change has been measured instead. Of
+    8000 drawn trainings of an hour it was 11, 6 of the 1000 whose noise is worst; of 200 of a day, none.
     """
     size = min(_LONGEST, max(_SHORTEST, len(windows) // _BLOCKS))
-    if len(windows) < (_FEWEST_BEFORE + _LASTING) * size:
+    if len(windows) < (_FEWEST_BEFORE + _LASTING) * size or len(windows) % size:
         return None
     before = windows[: max(_FEWEST_BEFORE * size, len(windows) // _FIRST)]
     after = windows[-_LASTING * size :]
@@ -118,7 +122,7 @@ def _cause(slow: Sequence[Window], fast: Sequence[Window]) -> Cause:
         return Cause.THROTTLING
     if _has_neighbour(slow, fast):
         return Cause.NEIGHBOUR
-    if _is_most(("data_s",), slow, fast):
+    if _is_most([_DATA], slow, fast):
         return Cause.LOADER
     if _is_most(_COMPUTE, slow, fast) and any(window.seen for window in slow):
         return Cause.LONGER_DATA

@@ -4,7 +4,8 @@ import bisect
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -19,7 +20,8 @@ _RECENT_STEPS = 20
 _FEWEST_EVALUATIONS = 3  # of which the first one is left out: it has a start of its own
 # What is taken for pauses: so many times a step, so many steps apart, so many of them, at distances so alike.
 _TIMES_LONGER, _FEWEST_BETWEEN, _FEWEST_PAUSES, _ALIKE, _MOST_UNLIKE = 4.0, 10, 4, 0.2, 0.25
-_LOOKED_AT = 10_000  # steps, for pauses: it is asked every second
+_LOOKED_AT = 10_000  # steps, for pauses
+_MOST_STEPS = 4000  # an even number of them: a figure is asked for every second
 _BISECTIONS = 60  # to the last bit
 
 
@@ -33,6 +35,10 @@ class Step:
     seconds: float
     samples: int
     records: int = 1
+
+    def __add__(self, after: "Step") -> "Step":
+        """Both in a row."""
+        return Step(self.seconds + after.seconds, self.samples + after.samples, self.records + after.records)
 
 
 def prefetched_steps(settings: Config) -> int:
@@ -84,6 +90,33 @@ def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready
     return steps[min(ready, len(steps) // 2) :]
 
 
+class _Steady:
+    """The steps of the steady state: of many some thousand, each of as many in a row; the `last` are single.
+
+    So the figure of a training of weeks takes no longer to find than that of an hour.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.last: deque[Step] = deque(maxlen=_LOOKED_AT)
+        self._seen, self._every = 0, 1
+
+    def extend(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            self._add(step)
+
+    def _add(self, step: Step) -> None:
+        self.last.append(step)
+        if self._seen % self._every:
+            self.steps[-1] += step
+        else:
+            self.steps.append(step)
+        self._seen += 1
+        if len(self.steps) > _MOST_STEPS:
+            pairs = zip(self.steps[::2], self.steps[1::2], strict=False)  # the last one is of the next pair
+            self.steps, self._every = [*(a + b for a, b in pairs), self.steps[-1]], 2 * self._every
+
+
 class Meter:
     """Collects the times of a trial's records; an evaluation's own time never counts as training.
 
@@ -95,7 +128,10 @@ class Meter:
 
     def __init__(self, prefetched: int) -> None:
         self._prefetched = prefetched
-        self._segments: list[tuple[int, list[Step]]] = []  # steps to drop, steps
+        self._steady = _Steady()
+        self._opening: list[Step] = []  # since the last break, until it is known which of them count
+        self._warm_up = 0  # how many of them do not, half at most
+        self._recent: deque[Step] = deque(maxlen=_RECENT_STEPS)
         self._last_s: float | None = None  # when the step before had ended
         self._seen_s: float | None = None  # when the record before came
         self._last_samples = self._queued = 0
@@ -107,7 +143,12 @@ class Meter:
     def restart(self) -> None:
         """A new process begins, or goes on with, the trial: the time since the last record is no step's."""
         self._last_s = self._seen_s = self._evaluated = None
-        self._segments.append((self._prefetched + _STEPS_TO_START, []))
+        self._break(self._prefetched + _STEPS_TO_START)
+
+    def _break(self, warm_up: int) -> None:
+        """What comes from here on has a start of its own, of which `warm_up` steps do not count."""
+        self._steady.extend(self._opened())
+        self._opening, self._warm_up = [], warm_up
 
     def add(
         self, at_s: float, samples: int, *, evaluation: bool, compiling: bool = False, queued: bool = False
@@ -127,13 +168,16 @@ class Meter:
         if evaluation or (self._evaluated is not None and samples == self._last_samples):
             self._evaluate(at_s, samples)
         if is_break:
-            self._segments.append((self._prefetched + _STEPS_TO_GO_ON, []))
+            self._break(self._prefetched + _STEPS_TO_GO_ON)
         elif self._last_s is not None and samples > self._last_samples:
             self._add(Step(at_s - self._last_s, samples - self._last_samples, self._queued + 1))
         self._last_s, self._last_samples, self._queued = at_s, samples, 0
 
     def _add(self, step: Step) -> None:
-        self._segments[-1][1].append(step)
+        self._recent.append(step)
+        self._opening.append(step)
+        if sum(step.records for step in self._opening) >= 2 * self._warm_up:  # no more will be dropped
+            self._break(0)
         if self._evaluated is not None:
             self._evaluated.after, self._evaluated = step, None
 
@@ -143,7 +187,7 @@ class Meter:
         But for the steps that had not been told by then, at their usual time. What is told before the next
         step is of the same evaluation.
         """
-        steps, untold = self._recent(), samples - self._last_samples
+        steps, untold = self._recent, samples - self._last_samples
         if self._last_s is None or (untold and not steps):
             return
         steps_s = untold * statistics.median(s.seconds / s.samples for s in steps) if untold else 0.0
@@ -152,22 +196,18 @@ class Meter:
             self._evaluations.append(self._evaluated)
         self._evaluated.seconds += max(0.0, at_s - self._last_s - steps_s)
 
-    def _recent(self) -> list[Step]:
-        """The last steps."""
-        steps = [step for _, segment in self._segments for step in segment[-_RECENT_STEPS:]]
-        return steps[-_RECENT_STEPS:]
-
     def recent_step_s(self) -> float | None:
         """How long a step takes at present, the median of the last ones; None before there is one."""
-        steps = self._recent()
-        return statistics.median(s.seconds / s.records for s in steps) if steps else None
+        steps_s = [step.seconds / step.records for step in self._recent]
+        return statistics.median(steps_s) if steps_s else None
 
     def throughput(self) -> Throughput | None:
         """The steady-state figure so far; None before the first step after the warm-up."""
-        return throughput(self._steady())
+        return throughput([*self._steady.steps, *self._opened()])
 
-    def _steady(self) -> list[Step]:
-        return [step for warm_up, steps in self._segments for step in _steady(steps, warm_up)]
+    def _opened(self) -> Sequence[Step]:
+        """The steps since the last break that count by now."""
+        return _steady(self._opening, self._warm_up)
 
     def outside(self) -> Outside:
         """What was spent outside of the steps so far."""
@@ -181,7 +221,7 @@ class Meter:
             len(self._evaluations),
             statistics.fmean(taken_s) + checkpoint_s if taken_s else None,
             half_interval(taken_s) if len(taken_s) > 1 else None,
-            regular_pauses(self._steady()[-_LOOKED_AT:]),
+            regular_pauses([*self._steady.last, *self._opened()]),
         )
 
 

@@ -6,7 +6,7 @@ with the scatter that equal runs have shown.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -35,8 +35,8 @@ class Promise:
 
     `quality` is the tuner's own, of which higher is better, after so many `samples`; `least` is what was to
     be kept, and `scatter` the standard deviation between equal runs. All three are None where nothing is
-    known of them. `memory_bytes` are of the training process alone. `origin` says on what device and with
-    which code it was measured.
+    known of them. `memory_bytes` are of the training process alone. `origin` says on what device and of
+    which code it was measured, as that of a `Measurement`.
     """
 
     session: str
@@ -92,7 +92,7 @@ def of(trial: Trial, history: History, session: str) -> Promise:
         quality=found.value if found else None,
         least=history.least_quality if counts else None,
         scatter=noise * abs(found.value) if noise is not None and found else None,
-        memory_bytes=_own_bytes(history.memory(trial)),
+        memory_bytes=history.memory(trial).own_peak_bytes,
         origin=trial.measurement.origin,
     )
 
@@ -100,7 +100,20 @@ def of(trial: Trial, history: History, session: str) -> Promise:
 def kept(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> list[Kept]:
     """What became of everything that was promised."""
     found = (_speed(promise, shown, unit), _quality(promise, shown, goal, unit), _memory(promise, shown))
-    return [one for one in found if one is not None]
+    return [_where_promised(one, promise, shown) for one in found if one is not None]
+
+
+def _where_promised(one: Kept, promise: Promise, shown: Measurement) -> Kept:
+    """`one`, with what of its origin is not the promise's, where both are known.
+
+    Speed and memory of different devices are not compared: nothing is decided of them.
+    """
+    device, code = promise.origin
+    is_moved = bool(device) and shown.device not in {"", device} and one.what != "quality"
+    is_edited = bool(code) and shown.revision not in {"", code}
+    other = [f"on {device}, trained on {shown.device}"] * is_moved + ["of other code"] * is_edited
+    answer = Answer.UNDECIDED if is_moved else one.answer
+    return replace(one, answer=answer, text="; promised ".join([one.text, *other]))
 
 
 def _speed(promise: Promise, shown: Measurement, unit: str) -> Kept | None:
@@ -147,17 +160,11 @@ def _of_point(promise: Promise, point: Evaluation, goal: Objective, answer: Answ
     return Kept("quality", answer, text, Figure(promised), Figure(found))
 
 
-def _own_bytes(shown: Measurement) -> int | None:
-    """What the training process held, without others that it starts: a trial may have had none of them."""
-    if shown.peak_memory_bytes is None or shown.peak_reserved_bytes is not None:
-        return shown.peak_memory_bytes
-    return max(0, shown.peak_memory_bytes - int(shown.telemetry.get("children_uss_bytes", 0)))
-
-
 def _memory(promise: Promise, shown: Measurement) -> Kept | None:
+    """Of what the training process held, without others that it starts: a trial may have had none of them."""
     if not promise.memory_bytes:
         return None
-    own_bytes = _own_bytes(shown)
+    own_bytes = shown.own_peak_bytes
     if own_bytes is None:
         return _not_yet("memory", Figure(promise.memory_bytes), "not measured yet")
     ratio = own_bytes / promise.memory_bytes

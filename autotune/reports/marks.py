@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from autotune.core.settings import PRECISION, PRECISIONS
+from autotune.core.trial import PHASES
 from autotune.reports.model import Row
 
 
@@ -59,7 +60,7 @@ _PRECISIONS = {
     name: Mark(name, f"var(--{name})", *symbol) for name, symbol in zip(PRECISIONS, _SYMBOLS, strict=True)
 }
 
-_PHASES = ("data", "transfer", "forward", "backward", "optimizer")
+_PHASES = [name.removesuffix("_s") for name in PHASES]
 
 
 def of(row: Row) -> Mark:

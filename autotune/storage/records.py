@@ -1,6 +1,7 @@
 """A trial's records in its directory: one a line, as its workload yielded them; every attempt has a mark."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -69,8 +70,9 @@ def spans_of(records: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
 
 def open_lines(file: Path) -> TextIO:
     """A file of lines, to append to; what a kill cut short gets a line of its own."""
-    is_cut = file.exists() and file.read_bytes()[-1:] not in {b"", b"\n"}
-    stream = file.open("a", encoding="utf-8")
-    if is_cut:
-        stream.write("\n")
-    return stream
+    with file.open("ab+") as lines:
+        if lines.tell():
+            lines.seek(-1, os.SEEK_END)
+            if lines.read() != b"\n":
+                lines.write(b"\n")
+    return file.open("a", encoding="utf-8")

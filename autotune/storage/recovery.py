@@ -10,10 +10,10 @@ from autotune.core.trial import PassedOver, Trial
 from autotune.space.space import Space
 from autotune.storage import identity, study_file
 from autotune.storage import study as record
+from autotune.storage.integrity import is_another
 from autotune.storage.records import read_records, seconds_of, spans_of
 from autotune.storage.store import Session
 from autotune.storage.study_file import Plan, StudyFile
-from autotune.storage.whole import is_another
 
 _MOST_LOST = 10_000
 

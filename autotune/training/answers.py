@@ -1,25 +1,11 @@
 """What to do about the end of an attempt: to go on, with what changed, or to leave it at that. Pure."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autotune.core.settings import ACCUMULATION, MICRO_BATCH, Setting
 from autotune.core.trial import Failure, Outcome, Status
 
-# Faults that the same training need not have again: of the links between GPUs, of a kernel's launch, of a
-# disk or network behind the data, of one of the loader's workers.
-_TRANSIENT = re.compile(
-    r"\bNCCL\b[^\n]*\b([Ee]rror|timed? ?out)|nccl(System|Remote|Internal|UnhandledCuda)Error"
-    r"|collective operation timeout"
-    r"|CUDA error: (unspecified launch failure|the launch timed out|unknown error|uncorrectable ECC error)"
-    r"|CUBLAS_STATUS_EXECUTION_FAILED|CUDNN_STATUS_EXECUTION_FAILED"
-    r"|DataLoader worker \(pid[^)]*\) (exited unexpectedly|is killed by signal)"
-    r"|DataLoader timed out"
-    r"|Input/output error|Stale file handle|Transport endpoint is not connected|Remote I/O error"
-    r"|Connection (reset|refused|aborted|timed out)|Connection broken|Remote end closed connection"
-    r"|Temporary failure in name resolution|Read timed out|Network is unreachable"
-)
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 300.0
 
 
@@ -54,16 +40,15 @@ def answer(outcome: Outcome, settings: Mapping[str, Setting], tried: Tried, most
         return None
     if outcome.failure is Failure.OOM and outcome.shortage is None:
         return _smaller(settings)
-    if tried.times > most or not _is_transient(outcome):
+    if tried.times > most or not _may_come_further(outcome):
         return None
     return GoOn(_wait_s(tried.times), "goes on from its checkpoint", {})
 
 
-def _is_transient(outcome: Outcome) -> bool:
-    """Whether another attempt may come further: it was ended from outside, hung, or met a passing fault."""
-    if outcome.status is Status.INTERRUPTED or outcome.failure is Failure.TIMEOUT:
-        return True
-    return outcome.failure is Failure.OOM or _TRANSIENT.search(outcome.reason) is not None
+def _may_come_further(outcome: Outcome) -> bool:
+    """Whether another attempt may: this one was ended from outside, hung, or met a passing fault."""
+    was_ended = outcome.status is Status.INTERRUPTED
+    return was_ended or outcome.is_passing or outcome.failure in {Failure.TIMEOUT, Failure.OOM}
 
 
 def _wait_s(times: int) -> float:

@@ -22,7 +22,8 @@ class Plan:
 
     `settings` are all that the workload gets, under the tuner's names, and `changes` those that the training
     has changed by itself since. `samples` are those of the whole training, None where nothing says how many,
-    counted in the `unit`. Lower is better of a `quality` to `minimize`. It runs on the `device`.
+    counted in the `unit`. Lower is better of a `quality` to `minimize`. It runs on the `device`. Where its
+    speed `counts_evaluations` there is one after every `samples_per_evaluation`, None for as many as come.
     """
 
     workload: str
@@ -36,6 +37,8 @@ class Plan:
     minimize: bool
     unit: str
     device: str
+    counts_evaluations: bool = False
+    samples_per_evaluation: int | None = None
 
     @property
     def goal(self) -> Objective:

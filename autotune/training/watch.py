@@ -3,11 +3,12 @@
 Pure but for what it remembers: reports in, lines out, each once.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from autotune.core import units
+from autotune.core.trial import PHASES
+from autotune.display import growth
 from autotune.judging import drift, trends
 from autotune.judging.drift import Drift, Window
 from autotune.judging.trends import Series
@@ -16,7 +17,6 @@ from autotune.training.events import Kind
 from autotune.trials.reported import Report
 
 _WINDOW_S = 10.0
-_PHASES = ("data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s")
 # Whose figures tell a leak, and what they leave free.
 _MEMORY = {"host_rss_bytes": "host_memory_free_bytes", "gpu_memory_used_bytes": "gpu_memory_free_bytes"}
 _OF = {"host_rss_bytes": "the host's memory", "gpu_memory_used_bytes": "the GPU's memory"}
@@ -100,13 +100,9 @@ class Watch:
         if not trends.will_fill(slope, held, held + free, report.samples, self._length.samples):
             return None
         full = trends.full_at(slope, held, held + free, report.samples)
-        epoch, unit = self._length.epoch, self._length.unit
-        during = f", in epoch {math.ceil(full.samples / epoch)}" if epoch else ""
-        rate, low, high = (units.format_bytes(1000 * r) for r in (slope.per_sample, slope.low, slope.high))
-        return (
-            f"{_OF[name]} grows by {rate} for every 1000 {unit} ({low} to {high}): at this slope it is full "
-            f"after {full.samples:.0f} of {self._length.samples} {unit}{during}"
-        )
+        unit, when = self._length.unit, growth.until(full, self._length.unit, self._length.epoch)
+        rises = f"{_OF[name]} takes {growth.more(slope, unit)}"
+        return f"{rises}: at this slope it is full after {when}, before the training ends"
 
 
 class _Steps:
@@ -115,12 +111,12 @@ class _Steps:
     def __init__(self) -> None:
         self.seconds = 0.0
         self._trained = 0
-        self._phases_s = dict.fromkeys(_PHASES, 0.0)
+        self._phases_s = dict.fromkeys(PHASES, 0.0)
 
     def add(self, before: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         self.seconds += max(0.0, record["at_s"] - before["at_s"])
         self._trained += record["samples"] - before["samples"]
-        for name in _PHASES:
+        for name in PHASES:
             self._phases_s[name] += units.number(record.get(name)) or 0.0
 
     def window(self, samples: int, seen: Mapping[str, float]) -> Window:

@@ -7,7 +7,7 @@ count, and the workload goes on from its own checkpoint.
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -65,10 +65,7 @@ class Attempt:
 
     def _start(self, server: ForkServer) -> None:
         self._place.make()
-        known = list(read_records(self._place))
-        for record in known:
-            self._progress.count(record)
-        self._earlier_s = seconds_of(known)
+        self._earlier_s = seconds_of(self._counted(read_records(self._place)))
         self._records = open_lines(self._place.records_file)
         if self._is_enough():
             self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
@@ -82,6 +79,12 @@ class Attempt:
         self._telemetry = Telemetry(self._child.pid, search=others.top())
         self._telemetry.__enter__()
 
+    def _counted(self, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The records, each counted as it is taken: those of a training of weeks are never held at once."""
+        for record in records:
+            self._progress.count(record)
+            yield record
+
     def step(self, timeout_s: float, is_stopping: Callable[[], bool] = lambda: False) -> Report:
         """What happened within `timeout_s`: records, figures so far, and in the end the outcome.
 
@@ -91,17 +94,17 @@ class Attempt:
         with interrupted_by_the_disk(self._end):
             self._poll(timeout_s, records)
             logs.bound(self._place.log)
-        shown = self._progress.measurement()
         if self._outcome is None:
-            self._end_if_beaten(self.measurement())
+            self._end_if_beaten()
         if self._outcome is None and (is_stopping() or is_to_stop(self._order)):
             with interrupted_by_the_disk(self._end):
                 self._interrupt(records)
+        shown = self._progress.at_a_glance()
         report = Report(
             number=self._order.number,
             phase=self._progress.phase(time.monotonic() - self._heard_s),
             elapsed_s=self._earlier_s + time.monotonic() - self._started,
-            measurement=replace(_at_a_glance(shown), mfu=self._mfu(shown)),
+            measurement=replace(shown, mfu=self._mfu(shown)),
             records=_thin(records, self._order.quality),
             telemetry=self._telemetry.latest() if self._telemetry else {},
             note=self._server.note,
@@ -150,11 +153,11 @@ class Attempt:
             f"has it by {order.samples}, the {order.unit} of a trial"
         )
 
-    def _end_if_beaten(self, shown: Measurement) -> None:
+    def _end_if_beaten(self) -> None:
         """Stops what the threshold says need not go on."""
         file = self._order.threshold_file
         threshold = threshold_file.read(Path(file)) if file else None
-        reason = stopping.why_stop(shown, threshold) if threshold else None
+        reason = stopping.why_stop(self.measurement(), threshold) if threshold else None
         if reason is not None and self._child is not None:
             self._child.stop(_BEATEN_GRACE_S)
             self._outcome = Outcome(Status.STOPPED, reason=reason)
@@ -265,18 +268,6 @@ class Attempt:
         if self._records is not None:
             self._records.writelines(json.dumps(record) + "\n" for record in records)
             self._records.flush()
-
-
-def _at_a_glance(shown: Measurement) -> Measurement:
-    """What is shown of a trial while it runs, without what may be long: there is a report every second."""
-    return Measurement(
-        throughput=shown.throughput,
-        quality=shown.quality,
-        quality_samples=shown.quality_samples,
-        samples=shown.samples,
-        peak_memory_bytes=shown.peak_memory_bytes,
-        flops_per_sample=shown.flops_per_sample,
-    )
 
 
 def _thin(records: list[dict[str, Any]], quality: str) -> tuple[dict[str, Any], ...]:

@@ -5,6 +5,7 @@ import re
 import signal
 import sqlite3
 from collections.abc import Iterator, Set
+from dataclasses import replace
 
 from autotune.core import units
 from autotune.core.errors import InputError, printable
@@ -51,6 +52,19 @@ _ASKED = re.compile(r"Tried to allocate (\d+(?:\.\d+)? [KMGT]iB)")
 # Where not the training process alone ran out, but what it shares with the loader's workers.
 _SHARED = re.compile(r"DataLoader worker|shared memory|killed by ")
 _KILLED_WORKER = re.compile(r"(DataLoader worker|command) \(pid[^)]*\) is killed by signal: Killed")
+# Faults that another attempt need not meet: of the links between GPUs, of a kernel's launch, of a disk or
+# network behind the data, of one of the loader's workers.
+_PASSING_TEXT = re.compile(
+    r"\bNCCL\b[^\n]*\b([Ee]rror|timed? ?out)|nccl(System|Remote|Internal|UnhandledCuda)Error"
+    r"|collective operation timeout"
+    r"|CUDA error: (unspecified launch failure|the launch timed out|unknown error|uncorrectable ECC error)"
+    r"|CUBLAS_STATUS_EXECUTION_FAILED|CUDNN_STATUS_EXECUTION_FAILED"
+    r"|DataLoader worker \(pid[^)]*\) (exited unexpectedly|is killed by signal)"
+    r"|DataLoader timed out"
+    r"|Input/output error|Stale file handle|Transport endpoint is not connected|Remote I/O error"
+    r"|Connection (reset|refused|aborted|timed out)|Connection broken|Remote end closed connection"
+    r"|Temporary failure in name resolution|Read timed out|Network is unreachable"
+)
 # The disk cannot be written, whatever a trial does: full, over a quota or a limit, read-only.
 DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 # Of what we write ourselves: a sync that comes upon a disk just turned read-only fails like that.
@@ -124,7 +138,8 @@ def of_exception(error: BaseException, *, capped: bool = True, gpu: GpuMemory | 
         return Outcome(
             Status.INTERRUPTED, reason=_one_line(fault if isinstance(error, OSError) else _text(error))
         )
-    return failed(Failure.ERROR, _line(error))
+    is_passing = any(_PASSING_TEXT.search(_line(cause)) for cause in chain(error))
+    return replace(failed(Failure.ERROR, _line(error)), is_passing=is_passing)
 
 
 def disk_fault(error: BaseException, errnos: Set[int]) -> str | None:
@@ -267,7 +282,8 @@ def of_exit(
 ) -> Outcome:
     """Why a process failed that ended with `code` (negative: by that signal) without a verdict of its own.
 
-    `last_words` is the end of its log: C++ code that cannot allocate in a thread can only abort.
+    `last_words` is the end of its log: C++ code that cannot allocate in a thread can only abort, and so does
+    NCCL's watchdog.
     `kernel_killed` says that the kernel killed a process for memory in the meantime, one of the trial's where
     they are `counted_alone`, and else one that was near it. `memory_share` is what share of the machine's
     memory was in use shortly before, `capped` says that the process's memory was, and `cap_share` how much of
@@ -293,6 +309,8 @@ def of_exit(
     said = _out_of_memory_text(last_words, capped)
     if said and code in {-signal.SIGABRT, -signal.SIGBUS, 1}:
         return failed(Failure.OOM, f"{what}: {said}", Shortage.MACHINE if code < 0 else _shortage(said))
+    if passing := _PASSING_TEXT.search(last_words):
+        return replace(failed(Failure.ERROR, f"{what}: {passing[0]}"), is_passing=True)
     return failed(Failure.ERROR, what)
 
 

@@ -3,12 +3,22 @@
 import statistics
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 from autotune.core import units
 from autotune.core.settings import Config
-from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Slope, Status, Throughput
+from autotune.core.trial import (
+    PHASES,
+    Evaluation,
+    Failure,
+    Measurement,
+    Outcome,
+    Slope,
+    Status,
+    Throughput,
+)
 from autotune.judging import trends
 from autotune.judging.measure import Meter, prefetched_steps, with_evaluations
 from autotune.space.sections import turned
@@ -16,7 +26,6 @@ from autotune.storage.records import COMPILING, QUEUED, is_mark
 from autotune.trials import failures
 from autotune.trials.step_flops import FLOPS
 
-_PHASES = ("data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s")
 _MOST_ITEMS = 100_000  # whose scores are kept
 _LARGEST = 1e30  # of a quality: its squares, sums and ratios are numbers, too
 _OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # steps, too: a large batch is beyond the end with its first one
@@ -67,9 +76,10 @@ class Progress:
         self._scores: dict[str, float] = {}
         self._curve: list[Evaluation] = []
         self._items: list[tuple[float, ...]] = []
-        self._own_bytes = self._children_bytes = self._reserved_bytes = self._context_bytes = 0
+        self._own_bytes = self._script_bytes = self._children_bytes = 0
+        self._reserved_bytes = self._context_bytes = 0
         self._peak = _Peak()
-        self._phase_s = dict.fromkeys(_PHASES, 0.0)
+        self._phase_s = dict.fromkeys(PHASES, 0.0)
         self._flops = _Flops()
 
     @property
@@ -155,7 +165,7 @@ class Progress:
         self._steps_since_evaluation += 1
         if is_evaluation:
             self._evaluated(record)
-        for phase in _PHASES if FLOPS not in record else ():  # counting them takes time
+        for phase in PHASES if FLOPS not in record else ():  # counting them takes time
             self._phase_s[phase] += _amount(record, phase)
 
     def _hold(self, record: Mapping[str, Any], *, is_step: bool) -> None:
@@ -164,17 +174,17 @@ class Progress:
         A script that tells its own peak is one of the descendants.
         """
         self._own_bytes = max(self._own_bytes, int(_amount(record, "memory_peak_bytes")))
-        for name in ("memory_children_bytes", "memory_script_bytes"):
-            self._children_bytes = max(self._children_bytes, int(_amount(record, name)))
+        self._script_bytes = max(self._script_bytes, int(_amount(record, "memory_script_bytes")))
+        seen_bytes = int(_amount(record, "memory_children_bytes"))
+        self._children_bytes = max(self._children_bytes, seen_bytes, self._script_bytes)
         self._reserved_bytes = max(self._reserved_bytes, int(_amount(record, "memory_peak_reserved_bytes")))
         self._context_bytes = max(self._context_bytes, int(_amount(record, "memory_context_bytes")))
         beside = 0 if self._reserved_bytes else self._children_bytes
         self._peak.count(self._samples, self._own_bytes + beside, is_step=is_step)
 
-    def _peak_bytes(self) -> int | None:
-        """What it has held at most; None where that is too little to be all that there was."""
-        found = self._peak.held_bytes
-        return found if found and (self._reserved_bytes or found >= _LEAST_BYTES) else None
+    def _unless_unseen(self, held_bytes: int) -> int | None:
+        """What was held; None where that is too little to be all that there was."""
+        return held_bytes if held_bytes and (self._reserved_bytes or held_bytes >= _LEAST_BYTES) else None
 
     def _evaluated(self, record: Mapping[str, Any]) -> None:
         """Takes the scores that are numbers, and a point of the curve where the quality is one."""
@@ -224,23 +234,31 @@ class Progress:
             )
         return None
 
-    def measurement(self) -> Measurement:
-        """What the records show; what only the outside knows, such as the device, is left empty."""
-        total_s = sum(self._phase_s.values())
+    def at_a_glance(self) -> Measurement:
+        """What is shown every second, while a trial runs: without what is long, or takes long to find."""
         return Measurement(
             throughput=self._throughput(),
-            outside=self._meter.outside(),
             quality=self.quality,
             quality_samples=self.evaluated_samples,
+            samples=self._samples,
+            peak_memory_bytes=self._unless_unseen(self._peak.held_bytes),
+            flops_per_sample=self._flops.per_sample(),
+        )
+
+    def measurement(self) -> Measurement:
+        """What the records show; what only the outside knows, such as the device, is left empty."""
+        shown, total_s = self.at_a_glance(), sum(self._phase_s.values())
+        has_peak = shown.peak_memory_bytes is not None
+        return replace(
+            shown,
+            outside=self._meter.outside(),
             curve=tuple(self._curve),
             items=self._mean_items(),
-            samples=self._samples,
-            peak_memory_bytes=(peak_bytes := self._peak_bytes()),
+            own_peak_bytes=self._unless_unseen(max(self._own_bytes, self._script_bytes)),
             peak_reserved_bytes=self._reserved_bytes or None,
             context_bytes=self._context_bytes or None,
-            memory_is_rising=peak_bytes is not None and self._peak.is_rising(self._samples),
-            memory_slope=None if peak_bytes is None else self._peak.slope(),
-            flops_per_sample=self._flops.per_sample(),
+            memory_is_rising=has_peak and self._peak.is_rising(self._samples),
+            memory_slope=self._peak.slope() if has_peak else None,
             scores=self._scores,
             step_shares={p: s / total_s for p, s in self._phase_s.items()} if total_s else {},
         )

@@ -67,7 +67,8 @@ class TrainingReport:
     It has run for `seconds` in so many `attempts`; `repeated` samples were trained more than once, about,
     because a fault came after the last checkpoint. `planned` samples are the whole training's, None where
     only its workload knows. `settings` are those that it runs with now, `changes` which of them it has
-    changed itself. Qualities of `measured` have the tuner's sign: higher is better.
+    changed itself. Where the speed of `measured` `counts_evaluations`, that of the curve does not. Qualities
+    of `measured` have the tuner's sign: higher is better.
     """
 
     directory: str
@@ -78,6 +79,7 @@ class TrainingReport:
     quality: str
     minimize: bool
     unit: str
+    counts_evaluations: bool
     planned: int | None
     outcome: Outcome | None
     promised: Promised | None

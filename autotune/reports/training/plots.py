@@ -122,11 +122,11 @@ def _both(mark: Mark, axis: str, points: Sequence[Point], report: TrainingReport
 
 
 def speed(report: TrainingReport) -> list[Plot]:
-    """Samples per second over time, beside what was promised."""
+    """Samples per second over time, beside what was promised of steps alone."""
     points = report.curves.speed
     if not points:
         return []
-    promised = _promised_speed(report)
+    promised = None if report.counts_evaluations else _promised_speed(report)
     title, axis = f"{report.unit.capitalize()} per second", f"{report.unit} per second, of steps alone"
     values = [point.value for point in points]
     top = _ROOM * max([*values, promised.value if promised else 0.0])

@@ -22,8 +22,7 @@ from autotune.training.plan import Plan
 from autotune.trials.progress import Progress
 
 _TURNS = {Kind.BEGUN, Kind.CONTINUED, Kind.RETRIED, Kind.HALVED, Kind.STOPPED, Kind.ENDED}
-# Of what memory is held to its promise without, and of what others took: see `Measurement.others`.
-_PEAKS = ("children_uss_bytes",)
+# Of what others took, see `Measurement.others`.
 _MEANS = ("others_cpu_percent", "others_gpu_percent", "allowed_cpus", "gpu_throttled")
 
 
@@ -37,7 +36,14 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
     if known is None:
         raise InputError(f"{root}: is not the directory of a training: it has no {place.plan_file.name}")
     settings = {**known.settings, **known.changes}
-    progress = Progress(known.quality, settings, minimize=known.minimize, unit=known.unit)
+    progress = Progress(
+        known.quality,
+        settings,
+        minimize=known.minimize,
+        unit=known.unit,
+        counts_evaluations=known.counts_evaluations,
+        samples_per_evaluation=known.samples_per_evaluation,
+    )
     track = Track(known.quality)
     for record in read_records(place):
         progress.count(record)
@@ -46,7 +52,8 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
     happened, seen = _events(place, attempts), series.seen(_samples(place), attempts)
     is_running = not is_over and lock.is_held(place.root, place.lock_file)
     outcome, measured = _ended(place, progress.measurement(), happened)
-    measured = replace(measured, telemetry=_summary(seen, measured.telemetry))
+    telemetry = _summary(seen, measured.telemetry)
+    measured = replace(measured, device=measured.device or known.device, telemetry=telemetry)
     return TrainingReport(
         directory=str(root),
         state=RUNNING if is_running else ENDED if outcome else INTERRUPTED,
@@ -56,6 +63,7 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
         quality=known.quality,
         minimize=known.minimize,
         unit=known.unit,
+        counts_evaluations=known.counts_evaluations,
         planned=known.samples,
         outcome=outcome,
         promised=_promised(known, measured, outcome),
@@ -85,11 +93,9 @@ def _ended(
 
 
 def _summary(seen: Mapping[str, Sequence[Point]], last: Mapping[str, float]) -> dict[str, float]:
-    """What was seen of the processes and the machine, over all attempts; `last` is of the last one alone."""
-    values = {name: [point.value for point in points] for name, points in seen.items()}
-    peaks = {name: max(last.get(name, 0.0), *values[name]) for name in _PEAKS if name in values}
-    means = {name: statistics.fmean(values[name]) for name in _MEANS if name in values}
-    return {**last, **peaks, **means}
+    """What was seen of the machine, over all attempts; `last` is of the last one alone."""
+    means = {name: statistics.fmean(point.value for point in seen[name]) for name in _MEANS if name in seen}
+    return {**last, **means}
 
 
 def _promised(known: Plan, measured: Measurement, outcome: Outcome | None) -> Promised | None:

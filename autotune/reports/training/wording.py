@@ -104,10 +104,11 @@ def seen(report: TrainingReport) -> list[str]:
 def figures(report: TrainingReport) -> list[tuple[str, str]]:
     """What is known of the training, by names."""
     shown = report.measured
+    evaluations = f"evaluations {'included' if report.counts_evaluations else 'left out'}"
     found = {
         "done": done(report),
         "time": _time(report),
-        f"{report.unit}/s, evaluations left out": words.throughput(estimates.of_run(shown.throughput)),
+        f"{report.unit}/s, {evaluations}": words.throughput(estimates.of_run(shown.throughput)),
         words.metric(report.quality): _quality(report),
         "peak memory": _memory(report),
         "evaluations": _evaluations(report),

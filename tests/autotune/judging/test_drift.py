@@ -112,7 +112,7 @@ def test_a_change_is_dated_by_the_windows_that_show_it() -> None:
     found = drift([*before, *after])
     assert found
     assert found.samples == after[0].samples
-    assert drift([*before, *after[:18]]) is None
+    assert drift([*before, *after[:24]]) is None
 
 
 @pytest.mark.parametrize("factor", [0.97, 1.03])
@@ -130,13 +130,13 @@ def test_pauses_are_no_drift() -> None:
     assert drift([*steady[:120], *paused[120:]]) is None
 
 
-def test_of_200_trainings_of_an_hour_that_only_make_noise_one_in_fifty_at_most_is_said_to_drift() -> None:
+def test_of_200_trainings_of_an_hour_that_only_make_noise_one_at_most_is_said_to_drift() -> None:
     alarms = 0
     for seed in range(200):
         speeds = wandering(random.Random(seed), (0.0, 0.5, 0.8, 0.9)[seed % 4], (0.02, 0.1)[seed % 2])
         seen = [Window(i, round(5000 * next(speeds)), 100.0) for i in range(360)]
-        alarms += any(drift(seen[:count]) for count in range(108, 361, 12))
-    assert alarms <= 4
+        alarms += any(drift(seen[:count]) for count in range(361))  # as often as a watch asks
+    assert alarms <= 1
 
 
 def test_a_gradual_change_is_said_in_the_end() -> None:

@@ -1,3 +1,4 @@
+import pickle
 import random
 
 import pytest
@@ -226,3 +227,15 @@ def test_what_had_not_ended_before_an_evaluation_counts_as_nobodys():
     for step in range(1, 11):
         meter.add(10.0 + 0.1 * step, 8 * (100 + step), evaluation=False)
     assert meter.throughput().samples_per_s == pytest.approx(80)
+
+
+def test_a_training_of_days_has_the_figures_of_all_its_steps_and_keeps_some_thousand():
+    """Step by step 1% faster and slower, from day to day 10%; the interval is that of all of them."""
+    rng, meter = random.Random(0), Meter(prefetched=0)
+    seconds = [0.1 * rng.uniform(0.99, 1.01) * (1.1 if 30_000 < n < 60_000 else 1.0) for n in range(100_000)]
+    feed(meter, [0.1, *[0.1] * 6, *seconds])
+    found, expected = meter.throughput(), throughput([Step(s, 8) for s in [*[0.1] * 3, *seconds]])
+    assert found.steps == expected.steps
+    assert found.samples_per_s == pytest.approx(expected.samples_per_s)
+    assert found.half_width_per_s == pytest.approx(expected.half_width_per_s, rel=0.02)
+    assert len(pickle.dumps(meter)) < 2 * 2**20

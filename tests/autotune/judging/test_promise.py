@@ -27,7 +27,7 @@ GOAL = Objective(quality="bleu_4")
 def shown(rate=100.0, half=1.0, quality=0.8, at=1000, memory=100 * 2**20):
     throughput = Throughput(rate, half, 500, 60.0)
     curve = (Evaluation(500, 5.0, 0.1), Evaluation(at, 10.0, quality), Evaluation(9000, 90.0, 0.9))
-    return Measurement(throughput=throughput, curve=curve, peak_memory_bytes=memory)
+    return Measurement(throughput=throughput, curve=curve, own_peak_bytes=memory)
 
 
 def answers(measured, promised=PROMISED, goal=GOAL):
@@ -98,12 +98,25 @@ def test_memory_may_be_as_much_as_promised(mib, answer):
 
 
 def test_memory_is_the_training_process_own():
-    """A scorer's process is not the promise's; on a GPU only the allocator's counts anyway."""
-    beside = {"children_uss_bytes": 300.0 * 2**20}
-    measured = replace(shown(memory=400 * 2**20), telemetry=beside)
-    assert answers(measured)["memory"] is Answer.HELD
-    on_gpu = replace(measured, peak_reserved_bytes=500 * 2**20)
-    assert answers(on_gpu)["memory"] is Answer.BROKEN
+    """What others beside it held is not the promise's."""
+    assert answers(replace(shown(), peak_memory_bytes=400 * 2**20))["memory"] is Answer.HELD
+
+
+def test_speed_and_memory_of_another_device_are_not_compared():
+    found = promise.kept(PROMISED, replace(shown(rate=50.0), device="gpu"), GOAL, "samples")
+    told = {one.what: (one.answer, one.text.partition("; ")[2]) for one in found}
+    assert told == {
+        "speed": (Answer.UNDECIDED, "promised on cpu, trained on gpu"),
+        "quality": (Answer.HELD, ""),
+        "memory": (Answer.UNDECIDED, "promised on cpu, trained on gpu"),
+    }
+    assert answers(replace(shown(rate=50.0), device="cpu"))["speed"] is Answer.BROKEN
+
+
+def test_what_was_promised_of_other_code_is_said():
+    found = promise.kept(PROMISED, replace(shown(rate=50.0), device="cpu", revision="abd"), GOAL, "samples")
+    assert [one.answer for one in found] == [Answer.BROKEN, Answer.HELD, Answer.HELD]
+    assert all(one.text.endswith("; promised of other code") for one in found)
 
 
 def test_one_broken_promise_breaks_the_whole():

@@ -1,5 +1,7 @@
 """What a trial's directory keeps of its records."""
 
+import tracemalloc
+
 import pytest
 
 from autotune.storage import records
@@ -29,3 +31,15 @@ def test_who_goes_on_writing_begins_a_line_and_leaves_none_empty(tmp_path, befor
     with records.open_lines(file) as stream:
         stream.write('{"b": 2}\n')
     assert file.read_text() == after
+
+
+def test_of_a_long_file_nothing_but_its_end_is_read(tmp_path):
+    file = tmp_path / "telemetry.jsonl"
+    file.write_bytes(b"0123456\n" * 2**20)
+    tracemalloc.start()
+    try:
+        records.open_lines(file).close()
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 2**20

@@ -1,5 +1,6 @@
 """What is planned of a training, and what it takes to go on with it."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -44,6 +45,14 @@ def place(tmp_path):
 def test_a_plan_is_read_as_it_was_written(place, planned):
     plan.write(place, planned)
     assert plan.read(place) == planned
+
+
+def test_a_plan_from_before_it_said_what_its_speed_counts_is_read(place):
+    plan.write(place, PLAN)
+    values = json.loads(place.plan_file.read_text())
+    del values["counts_evaluations"], values["samples_per_evaluation"]
+    place.plan_file.write_text(json.dumps(values))
+    assert plan.read(place) == PLAN
 
 
 def test_without_a_plan_there_is_none(place):

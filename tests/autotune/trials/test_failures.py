@@ -1,11 +1,12 @@
 import errno
+import os
 import signal
 
 import numpy as np
 import pytest
 import torch
 
-from autotune.core.trial import Failure, Status
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.trials import failures
 
 
@@ -133,6 +134,50 @@ def test_what_only_sounds_like_it_is_an_error(error: BaseException) -> None:
     assert failures.of_exception(error).failure is Failure.ERROR
 
 
+PASSING = [
+    RuntimeError("NCCL error in: ProcessGroupNCCL.cpp:1970, unhandled system error"),
+    RuntimeError("ncclRemoteError: A call failed possibly due to a network error"),
+    RuntimeError("CUDA error: unspecified launch failure"),
+    RuntimeError("DataLoader worker (pid 4711) exited unexpectedly with exit code 1"),
+    RuntimeError("DataLoader timed out after 600 seconds"),
+    OSError(errno.EIO, "Input/output error", "/data/7.png"),
+    OSError(errno.ESTALE, "Stale file handle"),
+    ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
+    caused(ValueError("no batch"), TimeoutError("Read timed out")),
+]
+
+
+@pytest.mark.parametrize("error", PASSING, ids=str)
+def test_a_fault_that_another_attempt_need_not_meet_is_told(error: BaseException) -> None:
+    outcome = failures.of_exception(error)
+    assert (outcome.failure, outcome.is_passing) == (Failure.ERROR, True)
+    assert Outcome.from_dict(outcome.to_dict()) == outcome
+
+
+class Unreadable(torch.utils.data.Dataset[int]):
+    """Its storage does not answer."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), f"/data/{index}.png")
+
+
+def test_what_a_loaders_worker_met_is_told_by_the_end_of_its_long_text() -> None:
+    """torch raises it again with the worker's own traceback, of which a reason has only the beginning."""
+    with pytest.raises(OSError, match="Caught OSError in DataLoader worker") as raised:
+        next(iter(torch.utils.data.DataLoader(Unreadable(), num_workers=1)))
+    outcome = failures.of_exception(raised.value)
+    assert "Input/output error" not in outcome.reason
+    assert outcome.is_passing
+
+
+@pytest.mark.parametrize("error", [ValueError("image 7 has no caption"), KeyError("nccl")], ids=str)
+def test_an_error_that_another_attempt_would_meet_again_is_not_passing(error: BaseException) -> None:
+    assert not failures.of_exception(error).is_passing
+
+
 def test_divergence_is_told_by_type() -> None:
     assert failures.of_exception(FloatingPointError("loss is nan")).failure is Failure.DIVERGED
     assert failures.of_exception(caused(ValueError(), FloatingPointError())).failure is Failure.DIVERGED
@@ -146,6 +191,10 @@ def test_a_reason_is_one_short_printable_line() -> None:
 
 
 BAD_ALLOC = "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
+WATCHDOG = (
+    "[rank1]:[E918] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=17)\n"
+    "terminate called after throwing an instance of 'c10::DistBackendError'\n"
+)
 LIBGOMP = "libgomp: Thread creation failed: Resource temporarily unavailable\n"
 EXITS = [
     (-signal.SIGKILL, "", True, Failure.OOM, "killed by the kernel, which was out of memory"),
@@ -167,4 +216,10 @@ def test_an_exit_without_a_verdict_is_explained(
     code: int, last_words: str, kernel_killed: bool, kind: Failure, reason: str
 ) -> None:
     outcome = failures.of_exit(code, last_words, kernel_killed=kernel_killed)
-    assert (outcome.failure, outcome.reason) == (kind, reason.strip())
+    assert (outcome.failure, outcome.reason, outcome.is_passing) == (kind, reason.strip(), False)
+
+
+def test_what_a_watchdog_aborted_for_is_in_the_log_alone() -> None:
+    outcome = failures.of_exit(-signal.SIGABRT, WATCHDOG, kernel_killed=False)
+    assert (outcome.failure, outcome.is_passing) == (Failure.ERROR, True)
+    assert outcome.reason == "killed by SIGABRT: collective operation timeout"

@@ -2,17 +2,18 @@
 
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
 from autotune.core.errors import InputError
 from autotune.core.trial import Failure, Measurement, Outcome, Status
+from autotune.judging.estimates import Figure
 from autotune.judging.promise import Answer
 from autotune.reports import as_json
-from autotune.reports.training import markdown, page, read
+from autotune.reports.training import markdown, page, plots, read, wording
 from autotune.storage import identity, lock
-from autotune.training import events
+from autotune.training import events, plan
 from autotune.training.events import Event, Kind
 
 from . import handmade
@@ -55,11 +56,36 @@ def test_memory_is_held_to_its_promise_without_subprocesses_while_it_runs_too(ki
         '"memory_peak_bytes": ', '"memory_children_bytes": 1073741824, "memory_peak_bytes": '
     )
     killed.records_file.write_text(lines)
-    assert read.read(killed.root).promised.answer is Answer.BROKEN
-    sample = {"at": handmade.BEGUN + 50, "samples": 500, "children_uss_bytes": 2.0**30}
-    with killed.telemetry_file.open("a") as stream:
-        stream.write(json.dumps(sample) + "\n")
-    assert read.read(killed.root).promised.answer is Answer.HELD
+    found = read.read(killed.root)
+    assert found.measured.peak_memory_bytes == 5 * 2**30
+    assert found.promised.answer is Answer.HELD
+
+
+def test_a_speed_that_was_promised_with_evaluations_is_held_to_that_while_it_runs_too(killed):
+    """A step takes 0.5 s, and an evaluation 4 s after every 25 of them."""
+    known = plan.read(killed)
+    wall = replace(
+        known,
+        counts_evaluations=True,
+        samples_per_evaluation=handmade.EVERY,
+        promise=replace(known.promise, throughput=Figure(12.1, 12.0, 12.2)),
+    )
+    plan.write(killed, wall)
+    found = read.read(killed.root)
+    assert {one.what: one.answer for one in found.promised.kept}["speed"] is Answer.HELD
+    assert found.measured.throughput.samples_per_s == pytest.approx(handmade.EVERY / 16.5)
+    assert dict(wording.figures(found))["samples/s, evaluations included"].startswith("12.1")
+    assert "promised" not in plots.speed(found)[0].label  # which is of steps alone
+    plan.write(killed, replace(wall, counts_evaluations=False))
+    kept = read.read(killed.root).promised.kept
+    assert next(one.text for one in kept if one.what == "speed").endswith("32% faster")
+
+
+def test_a_training_that_was_gone_on_with_elsewhere_is_not_held_to_the_speed_of_before(killed):
+    plan.write(killed, replace(plan.read(killed), device="another GPU"))
+    found = {one.what: one for one in read.read(killed.root).promised.kept}
+    assert found["speed"].answer is Answer.UNDECIDED
+    assert found["speed"].text.endswith("promised on some GPU, trained on another GPU")
 
 
 def test_what_others_took_is_of_all_attempts(ended):

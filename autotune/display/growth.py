@@ -1,0 +1,19 @@
+"""Memory that grows, in words: how fast, and when it is full. Pure."""
+
+import math
+
+from autotune.core import units
+from autotune.core.trial import Slope
+from autotune.judging.trends import Full
+
+
+def more(found: Slope, unit: str) -> str:
+    """`62 MiB more for every 1000 samples (56 MiB to 69 MiB)`."""
+    rate, low, high = (units.format_bytes(1000 * r) for r in (found.per_sample, found.low, found.high))
+    return f"{rate} more for every 1000 {unit} ({low} to {high})"
+
+
+def until(found: Full, unit: str, epoch: int | None) -> str:
+    """`491920 samples, in epoch 41`; no epoch where nobody knows how many samples it has."""
+    during = f", in epoch {math.ceil(found.samples / epoch)}" if epoch else ""
+    return f"{found.samples:.0f} {unit}{during}"
