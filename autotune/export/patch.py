@@ -129,10 +129,13 @@ def _places(given: Given, known: Mapping[str, Any], winner: Winner) -> dict[str,
 
 
 def _in_words_of(path: str, old: Any, what: str, given: Given, own: Sequence[Any]) -> Any:
-    """A value for the place at `path`: a precision in the file's words, if `old` is none of one's `own`."""
+    """A value for the place at `path`: a precision in the file's words, where `old` is one of them.
+
+    What may be another word for it there is none if it is one of the user's `own`.
+    """
     name = _last(path)
     words = _WORDS.get(name, {}) if what == PRECISION else {}
-    is_files = old in (*words.values(), *_OTHERS.get(name, ())) and old not in own
+    is_files = old in words.values() or (old in _OTHERS.get(name, ()) and old not in own)
     if not words or not is_files or given.theirs in words.values():
         return given.theirs
     if given.ours not in words:

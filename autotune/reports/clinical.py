@@ -29,9 +29,7 @@ def compared(
     )
 
 
-def _compared(
-    model: Model, models: Sequence[Model], written: Sequence[Written], goal: Objective
-) -> Compared:
+def _compared(model: Model, models: Sequence[Model], written: Sequence[Written], goal: Objective) -> Compared:
     """What the `models` of a label have come to; what is not told of all of them is of this `model`."""
     done, training = [each for each in models if each.completed], model.training
     return Compared(

@@ -114,7 +114,7 @@ def compared(session, space):
     """Compares one configuration, and returns the model and what was said."""
     said = []
 
-    def compare(label="bf16", workload=None, may_take=False, samples=400, seed=0, shared=False, **config):
+    def compare(label="bf16", *, workload=None, may_take=False, samples=400, seed=0, shared=False, **config):
         trials = [
             replace(trial, measurement=replace(trial.measurement, shared=shared))
             for trial in record.trials(record.load_study(session.study_file))
@@ -222,9 +222,7 @@ def test_models_of_other_terms_are_set_aside_whole(session, space, compared):
         ({"facts": {**FACTS, "driver": "580"}}, None),
     ],
 )
-def test_models_are_of_other_terms_where_their_figures_do_not_compare(
-    session, space, compared, terms, other
-):
+def test_models_are_of_other_terms_where_their_figures_do_not_compare(session, space, compared, terms, other):
     """What was not kept of a model is not asked for."""
     model, _ = compared()
     said = kept(session, space, [Contender("bf16", model.config)], **terms)

@@ -57,7 +57,13 @@ def test_a_metric_unknown_by_name_follows_its_record() -> None:
 def test_a_record_with_the_quality_is_an_evaluation_whatever_else_it_has() -> None:
     records = tuple({"samples": n, "train_loss": 1.0, "bleu_4": n / 100, "other": 2.0} for n in (8, 16))
     found = charts.rows(Report(3, Phase.TRAINING, 1.0, records=records), QUALITY)
-    assert found[0] == {"samples": 8.0, "seconds": 1.0, "train/loss": 1.0, "val/bleu_4": 0.08, "val/other": 2.0}
+    assert found[0] == {
+        "samples": 8.0,
+        "seconds": 1.0,
+        "train/loss": 1.0,
+        "val/bleu_4": 0.08,
+        "val/other": 2.0,
+    }
     assert [row.get(charts.score(QUALITY)) for row in charts.thinned(found)] == [0.08, 0.16, None]
     scores = {"samples": 16.0, "train_loss": 1.0, "bleu_4": 0.16}
     shown = charts.summary(Outcome(Status.COMPLETED), Measurement(scores=scores), QUALITY)
