@@ -126,7 +126,9 @@ def run(trials: int, every: int, wandb: str) -> None:
         with Watch(begun, every, session.root) as watch:
             watch.search = search = TimedSearch(space, study, watch)
             setup = Setup(session, space, workloads.load(space.workload), machine)
-            tracking = nullcontext() if wandb == "off" else Tracker(session.root, session.name, wandb)
+            known_by = session.root, session.name, wandb
+            quality = space.objective.quality
+            tracking = nullcontext() if wandb == "off" else Tracker(*known_by, quality=quality)
             with tracking as tracker:
                 board = Board(session.tensorboard_dir, space)
                 engine.run(search, setup, place.guardian, [board, *([tracker] if tracker else [])])

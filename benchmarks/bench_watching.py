@@ -145,8 +145,9 @@ class _Trackers:
     """W&B, offline, and TensorBoard, told as Ray Tune tells them."""
 
     def __init__(self, directory: Path) -> None:
-        self._board = Board(directory / "tensorboard", spaces.parse(SPACE, "here"))
-        self._tracker = Tracker(directory, "bench", "offline")
+        space = spaces.parse(SPACE, "here")
+        self._board = Board(directory / "tensorboard", space)
+        self._tracker = Tracker(directory, "bench", "offline", quality=space.objective.quality)
         self._trial = SimpleNamespace(config={"number": 0, "config": {"micro_batch_size": BATCH}})
 
     def __enter__(self) -> Any:

@@ -33,6 +33,8 @@ def _write_sheet(place: Path, file: Path, samples: int) -> None:
     """Writes so many studies with all that models wrote for them, in an order that tells no model."""
     from autotune.reports import sheet  # noqa: PLC0415 - as a page, it takes a second
 
+    if not samples:
+        raise InputError("--samples: at least 1 study with --blind: got 0")
     session = Session.open(place)
     chosen = clinical.samples(_written(session), samples)
     if not chosen:
@@ -58,6 +60,7 @@ def _take_marks(place: Path, file: Path) -> str:
     gone = len(answers.keys() - there)
     if gone == len(answers):
         raise InputError(f"{file}: none of its {gone} marks is of a report that is in session {place}")
-    blind.keep(session.comparison.marks_file, reader, answers)
+    changed = blind.keep(session.comparison.marks_file, reader, answers)
+    replaced = f"; {changed} other ones of a reader of that name are replaced" if changed else ""
     left_out = f"; {gone} more are of reports that are no longer there" if gone else ""
-    return f"Marks: {len(answers) - gone} of reader {reader}{left_out}"
+    return f"Marks: {len(answers) - gone} of reader {reader}{replaced}{left_out}"

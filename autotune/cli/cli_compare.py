@@ -54,7 +54,8 @@ def compare(session: Path, asked: Models) -> int:
         wanted, notes = _precisions(asked.precisions, given, usable.machine)
         history = pilot.settled(History(study_file.trials(opened.study()), given))
         space, models = history.space, comparing.contenders(history, wanted, asked.seeds)
-        terms, more = _terms(opened, given, workload, here, _samples(asked, space, workload))
+        samples = _samples(asked, space, workload, comparing.samples_known(opened))
+        terms, more = _terms(opened, given, workload, here, samples)
         for note in [*usable.notes, *notes, *_equal(wanted, models), *more]:
             _say(note)
         for contender in models:
@@ -70,16 +71,19 @@ def compare(session: Path, asked: Models) -> int:
     _print_tables(compared, space, writes_reports=workload.program is not None)
     if said := verdict(found.models, found.goal, search_noise(history)):
         _say(said.sentence)
-    print(printable(f"See what they wrote: python -m autotune report {quoted(session)}"))
+    print(printable(f"See them side by side: python -m autotune report {quoted(session)}"))
     if failed:
         _say(f"{len(failed)} of {len(models)} models failed: {', '.join(failed)}")
     return EXIT_MODEL_FAILED if failed else 0
 
 
-def _samples(asked: Models, space: Space, workload: Workload) -> int:
-    """Of each model's training; raises InputError where epochs are asked for whose size is not known."""
+def _samples(asked: Models, space: Space, workload: Workload, known: int | None) -> int:
+    """Of each model's training, as of those that are `known` where nothing else is asked for.
+
+    Raises InputError where epochs are asked for whose size is not known.
+    """
     if asked.epochs_per_model is None:
-        return asked.samples_per_model or space.budget.samples_per_trial
+        return asked.samples_per_model or known or space.budget.samples_per_trial
     if asked.samples_per_model is not None:
         raise InputError(
             "one of --samples-per-model and --epochs-per-model: "
@@ -103,13 +107,8 @@ def _terms(
     now = provenance.collect(opened.name, space, workload, here, seed)
     changed = provenance.changes(then, now, workload.places)
     if changed:
-        notes.append(f"changed since the search: {'; '.join(changed)}; every model is trained again")
-    terms = Terms(
-        samples=samples,
-        data=now["data"],
-        may_take=not changed,
-    )
-    return terms, notes
+        notes.append(f"changed since the search: {'; '.join(changed)}; none of its checkpoints is taken")
+    return Terms(samples, provenance.decisive(now), may_take=not changed), notes
 
 
 def _equal(wanted: list[str], asked: list[Contender]) -> list[str]:

@@ -14,6 +14,7 @@ from autotune.export import formats, patch, winner
 from autotune.export.winner import Exported, Winner
 from autotune.judging import confirm
 from autotune.judging.history import History
+from autotune.reports import words
 
 
 def export(root: Path, output: Path | None, number: int | None, name: str | None, own: Path | None) -> int:
@@ -75,7 +76,7 @@ def _unsaid(written: Exported, found: Winner, file: Path) -> list[str]:
     """What was searched and is not in a file; of the rest how much."""
     lines = [line for line in written.unsaid if line.partition(":")[0] in found.searched]
     rest = len(written.unsaid) - len(lines)
-    others = [f"{rest} settings that were not searched: {file} names them"] if rest else []
+    others = [f"{words.plural(rest, 'setting')} not searched: named in {file}"] if rest else []
     return [f"not in {file}: {line}" for line in [*lines, *others]]
 
 

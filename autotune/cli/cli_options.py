@@ -181,7 +181,8 @@ class Models:
         _models(help="such as fp32,bf16; default: all; what this machine cannot run is left out"),
     ] = None
     samples_per_model: Annotated[
-        int | None, _models(min=1, help="training samples per model; default: as many as a trial had")
+        int | None,
+        _models(min=1, help="training samples per model; default: as the models there, or else a trial, had"),
     ] = None
     epochs_per_model: Annotated[int | None, _models(min=1, help="instead: training epochs per model")] = None
     seeds: Annotated[int, _models(min=1, help="models per precision, each with a seed of its own")] = 1

@@ -121,7 +121,8 @@ def _wandb(session: Session) -> AbstractContextManager["Tracker | None"]:
 
     space, device = session.space(), str(session.provenance().get("device") or "")
     found = tags.of_session(workloads.label(space.workload), device, session.options().tags)
-    return Tracker(session.root, session.name, mode, unit=space.unit, tags=found)
+    quality, unit = space.objective.quality, space.unit
+    return Tracker(session.root, session.name, mode, quality=quality, unit=unit, tags=found)
 
 
 def _begun(shown: Path, hardware: Hardware, space: Space, plan: Plan) -> Snapshot:

@@ -62,6 +62,7 @@ def train(target: str, asked: Trained) -> int:
         planned = _planned(found, place, resume=asked.resume)
         if is_done(place):
             _say(f"{place.root}: has completed already")
+            _say(cli_report.conclude_training(TrainingDir(shown)))
             return 0
         for note in found.notes:
             _say(note)

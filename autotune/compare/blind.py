@@ -28,7 +28,7 @@ _LONGEST_NOTE, _LONGEST_NAME = 10_000, 200  # characters
 
 @dataclass(frozen=True)
 class Answer:
-    """What a reader says of a report: one of `MARKS`, and a note, which may be empty."""
+    """What a reader says of a report: one of `MARKS`, and a note. Either may be empty."""
 
     mark: str
     note: str = ""
@@ -88,36 +88,41 @@ def parse(text: str, source: Path) -> tuple[str, dict[str, Answer]]:
 
 def _answer(name: str, said: Any, source: Path) -> Answer:
     mark, note = (said.get(part, "") for part in ("mark", "note")) if isinstance(said, dict) else ("", "")
-    if mark not in MARKS or not isinstance(note, str):
+    if not isinstance(note, str) or not (mark in MARKS or (mark == "" and note)):
         raise InputError(
-            f"{source}: marks: {units.shown(name)}: one of {', '.join(MARKS)}, and a note: got "
+            f"{source}: marks: {units.shown(name)}: one of {', '.join(MARKS)}, or a note, or both: got "
             f"{units.shown(said)}"
         )
     return Answer(mark, note[:_LONGEST_NOTE])
 
 
 def known(file: Path) -> dict[str, dict[str, Answer]]:
-    """The answers that were read in, by reader; none where there are none, or none that can be read."""
+    """The answers that were read in, by reader; raises InputError where they cannot be read."""
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
         return {
             reader: {name: Answer(**said) for name, said in answers.items()}
             for reader, answers in values.items()
         }
-    except (OSError, ValueError, TypeError, AttributeError):
+    except FileNotFoundError:
         return {}
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{file}: the marks of blind readers cannot be read: {error}") from None
 
 
-def keep(file: Path, reader: str, answers: Answers) -> None:
-    """Adds what a reader has said to what is known; where the same reader has answered before, instead.
+def keep(file: Path, reader: str, answers: Answers) -> int:
+    """Adds a reader's answers to what is known; how many other ones of the same reader they replace.
 
-    Raises InputError where it cannot be written.
+    Raises InputError where that cannot be read or written.
     """
-    told = {**known(file), reader: answers}
+    told = known(file)
+    before = told.get(reader, {})
+    told[reader] = {**before, **answers}
     files.write(
         file,
         json.dumps({who: {name: asdict(one) for name, one in said.items()} for who, said in told.items()}),
     )
+    return sum(name in before and before[name] != answer for name, answer in answers.items())
 
 
 def wrote(key: bytes, written: Mapping[str, Sequence[Written]]) -> dict[str, tuple[str, tuple[str, ...]]]:

@@ -7,6 +7,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from autotune.core.trial import Measurement, Outcome, Status, Trial
 from autotune.display import view
 from autotune.judging import confirm, estimates, quality
 from autotune.judging.history import History
-from autotune.storage.identity import read_verdict
+from autotune.storage.identity import read_verdict, set_aside
 from autotune.storage.records import read_records
 from autotune.storage.store import Session
 from autotune.storage.trial_dir import ModelDir, TrialDir
@@ -67,13 +68,21 @@ def contenders(history: History, precisions: Iterable[str], seeds: int = 1) -> l
 class Terms:
     """What all models of a comparison have in common.
 
-    `data` tells their data from others. `may_take` says that what the search has measured compares with what
-    is measured now, so that a checkpoint that it has kept may be taken.
+    `facts` are what their figures depend on besides. `may_take` says that what the search has measured
+    compares with what is measured now, so that a checkpoint that it has kept may be taken.
     """
 
     samples: int
-    data: str | None
+    facts: Mapping[str, Any]
     may_take: bool
+
+
+def samples_known(session: Session) -> int | None:
+    """Over how many samples the models that are there are trained; None where there are none."""
+    for place in session.comparison.models:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return int(json.loads(place.plan_file.read_text(encoding="utf-8"))["samples"])
+    return None
 
 
 @dataclass(frozen=True)
@@ -94,12 +103,20 @@ class _Job:
         """The model as it was written down, None where it was not, or is of other terms."""
         return results.read(self.place) if self.is_planned() else None
 
+    def changed(self) -> list[str]:
+        """In what its plan differs from that of what its directory holds.
+
+        What was not kept then is not asked for.
+        """
+        try:
+            then = json.loads(self.place.plan_file.read_text(encoding="utf-8"))
+            return [name for name, value in self.plan.items() if then.get(name, value) != value]
+        except (OSError, ValueError, AttributeError):
+            return ["plan"]
+
     def is_planned(self) -> bool:
         """Whether what its directory holds is of this very model, and not of one on other terms."""
-        try:
-            return bool(json.loads(self.place.plan_file.read_text(encoding="utf-8")) == self.plan)
-        except (OSError, ValueError):
-            return False
+        return not self.changed()
 
     def goes_on(self) -> bool:
         """Whether its directory holds something to go on with: half a training, or a model to be scored.
@@ -159,7 +176,7 @@ class Comparison:
         if not job.goes_on():
             job.begin()
         model, work = self._taken(job) or self._trained(job)
-        if model.outcome.status is Status.COMPLETED:
+        if model.completed:
             model = self._scored(job, model, work)
         results.write(job.place, model)
         is_whole = self._is_whole(job, model)
@@ -168,13 +185,13 @@ class Comparison:
         return is_whole
 
     def keep_only(self, contenders: Iterable[Contender]) -> None:
-        """Removes models made under other conditions: no new model can be compared with them."""
+        """Sets aside models made under other conditions: no new model can be compared with them."""
         jobs = {contender.name: self._job(contender) for contender in contenders}
-        for directory in sorted(self._session.comparison.root.glob("*/")):
-            job = jobs.get(directory.name)
-            if job is None or not job.is_planned():
-                shutil.rmtree(directory)
-                self._say(f"{directory.name}: was made under other conditions and is removed")
+        for place in self._session.comparison.models:
+            job, name = jobs.get(place.root.name), place.root.name
+            if changed := job.changed() if job else ["settings"]:
+                aside = set_aside(place.root)
+                self._say(f"{name}: was made with other {', '.join(changed)}: set aside as {aside.name}")
 
     def _job(self, contender: Contender) -> _Job:
         """A training alone on the device and to the last sample; its checkpoint is kept for now."""
@@ -186,14 +203,13 @@ class Comparison:
             "settings": order.settings,
             "samples": order.samples,
             "quality": order.quality,
-            "revision": order.revision,
-            "data": self._terms.data,
-            "device": telemetry.device(),
+            **self._terms.facts,
+            "device": telemetry.device(),  # of the GPUs that it may use
         }
         return _Job(contender, place, order, plan)
 
     def _taken(self, job: _Job) -> tuple[Model, Path] | None:
-        """The model of a trial of the search that was trained just so, where its checkpoint was kept."""
+        """The model of a trial of the search that ran just so and alone, where its checkpoint was kept."""
         asked, samples = job.contender, job.order.samples
         settings = self._space.settings(asked.config)
         if not self._terms.may_take or samples != self._space.budget.samples_per_trial:
@@ -203,7 +219,7 @@ class Comparison:
             has_seed = confirm.seed_of(trial) == asked.seed
             is_same = has_seed and self._space.settings(trial.config) == settings
             is_whole = trial.completed and shown.quality_samples >= samples and place.work.is_dir()
-            if is_same and is_whole and trial.outcome:
+            if is_same and is_whole and not shown.shared and trial.outcome:
                 self._say(f"{job.name}: taken from trial {trial.number}")
                 return job.model(trial.outcome, shown, place, trial.number), place.work
         return None
@@ -250,7 +266,7 @@ class Comparison:
     def _is_whole(self, job: _Job, model: Model) -> bool:
         """Whether nothing is left to do for it."""
         is_scored = bool(model.scores) or self._command(job, job.place.work) is None
-        return model.outcome.status is Status.COMPLETED and is_scored
+        return model.completed and is_scored
 
 
 class _Progress:

@@ -14,12 +14,12 @@ from typing import Any, Self
 from autotune.compare.steps import Steps
 from autotune.core import files, units
 from autotune.core.settings import PRECISION, Config
-from autotune.core.trial import Measurement, Outcome
+from autotune.core.trial import Measurement, Outcome, Status
 from autotune.judging import estimates
 from autotune.judging.estimates import Figure
 from autotune.space.sections import Objective
 from autotune.storage.store import Session
-from autotune.storage.trial_dir import ModelDir
+from autotune.storage.trial_dir import ComparisonDir, ModelDir
 
 BASELINE, FP32 = "baseline", "fp32"
 Runs = Mapping[str, Sequence["Model"]]  # by label, a model for every seed
@@ -86,6 +86,10 @@ class Model:
     def name(self) -> str:
         return name_of(self.label, self.seed)
 
+    @property
+    def completed(self) -> bool:
+        return self.outcome.status is Status.COMPLETED
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -118,14 +122,14 @@ def runs(root: Path) -> dict[str, tuple[Model, ...]]:
 
     Empty where nothing was compared.
     """
-    known = [model for directory in root.glob("*/") if (model := read(ModelDir(directory))) is not None]
+    known = [model for place in ComparisonDir(root).models if (model := read(place)) is not None]
     ordered = sorted(known, key=lambda model: (model.label != BASELINE, model.label, model.seed))
     return {m.label: tuple(other for other in ordered if other.label == m.label) for m in ordered}
 
 
 def first(models: Runs) -> dict[str, Model]:
-    """Of each label the model of the first seed."""
-    return {label: same[0] for label, same in models.items()}
+    """Of each label the model of the first seed that has trained to its end; of none the first seed."""
+    return {label: next((m for m in same if m.completed), same[0]) for label, same in models.items()}
 
 
 def seeds(models: Runs) -> int:
@@ -172,7 +176,7 @@ def write_keep(file: Path, keep: float | None) -> None:
 class Found:
     """All that the comparisons of a session have left.
 
-    Of each label `written` is what its first seed wrote; a model keeps the quality by the `goal`.
+    Of each label `written` is what its `first` model wrote; a model keeps the quality by the `goal`.
     """
 
     models: Runs = field(default_factory=dict)

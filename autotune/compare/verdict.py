@@ -6,14 +6,14 @@ other seeds counts, and so does that the test split is a sample. Nothing is deci
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
 from autotune.compare import results
 from autotune.compare.results import BASELINE, Model, Runs
-from autotune.core.trial import Evaluation, Measurement, Status, Trial
+from autotune.core.trial import Evaluation, Measurement, Trial
 from autotune.display import view
 from autotune.judging import estimates, objective, quality
 from autotune.judging.estimates import Figure
@@ -46,7 +46,8 @@ class Standing:
 class Verdict:
     """What a comparison has shown: the `label` to take, None where that is not decided, and a sentence.
 
-    The `standings` of all models that have trained to their end are there, the fastest first.
+    The `standings` of all models that have trained to their end are there, the fastest first. Where one has
+    a score of the test split, those without it do not stand.
     """
 
     label: str | None
@@ -64,14 +65,16 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Verd
 
     The noise that equal runs have `elsewhere` decides nothing: it tells how many seeds would.
     """
-    done = {label: [m for m in found if _completed(m)] for label, found in runs.items()}
-    trained = {label: found for label, found in done.items() if found}
     if len(runs) < 2:
         return None
+    trained = _those(runs, lambda model: model.completed)
     if BASELINE not in trained:
         return Verdict(None, "Not decided: the baseline's model was not trained to its end.")
-    tested = _is_tested(trained, goal)
-    sides = {label: _Side.of(found, goal, tested=tested) for label, found in trained.items()}
+    scored = _those(trained, lambda model: goal.quality in model.scores)
+    tested = bool(scored)
+    if tested and BASELINE not in scored:
+        return Verdict(None, "Not decided: the baseline's model could not be scored.")
+    sides = {label: _Side.of(found, goal, tested=tested) for label, found in (scored or trained).items()}
     baseline = sides[BASELINE]
     if why_not := _no_quality(baseline.runs, goal):
         return Verdict(None, f"Not decided: of the baseline {why_not}; train longer.")
@@ -102,13 +105,10 @@ class _Side:
         return statistics.fmean(quality.qualities(self.runs) or [0.0])
 
 
-def _completed(model: Model) -> bool:
-    return model.outcome.status is Status.COMPLETED
-
-
-def _is_tested(trained: Runs, goal: Objective) -> bool:
-    """Whether every model has a score of the test split for the quality that the search asks for."""
-    return all(goal.quality in model.scores for found in trained.values() for model in found)
+def _those(runs: Runs, are: Callable[[Model], bool]) -> Runs:
+    """The models that are so, by label; without labels that have none."""
+    found = {label: [model for model in models if are(model)] for label, models in runs.items()}
+    return {label: models for label, models in found.items() if models}
 
 
 def _scored(model: Model, goal: Objective) -> Measurement:

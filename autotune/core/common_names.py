@@ -80,6 +80,9 @@ _AMBIGUOUS = frozenset(
 
 # The precisions that every framework has, by the tuner's names.
 LIGHTNINGS = MappingProxyType({"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"})
+LIGHTNINGS_SHORT: Mapping[str, Sequence[str | int]] = MappingProxyType(
+    {"fp32": ("32", 32), "bf16": ("bf16",), "fp16": ("16", 16)}
+)
 ACCELERATES = MappingProxyType({"fp32": "no", "bf16": "bf16", "fp16": "fp16"})
 TORCHS = MappingProxyType({"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"})
 

@@ -1,15 +1,17 @@
 """The user's own YAML or JSON with what was searched replaced in place, and all else as it is."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autotune.core.common_names import ACCELERATES, LIGHTNINGS, TORCHS, sure
+from autotune.core.common_names import ACCELERATES, LIGHTNINGS, LIGHTNINGS_SHORT, TORCHS, sure
 from autotune.core.errors import InputError
-from autotune.core.settings import PRECISION, PRECISIONS
-from autotune.export import names
+from autotune.core.settings import PRECISION, PRECISIONS, WORKERS
+from autotune.export import names, transformers
 from autotune.export.winner import Given, Winner
+from autotune.space.naming import is_same
 from autotune.workloads.in_place import replace
 from autotune.workloads.in_place.node import leaves
 
@@ -17,18 +19,24 @@ _COMMENTS = {".yaml", ".yml"}
 _NOTHING = "(not there)"
 _BYTE_ORDER = "\ufeff"
 _SWITCHES = ("bf16", "fp16", "tf32")
-# What a file calls precisions, by the name that it has for them.
+_FULL = ("fp32", "torch-default", "tf32")  # with others it stays as it is whether matrices are in TF32
+# What a file calls precisions, by the name that it has for them, and what else it may have there.
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "mixed_precision": {**ACCELERATES, "fp8": "fp8"},
     "dtype": TORCHS,
     "torch_dtype": TORCHS,
     "precision": LIGHTNINGS,
 }
+_OTHERS: Mapping[str, Sequence[Any]] = {
+    "dtype": ("auto",),
+    "torch_dtype": ("auto",),
+    "precision": tuple(itertools.chain(*LIGHTNINGS_SHORT.values())),
+}
 
 
 @dataclass(frozen=True)
 class Patched:
-    """The `text` of a file, a line for each value that was `replaced`, and for each that was `left_out`."""
+    """The `text` of a file, a line for each value that is another now, and for each that was `left_out`."""
 
     text: str
     replaced: tuple[str, ...]
@@ -52,7 +60,11 @@ def patched(text: str, file: Path, winner: Winner) -> Patched:
         raise InputError(f"has no place for any of: {'; '.join(left_out)}")
     head = winner.comment if file.suffix.lower() in _COMMENTS else ""
     made = replace.replaced(text, values, form)
-    told = tuple(f"{path}: {known.get(path, _NOTHING)} -> {value}" for path, value in values.items())
+    told = tuple(
+        f"{path}: {known.get(path, _NOTHING)} -> {value}"
+        for path, value in values.items()
+        if not is_same(known.get(path, _NOTHING), value)
+    )
     mark = _BYTE_ORDER if made.startswith(_BYTE_ORDER) else ""  # it counts at the beginning alone
     return Patched(mark + head + made.removeprefix(mark), told, tuple(left_out))
 
@@ -83,44 +95,67 @@ def _by_name(known: Mapping[str, Any], winner: Winner) -> tuple[Mapping[str, Any
 
 
 def _searched(winner: Winner) -> list[Given]:
-    return [given for given in winner.every if given.path in winner.searched]
+    """What was searched, as a trial had it: the Trainer's without workers had off what goes with them."""
+    off: Mapping[str, Any] = {}
+    if winner.workload.entry_point == transformers.NAME:
+        workers = any(given.ours for given in winner.every if names.meant(given.name, {}) == WORKERS)
+        off = {} if workers else transformers.WITHOUT_WORKERS
+    return [
+        given._replace(theirs=off[name], ours=off[name]) if (name := _last(given.path)) in off else given
+        for given in winner.every
+        if given.path in winner.searched
+    ]
 
 
 def _places(given: Given, known: Mapping[str, Any], winner: Winner) -> dict[str, Any]:
     """What of a file becomes what, for one setting."""
     what = names.meant(given.name, {one.name: one.theirs for one in winner.every})
+    words = tuple(winner.naming.values.get(given.name, {}).values())
     if given.path in known:
-        return {given.path: _in_words_of(given.path, known[given.path], what, given)}
+        own = (*words, *PRECISIONS)
+        return {given.path: _in_words_of(given.path, known[given.path], what, given, own)}
     others = {one.path for one in winner.every} - {given.path}
     alike = [path for path in known if path not in others and names.ends_with(path, sure(what))]
     if len(alike) > 1:
         raise _NoPlace(f"it may be any of {', '.join(alike)}")
     if alike:
-        return {alike[0]: _in_words_of(alike[0], known[alike[0]], what, given)}
+        place, old = alike[0], known[alike[0]]
+        if isinstance(old, bool) and what != PRECISION:
+            return {place: given.ours not in names.OFF}
+        return {place: _in_words_of(place, old, what, given, words)}
     if what == PRECISION and (switches := _switches(given.ours, known)):
         return switches
     raise _NoPlace("not found")
 
 
-def _in_words_of(path: str, old: Any, what: str, given: Given) -> Any:
-    """A value as the file has it that has `old` at `path`: a switch, or a word of its own."""
-    words = _WORDS.get(path.rpartition(".")[2], {}) if what == PRECISION else {}
-    if old in words.values() and given.theirs not in words.values():
-        if given.ours not in words:
-            raise _NoPlace(f"{path} has no word for it")
-        return words[given.ours]
-    return given.ours not in names.OFF if isinstance(old, bool) and what != PRECISION else given.theirs
+def _in_words_of(path: str, old: Any, what: str, given: Given, own: Sequence[Any]) -> Any:
+    """A value for the place at `path`: a precision in the file's words, where `old` is one of them.
+
+    What may be another word for it there is none if it is one of the user's `own`.
+    """
+    name = _last(path)
+    words = _WORDS.get(name, {}) if what == PRECISION else {}
+    is_files = old in words.values() or (old in _OTHERS.get(name, ()) and old not in own)
+    if not words or not is_files or given.theirs in words.values():
+        return given.theirs
+    if given.ours not in words:
+        raise _NoPlace(f"{path} has no word for it")
+    return words[given.ours]
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
 def _switches(precision: Any, known: Mapping[str, Any]) -> dict[str, bool]:
-    """Which of `bf16`, `fp16` and `tf32`, or of `bf16.enabled` and the like, is on."""
+    """Which of `bf16`, `fp16` and `tf32`, or of `bf16.enabled` and the like, is on, where that matters."""
     found = {path: name for path in known if (name := _switch(path)) is not None}
     if not found or precision not in PRECISIONS:
         return {}
     if precision in _SWITCHES and precision not in found.values():  # beside another one
         path, name = next(iter(found.items()))
         found[_beside(path, name, precision)] = precision
-    return {path: name == precision for path, name in found.items()}
+    return {path: name == precision for path, name in found.items() if name != "tf32" or precision in _FULL}
 
 
 def _switch(path: str) -> str | None:

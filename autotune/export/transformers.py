@@ -18,7 +18,11 @@ _OUTPUT = {"output_dir": "trained"}  # older versions ask for it
 _TF32 = {"fp32": False, "tf32": True}
 _PRECISIONS = ("fp32", "torch-default", "tf32", "bf16", "fp16")
 _MODES = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-_PREFETCH = "dataloader_prefetch_factor"
+# What goes with workers alone, as a trial without them has it: no loader is made with anything else.
+WITHOUT_WORKERS: Mapping[str, Any] = {
+    "dataloader_prefetch_factor": None,
+    "dataloader_persistent_workers": False,
+}
 # Arguments that are settings of scripts under the same names.
 _SAME = (
     *("num_train_epochs", "max_steps", "warmup_steps", "warmup_ratio", "lr_scheduler_type", "optim"),
@@ -72,6 +76,6 @@ WORDS = Words(
 def render(winner: Winner) -> Exported:
     is_own = winner.workload.entry_point == NAME  # what others have below `trainer` has Lightning's names
     values, unsaid = said(winner, WORDS if is_own else WORDS.without_own(), NAME)
-    if not values.get("dataloader_num_workers") and _PREFETCH in values:  # the arguments refuse it
-        unsaid += (f"{_PREFETCH}: {values.pop(_PREFETCH)} (there are no workers)",)
+    if not values.get("dataloader_num_workers"):
+        values |= {name: off for name, off in WITHOUT_WORKERS.items() if name in values}
     return Exported(plain.json_of(winner, {**_OUTPUT, **values}, unsaid), unsaid)

@@ -99,7 +99,9 @@ def _fit(memory_bytes: int, trial: Trial, candidates: Iterable[Config], history:
     none = Fit(memory_bytes, int(fraction * limit_bytes))
     for config in candidates:
         peak, why_unfit = model.predict(config), model.why_unfit(config)
-        if why_unfit or peak is None:
+        if peak is None:  # of none: `_why_not_known` has asked for a peak
+            continue
+        if why_unfit:
             none = replace(none, reason=f"nothing fits: {MICRO_BATCH} {config[MICRO_BATCH]} {why_unfit}")
         elif peak.high_bytes > none.allowed_bytes:
             none = replace(none, reason=_doubt(config, peak, none.allowed_bytes))

@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from autotune.compare import texts
+from autotune.compare import results, texts
 from autotune.compare.results import Model, Runs, Written, beside_fp32, mean_scores, throughput
-from autotune.core.trial import Status
 from autotune.judging import quality
 from autotune.judging.objective import mean
 from autotune.reports.model import Compared, Finding, Findings, Sample
@@ -20,25 +19,19 @@ def compared(
     written: Mapping[str, Sequence[Written]],
     goal: Objective = _HIGHER_IS_BETTER,
 ) -> tuple[Compared, ...]:
-    """Every label that was compared, with the findings of what its first seed wrote; both by label."""
+    """Every label that was compared, with the findings of what its first model wrote; both by label."""
     return tuple(
         replace(
-            _compared(models, written.get(label, ()), goal),
-            beside_fp32=beside_fp32(_first_of(models), runs),
+            _compared(model, runs[label], written.get(label, ()), goal),
+            beside_fp32=beside_fp32(model, runs),
         )
-        for label, models in runs.items()
+        for label, model in results.first(runs).items()
     )
 
 
-def _first_of(models: Sequence[Model]) -> Model:
-    """The first one that has trained to its end, where one has."""
-    return next((m for m in models if m.outcome.status is Status.COMPLETED), models[0])
-
-
-def _compared(models: Sequence[Model], written: Sequence[Written], goal: Objective) -> Compared:
-    done = [model for model in models if model.outcome.status is Status.COMPLETED]
-    model = _first_of(models)
-    training = model.training
+def _compared(model: Model, models: Sequence[Model], written: Sequence[Written], goal: Objective) -> Compared:
+    """What the `models` of a label have come to; what is not told of all of them is of this `model`."""
+    done, training = [each for each in models if each.completed], model.training
     return Compared(
         label=model.label,
         config=model.config,

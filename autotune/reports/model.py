@@ -178,8 +178,8 @@ class Compared:
     """The models of a label of `compare`: the baseline's, or the winner's in a precision.
 
     Throughput, scores and reports per second are means over the `seeds` that were trained to their end; the
-    rest is of the first one. `beside_fp32` is how much higher its training loss has ended than the same
-    training's in fp32, `texts` what its reports are like.
+    rest is of the first one of them. `beside_fp32` is how much higher its training loss has ended than the
+    same training's in fp32, `texts` what its reports are like.
     """
 
     label: str

@@ -31,7 +31,7 @@ class Marked:
 
 @dataclass(frozen=True)
 class Remark:
-    """A note of a reader's on what a model wrote for a study."""
+    """A note of a reader's on what a model wrote for a study; the mark may be empty."""
 
     label: str
     study: str
@@ -54,9 +54,10 @@ def reading(said: Sequence[Unblinded], labels: Iterable[str]) -> Reading | None:
     if not said:
         return None
     by_model = {label: [one for one in said if label in one.labels] for label in labels}
+    marked = {label: [one for one in found if one.answer.mark] for label, found in by_model.items()}
     return Reading(
         readers=tuple(sorted({one.reader for one in said})),
-        models=tuple(_marked(label, found) for label, found in by_model.items() if found),
+        models=tuple(_marked(label, found) for label, found in marked.items() if found),
         remarks=tuple(
             Remark(label, one.study, one.reader, one.answer.mark, one.answer.note)
             for label, found in by_model.items()

@@ -32,7 +32,7 @@ def sections(report: Report) -> list[Section]:
     """The sections, numbered from 1."""
     present = {
         "speed": _tells_of_speed(report),
-        "reports": report.writes_reports or bool(report.samples),
+        "reports": report.writes_reports or any(each.texts for each in report.compared),
         "elsewhere": report.elsewhere is not None,
     }
     names = [name for name in _LABELS if present.get(name, True)]

@@ -200,7 +200,9 @@ def reading(found: Reading) -> Table:
 
 
 def remarks(found: Reading) -> Table:
-    rows = ((each.label, each.study, each.reader, each.mark, each.note) for each in found.remarks)
+    rows = (
+        (each.label, each.study, each.reader, each.mark or words.NOTHING, each.note) for each in found.remarks
+    )
     return Table(("model", "study", "reader", "mark", "note"), tuple(rows))
 
 

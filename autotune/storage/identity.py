@@ -17,7 +17,7 @@ from autotune.core import files
 from autotune.core.settings import Setting
 from autotune.core.trial import Measurement, Outcome, Repeat, Trial
 from autotune.storage.records import is_mark, lines_of, read_records
-from autotune.storage.trial_dir import TrialDir
+from autotune.storage.trial_dir import ASIDE, TrialDir
 
 OF, SEAL = "of", "seal"  # the keys under which a file of a trial says whose it is, and that it is whole
 _DIGITS = 16
@@ -167,7 +167,7 @@ def _stamped(place: TrialDir) -> str | None:
 
 def set_aside(path: Path) -> Path:
     """Gives what is at `path` the first name of its own that is free, and returns that."""
-    names = (path.with_name(f"{path.name}.aside-{n}") for n in range(1, 10**6))
+    names = (path.with_name(f"{path.name}{ASIDE}{n}") for n in range(1, 10**6))
     aside = next(name for name in names if not name.exists())
     path.rename(aside)
     return aside

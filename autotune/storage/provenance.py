@@ -58,6 +58,11 @@ def collect(name: str, space: Space, workload: Workload, hardware: Hardware, see
     }
 
 
+def decisive(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `facts`, as `collect` gives them, without which figures of equal settings do not compare."""
+    return {name: facts[name] for name in _DECISIVE}
+
+
 def require_same(
     session: Path, then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]
 ) -> list[str]:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+ASIDE = ".aside-"  # in the name of what was set aside, before a number
+
 
 @dataclass(frozen=True)
 class TrialDir:
@@ -77,6 +79,11 @@ class ComparisonDir:
     """The directory `root` of a comparison: one below it for each model, and these files."""
 
     root: Path
+
+    @property
+    def models(self) -> list[ModelDir]:
+        """Those of the models that are there, without what was set aside."""
+        return [ModelDir(place) for place in sorted(self.root.glob("*/")) if ASIDE not in place.name]
 
     @property
     def goal_file(self) -> Path:

@@ -37,13 +37,14 @@ def axes(unit: str) -> dict[str, tuple[str, ...]]:
     return {unit: _OVER_SAMPLES, "seconds": _OVER_SECONDS}
 
 
-def metrics(values: Mapping[str, Any], unit: str = "samples") -> dict[str, float]:
+def metrics(values: Mapping[str, Any], quality: str, unit: str = "samples") -> dict[str, float]:
     """The numbers in a record, or among a report's own figures, under the names that the charts have.
 
-    What is not known by name is a training metric beside a `train_loss`, and a validation score elsewhere.
-    The work done, which a record has as its samples, is called by its `unit`.
+    What is not known by name is a validation score, but a training metric beside a `train_loss` where the
+    `quality` is not: with that a record is an evaluation. The work done, which a record has as its samples,
+    is called by its `unit`.
     """
-    other = "train/" if "train_loss" in values else "val/"
+    other = "train/" if "train_loss" in values and quality not in values else "val/"
     return {
         unit if key == "samples" else _name(key, other): float(value)
         for key, value in values.items()
@@ -74,7 +75,7 @@ def score(name: str) -> str:
     return _name(name, "val/")
 
 
-def rows(report: Report, unit: str = "samples") -> list[dict[str, float]]:
+def rows(report: Report, quality: str, unit: str = "samples") -> list[dict[str, float]]:
     """A report as lines of the run's history: one for each record, then one for the trial as a whole."""
     records, shown = report.records, report.measurement
     last_at_s = records[-1].get(_CLOCK, 0.0) if records else 0.0
@@ -86,35 +87,37 @@ def rows(report: Report, unit: str = "samples") -> list[dict[str, float]]:
     }
     return [
         *(
-            metrics(r, unit) | {"seconds": report.elapsed_s - (last_at_s - r.get(_CLOCK, last_at_s))}
+            metrics(r, quality, unit) | {"seconds": report.elapsed_s - (last_at_s - r.get(_CLOCK, last_at_s))}
             for r in records
         ),
-        metrics({**own, **report.telemetry}, unit),
+        metrics({**own, **report.telemetry}, quality, unit),
     ]
 
 
-def summary(outcome: Outcome, shown: Measurement | None, unit: str = "samples") -> dict[str, Any]:
+def summary(
+    outcome: Outcome, shown: Measurement | None, quality: str, unit: str = "samples"
+) -> dict[str, Any]:
     """What the run is to be known by: how the trial ended and why, and its figures over the whole trial.
 
     Of one that was lost nothing is `shown`.
     """
     verdict = {"status": outcome.status, "failure": outcome.failure or "", "reason": outcome.reason}
-    return (_figures(shown, unit) if shown else {}) | {
+    return (_figures(shown, quality, unit) if shown else {}) | {
         key: cleaned(str(value)) for key, value in verdict.items()
     }
 
 
-def _figures(shown: Measurement, unit: str) -> dict[str, Any]:
+def _figures(shown: Measurement, quality: str, unit: str) -> dict[str, Any]:
     peak, limit = shown.peak_memory_bytes, shown.memory_limit_bytes
     figures = {
+        **shown.scores,  # those of an evaluation have its samples
         **_speed(shown),
         "samples": shown.samples,
         "peak_memory_bytes": peak,
         "memory_peak_share": peak / limit if peak and limit else None,
-        **shown.scores,
         **shown.telemetry,
     }
-    return metrics(figures, unit) | ({"memory/is_rising": shown.memory_is_rising} if peak else {})
+    return metrics(figures, quality, unit) | ({"memory/is_rising": shown.memory_is_rising} if peak else {})
 
 
 def _speed(shown: Measurement) -> dict[str, float | None]:

@@ -33,7 +33,8 @@ class EventFiles:
     """
 
     def __init__(self, directory: Path, quality: str, unit: str, whose: str = "search") -> None:
-        self._directory, self._unit, self._whose = directory, unit, whose
+        self._directory, self._whose = directory, whose
+        self._quality, self._unit = quality, unit
         self._figures = ("perf/throughput", charts.score(quality), "memory/peak_bytes")
         self._open: dict[str, _File] = {}
         self._complained = False
@@ -52,7 +53,7 @@ class EventFiles:
     def log(self, name: str, report: Report) -> None:
         with self._excused(name):
             if file := self._open.get(name):
-                file.log(report, self._unit)
+                file.log(report, self._quality, self._unit)
 
     def close(self, name: str) -> None:
         with self._excused(name):
@@ -109,8 +110,8 @@ class _File:
         self._write(summary=_hparams(metadata.EXPERIMENT_TAG, experiment=experiment))
         self._write(summary=hparams_pb(known, trial_id=self._name, start_time_secs=self._begun_s))
 
-    def log(self, report: Report, unit: str) -> None:
-        for row in charts.thinned(charts.rows(report, unit)):
+    def log(self, report: Report, quality: str, unit: str) -> None:
+        for row in charts.thinned(charts.rows(report, quality, unit)):
             values = dict(row)
             samples = int(values.pop(unit, self._samples))
             self._seconds = values.pop("seconds", self._seconds)

@@ -115,7 +115,7 @@ class Kept:
     directory: Path
     key_file: Path
     session: str
-    project: str
+    quality: str
     unit: str
     tags: tuple[str, ...]
     whose: str = "search"
@@ -177,7 +177,7 @@ class Runs:
             name=f"{self.kept.session}-{which}",
             group=self.kept.session,
             job_type=which if which in {_SUMMARY, self.kept.whose} else "trial",
-            project=self.kept.project,
+            project=os.environ.get("WANDB_PROJECT", "autotune"),
             tags=tags.of_trial(self.kept.tags, config),
             config=cleaned(config),
             dir=str(self.kept.directory),
@@ -196,7 +196,7 @@ class Runs:
         if report.outcome is not None:
             self._ends[report.number] = report.outcome, report.measurement
         if run := self._open.get(report.number):
-            for row in rows(report, self.kept.unit):
+            for row in rows(report, self.kept.quality, self.kept.unit):
                 run.log(row)
 
     def end(self, number: int, failed: bool) -> None:
@@ -204,7 +204,7 @@ class Runs:
         broken_off = Outcome(Status.INTERRUPTED, reason=f"the {self.kept.whose} was stopped")
         outcome, shown = self._ends.get(number, (_LOST if failed else broken_off, None))
         if run := self._open.get(number):
-            run.summary.update(summary(outcome, shown, self.kept.unit))
+            run.summary.update(summary(outcome, shown, self.kept.quality, self.kept.unit))
             run.finish(exit_code=_EXIT_CODES.get(outcome.status, 0))
         self._open.pop(number, None)
         self._ends.pop(number, None)

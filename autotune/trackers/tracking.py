@@ -29,12 +29,13 @@ class Tracker(WandbLoggerCallback):
         session: str,
         mode: str = "auto",
         *,
-        project: str = "autotune",
+        quality: str,
         unit: str = "samples",
         tags: Sequence[str] = (),
     ) -> None:
-        super().__init__(project=os.environ.get("WANDB_PROJECT", project), group=session)
-        self._directory, self._unit, self._tags = directory, unit, tuple(tags)
+        super().__init__(group=session)
+        self._directory = directory
+        self._known_by = session, quality, unit, tuple(tags)
         self._online = wandb_is_online(mode, os.environ)
         self._worker: Worker | None = None
 
@@ -44,8 +45,7 @@ class Tracker(WandbLoggerCallback):
     def _do(self, what: str, *args: Any) -> None:
         if self._worker is None:
             key_file = Session(self._directory).wandb_key_file
-            known_by = str(self.group), str(self.project), self._unit, self._tags
-            self._worker = Worker(Runs(Kept(self._directory, key_file, *known_by), self._online))
+            self._worker = Worker(Runs(Kept(self._directory, key_file, *self._known_by), self._online))
         self._worker.put(what, *args)
 
     def setup(self, *args: Any, **kwargs: Any) -> None:

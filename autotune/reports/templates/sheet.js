@@ -20,17 +20,19 @@
     }
   };
 
-  const mark = (id) => new FormData(form).get(id);
+  const mark = (id) => new FormData(form).get(id) || "";
+  const note = (id) => form.elements[`note-${id}`].value.trim();
   const marks = () =>
     Object.fromEntries(
       reports
         .map((report) => report.dataset.report)
-        .filter(mark)
-        .map((id) => [id, { mark: mark(id), note: form.elements[`note-${id}`].value.trim() }]),
+        .filter((id) => mark(id) || note(id))
+        .map((id) => [id, { mark: mark(id), note: note(id) }]),
     );
 
   const tell = () => {
-    document.getElementById("progress").textContent = `${Object.keys(marks()).length} of ${reports.length} marked`;
+    const marked = reports.filter((report) => mark(report.dataset.report)).length;
+    document.getElementById("progress").textContent = `${marked} of ${reports.length} marked`;
   };
 
   for (const [name, value] of Object.entries(kept())) {

@@ -47,10 +47,10 @@ class Promised:
 
 @dataclass(frozen=True)
 class Curves:
-    """Figures over the training, thinned out to what a plot can show.
+    """Figures over the training, thinned out to what a plot can show; `quality` has every evaluation.
 
-    `quality` has the user's own sign, `speed` is samples per second of steps alone. `beside` has other
-    figures of the records by their names, `machine` what was seen of the processes, the machine and its GPUs.
+    It has the user's own sign, `speed` is samples per second of steps alone. `beside` has other figures of
+    the records by their names, `machine` what was seen of the processes, the machine and its GPUs.
     """
 
     loss: tuple[Point, ...] = ()

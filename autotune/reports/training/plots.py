@@ -15,6 +15,7 @@ from autotune.reports import words
 from autotune.reports.marks import Mark
 from autotune.reports.plot import Plot, Table, Trace, layout, line, lines, note, plain
 from autotune.reports.training.model import Happened, Point, TrainingReport
+from autotune.reports.training.series import thinned
 from autotune.training.events import Kind
 
 _EVENT = Mark("event, in the table below", "var(--failed)", "triangle-down-open", 9)
@@ -34,7 +35,7 @@ _LOOKS = (
 _ROOM, _ROOM_RIGHT = 1.12, 1.03  # above the fastest, and behind the end
 _MOST_MARKED = 60  # points: more of them would hide how the line is dashed
 _MOST_ROWS = 60  # of a table beside a plot
-_ALL, _OF_ONE_GPU = 100.0, re.compile(r"gpu_(\d+)_(\w+)")
+_ALL, _OF_GPU = 100.0, re.compile(r"gpu_(?:(\d+)_)?(\w+)")
 _LABELS = {
     "memory_peak_bytes": "peak so far, as it is compared",
     "memory_peak_reserved_bytes": "peak of the GPU's allocator",
@@ -45,16 +46,18 @@ _LABELS = {
     "children_uss_bytes": "its subprocesses alone",
     "host_memory_used_bytes": "used on the host",
     "host_memory_free_bytes": "free on the host",
-    "gpu_memory_used_bytes": "used on the GPU",
-    "gpu_memory_free_bytes": "free on the GPU",
     "cpu_percent": "CPUs, its own processes",
     "others_cpu_percent": "CPUs, others",
-    "gpu_utilisation_percent": "GPU, everybody",
     "others_gpu_percent": "GPU, others",
-    "gpu_sm_clock_mhz": "clock of the multiprocessors",
-    "gpu_memory_clock_mhz": "clock of the memory",
-    "gpu_temperature_c": "GPU",
-    "gpu_power_w": "GPU",
+}
+_LABELS_OF_GPU = {
+    "memory_used_bytes": "used",
+    "memory_free_bytes": "free",
+    "utilisation_percent": "everybody",
+    "sm_clock_mhz": "multiprocessors",
+    "memory_clock_mhz": "memory",
+    "temperature_c": "",
+    "power_w": "",
 }
 # What is plotted of the machine: a title, a unit, how its figures' names end, and their factor to the unit.
 _KINDS = (
@@ -73,7 +76,7 @@ def learning(report: TrainingReport) -> list[Plot]:
     name = words.metric(report.quality) + (", lower is better" if report.minimize else "")
     return [
         *_both(_LOSS, "loss", found.loss, report),
-        *_both(Mark(words.metric(report.quality), *_OF_QUALITY), name, found.quality, report),
+        *_both(Mark(words.metric(report.quality), *_OF_QUALITY), name, thinned(found.quality), report),
         *(_beside(name, points, report) for name, points in found.beside.items() if points),
     ]
 
@@ -201,8 +204,9 @@ def _machine(
 
 
 def _label(figure: str) -> str:
-    if one := _OF_ONE_GPU.fullmatch(figure):
-        return f"GPU {one[1]}: {_LABELS.get(f'gpu_{one[2]}', one[2])}"
+    if one := _OF_GPU.fullmatch(figure):
+        which, what = one[1], _LABELS_OF_GPU.get(one[2], one[2])
+        return ", ".join(part for part in (f"GPU {which}" if which else "GPU", what) if part)
     return _LABELS.get(figure, figure)
 
 

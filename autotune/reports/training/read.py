@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from autotune.core.errors import InputError
-from autotune.core.trial import Measurement, Outcome
+from autotune.core.trial import Measurement, Outcome, Status
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging import promise
 from autotune.reports.training import series
@@ -83,13 +83,15 @@ def _ended(
 ) -> tuple[Outcome | None, Measurement]:
     """How it has ended, and what it has `shown`, with what only its last process knew.
 
-    Of an attempt that was gone on with there may be a verdict, too: that is none on the training.
+    Of an attempt that was gone on with there may be a verdict, too: that is none on the training, but where
+    it completed, after which nothing goes on. A kill may have come before the event that says so.
     """
-    turns = [event.kind for event in happened if event.kind in _TURNS]
-    verdict = read_verdict(place) if turns[-1:] == [Kind.ENDED] else None
+    verdict = read_verdict(place)
     if verdict is None or verdict[1].samples != shown.samples:
         return None, shown
-    return verdict
+    turns = [event.kind for event in happened if event.kind in _TURNS]
+    is_over = verdict[0].status is Status.COMPLETED or turns[-1:] == [Kind.ENDED]
+    return verdict if is_over else (None, shown)
 
 
 def _summary(seen: Mapping[str, Sequence[Point]], last: Mapping[str, float]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from autotune.core.common_names import LIGHTNINGS
+from autotune.core.common_names import LIGHTNINGS, LIGHTNINGS_SHORT
 from autotune.core.settings import (
     ACCUMULATION,
     MICRO_BATCH,
@@ -60,13 +60,7 @@ LIGHTNING = Framework(
         "learning_rate": "optimizer.lr",
         "weight_decay": "optimizer.weight_decay",
     },
-    words={
-        "precision": {
-            "fp32": (LIGHTNINGS["fp32"], "32", 32),
-            "bf16": (LIGHTNINGS["bf16"], "bf16"),
-            "fp16": (LIGHTNINGS["fp16"], "16", 16),
-        }
-    },
+    words={"precision": {ours: (word, *LIGHTNINGS_SHORT[ours]) for ours, word in LIGHTNINGS.items()}},
     checkpoint="autotune.ckpt",
     for_trial=_for_trial,
     known=(

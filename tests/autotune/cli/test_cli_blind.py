@@ -80,6 +80,35 @@ def test_a_sheet_is_marked_read_back_and_unblinded(compared):
     assert "| blind reading | reports | correct |" in compared("report", "s", "--format", "md", "-o", "-")[1]
 
 
+def test_marks_that_replace_others_are_said(compared):
+    compared("report", "s", "--blind", "sheet.html")
+    saved("correct", "wrote")
+    for _ in range(2):
+        assert compared("report", "s", "--marks", "answers.json")[2] == "Marks: 10 of reader AB\n"
+    saved("major error", "bf16 wrote")
+    told = compared("report", "s", "--marks", "answers.json")[2]
+    assert told == "Marks: 5 of reader AB; 5 other ones of a reader of that name are replaced\n"
+
+
+def test_a_report_without_studies_has_what_was_found_of_all_of_them(compared):
+    compared("report", "s", "--blind", "sheet.html")
+    saved("correct", "bf16 wrote")
+    compared("report", "s", "--marks", "answers.json", "--samples", "0")
+    page = Path("s", "report.html").read_text()
+    assert "Blind reading" in page
+    assert "No reports have been written yet" not in page
+
+
+def test_marks_that_cannot_be_read_are_one_line(compared):
+    compared("report", "s", "--blind", "sheet.html")
+    saved("correct", "wrote")
+    Session(Path("s")).comparison.marks_file.write_text('{"AB": {},}')
+    for more in ((), ("--marks", "answers.json")):
+        code, out, err = compared("report", "s", *more)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "marks.json: the marks of blind readers cannot be read: " in err
+
+
 def test_marks_of_texts_that_are_gone_count_for_nothing(compared):
     compared("report", "s", "--blind", "sheet.html")
     saved("correct", "wrote 3")
@@ -97,6 +126,7 @@ def test_marks_of_texts_that_are_gone_count_for_nothing(compared):
     [
         (["--blind", "sheet.html"], ["session s: has no reports to be marked", "autotune compare s"]),
         (["--marks", "nowhere.json"], ["nowhere.json", "cannot be read"]),
+        (["--blind", "sheet.html", "--samples", "0"], ["--samples: at least 1 study with --blind: got 0"]),
         (["--marks", "a", "--blind", "b"], ["one of --blind and --marks: got b and a"]),
     ],
 )

@@ -90,8 +90,10 @@ def test_a_training_ends_when_it_has_all_its_samples(tmp_path, capsys):
 
     assert train(tmp_path) == 2  # nothing is trained twice in secret
     assert "has a training already: add --resume to go on with it" in capsys.readouterr().err
+    (tmp_path / "t" / "report.html").unlink()  # as a kill leaves it
     assert train(tmp_path, "--resume") == 0
     assert "has completed already" in capsys.readouterr().out
+    assert "training ended" in (tmp_path / "t" / "report.html").read_text()
 
 
 def test_its_report_can_be_asked_for_in_other_formats(tmp_path, capsys):

@@ -47,17 +47,26 @@ def test_answers_are_unblinded_and_those_on_texts_that_are_gone_do_not_count():
     ]
 
 
-def test_a_reader_who_answers_again_replaces_only_the_own_answers(tmp_path):
+def test_a_reader_who_answers_again_replaces_only_the_own_answers_on_the_same_reports(tmp_path):
     file = tmp_path / "marks.json"
     assert blind.known(file) == {}
-    for reader, mark in (("AB", "correct"), ("CD", "minor error"), ("AB", "major error")):
-        blind.keep(file, reader, {"x": Answer(mark, "note")})
+    assert blind.keep(file, "AB", {"x": Answer("correct"), "y": Answer("correct")}) == 0
+    assert blind.keep(file, "CD", {"x": Answer("minor error", "note")}) == 0
+    assert blind.keep(file, "AB", {"x": Answer("major error", "note"), "z": Answer("correct")}) == 1
+    assert blind.keep(file, "AB", {"y": Answer("correct")}) == 0, "the same once more"
     assert blind.known(file) == {
-        "AB": {"x": Answer("major error", "note")},
+        "AB": {"x": Answer("major error", "note"), "y": Answer("correct"), "z": Answer("correct")},
         "CD": {"x": Answer("minor error", "note")},
     }
-    file.write_text('{"AB": {"x": "correct"}}')
-    assert blind.known(file) == {}
+
+
+@pytest.mark.parametrize("text", ['{"AB": {"x": "correct"}}', '{"AB": {},}', "[]", "[" * 100_000])
+def test_answers_that_cannot_be_read_are_not_written_over(tmp_path, text):
+    file = tmp_path / "marks.json"
+    file.write_text(text)
+    with pytest.raises(InputError, match=r"marks.json: the marks of blind readers cannot be read: "):
+        blind.keep(file, "AB", {"x": Answer("correct")})
+    assert file.read_text() == text
 
 
 def test_a_key_is_drawn_once_and_read_from_then_on(tmp_path):
@@ -82,6 +91,8 @@ def told(**changes):
 def test_answers_are_read_as_a_sheet_saves_them():
     assert blind.parse(told(), SOURCE) == ("AB", {"x": Answer("correct", "n")})
     assert blind.parse(told(marks={"x": {"mark": "minor error"}}), SOURCE)[1]["x"].note == ""
+    note_alone = {"x": {"mark": "", "note": "of another patient"}}
+    assert blind.parse(told(marks=note_alone), SOURCE)[1] == {"x": Answer("", "of another patient")}
 
 
 @pytest.mark.parametrize(
@@ -95,8 +106,9 @@ def test_answers_are_read_as_a_sheet_saves_them():
         (told(marks=[]), "must have a reader, who has a name, and marks by report"),
         (
             told(marks={"x": {"mark": "good"}}),
-            "marks: 'x': one of correct, minor error, major error, and a note: got",
+            "marks: 'x': one of correct, minor error, major error, or a note, or both: got",
         ),
+        (told(marks={"x": {"mark": ""}}), "marks: 'x': one of correct"),
         (told(marks={"x": "correct"}), "marks: 'x': one of correct"),
         (told(marks={"x": {"mark": ["correct"]}}), "marks: 'x': one of correct"),
         (told(marks={"x": {"mark": "correct", "note": 7}}), "marks: 'x': one of correct"),

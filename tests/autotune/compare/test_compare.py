@@ -20,6 +20,7 @@ from autotune.core.errors import EvaluationError, InputError
 from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
 from autotune.judging.history import History
 from autotune.space import space as spaces
+from autotune.space.sections import Objective
 from autotune.storage import provenance
 from autotune.storage import study as record
 from autotune.storage.store import Options, Session
@@ -48,6 +49,9 @@ print(json.dumps({"split": "test", "studies": 1, "trained": state, "bleu_4": 0.5
                   "reports_per_s": 0.5, "peak_memory_bytes": 7, "bleu_4_items": [0.25, 0.75],
                   "collapsed": True, "parameters": 12}))
 """
+
+
+FACTS = {"torch": "2.5", "data": None}
 
 
 @dataclass(frozen=True)
@@ -110,9 +114,12 @@ def compared(session, space):
     """Compares one configuration, and returns the model and what was said."""
     said = []
 
-    def compare(label="bf16", workload=None, may_take=False, samples=400, seed=0, **config):
-        trials = record.trials(record.load_study(session.study_file))
-        terms = Terms(samples=samples, data=None, may_take=may_take)
+    def compare(label="bf16", *, workload=None, may_take=False, samples=400, seed=0, shared=False, **config):
+        trials = [
+            replace(trial, measurement=replace(trial.measurement, shared=shared))
+            for trial in record.trials(record.load_study(session.study_file))
+        ]
+        terms = Terms(samples=samples, facts=FACTS, may_take=may_take)
         training = training_of(session, space, workload or Scored())
         comparing = Comparison(session, training, trials, terms=terms, say=said.append)
         said.clear()
@@ -183,19 +190,43 @@ def test_on_other_terms_it_is_trained_anew(session, space, compared):
     assert attempts(session, "bf16") == 1
 
 
-def test_models_of_other_terms_do_not_stay_beside_new_ones(session, space, compared):
+def kept(session, space, contenders, **terms):
+    """What is said of models that are there as those of `contenders` come, by label."""
+    said, given = [], Terms(**{"samples": 400, "facts": FACTS, "may_take": False, **terms})
+    training = training_of(session, space, Scored())
+    Comparison(session, training, [], terms=given, say=said.append).keep_only(contenders)
+    return dict(line.split(": ", 1) for line in said)
+
+
+def test_models_of_other_terms_are_set_aside_whole(session, space, compared):
     for label in ("fp32", "bf16"):
         compared(label)
     (session.comparison.root / "tf32").mkdir()
-    said = []
-    terms = Terms(samples=400, data=None, may_take=False)
-    comparing = Comparison(session, training_of(session, space, Scored()), [], terms=terms, say=said.append)
-    today = {**space.baseline_config, "micro_batch_size": 8}
-    comparing.keep_only(
-        [Contender("fp32", space.baseline_config), Contender("bf16", {**today, "precision": "bf16"})]
-    )
-    assert [found.name for found in session.comparison.root.iterdir()] == ["fp32"]
-    assert len(said) == 2
+    scored = session.model_dir("bf16").result_file.read_bytes()
+    today = {**space.baseline_config, "micro_batch_size": 8, "precision": "bf16"}
+    said = kept(session, space, [Contender("fp32", space.baseline_config), Contender("bf16", today)])
+    assert said == {
+        "bf16": "was made with other settings: set aside as bf16.aside-1",
+        "tf32": "was made with other settings: set aside as tf32.aside-1",
+    }
+    assert list(results.runs(session.comparison.root)) == ["fp32"]
+    assert session.model_dir("bf16.aside-1").result_file.read_bytes() == scored
+    assert kept(session, space, [Contender("fp32", space.baseline_config)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("terms", "other"),
+    [
+        ({"samples": 600}, "samples"),
+        ({"facts": {"torch": "2.6", "data": "abc"}}, "torch, data"),
+        ({"facts": {**FACTS, "driver": "580"}}, None),
+    ],
+)
+def test_models_are_of_other_terms_where_their_figures_do_not_compare(session, space, compared, terms, other):
+    """What was not kept of a model is not asked for."""
+    model, _ = compared()
+    said = kept(session, space, [Contender("bf16", model.config)], **terms)
+    assert said == ({"bf16": f"was made with other {other}: set aside as bf16.aside-1"} if other else {})
 
 
 def test_what_does_not_fit_is_a_model_without_scores_and_is_tried_again(session, compared):
@@ -223,7 +254,8 @@ def test_what_could_not_be_scored_is_scored_later_without_training(session, comp
 
 
 @pytest.mark.parametrize(
-    "why_not", [None, "no checkpoint", "other provenance", "other samples", "other settings", "other seed"]
+    "why_not",
+    [None, "no checkpoint", "other provenance", "other samples", "other settings", "other seed", "shared"],
 )
 def test_a_checkpoint_of_the_search_is_taken_where_it_is_of_the_same_training(session, compared, why_not):
     work = session.trial_dir(0).work
@@ -235,6 +267,7 @@ def test_a_checkpoint_of_the_search_is_taken_where_it_is_of_the_same_training(se
         may_take=why_not != "other provenance",
         samples=200 if why_not == "other samples" else 400,
         seed=int(why_not == "other seed"),
+        shared=why_not == "shared",
         micro_batch_size=8 if why_not == "other settings" else 4,
     )
     assert (model.trial == 0) is (model.scores["trained"] == 1234) is (why_not is None)
@@ -266,7 +299,7 @@ def test_the_command_compares_a_workload_that_writes_no_reports(session, capsys)
     assert said[-4].split()[:4] == ["bf16", "1.0000", "+0.0%", "0"]
     assert said[-2].startswith("The fastest precision that keeps 95% of the baseline's bleu_4 at the end of ")
     assert " at 95%, 2 seeds of each." in said[-2]
-    assert said[-1] == f"See what they wrote: python -m autotune report {session.root}"
+    assert said[-1] == f"See them side by side: python -m autotune report {session.root}"
     found = results.runs(session.comparison.root)
     assert [(m.seed, m.config["micro_batch_size"]) for m in found["fp32"]] == [(0, 8), (1, 8)]
     assert found["baseline"][0].config["micro_batch_size"] == 4
@@ -297,9 +330,37 @@ def test_what_has_changed_since_the_search_is_said(session, capsys):
     session.info_file.write_text(json.dumps(info))
     code, said, _ = compare(capsys, session.root, "--precisions", "fp32", "--epochs-per-model", 2)
     assert code == 0
-    assert any(line.startswith("changed since the search: torch 0.4, now ") for line in said)
+    (changed,) = (line for line in said if line.startswith("changed since the search: torch 0.4, now "))
+    assert changed.endswith("; none of its checkpoints is taken")
     assert said[-2].startswith("Not decided: ")
     assert results.first(results.runs(session.comparison.root))["fp32"].samples == 100
+
+
+def test_models_that_are_there_say_how_long_others_are_trained(session, capsys):
+    asked = (session.root, "--precisions", "fp32")
+    compare(capsys, *asked, "--samples-per-model", 100)
+    code, said, _ = compare(capsys, *asked)
+    assert code == 0
+    assert said[:2] == ["baseline: already done", "fp32: already done"]
+    before = session.model_dir("fp32").result_file.read_bytes()
+    _, said, _ = compare(capsys, *asked, "--samples-per-model", 150)
+    assert "fp32: was made with other samples: set aside as fp32.aside-1" in said
+    assert session.model_dir("fp32.aside-1").result_file.read_bytes() == before
+    found = results.first(results.runs(session.comparison.root))
+    assert {label: model.samples for label, model in found.items()} == {"baseline": 150, "fp32": 150}
+
+
+def test_what_is_told_of_a_label_is_of_its_first_seed_that_completed(session):
+    done, failed = Outcome(Status.COMPLETED), Outcome(Status.FAILED, Failure.OOM)
+    for seed, outcome in enumerate((failed, done, done)):
+        place = session.model_dir(results.name_of("bf16", seed))
+        place.root.mkdir(parents=True)
+        results.write(place, Model("bf16", {}, outcome, Measurement(), 400, seed=seed))
+        text = {"id": "1", "images": [], "reference": "a", "report": f"of seed {seed}"}
+        place.reports_file.write_text(json.dumps(text))
+    found = results.found(session, Objective())
+    assert results.first(found.models)["bf16"].seed == 1
+    assert [written.report for written in found.written["bf16"]] == ["of seed 1"]
 
 
 def test_the_share_to_keep_is_the_searchs_unless_another_is_asked_for(session, space):

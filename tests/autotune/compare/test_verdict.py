@@ -153,6 +153,17 @@ def test_what_was_not_trained_to_its_end_does_not_stand():
     assert without.sentence == "Not decided: the baseline's model was not trained to its end."
 
 
+def test_where_some_were_scored_what_could_not_be_does_not_stand():
+    found = runs(baseline=NEAR, bf16=NEAR, fp16=NEAR)
+    found["bf16"] = (*found["bf16"][:3], model("bf16", None, 3))
+    found["fp16"] = tuple(model("fp16", None, seed) for seed in range(4))
+    said = verdict(found, GOAL)
+    assert [(one.label, one.seeds) for one in said.standings] == [("bf16", 3), ("baseline", 4)]
+    assert (said.label, " on the test split: bf16, " in said.sentence) == ("bf16", True)
+    unscored = {**found, "baseline": (model("baseline", None),)}
+    assert verdict(unscored, GOAL).sentence == "Not decided: the baseline's model could not be scored."
+
+
 @pytest.mark.parametrize("found", [{}, runs(baseline=NEAR)])
 def test_alone_or_with_nothing_there_is_nothing_to_decide(found):
     assert verdict(found, GOAL) is None

@@ -110,12 +110,22 @@ def test_transformers_has_three_switches_for_a_precision(winner, amp, expected):
     assert ("amp" in unsaid) == (not expected)
 
 
-def test_transformers_prefetches_with_workers_alone(winner):
-    values, unsaid = written(
-        "transformers", winner(data={"batch_size": 8, "num_workers": 0, "prefetch_factor": 2})
-    )
-    assert "dataloader_prefetch_factor" not in values
-    assert "dataloader_prefetch_factor" in unsaid
+def test_what_goes_with_workers_is_off_for_transformers_where_there_are_none(winner):
+    """Their loader is not made with anything else, and a trial had it so."""
+    own = {
+        f"dataloader_{name}": value for name, value in (("prefetch_factor", 2), ("persistent_workers", True))
+    }
+    settings = {"num_workers": 0, "prefetch_factor": 2, "persistent_workers": True}
+    for found in (winner(data=settings), winner(workload=Workload("transformers"), data=None, trainer=own)):
+        values, unsaid = written("transformers", found)
+        assert not values.get("dataloader_num_workers")
+        assert (values["dataloader_prefetch_factor"], values["dataloader_persistent_workers"]) == (
+            None,
+            False,
+        )
+        assert not [path for path in unsaid if "workers" in path or "prefetch" in path]
+    values, _ = written("transformers", winner(data={**settings, "num_workers": 2}))
+    assert (values["dataloader_prefetch_factor"], values["dataloader_persistent_workers"]) == (2, True)
 
 
 def test_accelerates_is_a_machine_and_its_precision(winner):

@@ -8,6 +8,7 @@ import yaml
 
 from autotune.core.errors import InputError
 from autotune.export import patch
+from autotune.workloads import Workload
 from autotune.workloads.command.workload import CommandWorkload
 
 OWN = """\
@@ -102,6 +103,11 @@ def test_of_deepspeeds_switches_at_most_one_is_on(winner, text, expected):
         ("precision", "brain", "half", "half"),
         ("amp", "brain", "half", "half"),
         ("fp16", False, "half", True),
+        ("precision", 32, "half", "16-mixed"),
+        ("precision", "16", "brain", "bf16-mixed"),
+        ("precision", "bf16", "half", "16-mixed"),
+        ("precision", "fp32", "half", "half"),
+        ("torch_dtype", "auto", "brain", "bfloat16"),
     ],
 )
 def test_a_precision_is_said_in_the_words_of_the_file(winner, key, old, amp, new):
@@ -109,9 +115,19 @@ def test_a_precision_is_said_in_the_words_of_the_file(winner, key, old, amp, new
     assert values[key] == new
 
 
-def test_a_precision_of_the_same_path_may_be_in_other_words(winner):
+@pytest.mark.parametrize(
+    ("old", "new"), [("32-true", "16-mixed"), (32, "16-mixed"), ("bf16", "fp16"), ("fp32", "fp16")]
+)
+def test_at_its_own_path_a_precision_is_said_as_the_trials_had_it(winner, old, new):
+    """But where the file has what can be no word of theirs."""
     found = winner(roles={}, amp=None, precision="fp16", searched=("precision",))
-    assert patched("precision: 32-true\n", YAML, found)[1] == {"precision": "16-mixed"}
+    assert patched(json.dumps({"precision": old}), JSON, found)[1] == {"precision": new}
+
+
+def test_a_precision_of_half_the_width_leaves_tf32_as_it_is(winner):
+    text = '{"bf16": false, "fp16": true, "tf32": true}'
+    assert patched(text, JSON, winner())[1] == {"bf16": True, "fp16": False, "tf32": True}
+    assert patched(text, JSON, winner(amp="no"))[1] == {"bf16": False, "fp16": False, "tf32": False}
 
 
 def test_a_word_that_a_file_has_not_is_told(winner):
@@ -125,6 +141,27 @@ def test_a_switch_stays_one(winner):
     found = winner(compile="max-autotune", searched=("compile",))
     _, values = patched('{"torch_compile": false}', JSON, found)
     assert values == {"torch_compile": True}
+
+
+@pytest.mark.parametrize("value", ["reduce-overhead", 0.5, False])
+def test_at_its_own_path_a_value_is_what_the_trials_had(winner, value):
+    found, values = patched('{"compile": false}', JSON, winner(compile=value, searched=("compile",)))
+    assert values == {"compile": value}
+    assert found.replaced == (() if value is False else (f"compile: False -> {value}",))
+
+
+@pytest.mark.parametrize(("workers", "expected"), [(0, (False, None)), (2, (True, 4))])
+def test_without_workers_the_trainers_loader_has_nothing_that_goes_with_them(winner, workers, expected):
+    names = ("dataloader_num_workers", "dataloader_persistent_workers", "dataloader_prefetch_factor")
+    trainer = dict(zip(names, (workers, True, 4), strict=True))
+    found = winner(
+        workload=Workload("transformers"),
+        data=None,
+        trainer=trainer,
+        searched=tuple(f"trainer.{name}" for name in names),
+    )
+    _, values = patched(json.dumps(dict.fromkeys(names, 1) | {names[1]: True}), JSON, found)
+    assert tuple(values.values()) == (workers, *expected)
 
 
 def test_a_file_of_the_commands_own_gets_what_its_trials_get(winner, tmp_path):

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from autotune.compare.blind import Answer, Unblinded
-from autotune.reports import reading, tables
+from autotune.reports import reading, tables, words
 from autotune.reports.reading import Remark
 
 
@@ -42,6 +42,14 @@ def test_two_readers_of_a_report_are_one_report():
     one, both = (reading.reading(found, ["bf16"]) for found in (once, once + again))
     assert (both.readers, both.models[0].reports, both.models[0].correct_marks) == (("AB", "CD"), 20, 20)
     assert both.models[0].correct == one.models[0].correct, "no surer for a second look at the same reports"
+
+
+def test_a_note_without_a_mark_is_a_remark_alone():
+    found = reading.reading([said(1, "", "bf16", note="no image"), said(2, "correct", "bf16")], ["bf16"])
+    assert (found.models[0].reports, found.models[0].correct.value) == (1, 1.0)
+    assert found.remarks == (Remark("bf16", "1", "AB", "", "no image"),)
+    assert tables.remarks(found).rows == (("bf16", "1", "AB", words.NOTHING, "no image"),)
+    assert reading.reading([said(1, "", "bf16", note="no image")], ["bf16"]).models == ()
 
 
 def test_nothing_said_is_no_reading():

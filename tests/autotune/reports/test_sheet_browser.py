@@ -48,6 +48,7 @@ def test_marks_are_kept_while_they_are_given_and_saved_as_a_file(browser, page, 
             "arguments[0].click()", one.find_element(By.CSS_SELECTOR, f"[value='{value}']")
         )
     sets[1].find_element(By.TAG_NAME, "textarea").send_keys('a "tube" <b>missed</b>')
+    sets[2].find_element(By.TAG_NAME, "textarea").send_keys("of another patient")
     assert progress(browser) == f"2 of {len(ids)} marked"
 
     browser.refresh()
@@ -64,6 +65,7 @@ def test_marks_are_kept_while_they_are_given_and_saved_as_a_file(browser, page, 
         {
             ids[0]: blind.Answer("correct"),
             ids[1]: blind.Answer("major error", 'a "tube" <b>missed</b>'),
+            ids[2]: blind.Answer("", "of another patient"),
         },
     )
     assert browser.get_log("browser") == []

@@ -61,7 +61,7 @@ def reports(number):
         yield Report(number, Phase.TRAINING, 4.0, shown(16, 10.5), (), SEEN, OUTCOMES[number])
 
 config = {"micro_batch_size": 4, "precision": "bf16", "data": os.environ["HOME"] + "/images"}
-with tracking.Tracker(directory, "chest", tags=("r2gen", "thesis")) as tracker:
+with tracking.Tracker(directory, "chest", quality="bleu_4", tags=("r2gen", "thesis")) as tracker:
     assert not tracker.__getstate__()["_worker"]
     tracker.setup()
     for number in (0, 1, 2):
@@ -239,7 +239,7 @@ def test_what_ray_tune_tells_is_logged_whole_and_quietly(driver: Driver) -> None
 
 def test_a_trial_gone_on_with_after_a_kill_is_the_same_run(driver: Driver) -> None:
     log = """
-tracker = tracking.Tracker(directory, "chest")
+tracker = tracking.Tracker(directory, "chest", quality="bleu_4")
 tracker.log_trial_start(trial(7))
 tracker.log_trial_result(1, trial(7), report(7, {samples}).to_dict())
 """
@@ -285,7 +285,7 @@ trials = [
 ]
 report = directory / "report.html"
 report.write_text("<p>what came out</p>")
-with tracking.Tracker(directory, "chest") as tracker:
+with tracking.Tracker(directory, "chest", quality="bleu_4") as tracker:
     tracker.summarise(History(trials[:int(sys.argv[3])], space), report)
 """
 
@@ -346,7 +346,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
 AWAY = """
 from autotune.judging.history import History
 runs._INIT_TIMEOUT_S = 5.0
-tracker = tracking.Tracker(directory, "chest")
+tracker = tracking.Tracker(directory, "chest", quality="bleu_4")
 started = time.monotonic()
 for number in (0, 1):
     tracker.log_trial_start(trial(number))
@@ -373,7 +373,7 @@ def test_when_wandb_is_away_runs_are_kept_offline_and_nobody_waits(driver: Drive
 def test_runs_that_were_open_when_wandb_went_away_go_on_offline(driver: Driver, server: str) -> None:
     script = """
 runs._INIT_TIMEOUT_S = 1.0
-kept = runs.Kept(directory, directory / "wandb" / "session-key", "chest", "autotune", "samples", ())
+kept = runs.Kept(directory, directory / "wandb" / "session-key", "chest", "bleu_4", "samples", ())
 open_runs = runs.Runs(kept, online=False)
 open_runs.start(0, {"micro_batch_size": 4})
 open_runs.log(report(0, 8))
@@ -403,7 +403,7 @@ def test_it_survives_pickling_without_its_runs(driver: Driver) -> None:
     script = """
 import pickle
 from ray import cloudpickle
-tracker = tracking.Tracker(directory, "chest")
+tracker = tracking.Tracker(directory, "chest", quality="bleu_4")
 tracker.log_trial_start(trial(0))
 again = pickle.loads(cloudpickle.dumps(tracker))
 again.log_trial_start(trial(1))

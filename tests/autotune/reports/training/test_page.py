@@ -140,7 +140,10 @@ def test_processors_are_counted_in_what_the_training_may_use(found):
 
 def test_a_gpu_of_several_is_named(found):
     memory = next(plot for plot in plots.machine(found) if plot.id == "memory-time")
-    assert "GPU 0: used on the GPU" in [mark.label for mark in memory.legend]
+    labels = [mark.label for mark in memory.legend]
+    assert [label for label in labels if "GPU" in label] == ["GPU, used", "GPU 0, used"]
+    power = next(plot for plot in plots.machine(found) if plot.id == "power-time")
+    assert power.legend[0].label == "GPU"
 
 
 def test_the_best_evaluation_is_told_where_it_is_not_the_last(found):
@@ -149,6 +152,14 @@ def test_the_best_evaluation_is_told_where_it_is_not_the_last(found):
     assert dict(wording.figures(told))["BLEU-4"] == "0.1000, the best 0.3000 after 400 samples"
     loss = replace(told, quality="val_loss", minimize=True)
     assert dict(wording.figures(loss))["val_loss"] == "0.1000"
+
+
+def test_of_many_evaluations_the_best_is_told_and_the_plots_have_what_they_can_show(found):
+    points = tuple(Point(n, float(n), 0.9 if n == 7 else 0.1) for n in range(20_000))
+    told = replace(found, curves=replace(found.curves, quality=points))
+    assert dict(wording.figures(told))["BLEU-4"] == "0.1000, the best 0.9000 after 7 samples"
+    drawn = [plot for plot in plots.learning(told) if plot.id.startswith("quality")]
+    assert [len(plot.data[0]["y"]) for plot in drawn] == [300, 300]
 
 
 def test_a_page_of_a_long_training_stays_small(found):

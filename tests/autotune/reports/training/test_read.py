@@ -124,7 +124,18 @@ def test_a_training_that_failed_has_kept_no_promise(ended):
     assert (outcome.status, found.promised.answer) == (Status.COMPLETED, Answer.UNDECIDED)
 
 
+def test_a_training_that_was_killed_as_it_completed_has_ended(ended):
+    lines = ended.events_file.read_text().splitlines(keepends=True)
+    ended.events_file.write_text("".join(lines[:-1]))  # the verdict is written before the event
+    found = read.read(ended.root)
+    assert (found.state, found.outcome.status) == ("ended", Status.COMPLETED)
+    assert found.events[-1].kind is Kind.CONTINUED
+
+
 def test_the_verdict_on_an_attempt_that_was_gone_on_with_is_none_on_the_training(ended):
+    then = Outcome(Status.FAILED, Failure.ERROR, "CUDA error")
+    identity.write_verdict(ended, then, read.read(ended.root).measured)
+    assert read.read(ended.root).outcome == then
     events.write(ended.events_file, Event(handmade.AGAIN + 200, 2000, Kind.CONTINUED, "training"))
     assert read.read(ended.root).outcome is None
 
