@@ -1,7 +1,8 @@
 """What a session has said of settings, and whether the training that follows keeps it. Pure.
 
 A claim is held to where it is surely within 5% of what was promised, and broken where it is surely not: in
-between nothing is decided. One training is one seed, so that its quality is held against what was to be kept,
+between nothing is decided. A machine on which equal trials differed in speed may differ as much from then to
+now, and that breaks no promise. One training is one seed, so that its quality is held against what was to be kept,
 with the scatter that equal runs have shown.
 """
 
@@ -18,6 +19,7 @@ from autotune.judging.history import History
 from autotune.space.sections import Objective, turned
 
 _SLACK = 0.05  # of what was promised: days differ by as much on a machine that nothing is wrong with
+_SLACK_BYTES = 64 * 2**20  # by which the memory of one training differs from day to day, caches and libraries
 _SCATTERS = 2.0  # standard deviations between equal runs, beyond which a quality is no chance
 
 
@@ -35,8 +37,9 @@ class Promise:
 
     `quality` is the tuner's own, of which higher is better, after so many `samples`; `least` is what was to
     be kept, and `scatter` the standard deviation between equal runs. All three are None where nothing is
-    known of them. `memory_bytes` are of the training process alone. `origin` says on what device and of
-    which code it was measured, as that of a `Measurement`.
+    known of them. `memory_bytes` are of the training process alone. `origin` says on what device and of which
+    code it was measured, as that of a `Measurement`. `moved` is how much faster than the slowest of equal
+    trials the fastest one was, at most.
     """
 
     session: str
@@ -48,6 +51,7 @@ class Promise:
     scatter: float | None
     memory_bytes: int | None
     origin: tuple[str, str]
+    moved: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -94,6 +98,7 @@ def of(trial: Trial, history: History, session: str) -> Promise:
         scatter=noise * abs(found.value) if noise is not None and found else None,
         memory_bytes=history.memory(trial).own_peak_bytes,
         origin=trial.measurement.origin,
+        moved=max((share for _, _, share in history.speeds.disagreements()), default=0.0),
     )
 
 
@@ -125,10 +130,12 @@ def _speed(promise: Promise, shown: Measurement, unit: str) -> Kept | None:
         return _not_yet("speed", promise.throughput, "not measured yet")
     ratio, least = estimates.over(found, promise.throughput), 1 - _SLACK
     is_kept = ratio.low is not None and ratio.low >= least
-    is_broken = ratio.high is not None and ratio.high < least
+    is_broken = ratio.high is not None and ratio.high < least / (1 + promise.moved)
     answer = _answer(is_kept=is_kept, is_broken=is_broken)
     beside = "as promised" if abs(ratio.value - 1) < _SLACK else _apart(ratio.value)
     text = f"{found.value:.1f} {unit}/s, {promise.throughput.value:.1f} promised: {beside}"
+    if promise.moved > _SLACK and not is_kept:
+        text += f"; equal trials of that session were up to {promise.moved:.0%} apart"
     return Kept("speed", answer, text, promise.throughput, found)
 
 
@@ -171,8 +178,9 @@ def _memory(promise: Promise, shown: Measurement) -> Kept | None:
     found, promised = map(units.format_bytes, (own_bytes, promise.memory_bytes))
     share = objective.memory_share(shown)
     of_all = "" if share is None else f", {share:.0%} of what there is"
-    more = "" if ratio <= 1 + _SLACK else f": {ratio - 1:.0%} more"
-    answer = Answer.HELD if ratio <= 1 + _SLACK else Answer.BROKEN
+    is_kept = own_bytes <= max(promise.memory_bytes * (1 + _SLACK), promise.memory_bytes + _SLACK_BYTES)
+    more = "" if is_kept else f": {ratio - 1:.0%} more"
+    answer = Answer.HELD if is_kept else Answer.BROKEN
     text = f"{found}{of_all}, {promised} promised{more}"
     return Kept("memory", answer, text, Figure(promise.memory_bytes), Figure(own_bytes))
 

@@ -54,6 +54,13 @@ def test_a_speed_is_slower_where_it_surely_is(rate, half, answer):
     assert answers(shown(rate=rate, half=half))["speed"] is answer
 
 
+@pytest.mark.parametrize(("rate", "answer"), [(85.0, Answer.UNDECIDED), (70.0, Answer.BROKEN)])
+def test_a_machine_may_move_as_far_as_it_did_in_the_search(rate, answer):
+    [speed, *_] = promise.kept(replace(PROMISED, moved=0.2), shown(rate=rate), GOAL, "samples")
+    assert speed.answer is answer
+    assert "equal trials of that session were up to 20% apart" in speed.text
+
+
 @pytest.mark.parametrize(
     ("quality", "answer"),
     [(0.76, Answer.HELD), (0.73, Answer.UNDECIDED), (0.71, Answer.BROKEN)],
@@ -92,7 +99,7 @@ def test_of_a_training_that_failed_nothing_held():
     assert promise.overall(found, Outcome(Status.FAILED, Failure.DIVERGED)) is Answer.UNDECIDED
 
 
-@pytest.mark.parametrize(("mib", "answer"), [(104, Answer.HELD), (120, Answer.BROKEN)])
+@pytest.mark.parametrize(("mib", "answer"), [(104, Answer.HELD), (160, Answer.HELD), (168, Answer.BROKEN)])
 def test_memory_may_be_as_much_as_promised(mib, answer):
     assert answers(shown(memory=mib * 2**20))["memory"] is answer
 
