@@ -4,6 +4,7 @@ import ctypes
 import faulthandler
 import inspect
 import json
+import math
 import multiprocessing
 import os
 import resource
@@ -53,6 +54,7 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
         with suppress(OSError):  # it may have been removed: whoever has started this is gone
             group.join()
     stopping, gpus = _stop_on_sigterm(), Cuda(order.gpus, order.memory_cap_bytes)
+    guard: object = None
     with os.fdopen(pipe.fileno(), "wb", closefd=False) as messages:
         try:
             guard = _become_independent(output)
@@ -197,7 +199,7 @@ class _Count:
 
     def reported(self, said: Mapping[str, Any], at_s: float, is_queued: bool) -> None:
         """Counts what was said at `at_s`, when the GPU had not done the step yet where that `is_queued`."""
-        record = {**self._check(said), **self._watch.figures()}
+        record = {**self._check(said), **self._watch.figures(at_s)}
         self._send(at_s, record | {QUEUED: True} if is_queued else record)
 
     def _send(self, at_s: float, record: dict[str, Any]) -> None:
@@ -238,12 +240,12 @@ class _Watch:
         at_s, figures = _clock_s(), self.figures()
         return _Seen(at_s, {**figures, QUEUED: True} if is_queued else figures)
 
-    def figures(self) -> dict[str, Any]:
-        """What the process shows of itself without being waited for."""
+    def figures(self, until_s: float = math.inf) -> dict[str, Any]:
+        """What the process shows of itself without being waited for, and of its steps up to `until_s`."""
         self._gpus.open()
         self._flops.attach()
         before, self._compilations = self._compilations, cuda.compilations()
-        figures = {**(self._gpus.figures() or self._memory.figures()), **self._flops.taken()}
+        figures = {**(self._gpus.figures() or self._memory.figures()), **self._flops.taken(until_s)}
         return {**figures, COMPILING: True} if self._compilations != before else figures
 
     def evaluated(self) -> dict[str, int]:
