@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from autotune import workloads
