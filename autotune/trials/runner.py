@@ -151,9 +151,7 @@ def _drive(
     workdir = order.place.work
     workdir.mkdir(exist_ok=True)
     settings = dict(order.settings) if order.given is None else order.given
-    own = of_trial(
-        workdir, settings, order.samples, order.memory_cap_bytes, order.unit, whole=order.whole
-    )
+    own = of_trial(workdir, settings, order.samples, order.memory_cap_bytes, order.unit, whole=order.whole)
     os.environ.update(own)
     if inspect.isgeneratorfunction(fit):
         return _drain(fit(settings, workdir), count, stopping)
