@@ -64,7 +64,7 @@ NAMES: Mapping[str, Sequence[str]] = MappingProxyType(
         ),
         CLIP_VALUE: ("clip_value", "grad_clip_value"),
         ZERO_STAGE: ("zero_stage", "zero_optimization.stage"),
-        OFFLOAD_OPTIMIZER: (*("offload_optimizer", "offload_optimizer_device", "offload_optimizer.device"),),
+        OFFLOAD_OPTIMIZER: ("offload_optimizer", "offload_optimizer_device", "offload_optimizer.device"),
         OFFLOAD_PARAM: ("offload_param", "offload_param_device", "offload_param.device"),
     }
 )

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 # architecture white papers. The tf32 of a GPU without such units is its fp32.
 _HOPPER = {"fp64": 67.0, "fp32": 67.0, "tf32": 494.7, "bf16": 989.4, "fp16": 989.4, "fp8": 1978.9}
 _PEAKS: Mapping[str, Mapping[str, float]] = {
-    r"\bH200\b": _HOPPER,
+    r"\bH200$": _HOPPER,
+    r"\bH200 NVL$": {"fp64": 60.0, "fp32": 60.0, "tf32": 417.5, "bf16": 835.5, "fp16": 835.5, "fp8": 1670.5},
     r"\bH100 80GB HBM3\b": _HOPPER,
-    r"\bH100 PCIe\b": {"fp64": 51.0, "fp32": 51.0, "tf32": 378.0, "bf16": 756.5, "fp16": 756.5},
+    r"\bH100 PCIe$": {"fp64": 51.0, "fp32": 51.0, "tf32": 378.0, "bf16": 756.5, "fp16": 756.5, "fp8": 1513},
     r"\bA100\b": {"fp64": 19.5, "fp32": 19.5, "tf32": 156.0, "bf16": 312.0, "fp16": 312.0},
     r"\bA10\b": {"fp32": 31.2, "tf32": 62.5, "bf16": 125.0, "fp16": 125.0},
     r"\bL4\b": {"fp32": 30.3, "tf32": 60.0, "bf16": 121.0, "fp16": 121.0, "fp8": 242.0},
@@ -19,20 +20,24 @@ _PEAKS: Mapping[str, Mapping[str, float]] = {
     r"\bRTX 3090$": {"fp32": 35.6, "tf32": 35.6, "bf16": 71.0, "fp16": 71.0},
     r"\bRTX 4090$": {"fp32": 82.6, "tf32": 82.6, "bf16": 165.2, "fp16": 165.2, "fp8": 330.3},
 }
+_PART = re.compile(r"\bMIG\b")  # of a GPU, named after the whole
 _TERA = 1e12
 
 
 def peaks(device: str) -> Mapping[str, float]:
-    """FLOP/s of a GPU by the kind of its numbers; nothing where its name is not in the table."""
-    found = next((peaks for name, peaks in _PEAKS.items() if re.search(name, device)), {})
+    """FLOP/s of a GPU by the kind of its numbers; nothing for a part of one, and where no peak is known."""
+    whole = _PEAKS if _PART.search(device) is None else {}
+    found = next((peaks for name, peaks in whole.items() if re.search(name, device)), {})
     return {kind: _TERA * tflops for kind, tflops in found.items()}
 
 
 def utilisation(flops_per_sample: Mapping[str, float], samples_per_s: float, devices: str) -> float | None:
-    """Model FLOPs utilisation (Chowdhery et al., PaLM, 2022, appendix B), from 0 to 1.
+    """What share of the `devices`' peaks, named as one list, a training makes use of, from 0 to 1.
 
-    That is the time that the `devices`, named as one list, would take for a sample's operations at their
-    peaks, over the time that it takes. None where nothing was counted, or a peak is not known.
+    That is the time that they would take for a sample's operations at their peaks, over the time that it
+    takes: the hardware FLOPs utilisation, HFU, of all operations that are done; the model's, MFU, of those
+    that it needs, without what is computed again (Chowdhery et al., PaLM, 2022, appendix B). None where
+    nothing was counted, or a peak is not known.
     """
     each = [peaks(device) for device in devices.split(", ")]
     if not flops_per_sample or any(kind not in one for kind in flops_per_sample for one in each):

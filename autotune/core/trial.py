@@ -218,7 +218,8 @@ class Measurement:
     the trial ended, so that a longer training takes more; `memory_slope` is by how many bytes steps raise it,
     None where there were too few. `flops_per_sample` are the floating-point operations of a sample's part of
     a step, by the kind of their numbers, where they could be counted; `mfu` is the share of the device's peak
-    that they are run at, where that is known. Of a race, `slices` are all that was measured.
+    that they are run at, where that is known: the HFU, as what a checkpoint computes again counts. Of a race,
+    `slices` are all that was measured.
     """
 
     throughput: Throughput | None = None

@@ -27,6 +27,7 @@ from autotune.inside.site.autotune_wire import (
     STOP_LINE,
     TRIAL_SAMPLES,
     UNIT,
+    WHOLE,
     WORKDIR,
 )
 
@@ -48,11 +49,13 @@ def of_trial(
     samples: int,
     memory_cap_bytes: int | None = None,
     unit: str = "samples",
+    *,
+    whole: bool = False,
 ) -> dict[str, str]:
     """The variables by which a process knows its trial, of so many samples, or other `unit`, altogether.
 
-    0 samples are as many as it trains by itself. `memory_cap_bytes` is what its allocator may take of each
-    GPU; None for whatever is free.
+    0 samples are as many as it trains by itself, as a `whole` training may. `memory_cap_bytes` is what its
+    allocator may take of each GPU; None for whatever is free.
     """
     cap = {} if memory_cap_bytes is None else {MEMORY_CAP_BYTES: str(memory_cap_bytes)}
     return {
@@ -60,6 +63,7 @@ def of_trial(
         SETTINGS: json.dumps(dict(settings)),
         **({TRIAL_SAMPLES: str(samples)} if samples else {}),
         UNIT: unit,
+        **({WHOLE: "1"} if whole else {}),
         **cap,
     }
 

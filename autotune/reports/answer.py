@@ -140,7 +140,7 @@ def _kinds(report: Report) -> tuple[_Kind, ...]:
             _peak,
         ),
         _Kind("GPU utilisation", "", lambda s: s.gpu_percent, lambda s: Cell(words.percent(s.gpu_percent))),
-        _Kind("MFU", "of the device's peak FLOP/s", lambda s: s.mfu, lambda s: Cell(words.share(s.mfu))),
+        _Kind("HFU", "of the device's peak FLOP/s", lambda s: s.mfu, lambda s: Cell(words.share(s.mfu))),
         _Kind(
             "CPU", "100% is one core", lambda s: s.cpu_percent, lambda s: Cell(words.percent(s.cpu_percent))
         ),

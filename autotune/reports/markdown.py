@@ -53,7 +53,7 @@ def _figures(side: Side, report: Report) -> dict[str, str]:
         report.quality + (" (lower is better)" if report.minimize else ""): _figure(side.quality, ".4f"),
         "peak memory": "-" if side.peak_memory_bytes is None else peak,
         "GPU": "-" if side.gpu_percent is None else f"{side.gpu_percent:.0f}%",
-        "MFU": "-" if side.mfu is None else f"{side.mfu:.0%}",
+        "HFU": "-" if side.mfu is None else f"{side.mfu:.0%}",
         f"joules per {words.each(report)}": "-"
         if side.joules_per_sample is None
         else f"{side.joules_per_sample:.3g}",

@@ -35,7 +35,7 @@ class Side:
     None where nobody says how long that is. `evaluation_share` of it goes to evaluations, None where it is
     not known how often there is one, and `pause_share` to long steps at regular distances. `memory_is_rising`
     says that the peak still grew when one of the runs ended: a longer training takes more. `mfu` is the share
-    of the device's peak FLOP/s, None where either is not known.
+    of the device's peak FLOP/s that all operations make use of, the HFU; None where either is not known.
     """
 
     trial: int

@@ -11,7 +11,7 @@ from autotune.trials.reported import Report
 _NAMES = {
     "elapsed_s": "seconds",
     "throughput": "perf/throughput",
-    "mfu": "perf/mfu",
+    "mfu": "perf/hfu",
     "learning_rate": "train/learning_rate",
     "grad_norm": "train/grad_norm",
     "peak_memory_bytes": "memory/peak_bytes",

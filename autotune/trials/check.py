@@ -46,9 +46,8 @@ class Check:
 
     def _follow_loss(self, record: Mapping[str, Any]) -> None:
         loss = record.get("train_loss")
-        if (
-            "bad_steps" in record
-        ):  # the workload leaves such steps out, and says itself when there are too many
+        # The workload leaves such steps out, and says itself when there are too many.
+        if "bad_steps" in record:
             return
         if isinstance(loss, float):
             self._non_finite = 0 if math.isfinite(loss) else self._non_finite + 1
@@ -61,11 +60,3 @@ class Check:
 def _plain(value: Any) -> Any:
     """NumPy's and torch's scalars as Python's."""
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
-
-
-def scalar(value: object) -> object:
-    """The same for values inside a record's lists and mappings, where nothing else can be sent."""
-    plain = _plain(value)
-    if plain is value:
-        raise TypeError(f"a record's values must be JSON's, got {type(value).__name__}")
-    return plain

@@ -101,10 +101,11 @@ class Child:
             self._end_standstill()
 
     def _count_still(self, most_s: float) -> None:
-        """Counts the time since it was last asked, at most `most_s`, as time in which the workload did not get on.
+        """Counts the time since it was last asked as time in which the workload did not get on.
 
-        Of a longer one nobody knows whose it was: this process may have been suspended, and all others with it.
-        What was done with its records in between counts, or a flood of them would hide that it stands still.
+        Of more than `most_s` nobody knows whose it was: this process may have been suspended, and all others
+        with it. What was done with its records in between counts, or a flood of them would hide that it
+        stands still.
         """
         now_s = time.monotonic()
         if not self._is_paused:

@@ -3,17 +3,15 @@
 import math
 import os
 import sys
-import time
 from contextlib import suppress
 from typing import Any
 
+from autotune.inside.site import autotune_gpu
 from autotune.system import gpu_holders
 from autotune.trials.failures import GpuLostError
 from autotune.trials.gpu_memory import GpuMemory
 
 BAD_FORK = 3
-_clock_s = time.monotonic  # kept here: a workload that replaces the module's clock replaces its own alone
-_WAIT_EVERY_S, _WAIT_EVERY = 0.5, 16  # and steps: short ones may all be given to a GPU within half a second
 
 
 class Cuda:
@@ -24,7 +22,7 @@ class Cuda:
         self._gpus, self._cap_bytes = math.ceil(gpus), cap_bytes
         self._torch: Any = None
         self._before_bytes = 0
-        self._waited_s, self._unwaited, self._wait_every = 0.0, 0, 1
+        self._pace = autotune_gpu.Pace()
 
     def open(self) -> None:
         """Sees to it that the GPUs are there, and caps them; asked again, it does what could not be done yet.
@@ -45,34 +43,17 @@ class Cuda:
         if (found := torch.cuda.device_count()) < self._gpus:
             raise RuntimeError(f"it finds {found} of {self._gpus}")
         if self._cap_bytes is not None:
-            for index in range(self._gpus):
-                total_bytes = torch.cuda.get_device_properties(index).total_memory  # NVML's is more
-                torch.cuda.set_per_process_memory_fraction(min(1.0, self._cap_bytes / total_bytes), index)
+            autotune_gpu.cap(torch.cuda, self._cap_bytes)
         free_bytes, total_bytes = torch.cuda.mem_get_info()
         self._before_bytes = total_bytes - free_bytes
 
     def has_settled(self) -> bool:
-        """Whether the GPU has done all that it was given, so that now is when the last step has ended.
-
-        A workload that runs ahead of its GPU is made to wait now and then, and no more often: it would lose
-        the time in which both work. Only at first it has to be more often, or a short trial would show
-        nothing.
-        """
-        torch = self._torch
-        if torch is None:
-            return True
-        self._unwaited += 1
-        if not torch.cuda.current_stream().query():
-            if _clock_s() - self._waited_s < _WAIT_EVERY_S and self._unwaited < self._wait_every:
-                return False
-            torch.cuda.synchronize()
-            self._wait_every = min(2 * self._wait_every, _WAIT_EVERY)
-        self._waited_s, self._unwaited = _clock_s(), 0
-        return True
+        """Whether the GPU has done all that it was given, so that now is when the last step has ended."""
+        return self._torch is None or self._pace.has_settled()
 
     def evaluated(self) -> None:
         """Takes note that the workload has evaluated: what is timed next begins anew."""
-        self._wait_every = 1
+        self._pace.evaluated()
 
     def figures(self) -> dict[str, int]:
         """The allocator's figures in bytes; nothing where it has never been used."""
@@ -117,10 +98,3 @@ def tell_of_bad_fork() -> None:
     """Ends this process, with BAD_FORK where it can never use CUDA: one that it was forked from has."""
     torch = sys.modules.get("torch")
     sys.exit(BAD_FORK if torch is not None and torch.cuda._is_in_bad_fork() else 0)
-
-
-def compilations() -> int:
-    """How often torch has compiled something in this process, or tried to; 0 where it never was asked to."""
-    utils = sys.modules.get("torch._dynamo.utils")
-    counters = getattr(utils, "counters", None)
-    return counters["frames"]["total"] + counters["stats"]["unique_graphs"] if counters else 0

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-_SHORT_SHARE = (
-    0.05  # of a GPU: libraries ask for more than that at once, and say in odd words if they get none
-)
+# Of a GPU: libraries ask for more than that at once, and say in odd words if they get none.
+_SHORT_SHARE = 0.05
 _FULL_SHARE = 0.95  # of what the allocator may take
 _OWN_GROWTH_BYTES = 512 * 2**20  # kernels and handles that a process loads while it trains
 

@@ -4,6 +4,7 @@ import ctypes
 import faulthandler
 import inspect
 import json
+import math
 import multiprocessing
 import os
 import resource
@@ -16,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from autotune import workloads
@@ -24,10 +24,12 @@ from autotune.core.trial import Failure, Outcome, Status
 from autotune.inside import stops
 from autotune.inside.inbox import Inbox, of_trial
 from autotune.inside.messages import Stamped
+from autotune.inside.site.autotune_figures import compilations, host_bytes
+from autotune.inside.site.autotune_wire import plain
 from autotune.storage.records import COMPILING, QUEUED
 from autotune.system.memory_group import MemoryGroup
-from autotune.trials import cuda, failures
-from autotune.trials.check import Check, scalar
+from autotune.trials import failures
+from autotune.trials.check import Check
 from autotune.trials.cuda import Cuda
 from autotune.trials.order import Order
 from autotune.trials.pushed import Listener
@@ -53,6 +55,7 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
         with suppress(OSError):  # it may have been removed: whoever has started this is gone
             group.join()
     stopping, gpus = _stop_on_sigterm(), Cuda(order.gpus, order.memory_cap_bytes)
+    guard: object = None
     with os.fdopen(pipe.fileno(), "wb", closefd=False) as messages:
         try:
             guard = _become_independent(output)
@@ -97,7 +100,7 @@ def _explained(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
 
 
 def _send(messages: BinaryIO, message: Mapping[str, Any]) -> None:
-    messages.write(json.dumps(message, default=scalar).encode() + b"\n")
+    messages.write(json.dumps(message, default=plain).encode() + b"\n")
     messages.flush()
 
 
@@ -148,7 +151,8 @@ def _drive(
     workdir = order.place.work
     workdir.mkdir(exist_ok=True)
     settings = dict(order.settings) if order.given is None else order.given
-    os.environ.update(of_trial(workdir, settings, order.samples, order.memory_cap_bytes, order.unit))
+    own = of_trial(workdir, settings, order.samples, order.memory_cap_bytes, order.unit, whole=order.whole)
+    os.environ.update(own)
     if inspect.isgeneratorfunction(fit):
         return _drain(fit(settings, workdir), count, stopping)
     with Inbox() as inbox, Listener(inbox, count.reported, stopping, give_up):
@@ -197,7 +201,7 @@ class _Count:
 
     def reported(self, said: Mapping[str, Any], at_s: float, is_queued: bool) -> None:
         """Counts what was said at `at_s`, when the GPU had not done the step yet where that `is_queued`."""
-        record = {**self._check(said), **self._watch.figures()}
+        record = {**self._check(said), **self._watch.figures(at_s)}
         self._send(at_s, record | {QUEUED: True} if is_queued else record)
 
     def _send(self, at_s: float, record: dict[str, Any]) -> None:
@@ -228,7 +232,7 @@ class _Watch:
 
     def __init__(self, gpus: Cuda, memory: "_Memory") -> None:
         self._gpus, self._memory = gpus, memory
-        self._compilations = cuda.compilations()
+        self._compilations = compilations()
         self._flops = StepFlops()
         self._flops.attach()
 
@@ -238,12 +242,12 @@ class _Watch:
         at_s, figures = _clock_s(), self.figures()
         return _Seen(at_s, {**figures, QUEUED: True} if is_queued else figures)
 
-    def figures(self) -> dict[str, Any]:
-        """What the process shows of itself without being waited for."""
+    def figures(self, until_s: float = math.inf) -> dict[str, Any]:
+        """What the process shows of itself without being waited for, and of its steps up to `until_s`."""
         self._gpus.open()
         self._flops.attach()
-        before, self._compilations = self._compilations, cuda.compilations()
-        figures = {**(self._gpus.figures() or self._memory.figures()), **self._flops.taken()}
+        before, self._compilations = self._compilations, compilations()
+        figures = {**(self._gpus.figures() or self._memory.figures()), **self._flops.taken(until_s)}
         return {**figures, COMPILING: True} if self._compilations != before else figures
 
     def evaluated(self) -> dict[str, int]:
@@ -262,19 +266,19 @@ class _Memory:
     """
 
     def __init__(self, order: Order) -> None:
-        self._born_with = _status_bytes("VmRSS") - _status_bytes("RssFile")
+        self._born_with = host_bytes("VmRSS") - host_bytes("RssFile")
         self._highest = self._peak = 0
-        self._data_born_with = _status_bytes("VmData") if order.caps_process else None
+        self._data_born_with = host_bytes("VmData") if order.caps_process else None
         if order.memory_limit_bytes is not None and order.caps_process:
-            _limit_memory(_status_bytes("VmData") + order.memory_limit_bytes)
+            _limit_memory(host_bytes("VmData") + order.memory_limit_bytes)
 
     def figures(self) -> dict[str, int]:
-        highest = _status_bytes("VmHWM")
+        highest = host_bytes("VmHWM")
         if highest > self._highest:  # since the last record: then the mapped pages were about as many as now
             self._highest = highest
-            self._peak = max(self._peak, highest - _status_bytes("RssFile") - self._born_with)
+            self._peak = max(self._peak, highest - host_bytes("RssFile") - self._born_with)
         if self._data_born_with is not None:
-            self._peak = max(self._peak, _status_bytes("VmData") - self._data_born_with)
+            self._peak = max(self._peak, host_bytes("VmData") - self._data_born_with)
         return {"memory_peak_bytes": self._peak}
 
 
@@ -288,10 +292,3 @@ def _lift_memory_limit() -> None:
     """Room to say what went wrong."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
-
-
-def _status_bytes(name: str) -> int:
-    """A figure of /proc/self/status, 0 where it is not there."""
-    with Path("/proc/self/status").open(encoding="ascii", errors="replace") as lines:
-        found = next((line for line in lines if line.startswith(f"{name}:")), f"{name}: 0 kB")
-    return int(found.split()[1]) * 1024

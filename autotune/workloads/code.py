@@ -129,13 +129,21 @@ def _spec(top: str) -> ModuleSpec | None:
         return None
 
 
+def may_be_the_users(word: Path) -> bool:
+    """Whether a word of a command line may name a program or config of the user's own.
+
+    An absolute one may also be an interpreter or a launcher: these are known by their names, or their places.
+    """
+    return not word.is_absolute() or (word.suffix in _READ and not _is_installed(word))
+
+
 def _is_the_users(file: Path) -> bool:
+    return file.suffix == ".py" and not _is_installed(file)
+
+
+def _is_installed(file: Path) -> bool:
     installed = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    return (
-        file.suffix == ".py"
-        and not _LIBRARIES & set(file.parts)
-        and not any(file.is_relative_to(place) for place in installed)
-    )
+    return bool(_LIBRARIES & set(file.parts)) or any(file.is_relative_to(place) for place in installed)
 
 
 def revision_of_files(directory: Path, patterns: Sequence[str] = (), besides: Sequence[Path] = ()) -> str:

@@ -17,7 +17,10 @@ SETTINGS = {"micro_batch_size": 4, "seed": 7}
 _SLOW = [pytest.mark.slow]
 # What a framework's own checkpoint and stop decide. A process that imports one takes many seconds
 # to start, so what remains is left to `make soak`: it rests on the command that each of them is.
-_OF_FRAMEWORKS = {"test_a_stop_ends_it_at_any_moment_and_leaves_its_checkpoint"}
+_OF_FRAMEWORKS = {
+    "test_a_stop_ends_it_at_any_moment_and_leaves_its_checkpoint",
+    "test_a_whole_training_comes_to_its_own_end_and_keeps_its_checkpoint",
+}
 
 
 def pytest_collection_modifyitems(items):

@@ -118,6 +118,7 @@ def main(program, workdir, settings):
     )
     try:
         trainer.train()
+        (workdir / "after").touch()
     finally:
         (workdir / "closed").touch()
 

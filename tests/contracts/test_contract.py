@@ -99,6 +99,15 @@ def test_after_a_kill_it_goes_on_from_its_checkpoint_and_no_point_is_twice(begin
     assert points[-1] >= 1200
 
 
+def test_a_whole_training_comes_to_its_own_end_and_keeps_its_checkpoint(run, kind, tmp_path):
+    report = run("babbles", samples=0, whole=True)
+    assert report.outcome.status is Status.COMPLETED, report.outcome.reason
+    assert report.measurement.samples == 80
+    if kind.is_slow:
+        assert (tmp_path / "work" / "after").exists(), "what follows its training is done"
+        assert int((tmp_path / "work" / "state").read_text()) == 20
+
+
 @pytest.mark.parametrize("moment", ["at once", "in a step", "in an evaluation"])
 def test_a_stop_ends_it_at_any_moment_and_leaves_its_checkpoint(begin, tmp_path, moment):
     running, work = begin("trains", {"evaluation_s": 0.5}, samples=10**6), tmp_path / "work"

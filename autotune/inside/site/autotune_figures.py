@@ -20,7 +20,7 @@ class Figures:
         self._memory_s = self._loss_s = -math.inf
         self._loss: Any = None
         self._loss_every_s = 0.0
-        self._compilations = _compilations()
+        self._compilations = compilations()
 
     def note_loss(self, loss: Any) -> None:
         """A backward pass begins at `loss`, a tensor or several."""
@@ -29,7 +29,7 @@ class Figures:
 
     def of_step(self, scale: Any, *, has_settled: bool) -> dict[str, Any]:
         """The figures of the step that ends now; `scale()` is what its loss was multiplied by."""
-        before, self._compilations = self._compilations, _compilations()
+        before, self._compilations = self._compilations, compilations()
         marks = {"queued": not has_settled, "compiling": before != self._compilations}
         figures = {**self._memory_now(), **{name: True for name, is_so in marks.items() if is_so}}
         if has_settled and self._loss is not None:  # or else it would be waited for
@@ -49,7 +49,7 @@ class Figures:
 
     def _host_memory(self) -> dict[str, int]:
         """Pages of files that are mapped do not count: the kernel takes them back when it needs room."""
-        peak_bytes = _host_bytes("VmHWM") - _host_bytes("RssFile")
+        peak_bytes = host_bytes("VmHWM") - host_bytes("RssFile")
         return {"memory_script_bytes": max(peak_bytes, self._memory.get("memory_script_bytes", 0))}
 
 
@@ -66,7 +66,7 @@ def _gpu_memory() -> dict[str, int]:
     }
 
 
-def _host_bytes(name: str) -> int:
+def host_bytes(name: str) -> int:
     """A figure of /proc/self/status, 0 where it is not there."""
     try:
         with open("/proc/self/status", "rb") as lines:  # noqa: PTH123 - a script may have no pathlib yet
@@ -76,7 +76,7 @@ def _host_bytes(name: str) -> int:
     return int(found[0].split()[1]) * 1024 if found else 0
 
 
-def _compilations() -> int:
+def compilations() -> int:
     """How often torch has compiled something in this process, or tried to; 0 where it never was asked to."""
     counters: Any = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
     return counters["frames"]["total"] + counters["stats"]["unique_graphs"] if counters else 0

@@ -1,7 +1,8 @@
 """Counts the floating-point operations of a training's first steps, and then leaves it alone.
 
 As torch.utils.flop_counter does, whose formulas these are: of matrix products, convolutions and attention, a
-multiplication and an addition being two. What a checkpoint computes again counts again.
+multiplication and an addition being two. What a checkpoint computes again counts again: they are those of
+the hardware, and not of the model alone.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ class Flops:
     def __init__(self) -> None:
         self._left = _STEPS
         self._mode: Any = None
-        os.register_at_fork(after_in_child=self._leave_alone)
+        # A process forked from one that trains is a loader's worker, or whatever else: it does not count.
+        os.register_at_fork(after_in_child=self.leave)
 
-    def _leave_alone(self) -> None:
-        """A process forked from one that trains is a loader's worker, or whatever else: it does not count."""
+    def leave(self) -> None:
+        """Counts no more."""
         if self._mode is not None:
             _leave(self._mode)
         self._left, self._mode = 0, None

@@ -34,6 +34,10 @@ class Pace:
         self._waited_s, self._unwaited = _clock_s(), 0
         return True
 
+    def evaluated(self) -> None:
+        """What is timed next begins anew."""
+        self._wait_every = 1
+
 
 def gpu() -> Any:
     """torch.cuda where this process uses it and may ask it now, else None."""
@@ -52,5 +56,5 @@ def is_capturing() -> bool:
 def cap(cuda: Any, cap_bytes: int) -> None:
     """Lets the allocator of every GPU have at most `cap_bytes`."""
     for index in range(cuda.device_count()):
-        total_bytes = cuda.get_device_properties(index).total_memory
+        total_bytes = cuda.get_device_properties(index).total_memory  # NVML's is more
         cuda.set_per_process_memory_fraction(min(1.0, cap_bytes / total_bytes), index)

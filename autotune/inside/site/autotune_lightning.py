@@ -26,7 +26,7 @@ _clock_s = time.monotonic  # kept here: a script that replaces the module's cloc
 # What a trial has no use for, where a function has built what is trained.
 _QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
 _wires: list[autotune_wire.Wire] = []  # to the tuner; none outside of a trial
-_fits: list[Any] = []  # the one that was called last
+_begun: list[None] = []  # once a fit was
 
 
 def arm(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None:
@@ -64,7 +64,7 @@ def _trainer_of(module: Any) -> Any:
 
 
 def _arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
-    quiet = _QUIET if _wires else {}
+    quiet = _QUIET if _is_in_trial() else {}
     return {**quiet, **settings.get("trainer", {})}
 
 
@@ -76,7 +76,10 @@ def _attach(module: Any, overrides: Overrides) -> None:
 
 
 def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..., None]:
-    """A trainer's own files go where the trial's are, and it validates nothing before it has trained."""
+    """A trainer's own files go where the trial's are, unless the script says where.
+
+    In a trial it validates nothing before it has trained.
+    """
     takes = inspect.signature(init).parameters
 
     @functools.wraps(init)
@@ -84,8 +87,9 @@ def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..
         names = inspect.signature(type(self)).parameters
         given = {**dict(zip(names, args)), **kwargs}  # noqa: B905 - for Python 3.8
         if _wires:
-            given["num_sanity_val_steps"] = 0
             given["default_root_dir"] = given.get("default_root_dir") or _directory()
+        if _is_in_trial():
+            given["num_sanity_val_steps"] = 0
         taken = {name: value for name, value in overrides.of("trainer").items() if name in takes}
         init(self, **{**given, **taken})
         overrides.tell("trainer", taken)
@@ -99,7 +103,7 @@ def _around_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fit)
     def resumed(self: Any, *args: Any, **kwargs: Any) -> Any:
-        is_first, _fits[:] = not _fits, [fit]
+        is_first, _begun[:] = not _begun, [None]
         if not (is_first and os.path.exists(_checkpoint())):  # noqa: PTH110 - a script may have no pathlib
             return fit(self, *args, **kwargs)
         given, own = takes.bind(self, *args, **kwargs), {"ckpt_path": _checkpoint(), "weights_only": False}
@@ -107,6 +111,11 @@ def _around_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
         return fit(*given.args, **given.kwargs)
 
     return resumed
+
+
+def _is_in_trial() -> bool:
+    """Rather than in a whole training, which is as its script has it, or without a tuner."""
+    return bool(_wires) and not autotune_wire.is_whole()
 
 
 def _directory() -> str:

@@ -37,13 +37,13 @@ def stamp_lines(stream: Any, own: str) -> None:
 
 
 def marked(text: str, at_s: float) -> str:
-    """`text` with the moment at the end of each line, and of what is not yet a whole one.
+    """`text` with the moment at the end of each line, which a carriage return may end, too, and of the rest.
 
     As an application program command of ECMA-48, which no terminal shows.
     """
     mark = f"\x1b_autotune {at_s!r}\x1b\\"
-    whole = text.replace("\n", f"{mark}\n")
-    return whole if text.endswith("\n") else f"{whole}{mark}"
+    line = text[:-1] if text.endswith(("\n", "\r")) else text
+    return line.replace("\n", f"{mark}\n") + mark + text[len(line) :]
 
 
 def unmarked(line: str) -> tuple[str, float | None]:

@@ -1,4 +1,4 @@
-"""Another seed for a script that takes none: an offset to whatever it seeds its generators with."""
+"""Another seed for a script that takes none: an offset to what it seeds its process's generators with."""
 
 from __future__ import annotations
 

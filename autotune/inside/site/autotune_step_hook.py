@@ -266,6 +266,8 @@ def _attach(torch: Any, teller: Teller, offset: int, after: After) -> None:
         torch.cuda._lazy_call(lambda: attempt(cap, torch.cuda))  # once the script uses a GPU
     if offset:
         autotune_seed.add(torch, "manual_seed", offset)
+        for name in ("manual_seed", "manual_seed_all"):  # many a script calls them, too
+            autotune_seed.add(torch.cuda, name, offset)
         torch.random.manual_seed = torch.manual_seed
         torch.manual_seed(0)  # a script that seeds nothing has the same seed every time
 

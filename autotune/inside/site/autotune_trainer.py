@@ -1,4 +1,4 @@
-"""How a Trainer of Transformers is told of in a trial: its evaluations, how it stops, and how it goes on."""
+"""How a Trainer of Transformers is told of: its evaluations, how it stops, and how it goes on."""
 
 from __future__ import annotations
 
@@ -171,11 +171,12 @@ class _Watch:
             self._trainer._save_checkpoint(self._trainer.model, None)
             self._trainer.callback_handler.on_save(args, state, control)  # which ends it
 
-    def on_evaluate(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
-        """Saves, but rarely where that takes long."""
+    def on_evaluate(self, args: Any, _state: Any, control: Any, **_: Any) -> None:
+        """Saves where the script does not do so by itself, but rarely where that takes long."""
         self._saving_s = _clock_s()
         is_due = self._saving_s - self._saved_s >= self._took_s / _MOST_SAVING
-        control.should_save |= is_due or not self._is_alone
+        if args.save_strategy == "no":
+            control.should_save |= is_due or not self._is_alone
 
     def on_save(self, *_: Any, **__: Any) -> None:
         """What is asked to end does so now."""

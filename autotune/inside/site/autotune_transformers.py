@@ -28,29 +28,30 @@ _ALIASES = {
     "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
 }
 _OF_WORKERS = {"dataloader_persistent_workers": False, "dataloader_prefetch_factor": None}
-# In a trial. It is saved when the tuner wants it to be, and the batch is the one that is measured.
+# To go on from its checkpoint, in a directory that has files of the tuner's.
+_RESUMABLE = {"save_only_model": False, "overwrite_output_dir": True}
+_OF_THE_TUNER = {"save_strategy": "no", "save_total_limit": 1}  # checkpoints: it asks for them
+# In a trial, whose batch is the one that is measured.
 _OF_TRIAL = {
-    "save_strategy": "no",
-    "save_total_limit": 1,
-    "save_only_model": False,
+    **_RESUMABLE,
+    **_OF_THE_TUNER,
     "push_to_hub": False,
     "eval_delay": 0,
     "auto_find_batch_size": False,
     "enable_jit_checkpoint": False,
-    "overwrite_output_dir": True,
 }
 _EVALUATED = {"eval_strategy": "steps", "eval_steps": 10**9}  # by the callback, when it is time
 _LOCAL = "tensorboard"  # the one place to log to that asks nobody
 
 
 def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: Total) -> None:
-    """Wraps what takes a search's settings, as soon as it is imported; in a trial what trains as well."""
-    is_trial = autotune_wire.SOCKET in os.environ
-    every = overrides.of(autotune_wire.IN_TRIAL).get("evaluate_every") if is_trial else None
+    """Wraps what takes a search's settings, as soon as it is imported; for a tuner what trains as well."""
+    is_heard = autotune_wire.SOCKET in os.environ
+    every = overrides.of(autotune_wire.IN_TRIAL).get("evaluate_every") if is_heard else None
 
     def arguments(module: Any) -> None:
         made = module.TrainingArguments
-        made.__post_init__ = _around_arguments(made.__post_init__, overrides, is_trial, every)
+        made.__post_init__ = _around_arguments(made.__post_init__, overrides, is_heard, every)
 
     def models(module: Any) -> None:
         made = module.PreTrainedModel
@@ -60,7 +61,7 @@ def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: 
     after.do("transformers.training_args", arguments)
     if overrides.of("model"):
         after.do("transformers.modeling_utils", models)
-    if is_trial:
+    if is_heard:
         after.do("transformers.trainer", lambda module: autotune_trainer.attach(module, wire, total, every))
 
 
@@ -72,14 +73,17 @@ def train(built: Any, settings: Mapping[str, Any]) -> None:
 
 
 def _around_arguments(
-    post_init: Callable[..., None], overrides: Overrides, is_trial: bool, every: int | None
+    post_init: Callable[..., None], overrides: Overrides, is_heard: bool, every: int | None
 ) -> Callable[..., None]:
+    is_trial = is_heard and not autotune_wire.is_whole()
+
     @functools.wraps(post_init)
     def made(self: Any) -> None:
         names = {field.name for field in dataclasses.fields(self)}
         taken = _put(self, names, overrides.of("trainer"))
-        if is_trial:
-            _put(self, names, {**_of_trial(self), **(_EVALUATED if every else {})})
+        if is_heard:
+            of_tuner = _of_trial(self) if is_trial else _of_whole(self)
+            _put(self, names, {**of_tuner, **(_EVALUATED if every else {})})
         post_init(self)
         if is_trial:
             self.report_to = [place for place in self.report_to if place == _LOCAL]
@@ -95,6 +99,12 @@ def _of_trial(arguments: Any) -> dict[str, Any]:
         metric = arguments.metric_for_best_model or "loss"
         best = {"load_best_model_at_end": False, "metric_for_best_model": metric}
     return {**_OF_TRIAL, **best, "output_dir": os.environ[autotune_wire.WORKDIR]}
+
+
+def _of_whole(arguments: Any) -> dict[str, Any]:
+    """Its place alone, and that it can be gone on with there; of one that saves nothing itself the newest."""
+    kept = _OF_THE_TUNER if arguments.save_strategy == "no" else {}
+    return {**_RESUMABLE, **kept, "output_dir": os.environ[autotune_wire.WORKDIR]}
 
 
 def _put(arguments: Any, names: set[str], values: Mapping[str, Any]) -> list[str]:

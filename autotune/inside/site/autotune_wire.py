@@ -15,6 +15,7 @@ SOCKET = "AUTOTUNE_SOCKET"  # the variables of the environment that a trial's pr
 WORKDIR = "AUTOTUNE_WORKDIR"
 SETTINGS = "AUTOTUNE_SETTINGS"
 TRIAL_SAMPLES = "AUTOTUNE_TRIAL_SAMPLES"
+WHOLE = "AUTOTUNE_WHOLE"  # set where it is no trial, but the whole training
 MEMORY_CAP_BYTES = "AUTOTUNE_MEMORY_CAP_BYTES"
 SEED = "AUTOTUNE_SEED"
 LOGGED = "AUTOTUNE_LOGGED"  # the names of scores that a script logs into a file, as JSON
@@ -57,7 +58,7 @@ class Wire:
         if SOCKET not in os.environ:
             return
         origin = {"at_s": _clock_s() if at_s is None else at_s, "pid": os.getpid(), "rank": rank()}
-        line = json.dumps({**origin, **message}, default=_plain).encode() + b"\n"
+        line = json.dumps({**origin, **message}, default=plain).encode() + b"\n"
         if len(line) > LONGEST_BYTES:
             raise ValueError(f"at most {LONGEST_BYTES // 2**20} MiB can be sent, got {len(line)} bytes")
         with self._lock:
@@ -104,6 +105,11 @@ class Wire:
             self._socket = None
 
 
+def is_whole() -> bool:
+    """Whether this is a whole training, which keeps its own ways and comes to its own end."""
+    return WHOLE in os.environ
+
+
 def rank() -> int:
     """This process's among those of a distributed training, 0 where it is none."""
     return int(_number_of("RANK", 0, "get_rank"))
@@ -125,8 +131,8 @@ def _number_of(variable: str, otherwise: int, question: str) -> int:
         return otherwise
 
 
-def _plain(value: Any) -> Any:
-    """NumPy's and torch's scalars as Python's."""
+def plain(value: Any) -> Any:
+    """NumPy's and torch's scalars as Python's; raises TypeError for what nothing else can be sent for."""
     if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
         return value.item()
     raise TypeError(f"a record's values must be JSON's, got {type(value).__name__}")

@@ -113,7 +113,7 @@ def figures(report: TrainingReport) -> list[tuple[str, str]]:
         "peak memory": _memory(report),
         "evaluations": _evaluations(report),
         "parts of a step": _step(report),
-        "MFU, of the device's peak FLOP/s": words.share(shown.mfu),
+        "HFU, of the device's peak FLOP/s": words.share(shown.mfu),
         "trained again after faults": f"about {words.count(report.repeated)} {report.unit}"
         if report.repeated
         else words.NOTHING,

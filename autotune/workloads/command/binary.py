@@ -24,7 +24,7 @@ Fields = dict[int, list[int | bytes]]
 
 
 class Parsed(NamedTuple):
-    """The rows found, and up to which byte all is done with."""
+    """The rows found, and up to which byte all is done with; of a CSV file up to which line."""
 
     rows: list[dict[str, float]]
     end: int

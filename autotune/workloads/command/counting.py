@@ -32,7 +32,7 @@ class Counter:
 
     def __init__(self, begun: Counts, batch: int) -> None:
         self.begun, self.samples, self.tokens = begun.samples, begun.samples, begun.tokens
-        self.steps = 0
+        self.steps = self._stepped = 0  # and the samples that steps have counted
         self._batch = batch
         self._past: deque[tuple[float, Counts]] = deque([(float("-inf"), begun)], maxlen=_STEPS_KEPT)
         self._own_begin: int | None = None
@@ -48,6 +48,7 @@ class Counter:
         if tokens is not None:
             self.tokens = (self.tokens or 0) + tokens
         self._reached(at_s, self.samples + (self._batch if samples is None else samples))
+        self._stepped = self.samples
 
     def said(self, at_s: float, samples: int) -> bool:
         """Takes what the script itself says that it has seen; whether that is more than before.
@@ -62,12 +63,17 @@ class Counter:
         self._reached(at_s, total)
         return True
 
-    def reported(self, at_s: float, record: Mapping[str, Any]) -> bool:
-        """Whether a record of the script's own says how many samples there were, which then counts."""
+    def reported(self, at_s: float, record: Mapping[str, Any]) -> dict[str, Any]:
+        """A `record` of the script's own, with the samples that it says, or else those until now.
+
+        Until it has passed what its steps have counted before, that stands: samples never decrease.
+        """
         samples = record.get("samples")
-        if isinstance(samples, int) and samples > self.samples:
+        if not isinstance(samples, int):
+            return {**self.counts, **record}
+        if samples > self.samples:
             self._reached(at_s, samples)
-        return "samples" in record
+        return {**self.counts, **record, "samples": max(samples, self._stepped)}
 
     def _reached(self, at_s: float, total: int) -> None:
         self.samples = total

@@ -72,16 +72,18 @@ def _numbers(value: Any, name: str = "") -> list[tuple[str, float]]:
 
 
 def csv_rows(data: bytes, start: int) -> Parsed:
-    """The numbers of every row whose line ends after byte `start`, by the first line's names."""
-    end = data.rfind(b"\n") + 1
-    header, _, _ = data.partition(b"\n")
-    names = _cells(header)
-    first = max(start, len(header) + 1)
+    """The numbers of every row after the first `start` lines, by the first line's names.
+
+    Lines are counted, and not bytes: a logger that gets another column writes all of them anew. Where there
+    are fewer than before, all of them are others.
+    """
+    lines = data[: data.rfind(b"\n") + 1].splitlines() or [b""]
+    names = _cells(lines[0])
     rows = []
-    for line in data[first:end].splitlines():
+    for line in lines[max(1, start if start <= len(lines) else 0) :]:
         found = ((name.strip(), number_in(text)) for name, text in zip(names, _cells(line), strict=False))
         rows.append({name: number for name, number in found if number is not None})
-    return Parsed([row for row in rows if row], max(start, end))
+    return Parsed([row for row in rows if row], len(lines))
 
 
 def _cells(line: bytes) -> list[str]:

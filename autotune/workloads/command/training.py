@@ -34,7 +34,8 @@ from autotune.workloads.command.timeline import (
 
 _LOOK_S = 0.05  # more often would take time from the training
 _STEPS_REMEMBERED = 50
-_GRACE_S = 10.0  # to write a checkpoint in, and for what is left behind to end by itself
+_SAVING_S = 50.0  # to write a checkpoint in: who asks a trial to stop waits for a minute
+_GRACE_S = 10.0  # for what nothing is expected of any more, and what is left behind, to end by itself
 _FAILED_GRACE_S = 1.0
 # A little before a trial without an evaluation is given up: here it is known what was looked for.
 _OVERDUE_TIMES, _OVERDUE_STEPS = 2.7, 90
@@ -55,7 +56,7 @@ def fit(
     """Runs the command and yields what it does: steps, evaluations, and what it reports by itself.
 
     Settings below one of the `objects` are put in place of the arguments of such, wherever it makes one.
-    A command that cannot go on from its checkpoint begins anew, once in a workdir.
+    A trial that cannot go on from its checkpoint begins anew, once in a workdir.
     Raises what the script has raised, or why nothing is known of it. Closed, it ends all that was started;
     asked to stop, it does so, too, yields what the command has done until then, and raises StoppedError.
     """
@@ -63,7 +64,8 @@ def fit(
     try:
         yield from _attempt(spec_, directory, settings, workdir, objects)
     except ending.ResumeError as error:
-        if error.was_killed or not _checkpoint(spec_, directory, settings, workdir).set_aside():
+        is_kept = error.was_killed or wire.is_whole()  # days of training are not begun anew unasked
+        if is_kept or not _checkpoint(spec_, directory, settings, workdir).set_aside():
             raise
         print(f"autotune: {error}; it begins anew", flush=True)
     else:
@@ -167,7 +169,7 @@ class _Run:
         while not process.is_over and time.monotonic() < until_s:
             if stops.is_asked():
                 self._inbox.tell_to_stop()
-                process.end(_GRACE_S)
+                process.end(_SAVING_S)
                 yield from self._rest()
                 raise stops.StoppedError
             time.sleep(_LOOK_S)  # what has come meanwhile has stamps of its own
@@ -251,8 +253,8 @@ class _Run:
                 return {**counter.counts, **happened.scores} if counter.samples else None
             case Reported():
                 self._reports = True
-                self._counts_itself |= counter.reported(at_s, happened.record)
-                return {**counter.counts, **happened.record}
+                self._counts_itself |= "samples" in happened.record
+                return counter.reported(at_s, happened.record)
 
     def _require_sense(self, process: Process, trial_samples: int) -> None:
         """Raises where a command trains on, and there is nothing to be learnt of it any more."""
@@ -267,8 +269,8 @@ class _Run:
             raise ending.of_nothing([far, *lacks] if unscored else lacks, tuple(process.tail))
 
     def _lacks(self) -> list[str]:
-        """What a command has not shown that began at the beginning."""
-        if self._counter.begun:
+        """What a trial has not shown that began at the beginning; a whole training need not be evaluated."""
+        if self._counter.begun or (self._counter.steps and wire.is_whole()):
             return []
         lacks = [] if self._counter.steps or self._reports else [self._no_step()]
         if self._follower:

@@ -127,7 +127,7 @@ class CommandWorkload(Workload):
 
     def revision(self) -> str:
         bases = [self.directory / own.base for own in self.spec.files.values()]
-        named = [self.directory / word for word in self.spec.run if not Path(word).is_absolute()]
+        named = [self.directory / word for word in self.spec.run if code.may_be_the_users(Path(word))]
         besides = [*bases, *(file for file in named if file.is_file())]
         return code.revision_of_files(self.directory, self.spec.code, besides)
 

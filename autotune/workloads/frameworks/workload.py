@@ -54,6 +54,11 @@ class FrameworkWorkload(CommandWorkload):
             raise InputError(f"unit: kind {self.framework.kind} counts {known}: got {unit!r}")
         super().require_unit(unit)
 
+    @property
+    def ends_itself(self) -> bool:
+        """As its script does, which nothing but a trial ends."""
+        return True
+
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
     ) -> dict[str, Setting]:

@@ -38,7 +38,11 @@ def test_without_a_count_or_a_peak_nothing_is_said(counted: dict[str, float], de
     ("name", "bf16"),
     [
         ("NVIDIA H200", 989.4e12),
+        ("NVIDIA H200 NVL", 835.5e12),
+        ("NVIDIA H200 MIG 1g.18gb", None),
         ("NVIDIA A100-SXM4-40GB", 312e12),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),
+        ("NVIDIA H100 80GB HBM3 MIG 3g.40gb", None),
         ("NVIDIA A10", 125e12),
         ("NVIDIA A10G", None),
         ("NVIDIA L4", 121e12),

@@ -14,7 +14,7 @@ import pytest
 
 from autotune.inside import messages
 from autotune.inside.inbox import Inbox
-from autotune.inside.messages import Message, Step
+from autotune.inside.messages import Logged, Message, ScriptError, Step
 from autotune.inside.site.autotune_wire import LONGEST_BYTES, SOCKET, Wire
 from tests.autotune.inside.heard import all_of
 
@@ -182,7 +182,16 @@ def test_another_user_is_refused(inbox):
     assert done.stderr.splitlines()[-1].startswith("PermissionError")
 
 
-def test_a_message_has_one_of_three():
-    said = {"at_s": 1.5, "pid": 1, "rank": 2, "step": {"samples": 4}}
-    assert messages.parse(json.dumps(said).encode()) == Message(1.5, 1, 2, step=Step(4, {}))
-    assert LONGEST_BYTES >= 2**24
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ({"record": {"samples": 4}}, {"record": {"samples": 4}}),
+        ({"step": {"samples": 4}}, {"step": Step(4, {})}),
+        ({"logged": {"scores": {"acc": 1}, "place": "/a"}}, {"logged": Logged({"acc": 1.0}, "/a")}),
+        ({"error": {"type": "E", "message": "m"}}, {"error": ScriptError("E", "m")}),
+        ({"taken": ["loader.batch_size"]}, {"taken": ("loader.batch_size",)}),
+    ],
+)
+def test_a_message_has_one_of_what_can_be_said(said, found):
+    line = json.dumps({"at_s": 1.5, "pid": 1, "rank": 2, **said}).encode()
+    assert messages.parse(line) == Message(1.5, 1, 2, **found)

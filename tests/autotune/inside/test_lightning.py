@@ -41,6 +41,13 @@ def test_a_trainer_takes_the_arguments_of_the_search_and_keeps_its_own(fit):
     assert heard.taken == ["trainer.precision"]
 
 
+def test_a_whole_training_is_as_its_script_has_it(fit, tmp_path):
+    usual, other = fit("arguments", AUTOTUNE_WHOLE="1").said
+    assert (usual, other) == ([3, "32-true", 2, True], [2, "64-true", 2, False]), "with its sanity check"
+    assert fit("built", AUTOTUNE_WHOLE="1").said
+    assert list(tmp_path.glob("lightning-*/**/epoch=0-*.ckpt")), "a function's trainer keeps its model"
+
+
 def test_a_stop_ends_the_script_and_the_next_one_goes_on(fit, tmp_path):
     stopped = fit("goes_on", stops=True)
     steps = len(stopped.steps)

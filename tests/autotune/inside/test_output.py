@@ -9,6 +9,7 @@ import pytest
 
 from autotune.inside.inbox import SITE, Inbox
 from autotune.inside.site.autotune_output import marked, name_of, unmarked
+from autotune.workloads.command.process import Lines
 
 
 @pytest.mark.parametrize("text", ["acc 0.5\n", "a\n\nb", "\rbar 10%", "\n", "\x1b[1mbold\x1b[0m"])
@@ -22,6 +23,11 @@ def test_a_line_that_was_printed_in_parts_is_of_the_last_one():
     assert unmarked(marked("acc", 1.0) + marked(" 0.5\n", 2.0).rstrip("\n")) == ("acc 0.5", 2.0)
     assert unmarked("acc 0.5") == ("acc 0.5", None)
     assert unmarked("\x1b_of another program\x1b\\") == ("\x1b_of another program\x1b\\", None)
+
+
+def test_a_line_that_is_printed_with_its_carriage_return_has_its_own_moment():
+    read = Lines().add((marked("acc 0.5\r", 1.0) + marked("step\n", 2.0)).encode())
+    assert [unmarked(line) for line in read] == [("acc 0.5", 1.0), ("step", 2.0)]
 
 
 def printed(text, own):

@@ -113,6 +113,13 @@ def test_another_seed_is_added_to_whatever_a_training_seeds_with(hear):
     assert not set(usual) & set(other)
 
 
+def test_a_gpu_has_another_seed_as_well_however_it_is_seeded(hear):
+    usual, other = (hear("seeded_on_a_gpu", **env).said for env in ({}, {"AUTOTUNE_SEED": "1"}))
+    assert usual == [3, 3, 3]
+    assert len(other) == 3
+    assert not set(usual) & set(other)
+
+
 def script(tmp_path, text, path=(), **environment):
     """Runs a script with the hook on its path, as a command's is."""
     (tmp_path / "script.py").write_text(text)

@@ -76,6 +76,23 @@ def test_in_a_trial_it_saves_and_logs_nowhere_else_and_trains_with_the_batch_tha
     assert [list(one.values()) for one in exported.said[:2]] == [["own", "steps", [], False, "no", False]] * 2
 
 
+def test_a_whole_training_is_as_its_script_has_it_but_for_its_place(hear_trainer, tmp_path):
+    names = ["output_dir", "save_strategy", "save_total_limit", "eval_strategy", "push_to_hub"]
+    heard = hear_trainer("arguments", {}, NAMES=json.dumps(names), **{wire.WHOLE: "1"})
+    assert [list(one.values()) for one in heard.said] == [
+        [str(tmp_path / "work0"), "steps", None, "no", False]
+    ] * 3, heard.errors
+
+
+@pytest.mark.parametrize(("strategy", "count"), [("epoch", 2), ("steps", 1), ("no", 1)])
+def test_a_whole_training_has_its_own_checkpoints_and_one_without_any_has_the_newest(
+    hear_trainer, tmp_path, strategy, count
+):
+    given = {"trainer": {"save_strategy": strategy, "eval_strategy": "epoch"}}
+    assert hear_trainer("plain", given, **{wire.WHOLE: "1"}).said
+    assert len(list((tmp_path / "work0").glob("checkpoint-*"))) == count
+
+
 def test_what_no_arguments_have_is_not_taken(hear_trainer):
     heard = hear_trainer("plain", {"trainer": {"max_steps": 1, "max_lenght": 1, "packing": True}})
     assert told(heard) == {"trainer.max_steps"}

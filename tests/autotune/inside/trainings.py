@@ -253,6 +253,19 @@ def seeded():
     return [float(torch.rand(1)), random.random(), float(np.random.rand())]  # noqa: NPY002
 
 
+def seeded_on_a_gpu():
+    """What the generator of a GPU is seeded with, by the whole of what `set_seed` of Transformers does."""
+    seeds = []
+    generator = SimpleNamespace(manual_seed=seeds.append)
+    torch.cuda.default_generators, torch.cuda.random.device_count = (generator,), lambda: 1
+    torch.cuda.random.current_device = lambda: 0
+    torch.cuda.random._lazy_call = lambda call, **_: call()
+    torch.manual_seed(3)
+    torch.cuda.manual_seed_all(3)
+    torch.cuda.manual_seed(3)
+    return seeds
+
+
 def capped():
     """What is done when CUDA begins, with two GPUs."""
     fractions = []

@@ -38,7 +38,7 @@ def test_what_a_gpu_shows_is_a_row_each(report):
     side = replace(report.answer.best, gpu_percent=81.4, joules_per_sample=1.234, mfu=0.412)
     text = markdown.render(replace(report, answer=replace(report.answer, best=side)))
     assert "| GPU | - | 81% |" in text
-    assert "| MFU | - | 41% |" in text
+    assert "| HFU | - | 41% |" in text
     assert "| joules per sample | - | 1.23 |" in text
 
 

@@ -100,7 +100,7 @@ def test_what_the_device_computes_is_charted_where_it_is_known() -> None:
     counted = Measurement(throughput=speed, flops_per_sample={"bf16": 3e12, "fp32": 1e12}, mfu=0.4)
     (row,) = charts.rows(Report(3, Phase.TRAINING, 1.0, counted), QUALITY)
     assert row["perf/tflops_per_s"] == 40.0
-    assert row["perf/mfu"] == 0.4
+    assert row["perf/hfu"] == 0.4
     (row,) = charts.rows(Report(3, Phase.TRAINING, 1.0, Measurement(throughput=speed)), QUALITY)
     assert row.keys() == {"samples", "seconds", "perf/throughput", "perf/steps_per_s"}
 

@@ -81,6 +81,11 @@ def wait_for(condition):
         time.sleep(0.02)
 
 
+def was_away(child, seconds):
+    """Its supervisor has listened last so long ago."""
+    child._heard_s -= seconds
+
+
 def first_record(child):
     events = []
     wait_for(lambda: events.extend(child.poll(0.1)) or events or child.verdict)
@@ -249,10 +254,10 @@ def test_a_flood_of_records_that_keeps_its_supervisor_busy_is_no_progress(start)
 
 
 def test_a_supervisor_that_was_away_for_long_blames_nobody(start):
-    child = start("endless", stall_timeout_s=1.0)
+    child = start("hangs_here", stall_timeout_s=60.0)
     first_record(child)
-    time.sleep(1.5)
-    child.poll(0.1)
+    was_away(child, 1000.0)
+    child.poll(0.0)
     assert child.verdict is None
 
 
@@ -457,12 +462,12 @@ def test_a_guard_is_not_paused(start):
 
 
 def test_a_pause_is_no_silence(start):
-    child = start("endless", stall_timeout_s=0.5)
+    child = start("endless", stall_timeout_s=60.0)
     first_record(child)
     child.pause()
-    deadline = time.monotonic() + 1.5
-    while time.monotonic() < deadline:
-        child.poll(0.1)
+    for _ in range(200):
+        was_away(child, 1.0)
+        child.poll(0.0)
     assert child.verdict is None
     child.resume()
     wait_for(lambda: child.poll(0.1))

@@ -44,7 +44,7 @@ def member(number):
     return Order(number, "workloads_for_tests:counts", {}, directory, "bleu_4", 2**31)
 
 race = Race(RaceOrder(9, ".", tuple(map(member, range(3))), True, 600.0), ForkServer([]))
-while not race.step(0.2)["samples"]:
+while not race.step(0.2).samples:
     pass
 print(*(one._child.pid for one in race._members.values()), flush=True)
 time.sleep(600)
@@ -152,6 +152,7 @@ def test_nothing_survives_a_killed_supervisor_whose_child_is_paused(tmp_path):
 def test_nothing_survives_a_killed_supervisor_of_a_race(tmp_path):
     with script(tmp_path, RACE) as process:
         pids = [int(pid) for pid in process.stdout.readline().split()]
+        assert len(pids) == 3
         assert all(len(session(pid)) == 3 for pid in pids), "the process, its program, its guard"
         process.kill()
         wait_for(lambda: not any(session(pid) for pid in pids))

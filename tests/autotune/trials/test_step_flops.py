@@ -1,5 +1,7 @@
 """The operations of a training's first steps are counted, and nothing else of it changes."""
 
+import gc
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import _global_optimizer_post_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
+from autotune.trials import step_flops
 from autotune.trials.step_flops import StepFlops
 
 BATCH, WIDTH = 8, 64
@@ -73,18 +76,38 @@ def test_two_steps_are_counted_by_the_kind_of_their_numbers(
 ) -> None:
     layer = 2 * BATCH * WIDTH * 32
     of_a_step = {kind: 2 * layer}  # forward, and the gradient of the weights; nobody asks for the inputs'
-    assert found(flops, train(nn.Linear(WIDTH, 32), 6, dtype)) == [{}, of_a_step, of_a_step, {}, {}, {}]
-    assert flops._stepped not in _global_optimizer_post_hooks.values(), "nothing is called any more"
+    assert found(flops, train(nn.Linear(WIDTH, 32), 6, dtype)) == [{}, {}, of_a_step, of_a_step, {}, {}]
+
+
+@pytest.mark.parametrize("every", [2, 3, 10])
+def test_a_record_of_several_steps_has_what_all_of_them_have_computed(flops: StepFlops, every: int) -> None:
+    step = 2 * 2 * BATCH * WIDTH * 32
+    losses = train(nn.Linear(WIDTH, 32), 4 * every)
+    told = [flops.taken() for number, _ in enumerate(losses, start=1) if number % every == 0]
+    assert [record["step_flops"] for record in told if record] == [{"fp32": every * step}] * (4 // every or 1)
+
+
+def test_a_step_after_a_record_is_of_the_next_one(flops: StepFlops, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = itertools.count(1)
+    monkeypatch.setattr(step_flops, "_clock_s", lambda: float(next(moments)))
+    flops.taken()
+    list(train(nn.Linear(WIDTH, 32), 5))
+    step = 2 * 2 * BATCH * WIDTH * 32
+    assert [flops.taken(until_s).get("step_flops") for until_s in (2.0, 5.0)] == [
+        {"fp32": 2 * step},
+        {"fp32": 3 * step},
+    ]
 
 
 def test_convolutions_and_attention_are_counted_as_on_a_gpu(flops: StepFlops) -> None:
     convolution = 2 * BATCH * 4 * WIDTH * WIDTH
     product = 2 * BATCH * 4 * 4 * WIDTH
     # Attention is two products; its backward computes the first one again, and two for each.
-    assert found(flops, train(Attending(), 3))[1] == {"fp32": 2 * convolution + 2 * product + 5 * product}
+    assert found(flops, train(Attending(), 4))[2] == {"fp32": 2 * convolution + 2 * product + 5 * product}
 
 
 def test_a_training_is_the_same_to_the_last_bit(flops: StepFlops) -> None:
+    flops.taken()
     torch.manual_seed(2)
     counted = list(train(Attending(), 6))
     assert flops._flops.is_done
@@ -97,12 +120,25 @@ def test_an_error_in_a_step_that_is_counted_is_the_trainings_own(flops: StepFlop
         if step == 2:
             torch.ones(2) @ torch.ones(3)
 
+    flops.taken()
     losses = train(nn.Linear(WIDTH, 32), 3, before=fail)
     with pytest.raises(RuntimeError, match="size"):
         list(losses)
-    assert found(flops, train(nn.Linear(WIDTH, 32), 6)) == [{}] * 6, "another optimizer's steps do not count"
-    flops._flops.stepped()
-    flops._flops.stepped()
+    assert _get_current_dispatch_mode() is not None
+    assert found(flops, train(nn.Linear(WIDTH, 32), 25)) == [{}] * 25, "another optimizer's do not count"
+
+
+def test_where_the_optimizer_is_gone_nothing_is_counted_any_more(flops: StepFlops) -> None:
+    flops.taken()
+    list(train(nn.Linear(WIDTH, 32), 1))
+    gc.collect()
+    assert found(flops, train(nn.Linear(WIDTH, 32), 1)) == [{}]
+    assert _get_current_dispatch_mode() is None
+
+
+def test_a_trial_run_before_the_first_record_is_none_of_the_training(flops: StepFlops) -> None:
+    list(train(nn.Linear(WIDTH, 32), 1))
+    assert any(found(flops, train(nn.Linear(WIDTH, 32), 4)))
 
 
 def test_a_formula_that_fails_ends_the_counting_and_not_the_training(
@@ -121,6 +157,7 @@ def test_a_mode_that_the_training_has_entered_meanwhile_stays(flops: StepFlops) 
         def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
             return func(*args, **(kwargs or {}))
 
+    flops.taken()
     own = Own()
     with suppress(IndexError):
         list(train(nn.Linear(WIDTH, 32), 5, before=lambda step: own.__enter__() if step == 2 else None))
@@ -141,6 +178,7 @@ def test_a_process_that_is_forked_meanwhile_is_left_alone(flops: StepFlops) -> N
                     os._exit(int(_get_current_dispatch_mode() is not None))
             assert os.waitpid(pid, 0)[1] == 0
 
+    flops.taken()
     assert all(found(flops, train(nn.Linear(WIDTH, 32), 3, before=fork))[1:])
 
 

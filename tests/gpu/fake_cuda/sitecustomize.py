@@ -116,6 +116,7 @@ def patch(torch):
     torch.cuda._get_device_properties = lambda index: SimpleNamespace(total_memory=device.set["total_bytes"])
     torch.cuda.current_stream = lambda: SimpleNamespace(query=device.is_idle)
     torch.cuda.synchronize = device.wait
+    torch.cuda.is_current_stream_capturing = lambda: False
     zeros = torch.zeros
 
     def on_host(*size, device=None, **rest):

@@ -29,6 +29,17 @@ def test_a_script_that_goes_on_counting_is_believed_and_one_that_begins_anew_is_
     assert not on.said(2.0, 108)
 
 
+def test_a_script_that_reports_fewer_samples_than_were_counted_is_believed_once_it_has_passed_them():
+    counter = Counter(Counts(0), 8)
+    for moment in (1.0, 2.0):
+        counter.step(moment, None)
+    told = [counter.reported(3.0, {"samples": samples, "loss": 1.0}) for samples in (8, 16, 24, 20)]
+    assert [record["samples"] for record in told] == [16, 16, 24, 20], "the last is the script's own mistake"
+    assert told[0]["loss"] == 1.0
+    assert counter.reported(4.0, {"acc": 0.5}) == {"samples": 24, "acc": 0.5}
+    assert Counter(Counts(100), 8).reported(1.0, {"samples": 90})["samples"] == 90, "of its checkpoint"
+
+
 def test_a_checkpoint_is_of_the_samples_when_it_was_written(tmp_path):
     file, counter = tmp_path / "last.pt", Counter(Counts(0), 8)
     checkpoint = Checkpoint(str(file), tmp_path)

@@ -58,6 +58,17 @@ def test_csv_rows_have_the_names_of_the_first_line():
     assert csv_rows(data + b"25,z\n", end).rows == [{"step": 3, "val loss": 0.25}]
 
 
+def test_csv_rows_are_read_once_whatever_their_columns_become(tmp_path):
+    """As Lightning's logger writes them: another metric, and the file is written anew with sorted columns."""
+    file = tmp_path / "metrics.csv"
+    file.write_text("epoch,loss\n0,0.75\n1,0.5\n")
+    follower = Follower("csv", str(file), {"acc": "acc", "loss": "loss"})
+    file.write_text("acc,epoch,loss\n,0,0.75\n,1,0.5\n0.25,2,0.375\n")
+    assert [found.scores for found in follower.look()] == [{"acc": 0.25, "loss": 0.375}]
+    file.write_text("acc,epoch,loss\n0.5,0,0.25\n")
+    assert [found.scores for found in follower.look()] == [{"acc": 0.5, "loss": 0.25}], "another run's"
+
+
 def test_tensorboards_events_are_read_as_far_as_they_are_written(tmp_path):
     tensor = TensorProto(dtype=1, float_val=[0.75])
     values = [Summary.Value(tag="val/acc", simple_value=0.5), Summary.Value(tag="tf2", tensor=tensor)]

@@ -93,6 +93,17 @@ def test_the_code_and_the_data_are_known_by_their_files(tmp_path):
     before = runs.revision()
     (tmp_path / "train").write_text("2")
     assert runs.revision() != before, "what is run counts, whatever it is called"
+    elsewhere, program = tmp_path / "elsewhere", tmp_path / "bin" / "python3.12"
+    for place in (elsewhere, program.parent):
+        place.mkdir()
+    program.write_text("1")
+    line = f"{program} {tmp_path}/train.py --lr {{optim.lr}}"
+    absolute = CommandWorkload.of({**VALUES, "run": line, "directory": "elsewhere"}, tmp_path)
+    before = absolute.revision()
+    program.write_text("2")
+    assert absolute.revision() == before, "an interpreter is none of the user's code"
+    (tmp_path / "train.py").write_text("3")
+    assert absolute.revision() != before, "wherever it is"
     assert CommandWorkload.of(VALUES, tmp_path).data_fingerprint({}) is None
 
 

@@ -110,6 +110,13 @@ def test_a_mistake_is_one_line(made, keys, said):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("kind", ["lightning", "transformers"])
+def test_a_whole_training_is_as_long_as_the_script_says(made, kind):
+    workload = made(kind=kind)
+    assert workload.ends_itself
+    assert workload.for_training(SETTINGS, None).keys() == {*SETTINGS, "effective_batch_size"}
+
+
 def test_work_is_counted_in_what_the_framework_can_evaluate_by(made):
     made(kind="transformers").require_unit("tokens")
     made().require_unit("samples")
