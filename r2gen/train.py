@@ -85,7 +85,7 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
     ended, unless it came while the weights were updated. Raises InputError before anything is trained where
     something given is wrong, BadImageError where an image is, StorageError where a checkpoint cannot be
     written, LoaderError where no batch comes, and DivergedError after more than `max_bad_steps` bad steps in
-    a row.
+    a row, or where training ends in such a row with a model whose `val_loss` is no number.
     """
     parsed = parse(config)
     precision.check(parsed)
@@ -158,7 +158,7 @@ class _Trainer:
         self.model.train()
         if self._evaluation is not None and self._evaluated_at == self._samples:
             yield self._evaluation  # whoever was killed between the checkpoint and the record has not seen it
-        while self._sampler.epoch <= self.config.epochs:
+        while not self._is_over():
             if self._is_evaluation_due():  # the run was stopped between a step and its evaluation
                 yield self._evaluate()
             for record in self._epoch():
@@ -167,9 +167,9 @@ class _Trainer:
                     yield self._evaluate()
                 elif self._is_checkpoint_due():
                     self.save()
-        self._stepper.bad.give_up()  # nothing of what came last is in a checkpoint
         if self._evaluated_at < self._samples:
             yield self._evaluate()
+        self._stepper.bad.give_up()  # nothing of what came last is in a checkpoint
 
     def _epoch(self) -> Iterator[Record]:
         """The optimizer steps of what is left of the epoch; after the last one the next epoch stands."""
@@ -206,6 +206,9 @@ class _Trainer:
             raise InputError(f"data {self.config.data}: not one image of the training split can be read")
         self._sampler.epoch, self._sampler.start = self._sampler.epoch + 1, 0
 
+    def _is_over(self) -> bool:
+        return self._sampler.epoch > self.config.epochs
+
     def _is_evaluation_due(self) -> bool:
         every = self.config.eval_every_samples
         if every is None:
@@ -216,6 +219,8 @@ class _Trainer:
         self.save_if_changed()  # it takes long, and who is ended in the middle of it has trained for nothing
         epoch = self._sampler.epoch if self._sampler.start else self._sampler.epoch - 1
         found = self._eval_batch.run(self._scores)
+        if self._is_over() and self._stepper.bad.in_a_row and math.isfinite(found["val_loss"]):
+            self._stepper.bad.end_row()  # no step is left to do so, and the model has a loss
         reached = _Best(not found["collapsed"], found["bleu_4"])
         if reached > self._best and self._is_sound():
             checkpoint.save(self._workdir / _BEST, self._weights(reached))
