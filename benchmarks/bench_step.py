@@ -89,8 +89,8 @@ def our_step(config: Config) -> Step:
 
     def run(images: Tensor, targets: Tensor, lengths: list[int]) -> None:
         with precision.autocast(config):
-            summed, count = loss_sum(forward(images, targets, Packing.of(lengths, images.device)), targets)
-        torch.autograd.backward(scaler.scale(summed / count))
+            summed = loss_sum(forward(images, targets, Packing.of(lengths, images.device)), targets)
+        torch.autograd.backward(scaler.scale(summed / sum(lengths)))
         scaler.unscale(optimizer)
         optim.clip(model.parameters(), config.grad_clip_value)
         scaler.step(optimizer)
@@ -126,8 +126,8 @@ def flops(config: Config, data: Data) -> int:
     model = R2Gen(parse({**config.model_dump(), "precision": "fp32"}), VOCABULARY).to(precision.device())
     images, targets, lengths = data[1]
     with FlopCounterMode(display=False) as counter:
-        summed, count = loss_sum(model(images, targets, Packing.of(lengths, images.device)), targets)
-        torch.autograd.backward(summed / count)
+        summed = loss_sum(model(images, targets, Packing.of(lengths, images.device)), targets)
+        torch.autograd.backward(summed / sum(lengths))
     return int(counter.get_total_flops())
 
 
@@ -168,8 +168,8 @@ def shares(config: Config, data: Data) -> dict[str, float]:
         memory = decoder.model.rm(words, decoder.model.rm.initial(len(targets)), packing.running)
         torch.autograd.backward(memory.sum())
         watch.mark("relational memory")
-        summed, count = loss_sum(decoder(patches.detach(), targets, packing), targets)
-        torch.autograd.backward(summed / count)
+        summed = loss_sum(decoder(patches.detach(), targets, packing), targets)
+        torch.autograd.backward(summed / sum(lengths))
         watch.mark("rest")
         optim.clip(model.parameters(), config.grad_clip_value)
         optimizer.step()

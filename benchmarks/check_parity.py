@@ -10,7 +10,6 @@ also tokenizer_golden.json (reports and their ids) and metrics_golden.json (pair
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from r2gen.config import Config
 from r2gen.decode import search
 from r2gen.metrics import Meteor, score
 from r2gen.model import EncoderDecoder, loss_sum
-from r2gen.packing import Packing
+from r2gen.packing import Packing, lengths
 from r2gen.tokenizer import UNKNOWN, Tokenizer
 
 LOG_PROBABILITY_BOUND = 1e-5
@@ -180,7 +179,7 @@ def compare_words(recording: Recording) -> Iterator[Comparison]:
 
 def compare_reports(recording: Recording) -> Iterator[Comparison]:
     golden = recording.optional("tokenizer_golden.json")
-    tokenizer = Tokenizer.from_vocabulary(golden.get("vocab", [UNKNOWN]), "iu_xray")
+    tokenizer = Tokenizer(golden.get("vocab", [UNKNOWN]), "iu_xray")
     for name, key in (("items", "ids"), ("synthetic", "ids_iu")):
         if reports := golden.get(name):
             others = sum(tokenizer.encode(item["report"]) != item[key] for item in reports)
@@ -191,9 +190,11 @@ def compare_scores(recording: Recording) -> Iterator[Comparison]:
     golden = recording.optional("metrics_golden.json")
     for name, part in (("pairs", golden), ("odd pairs", golden.get("edge", {}))):
         if pairs := part.get("pairs"):
-            with ExitStack() as stack:
-                meteor = stack.enter_context(Meteor()) if Meteor.available() else None
-                found = score([p["res"] for p in pairs], [p["gt"] for p in pairs], meteor)
+            given = [p["res"] for p in pairs], [p["gt"] for p in pairs]
+            found = score(*given)
+            if Meteor.available():
+                with Meteor() as meteor:
+                    found["meteor"] = meteor.score(*given)
             for metric, expected in part["scores"].items():
                 if metric.lower() in found:
                     difference = abs(found[metric.lower()] - expected)
@@ -201,8 +202,7 @@ def compare_scores(recording: Recording) -> Iterator[Comparison]:
 
 
 def mean_loss(log_probs: Tensor, targets: Tensor) -> Tensor:
-    total, count = loss_sum(log_probs, targets)
-    return total / count
+    return loss_sum(log_probs, targets) / sum(lengths(targets))
 
 
 def relative(given: Tensor, expected: Tensor) -> float:

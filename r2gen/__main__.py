@@ -119,14 +119,16 @@ def _train(given: argparse.Namespace) -> int:
             stack.enter_context(log)
         stopped = stack.enter_context(_stop_signals())
         records = stack.enter_context(closing(fit(config.model_dump(mode="json"), given.workdir)))
-        lines = Lines()
+        lines, bad_steps = Lines(), 0
         for record in records:
             lines.record(record)
+            bad_steps = record.get("bad_steps", bad_steps)
             for log in logs:
                 log.write(record)
             if stopped:
                 records.close()
-                print(f"stopped after {record['samples']} samples; the same command continues from there")
+                where = "from the last checkpoint before the skipped steps" if bad_steps else "from there"
+                print(f"stopped after {record['samples']} samples; the same command continues {where}")
                 return 128 + stopped[0]
         lines.end_epoch()
     best = given.workdir / "best.pt"
@@ -169,7 +171,9 @@ def _evaluate(given: argparse.Namespace) -> int:
     if given.reports is not None:
         checkpoint.prepare(given.reports.absolute().parent)
     written, cost, scorer = _written(given)
-    with OptionalMeteor() as meteor:
+    # The checkpoint's own setting does not count: to save time, the trials of a search go without METEOR.
+    asked = (load(given.config).model_dump() if given.config else {}) | _overrides(given.set)
+    with OptionalMeteor(wanted=asked.get("meteor", True)) as meteor:
         found = scorer(meteor)(written)
     if given.reports is not None:
         reports.write(given.reports, written)
@@ -193,13 +197,14 @@ def _written(given: argparse.Namespace) -> tuple[Any, dict[str, float], Callable
     """The reports that a checkpoint writes for the split asked for, what that took, and their `Scorer`.
 
     That one is still to be given a METEOR. Images are decoded before the clock starts: that is done once, and
-    no model's doing.
+    no model's doing. A frozen extractor is a part of it, as it is for a new image: no features are kept.
     """
     from r2gen import precision  # noqa: PLC0415
     from r2gen.annotation import load_annotation  # noqa: PLC0415
     from r2gen.data import load_images  # noqa: PLC0415
     from r2gen.evaluate import Scorer, peak_memory_bytes, write_reports  # noqa: PLC0415
     from r2gen.restore import restore  # noqa: PLC0415
+    from r2gen.shortage import HalvedBatch  # noqa: PLC0415
 
     settings = _overrides(given.set) | ({"data": given.data} if given.data else {})
     base: Config | None = load(given.config) if given.config else None
@@ -207,10 +212,14 @@ def _written(given: argparse.Namespace) -> tuple[Any, dict[str, float], Callable
     splits = load_annotation(config).splits
     studies = splits[given.split]
     load_images(studies, config, training=False)
-    with precision.backends(config):
+
+    def timed(batch_size: int) -> tuple[Any, float]:
+        as_new = config.model_copy(update={"freeze_visual": False, "eval_batch_size": batch_size})
         begun = time.perf_counter()
-        written = write_reports(model, studies, tokenizer, config)
-        seconds = time.perf_counter() - begun
+        return write_reports(model, studies, tokenizer, as_new), time.perf_counter() - begun
+
+    with precision.backends(config):
+        written, seconds = HalvedBatch("eval_batch_size", config).run(timed)
     cost = {"seconds": seconds, "reports_per_s": len(written) / seconds}
     cost["peak_memory_bytes"] = peak_memory_bytes()
     cost["parameters"] = sum(parameter.numel() for parameter in model.parameters())

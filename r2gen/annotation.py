@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,17 +66,25 @@ def fingerprint(config: Config) -> str:
 
     That is the content of the annotation and of the weights, and the names and sizes of the images: to read
     those takes too long. Where they lie and when they were written does not count. Raises InputError as
-    `load_annotation` does.
+    `load_annotation` does, and where one of these files cannot be read.
     """
-    annotation = load_annotation(config)
+    splits = load_annotation(config).splits
+    try:
+        return _digest(config, [image for studies in splits.values() for s in studies for image in s.images])
+    except OSError as error:
+        raise InputError(f"{error.filename or config.data}: cannot be read: {error.strerror}") from None
+
+
+def _digest(config: Config, images: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for file in (config.data / "annotation.json", config.visual_weights):
         if file is not None:
             with file.open("rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
-    for studies in annotation.splits.values():
-        for image in (image for study in studies for image in study.images):
-            digest.update(f"{image.relative_to(config.data)} {image.stat().st_size}\n".encode())
+    root = os.path.realpath(config.data / "images")
+    for image in images:
+        name = Path("images", os.path.relpath(os.path.realpath(image), root))
+        digest.update(f"{name} {image.stat().st_size}\n".encode())
     return digest.hexdigest()[:12]
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from r2gen.errors import InputError, StorageError
+from r2gen.shortage import is_out_of_memory
 
 FORMAT = 1
 _SHOWN = 3
@@ -66,7 +67,10 @@ def load(file: Path) -> dict[str, Any]:
             state = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise InputError(f"checkpoint {file}: cannot be read: {error.strerror}") from None
-    except Exception:  # noqa: BLE001 - a file that is no checkpoint raises whatever it likes
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        # A file that is no checkpoint raises whatever it likes.
         raise InputError(
             f"checkpoint {file}: is not a checkpoint, or holds more than tensors and plain values"
         ) from None

@@ -121,8 +121,8 @@ class Config(BaseModel):
     )
     halve_on_oom: bool = Field(
         True,
-        description="where memory runs out, goes on with half the micro-batch and the same effective batch; "
-        "off in the trials of a search",
+        description="where memory runs out, goes on with half the micro-batch and the same effective batch, "
+        "or half the eval_batch_size; off in the trials of a search",
     )
     image_cache_gib: float = Field(
         32.0, ge=0, le=2**20, description="disk space in GiB for decoded images; 0: none are kept"

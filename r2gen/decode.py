@@ -23,7 +23,7 @@ _TRIGRAM_PENALTY = 0.693 * 2.0  # of the log-probability, for each earlier occur
 @torch.no_grad()
 def generate(
     model: R2Gen,
-    images: Tensor,
+    encoded: Tensor,
     *,
     beam_size: int,
     max_length: int,
@@ -32,13 +32,12 @@ def generate(
 ) -> Tensor:
     """The ids [B, max_length] of the likeliest reports that a beam search finds, padded with 0; int64.
 
-    `images` are [B, views, 3, S, S], or what `model.encode` made of them, [B, P, d_model]. `beam_size` 1 is
-    greedy. `block_trigrams` makes words that repeat a trigram less likely. `sample` draws every word from
-    torch's global random numbers instead of searching; `beam_size` then counts for nothing.
+    `encoded` [B, P, d_model] is what `model.encode` makes of images. `beam_size` 1 is greedy.
+    `block_trigrams` makes words that repeat a trigram less likely. `sample` draws every word from torch's
+    global random numbers instead of searching; `beam_size` then counts for nothing.
     """
     if model.training:
         raise ValueError("generate needs the model in eval mode")
-    encoded = model.encode(images) if images.dim() == 5 else images
     decoder = model.encoder_decoder
     if sample:
         return draw(decoder, encoded, max_length=max_length, block_trigrams=block_trigrams)

@@ -30,7 +30,9 @@ class BadSteps:
         if self.in_a_row:
             after = self.in_a_row - 1
             more = f", and no better in the {after} steps after it" if after else ""
-            raise DivergedError(f"{self._first}{more}: lower the learning rate, or use a wider precision")
+            raise DivergedError(
+                f"{self._first}{more}: lower the learning rate, or use a wider precision, in a new directory"
+            )
 
 
 class RunningStatistics:

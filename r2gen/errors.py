@@ -3,9 +3,9 @@
 R2GenError
 ├── InputError          something the user gave is wrong: one line on stderr, exit code 2
 │   ├── BadImageError   one image of the data set cannot be read; names the file
-│   └── StorageError    a checkpoint cannot be written; free some space and run the same command again
+│   └── StorageError    a file cannot be written; free some space and run the same command again
 ├── LoaderError         the processes that load batches hang: mend the disk, and run the same command again
-└── DivergedError       the loss stopped being a number: lower the learning rate or use a wider precision
+└── DivergedError       the loss stopped being a number: begin anew with a lower rate or a wider precision
 """
 
 import difflib
@@ -50,9 +50,9 @@ class BadImageError(InputError):
 
 
 class StorageError(InputError):
-    """The disk is full or the directory cannot be written. Nothing is lost: the last checkpoint is whole.
+    """A checkpoint, records, charts or reports cannot be written. The last checkpoint is whole.
 
-    A class of its own, because no other setting would help.
+    Other settings do not help: the disk is full, or may not be written to.
     """
 
 

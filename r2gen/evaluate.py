@@ -93,7 +93,7 @@ def _losses(model: R2Gen, encoded: Tensor, targets: Tensor) -> list[tuple[float,
     """Of each of `targets` [B, T] the loss, summed, and the number of tokens that it sums."""
     tokens, targets = lengths(targets), targets.to(encoded.device, non_blocking=True)
     log_probs = model.encoder_decoder.teach(encoded, targets, Packing.of(tokens, encoded.device))
-    nats = torch.stack([loss_sum(log_probs[i : i + 1], targets[i : i + 1])[0] for i in range(len(targets))])
+    nats = torch.stack([loss_sum(log_probs[i : i + 1], targets[i : i + 1]) for i in range(len(targets))])
     return list(zip(nats.tolist(), tokens, strict=True))
 
 
@@ -191,7 +191,7 @@ def build(config: Config, vocabulary: Sequence[str]) -> tuple[R2Gen, Tokenizer]:
     if config.beam_size > len(vocabulary) + 1:
         words = len(vocabulary) + 1
         raise InputError(f"beam_size: at most the {words} words of the vocabulary: got {config.beam_size}")
-    tokenizer = Tokenizer.from_vocabulary(vocabulary, config.dataset)
+    tokenizer = Tokenizer(vocabulary, config.dataset)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = R2Gen(config, len(vocabulary))

@@ -127,13 +127,10 @@ class OptionalMeteor:
         return {}
 
 
-def score(
-    hypotheses: Sequence[str], references: Sequence[str], meteor: Meteor | None = None
-) -> dict[str, float]:
+def score(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
     """Corpus scores of generated reports, each against its one reference: bleu_1 to bleu_4, rouge_l, cider.
 
-    `meteor` is added when there is a Meteor to compute it. Raises ValueError unless there are as many
-    hypotheses as references, and at least one.
+    Raises ValueError unless there are as many hypotheses as references, and at least one.
     """
     if not hypotheses:
         raise ValueError("scores need at least one report")
@@ -143,8 +140,6 @@ def score(
     scores = {f"bleu_{n}": float(value) for n, value in enumerate(bleu, start=1)}
     scores["rouge_l"] = float(Rouge().compute_score(given, written)[0])
     scores["cider"] = float(Cider().compute_score(given, written)[0])
-    if meteor is not None:
-        scores["meteor"] = meteor.score(hypotheses, references)
     return scores
 
 

@@ -212,15 +212,15 @@ def halved(features: Tensor) -> Tensor:
     return features.clamp(-largest, largest).half()
 
 
-def loss_sum(log_probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The summed negative log-likelihood of `targets` [B, T], and the number of its ids that were summed.
+def loss_sum(log_probs: Tensor, targets: Tensor) -> Tensor:
+    """The summed negative log-likelihood of `targets` [B, T]: of as many ids as `packing.lengths` counts.
 
     The end of a report counts and the padding behind it does not. Divide by the tokens of a whole effective
     batch, so that its gradient does not depend on how it was cut into micro-batches.
     """
     counted = _is_word_or_first(targets[:, :-1])
     nll = -log_probs.gather(2, targets[:, 1:, None]).squeeze(2)
-    return nll.where(counted, 0).sum(), counted.sum()
+    return nll.where(counted, 0).sum()
 
 
 def _is_word_or_first(ids: Tensor) -> Tensor:

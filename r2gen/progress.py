@@ -26,7 +26,7 @@ class _Epoch:
     losses: list[float] = field(default_factory=list)
 
     def line(self) -> str:
-        """Without scores: whoever reads them from the output is to find each evaluation once."""
+        """The line for the screen. It has no scores: a program that reads them there must find each once."""
         loss = [f"mean loss {math.fsum(self.losses) / len(self.losses):.4f}"] if self.losses else []
         return f"epoch {self.number}: {', '.join([*self._speed(), *loss])}"
 

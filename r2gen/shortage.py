@@ -2,8 +2,10 @@
 
 import gc
 import re
+import resource
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import torch
@@ -12,20 +14,54 @@ from r2gen import host
 from r2gen.config import Config
 
 _T = TypeVar("_T")
-# Of errors without a type of their own: the CPU's allocator, CUDA outside of PyTorch's allocator, and oneDNN,
-# whose own buffers are often the first that a process with limited memory does not get.
+# Of errors without a type of their own: the CPU's allocator, CUDA outside of PyTorch's allocator, a compiler.
+# A test holds these texts against those that the tuner knows.
 _TEXT = re.compile(
-    r"can't allocate memory|Cannot allocate memory|not enough memory|std::bad_alloc"
-    r"|(CUDA|HIP) (error: )?out of memory|CU(BLAS|DNN)_STATUS_ALLOC_FAILED"
-    r"|could not (create|execute) a primitive"
+    r"[Cc]an(no|')t allocate memory|not enough memory|Could not allocate memory|std::bad_alloc"
+    r"|(CUDA|HIP|Triton)\b[^\n]{0,40}\bout of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
+    r"|CU(BLAS|DNN|SOLVER)_STATUS_ALLOC_FAILED|CUDNN_STATUS_\w+[^\n]*out of memory"
+    r"|CUDNN_STATUS_INTERNAL_ERROR_(HOST|DEVICE)_ALLOCATION_FAILED"
+    r"|NVML_SUCCESS == [^\n]{0,120}INTERNAL ASSERT FAILED[^\n]{0,120}CUDACachingAllocator"
+    r"|[Oo]ut of memory allocating \d+ bytes|Caught \w*MemoryError in "
 )
+# What libraries say that get no memory to work in. It has other causes, too.
+_TEXT_ON_A_FULL_GPU = re.compile(
+    r"CUBLAS_STATUS_NOT_INITIALIZED when calling `cublas(Lt)?Create|CUDNN_STATUS_NOT_INITIALIZED"
+    r"|unable to find an engine to execute this computation|No valid engine configs"
+)
+_TEXT_UNDER_A_LIMIT = re.compile(r"could not (create|execute) a primitive|can't start new thread")
+_SHORT_SHARE = 0.05  # of a GPU: libraries ask for more than that at once
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether `error` says that memory ran out, the device's or the host's."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
-    return isinstance(error, RuntimeError) and _TEXT.search(str(error)) is not None
+    if not isinstance(error, (RuntimeError, SystemError)):
+        return False
+    text = str(error)
+    return (
+        _TEXT.search(text) is not None
+        or (_TEXT_ON_A_FULL_GPU.search(text) is not None and _is_gpu_full())
+        or (_TEXT_UNDER_A_LIMIT.search(text) is not None and _is_limited())
+    )
+
+
+def _is_gpu_full() -> bool:
+    """Whether next to nothing of the GPU is free, or its allocator was refused memory before."""
+    if not torch.cuda.is_available():
+        return False
+    with suppress(RuntimeError):  # a GPU that answers no more
+        free, total = torch.cuda.mem_get_info()
+        stats = torch.cuda.memory_stats()
+        return free < _SHORT_SHARE * total or stats["num_ooms"] + stats["num_alloc_retries"] > 0
+    return False
+
+
+def _is_limited() -> bool:
+    """Whether the operating system limits the memory of this process."""
+    limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
+    return any(limit != resource.RLIM_INFINITY for limit in limits)
 
 
 class HalvedBatch:
@@ -47,10 +83,11 @@ class HalvedBatch:
         if self._may_halve:
             self.size = min(size, self._configured)
 
-    def run(self, attempt: Callable[[int], _T], undo: Callable[[], None]) -> _T:
-        """What `attempt` returns with a size that fits; what it did before it failed is undone.
+    def run(self, attempt: Callable[[int], _T], undo: Callable[[], None] = lambda: None) -> _T:
+        """What `attempt` returns with a size that fits; `undo` takes back what it did before it failed.
 
-        Raises what it raises with a size of 1, and whatever else; the size is then what it was before.
+        Raises every other error of `attempt`, and an out-of-memory with a size of 1. The size is then what it
+        was before.
         """
         before = self.size
         while True:

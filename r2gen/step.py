@@ -28,7 +28,7 @@ _NOTE = ", with as many more of them in an optimizer step; batch normalisation s
 class Gradients:
     """What is known of the gradients that a window has left: their `norm` before clipping.
 
-    `loss` is the mean over the window's tokens, in nats.
+    `loss` is the mean over the window's tokens, in nats; `watch` has the parts of the time that it took.
     """
 
     loss: float
@@ -77,7 +77,7 @@ class Stepper:
             watch.mark("transfer_s")
             targets, packing = self._reports(batch.targets)
             with precision.autocast(self._config):
-                summed, _ = loss_sum(self._forward(images, targets, packing), targets)
+                summed = loss_sum(self._forward(images, targets, packing), targets)
             watch.mark("forward_s")
             torch.autograd.backward(self._scaler.scale(summed / tokens))
             loss += summed.detach() / tokens
@@ -104,7 +104,7 @@ class Stepper:
         return padded, Packing.whole(padded[:, :-1]).unrolled()
 
     def update(self, found: Gradients, position: Position, step: int) -> dict[str, Any]:
-        """Takes the step; a bad one leaves the model alone. What its record says of it.
+        """Takes the step, and returns its part of the record; a bad step leaves the model alone.
 
         Raises DivergedError where too many in a row were bad.
         """
@@ -145,7 +145,7 @@ class Stepper:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The same back; checkpoints of before have no `micro_batch_size`: it was the configured one."""
+        """Restores what `state_dict` returned; older checkpoints have no `micro_batch_size`."""
         self._optimizer.load_state_dict(state["optimizer"])
         self._scaler.load_state_dict(state["scaler"])
         self._batch.restore(state.get("micro_batch_size", self._batch.size))

@@ -47,11 +47,6 @@ class Tokenizer:
         frequent = [word for word, count in counts.items() if count >= min_word_count]
         return cls(sorted([*frequent, UNKNOWN]), dataset)
 
-    @classmethod
-    def from_vocabulary(cls, vocabulary: Sequence[str], dataset: Dataset) -> Self:
-        """The tokenizer whose `vocabulary` was stored, for instance in a checkpoint."""
-        return cls(vocabulary, dataset)
-
     def clean(self, report: str) -> str:
         """`report` in lower case without punctuation, its sentences joined and ended by " ."."""
         return _clean(report, self.dataset)

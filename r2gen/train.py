@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from r2gen.data import Batch, ReportDataset, TrainingSampler, batches, loader, r
 from r2gen.divergence import is_finite
 from r2gen.errors import DivergedError, InputError, StorageError, printable
 from r2gen.evaluate import Scorer, build, evaluate
+from r2gen.features import FeatureDataset
 from r2gen.host import keep_freed_memory, uninterrupted
 from r2gen.metrics import OptionalMeteor
 from r2gen.optim import Position
@@ -31,12 +33,14 @@ from r2gen.visual import load_imagenet_weights
 Record = dict[str, Any]
 
 # Settings that may differ when a run goes on: they do not change what it computes. With a cosine epochs do.
+# So may how a step is cut into micro-batches, as it is where memory runs out, if it has as many studies.
 _FREE = {
     *("epochs", "num_workers", "prefetch_factor", "pin_memory", "eval_batch_size", "eval_studies"),
     *("eval_every_samples", "checkpoint_every_steps", "visual_weights", "data", "skip_bad_samples"),
     "image_cache_gib",
     *("test_scores", "meteor", "max_bad_steps", "compat", "loader_timeout_s", "halve_on_oom"),
 }
+_CUT = {"micro_batch_size", "accumulation_steps"}
 _LAST, _BEST = "last.pt", "best.pt"
 _STATE = (
     *("model", "vocabulary", "config"),
@@ -75,12 +79,13 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
     so are all that follow: their records have the `micro_batch_size`. The effective batch stays.
 
     The checkpoint `last.pt` is in `workdir`: called again, training goes on from there, bit by bit the same
-    on a CPU; where an evaluation was the last thing done, its record comes again. Closing the generator
-    writes one, unless the last step was bad. So does an error, of the state before the step that it ended,
-    unless it came while the weights were updated. Raises InputError before anything is trained where
+    on a CPU; with steps cut into other micro-batches the same but for rounding, dropout and the statistics of
+    batch normalisation. Where an evaluation was the last thing done, its record comes again. Closing the
+    generator writes one, unless the last step was bad. So does an error, of the state before the step that it
+    ended, unless it came while the weights were updated. Raises InputError before anything is trained where
     something given is wrong, BadImageError where an image is, StorageError where a checkpoint cannot be
     written, LoaderError where no batch comes, and DivergedError after more than `max_bad_steps` bad steps in
-    a row.
+    a row, or where training ends in such a row with a model whose `val_loss` is no number.
     """
     parsed = parse(config)
     precision.check(parsed)
@@ -140,14 +145,20 @@ class _Trainer:
         if frozen and self.config.visual_weights is None:
             print("freeze_visual without visual_weights: the extractor stays random", file=sys.stderr)
         images = ReportDataset(self._train, self._tokenizer, self.config, training=not frozen)
-        return (frozen and features.dataset(self.model, self._train, images, self.config)) or images
+        return (frozen and self._eval_batch.run(partial(self._features, images))) or images
+
+    def _features(self, images: ReportDataset, batch_size: int) -> FeatureDataset | None:
+        return features.dataset(self.model, self._train, images, self._evaluating(batch_size))
+
+    def _evaluating(self, batch_size: int) -> Config:
+        return self.config.model_copy(update={"eval_batch_size": batch_size})
 
     def run(self) -> Generator[Record, None, None]:
         """Trains from where it stands to the last epoch."""
         self.model.train()
         if self._evaluation is not None and self._evaluated_at == self._samples:
             yield self._evaluation  # whoever was killed between the checkpoint and the record has not seen it
-        while self._sampler.epoch <= self.config.epochs:
+        while not self._is_over():
             if self._is_evaluation_due():  # the run was stopped between a step and its evaluation
                 yield self._evaluate()
             for record in self._epoch():
@@ -156,9 +167,9 @@ class _Trainer:
                     yield self._evaluate()
                 elif self._is_checkpoint_due():
                     self.save()
-        self._stepper.bad.give_up()  # nothing of what came last is in a checkpoint
         if self._evaluated_at < self._samples:
             yield self._evaluate()
+        self._stepper.bad.give_up()  # nothing of what came last is in a checkpoint
 
     def _epoch(self) -> Iterator[Record]:
         """The optimizer steps of what is left of the epoch; after the last one the next epoch stands."""
@@ -195,6 +206,9 @@ class _Trainer:
             raise InputError(f"data {self.config.data}: not one image of the training split can be read")
         self._sampler.epoch, self._sampler.start = self._sampler.epoch + 1, 0
 
+    def _is_over(self) -> bool:
+        return self._sampler.epoch > self.config.epochs
+
     def _is_evaluation_due(self) -> bool:
         every = self.config.eval_every_samples
         if every is None:
@@ -204,7 +218,9 @@ class _Trainer:
     def _evaluate(self) -> Record:
         self.save_if_changed()  # it takes long, and who is ended in the middle of it has trained for nothing
         epoch = self._sampler.epoch if self._sampler.start else self._sampler.epoch - 1
-        found = self._eval_batch.run(self._scores, undo=lambda: None)
+        found = self._eval_batch.run(self._scores)
+        if self._is_over() and self._stepper.bad.in_a_row and math.isfinite(found["val_loss"]):
+            self._stepper.bad.end_row()  # no step is left to do so, and the model has a loss
         reached = _Best(not found["collapsed"], found["bleu_4"])
         if reached > self._best and self._is_sound():
             checkpoint.save(self._workdir / _BEST, self._weights(reached))
@@ -215,7 +231,7 @@ class _Trainer:
         return self._evaluation
 
     def _scores(self, batch_size: int) -> Record:
-        config = self.config.model_copy(update={"eval_batch_size": batch_size})
+        config = self._evaluating(batch_size)
         return evaluate(self.model, self._splits, self._tokenizer, config, self._scorer)
 
     def _is_checkpoint_due(self) -> bool:
@@ -278,7 +294,8 @@ class _Trainer:
         checkpoint.load_weights(self.model, state["model"], file)
         self._stepper.load_state_dict(state)
         checkpoint.set_rng_state(state["rng"])
-        self._sampler.epoch, self._sampler.start = state["epoch"], state["start"]
+        steps = state["start"] // state["config"]["accumulation_steps"]  # it is written after whole ones
+        self._sampler.epoch, self._sampler.start = state["epoch"], steps * self.config.accumulation_steps
         self._samples, self._step, self._skipped = state["samples"], state["step"], state["skipped"]
         self._evaluated_at, self._evaluation = state["evaluated_at"], state["evaluation"]
         # Before there was a word for it, nothing counted as collapsed.
@@ -290,6 +307,8 @@ class _Trainer:
         now = self.config.model_dump(mode="json")
         before = state["config"]
         free = _FREE - {"epochs"} if self.config.schedule == "cosine" else _FREE
+        if before["micro_batch_size"] * before["accumulation_steps"] == self.config.effective_batch_size:
+            free = free | _CUT
         differ = [k for k in now if k not in free and k in before and before[k] != now[k]]
         if differ:
             shown = ", ".join(f"{k} {before[k]!r}, now {now[k]!r}" for k in differ)

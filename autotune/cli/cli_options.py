@@ -109,7 +109,9 @@ class Goal:
     ] = None
     target: Annotated[float | None, _goal(help="quality to reach, for time-to-quality")] = None
     finalists: Annotated[int | None, _goal(min=1, help="most trials to confirm at the end")] = None
-    repeats: Annotated[int | None, _goal(min=0, help="most seeds of the winner; 0: do not confirm")] = None
+    repeats: Annotated[
+        int | None, _goal(min=0, help="most seeds of the winner, 3 at least; 0: do not confirm")
+    ] = None
     memory_fraction: Annotated[
         float | None, _goal(min=0, max=1, help="largest share of the memory to use")
     ] = None
@@ -185,7 +187,9 @@ class Models:
         _models(min=1, help="training samples per model; default: as the models there, or else a trial, had"),
     ] = None
     epochs_per_model: Annotated[int | None, _models(min=1, help="instead: training epochs per model")] = None
-    seeds: Annotated[int, _models(min=1, help="models per precision, each with a seed of its own")] = 1
+    seeds: Annotated[
+        int, _models(min=1, help="models per precision, each with a seed of its own; 1 decides nothing")
+    ] = 1
     keep: Annotated[
         float | None,
         _models(min=0, max=1, help="share of the baseline's quality to keep; default: the search's"),

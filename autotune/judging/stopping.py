@@ -40,10 +40,9 @@ class Threshold:
     """What a running trial has to be able to reach, in plain values: it is sent to wherever trials run.
 
     A whole trial has so many `samples`. `curve` is the baseline's quality, of which a share of `keep` is to
-    be kept;
-    `noise` is the relative standard deviation between runs that differ in their seed alone, None while it is
-    not known. `drift` is that of the throughput of the same settings from run to run. `seconds` is the best
-    time to the target so far. `minimize` and `unit` are how qualities and samples are told.
+    be kept; `noise` is the relative standard deviation between runs that differ in their seed alone, None
+    while it is not known. `drift` is that of the throughput of the same settings from run to run. `seconds`
+    is the best time to the target so far. `minimize` and `unit` are how qualities and samples are told.
     """
 
     rivals: tuple[Rival, ...] = ()

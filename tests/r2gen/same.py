@@ -1,12 +1,20 @@
-"""Whether two checkpoints are equal."""
+"""What of two runs is equal: their records but for the times, and their checkpoints."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+_TIMES = {"data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s"}
+
+
+def untimed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record without how long the parts of its step took."""
+    return {name: value for name, value in record.items() if name not in _TIMES}
+
 
 def same_state(one: Any, other: Any) -> bool:
-    """Whether they are, to the last bit."""
+    """Whether two checkpoints are, to the last bit."""
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other)
     if isinstance(one, dict):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from r2gen.annotation import load_annotation
+from r2gen.annotation import fingerprint, load_annotation
 from r2gen.config import Config
 from r2gen.errors import InputError
 
@@ -168,3 +168,29 @@ def test_leaving_out_every_study_of_a_split_is_refused(make_config: Make, own_da
     text = _refusal(make_config(data=own_data, skip_bad_samples=True))
 
     assert "the split test has no usable study" in text
+
+
+@pytest.mark.parametrize(
+    ("weights", "told"), [("resnet.pht", "No such file or directory"), ("", "Is a directory")]
+)
+def test_weights_that_cannot_be_read_have_no_fingerprint(
+    make_config: Make, tmp_path: Path, weights: str, told: str
+) -> None:
+    file = tmp_path / weights
+    with pytest.raises(InputError) as caught:
+        fingerprint(make_config(visual_weights=file))
+    assert str(caught.value) == f"{file}: cannot be read: {told}"
+
+
+def test_the_fingerprint_is_the_same_however_images_are_reached(
+    make_config: Make, own_data: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(own_data)
+
+    def by_link(annotation: dict[str, Any]) -> None:
+        for study in (study for split in annotation.values() for study in split):
+            study["image_path"] = [str(link / "images" / path) for path in study["image_path"]]
+
+    _spoil(own_data, by_link)
+    assert fingerprint(make_config(data=link)) == fingerprint(make_config(data=own_data))

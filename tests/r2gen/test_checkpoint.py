@@ -1,8 +1,7 @@
 """A checkpoint is whole or it is not there, is read without running code, and says what does not fit."""
 
 import resource
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import nn
 
 from r2gen import checkpoint
 from r2gen.errors import InputError, StorageError
+from tests.r2gen.faults import no_file_beyond
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -24,24 +24,13 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["c.pt"]
 
 
-@contextmanager
-def _no_file_beyond(limit: int) -> Iterator[None]:
-    """Lets this process write no file of more bytes, as on a disk that is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 @pytest.mark.parametrize(("limit", "floats"), [(100, 10), (5_000, 100_000), (200_000, 100_000)])
 def test_a_full_disk_leaves_the_old_checkpoint_and_nothing_else(
     tmp_path: Path, limit: int, floats: int
 ) -> None:
     file = tmp_path / "c.pt"
     checkpoint.save(file, {"step": 1})
-    with _no_file_beyond(limit), pytest.raises(StorageError) as caught:
+    with no_file_beyond(limit), pytest.raises(StorageError) as caught:
         checkpoint.save(file, {"weights": torch.zeros(floats)})
     assert str(caught.value) == (
         f"checkpoint {file}: cannot be written: File too large; free some space and run the same command "
@@ -86,6 +75,19 @@ def test_code_in_a_file_is_not_run(tmp_path: Path, state: dict[str, Any]) -> Non
     torch.save(state, tmp_path / "c.pt")
     with pytest.raises(InputError, match="is not a checkpoint, or holds more than tensors and plain values"):
         checkpoint.load(tmp_path / "c.pt")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't allocate memory")], ids=repr)
+def test_a_checkpoint_for_which_memory_is_too_short_is_one_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(torch, "load", refuse)
+    with pytest.raises(type(error)) as caught:
+        checkpoint.load(tmp_path / "c.pt")
+    assert caught.value is error
 
 
 @pytest.mark.parametrize("state", [{"format": 0}, {"weights": 1}, [1], torch.zeros(1)])

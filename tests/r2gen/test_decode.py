@@ -219,15 +219,20 @@ def test_repeated_trigrams_cost():
     assert decode._trigram_penalty(words[:, :, :2], 6).eq(0).all()
 
 
-def test_generating_from_images_is_generating_from_what_they_are_encoded_to():
+@pytest.fixture
+def whole():
+    """A model, and what it encodes three studies to."""
     torch.manual_seed(0)
     model = R2Gen(tiny(), 20).eval()
-    images = torch.randn(3, 2, 3, 64, 64)
-    ids = generate(model, images, beam_size=3, max_length=10)
-    assert ids.shape == (3, 10)
     with torch.no_grad():
-        encoded = model.encode(images)
-    assert torch.equal(generate(model, encoded, beam_size=3, max_length=10), ids)
+        return model, model.encode(torch.randn(3, 2, 3, 64, 64))
+
+
+def test_generating_is_searching(whole):
+    model, encoded = whole
+    ids = generate(model, encoded, beam_size=3, max_length=10)
+    assert ids.shape == (3, 10)
+    assert torch.equal(search(model.encoder_decoder, encoded, beam_size=3, max_length=10), ids)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -238,23 +243,20 @@ def test_generating_works_under_autocast(dtype):
     assert ids.shape == (5, 10)
 
 
-def test_sampling_from_images_draws_words_anew():
-    torch.manual_seed(0)
-    model = R2Gen(tiny(), 20).eval()
-    images = torch.randn(3, 2, 3, 64, 64)
+def test_sampling_draws_words_anew(whole):
+    model, encoded = whole
     torch.manual_seed(1)
-    ids = generate(model, images, beam_size=1, max_length=10, sample=True)
-    again = generate(model, images, beam_size=1, max_length=10, sample=True)
+    ids = generate(model, encoded, beam_size=1, max_length=10, sample=True)
+    again = generate(model, encoded, beam_size=1, max_length=10, sample=True)
     torch.manual_seed(1)
-    with torch.no_grad():
-        assert torch.equal(draw(model.encoder_decoder, model.encode(images), max_length=10), ids)
+    assert torch.equal(draw(model.encoder_decoder, encoded, max_length=10), ids)
     assert not torch.equal(again, ids)
 
 
 def test_a_model_in_training_mode_is_refused():
     """Its dropout would make the words random and nobody would notice."""
     with pytest.raises(ValueError, match="eval mode"):
-        generate(R2Gen(tiny(), 20), torch.zeros(1, 2, 3, 64, 64), beam_size=1, max_length=5)
+        generate(R2Gen(tiny(), 20), torch.zeros(1, 4, 16), beam_size=1, max_length=5)
 
 
 def test_more_beams_than_words_are_refused():

@@ -16,12 +16,9 @@ from r2gen.errors import DivergedError
 from r2gen.metrics import OptionalMeteor
 from r2gen.train import _Trainer, fit
 
+pytestmark = pytest.mark.usefixtures("without_java")
+
 WILD = {"learning_rate": 1e30}
-
-
-@pytest.fixture(autouse=True)
-def _no_java(without_java: None) -> None:
-    pass
 
 
 def _trainer(config: dict[str, Any], workdir: Path) -> _Trainer:
@@ -177,7 +174,24 @@ def test_a_step_left_out_lowers_the_scale_and_the_next_one_can_be_taken(
     assert scaler.state_dict()["scale"] == 2.0**15
 
 
-def test_a_run_that_ends_in_a_row_of_bad_steps_has_diverged(tiny: dict[str, Any], tmp_path: Path) -> None:
-    """Three steps and no more: fewer than are allowed in a row, but nothing of them is in a checkpoint."""
+def test_a_run_that_ends_in_a_row_of_bad_steps_with_a_spoilt_model_has_diverged(
+    tiny: dict[str, Any], tmp_path: Path
+) -> None:
+    """Three steps and no more: fewer bad ones in a row than are allowed, but what is left has no loss."""
     with pytest.raises(DivergedError, match="at step 2, epoch 1"):
-        list(fit({**tiny, "learning_rate": 1e30, "epochs": 1}, tmp_path))
+        list(fit({**tiny, **WILD, "epochs": 1}, tmp_path))
+
+
+@pytest.mark.parametrize("every", [None, 4])
+def test_a_run_that_ends_in_a_row_of_bad_steps_with_a_sound_model_is_kept(
+    tiny: dict[str, Any], tmp_path: Path, every: int | None
+) -> None:
+    """Bad steps leave the model as it was before them. The last evaluation ends an epoch, or follows it."""
+    trainer = _trainer({**tiny, "epochs": 1, "eval_every_samples": every}, tmp_path)
+    _spoil(trainer, {2, 3})
+    records = list(trainer.run())
+    assert [r["bad_steps"] for r in records if "bad_steps" in r] == [0, 1, 2]
+    assert math.isfinite(records[-1]["val_loss"])
+    last = checkpoint.load(tmp_path / "last.pt")
+    assert (last["step"], last["samples"], last["evaluation"]) == (3, 10, records[-1])
+    assert _same(checkpoint.load(tmp_path / "best.pt")["model"], _state(trainer))

@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from r2gen import cache, checkpoint, visual
+from r2gen.__main__ import main
 from r2gen.errors import BadImageError
 from r2gen.train import fit
 from tests import forked
+from tests.r2gen.faults import cut_short
 
 Records = list[dict[str, Any]]
 
@@ -67,6 +69,16 @@ def test_features_are_computed_once(
     list(fit(frozen, tmp_path / "two"))
 
 
+def test_reports_whose_speed_is_told_are_written_without_kept_features(
+    frozen: dict[str, Any], tmp_path: Path, home: Path
+) -> None:
+    """Else the first model to be scored would compute them for all that have the same extractor."""
+    list(fit(frozen, tmp_path / "run"))
+    kept = set(home.glob("features-*/"))
+    assert main(["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt"), "--split", "test"]) == 0
+    assert set(home.glob("features-*/")) == kept
+
+
 @pytest.mark.parametrize("file", ["features.npy", "checksum"])
 def test_spoilt_features_are_computed_again(
     frozen: dict[str, Any], tmp_path: Path, home: Path, file: str
@@ -96,8 +108,7 @@ def test_what_does_not_fit_is_computed_at_every_step(
 
 
 def test_a_broken_image_is_named_or_left_out(frozen: dict[str, Any], own_data: Path, tmp_path: Path) -> None:
-    broken = own_data / "images" / "train-00004" / "1.png"
-    broken.write_bytes(broken.read_bytes()[:-300])
+    cut_short(own_data / "images" / "train-00004" / "1.png")
     settings = {**frozen, "data": str(own_data), "epochs": 1}
     with pytest.raises(BadImageError, match=r"1\.png cannot be decoded"):
         list(fit(settings, tmp_path / "named"))

@@ -3,8 +3,6 @@
 import builtins
 import json
 import math
-import resource
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from r2gen.errors import InputError, StorageError
 from r2gen.logs import Board, RecordFile, tagged
+from tests.r2gen.faults import no_file_beyond
 
 STEP = {"samples": 4, "epoch": 1, "train_loss": 3.0, "learning_rate": 1e-4, "bad_steps": 0}
 
@@ -42,23 +41,10 @@ def test_a_record_is_in_the_file_as_soon_as_it_is_written(tmp_path: Path) -> Non
         assert (tmp_path / "records.jsonl").read_text().endswith("}\n")
 
 
-@pytest.fixture
-def full_disk() -> Iterator[None]:
-    """No file can be longer than 100 bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_a_disk_that_takes_no_more_is_told(tmp_path: Path, full_disk: None) -> None:
-    with pytest.raises(StorageError, match=r"r\.jsonl: cannot be written: File too large"):
-        _write(RecordFile(tmp_path / "r.jsonl"), STEP | {"text": "x" * 200})
-
-
-def _write(records: RecordFile, record: dict[str, Any]) -> None:
-    with records:
-        records.write(record)
+def test_a_disk_that_takes_no_more_is_told(tmp_path: Path) -> None:
+    said = r"r\.jsonl: cannot be written: File too large"
+    with no_file_beyond(100), pytest.raises(StorageError, match=said), RecordFile(tmp_path / "r.jsonl") as to:
+        to.write(STEP | {"text": "x" * 200})
 
 
 def test_charts_have_the_names_that_those_of_a_search_have() -> None:

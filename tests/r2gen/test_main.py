@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import torch
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from r2gen import checkpoint
+from r2gen import checkpoint, metrics, train
 from r2gen.__main__ import main
 from r2gen.findings import asserted
 from tests import forked
@@ -92,6 +92,31 @@ def test_a_signal_stops_training_and_the_same_command_goes_on(
         assert "Traceback" not in err
         stopped_at = int(said[1])
         assert checkpoint.load(tmp_path / "run" / "last.pt")["samples"] == stopped_at
+
+
+@pytest.mark.parametrize(
+    ("bad_steps", "where"), [(0, "from there"), (2, "from the last checkpoint before the skipped steps")]
+)
+def test_where_the_same_command_continues_is_where_the_checkpoint_is(  # noqa: PLR0917 - fixtures
+    write: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    bad_steps: int,
+    where: str,
+) -> None:
+    step = {"epoch": 1, "step": 3, "train_loss": 1.0, "grad_norm": 1.0, "bad_steps": bad_steps}
+    evaluation = {"epoch": 1, "bleu_4": 0.1, "bleu_4_chance": 0.2, "collapsed": False}
+
+    def stopped(*_: object) -> Iterator[dict[str, Any]]:
+        yield {"samples": 10, **step}
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield {"samples": 10, **evaluation}
+
+    monkeypatch.setattr(train, "fit", stopped)
+    assert main(_train(write(), tmp_path / "run")) == 143
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said == f"stopped after 10 samples; the same command continues {where}"
 
 
 def test_training_needs_nothing_of_the_tuner(
@@ -295,6 +320,29 @@ def test_a_checkpoint_is_scored_on_the_split_asked_for(
     assert found["reports_per_s"] == pytest.approx(3 / found["seconds"])
     assert found["peak_memory_bytes"] > 2**20
     assert found["parameters"] > 1000
+
+
+class _Meteor:
+    available = staticmethod(lambda: True)
+    score = staticmethod(lambda *_: 0.5)
+    __exit__ = staticmethod(lambda *_: None)
+
+
+@pytest.mark.parametrize(("asked", "is_scored"), [([], True), (["--set", "meteor=false"], False)])
+def test_meteor_is_scored_unless_the_command_says_otherwise(  # noqa: PLR0917 - fixtures
+    write: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    asked: list[str],
+    is_scored: bool,
+) -> None:
+    """The checkpoint's setting is that of a trial, which saves the time."""
+    assert main(_train(write(epochs=1, meteor=False), tmp_path / "run")) == 0
+    capsys.readouterr()
+    monkeypatch.setattr(metrics, "Meteor", _Meteor)
+    assert main(["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt"), *asked]) == 0
+    assert ("meteor" in json.loads(capsys.readouterr().out)) is is_scored
 
 
 def test_the_reports_of_a_checkpoint_are_written_down_one_by_one(

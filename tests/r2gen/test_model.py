@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from r2gen import layers
 from r2gen.model import EncoderDecoder, R2Gen, loss_sum
-from r2gen.packing import Packing
+from r2gen.packing import Packing, lengths
 
 from .golden import GOLDEN, RECORDING, tiny
 
@@ -32,8 +32,7 @@ def build(**settings):
 
 
 def gradients(model, images, targets):
-    total, count = loss_sum(model(images, targets), targets)
-    (total / count).backward()
+    (loss_sum(model(images, targets), targets) / sum(lengths(targets))).backward()
     return {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
@@ -77,9 +76,10 @@ def test_log_probabilities_and_loss_are_the_originals():
     targets = RECORDING.tensor("in/targets")
     log_probs = RECORDING.decoder()(RECORDING.tensor("in/att_feats"), targets)
     torch.testing.assert_close(log_probs, RECORDING.tensor("fwd/logprobs"), rtol=0, atol=1e-5)
-    total, count = loss_sum(log_probs, targets)
-    assert (total / count).item() == pytest.approx(float(RECORDING.model["fwd/loss"]), abs=1e-6)
-    assert count.item() == RECORDING.tensor("in/masks")[:, 1:].sum().item()
+    tokens = sum(lengths(targets))
+    mean = loss_sum(log_probs, targets).item() / tokens
+    assert mean == pytest.approx(float(RECORDING.model["fwd/loss"]), abs=1e-6)
+    assert tokens == RECORDING.tensor("in/masks")[:, 1:].sum().item()
 
 
 def test_double_precision_agrees_closely():
@@ -114,9 +114,8 @@ def test_the_loss_counts_the_end_of_a_report_and_not_the_padding_behind_it():
     log_probs = torch.full((3, 5, 4), -1.0)
     log_probs[0, 2, 0] = -7.0  # the end
     log_probs[0, 3, 0] = -100.0  # padding
-    total, count = loss_sum(log_probs, targets)
-    assert count.item() == 3 + 5 + 1
-    assert total.item() == pytest.approx(9 - 1 + 7)
+    assert lengths(targets) == [3, 5, 1]
+    assert loss_sum(log_probs, targets).item() == pytest.approx(9 - 1 + 7)
 
 
 def test_the_gradient_of_a_batch_is_that_of_its_halves(still):
@@ -125,10 +124,8 @@ def test_the_gradient_of_a_batch_is_that_of_its_halves(still):
     decoder = EncoderDecoder(config, 12, 20)
     patches = torch.randn(4, 5, 12)
     targets = torch.cat([batch()[1], batch()[1].flip(0)])
-    whole, _ = loss_sum(decoder(patches, targets), targets)
-    halves = [
-        loss_sum(decoder(patches[i : i + 2], targets[i : i + 2]), targets[i : i + 2])[0] for i in (0, 2)
-    ]
+    whole = loss_sum(decoder(patches, targets), targets)
+    halves = [loss_sum(decoder(patches[i : i + 2], targets[i : i + 2]), targets[i : i + 2]) for i in (0, 2)]
     torch.testing.assert_close(sum(halves), whole)
 
 
@@ -207,9 +204,9 @@ def test_leaving_padding_out_changes_neither_loss_nor_gradients(still):
         targets[row, length:] = 0
     losses, gradients = [], []
     for packing in (None, Packing.of([8, 3, 6, 1], patches.device)):
-        summed, count = loss_sum(decoder(patches, targets, packing), targets)
-        losses.append(summed.detach() / count)
-        gradients.append(torch.autograd.grad(summed / count, list(decoder.parameters())))
+        loss = loss_sum(decoder(patches, targets, packing), targets) / sum(lengths(targets))
+        losses.append(loss.detach())
+        gradients.append(torch.autograd.grad(loss, list(decoder.parameters())))
     torch.testing.assert_close(*losses, rtol=1e-12, atol=0)
     for whole, packed in zip(*gradients, strict=True):
         torch.testing.assert_close(packed, whole, rtol=1e-9, atol=1e-14)
@@ -226,7 +223,7 @@ def test_autocast_trains_close_to_full_precision(still, dtype):
         given = decoder(patches, targets)
     assert given.dtype == torch.float32
     torch.testing.assert_close(given, expected, rtol=0, atol=0.1)
-    loss_sum(given, targets)[0].backward()
+    loss_sum(given, targets).backward()
     assert all(parameter.grad.isfinite().all() for parameter in decoder.parameters())
 
 

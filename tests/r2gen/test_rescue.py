@@ -22,20 +22,12 @@ from r2gen.model import R2Gen
 from r2gen.train import fit
 from tests import forked
 from tests.forked import Forked
-from tests.r2gen.same import same_state
+from tests.r2gen.faults import change_models
+from tests.r2gen.same import same_state, untimed
 
+pytestmark = pytest.mark.usefixtures("without_java")
 Place = Callable[[R2Gen, Callable[[], None]], None]
 Faulty = Callable[..., None]
-TIMES = {"data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s"}
-
-
-@pytest.fixture(autouse=True)
-def _no_java(without_java: None) -> None:
-    pass
-
-
-def _untimed(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if name not in TIMES}
 
 
 def _forward(model: R2Gen, fail: Callable[[], None]) -> None:
@@ -56,18 +48,13 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Faulty:
     """Makes the coming models fail once in a certain place, at the given pass of a micro-batch, from 1."""
 
     def prepare(place: Place, at: int, fault: Callable[[], None] = _fail) -> None:
-        build, passes = train.build, iter(range(1, 10**6))
+        passes = iter(range(1, 10**6))
 
         def fail() -> None:
             if next(passes) == at:
                 fault()
 
-        def built(*given: Any) -> tuple[R2Gen, Any]:
-            model, tokenizer = build(*given)
-            place(model, fail)
-            return model, tokenizer
-
-        monkeypatch.setattr(train, "build", built)
+        change_models(monkeypatch, lambda model: place(model, fail))
 
     return prepare
 
@@ -86,12 +73,12 @@ def test_a_run_whose_step_failed_goes_on_bit_by_bit_as_if_it_had_not(  # noqa: P
 ) -> None:
     """In the first and in the second micro-batch of a step; an epoch has two steps, of two of them each."""
     config = {**tiny, "accumulation_steps": 2, "micro_batch_size": 3, "epochs": 3}
-    expected = [_untimed(record) for record in fit(config, tmp_path / "straight")]
+    expected = [untimed(record) for record in fit(config, tmp_path / "straight")]
 
     faulty(place, at)
     found: list[dict[str, Any]] = []
     with pytest.raises(RuntimeError, match="made to fail") as caught:
-        found.extend(_untimed(record) for record in fit(config, tmp_path / "parts"))
+        found.extend(untimed(record) for record in fit(config, tmp_path / "parts"))
 
     assert any(entry.name == "_fail" for entry in caught.traceback)
     last = tmp_path / "parts" / "last.pt"
@@ -100,7 +87,7 @@ def test_a_run_whose_step_failed_goes_on_bit_by_bit_as_if_it_had_not(  # noqa: P
     assert capsys.readouterr().err.endswith(said)
     for record in fit(config, tmp_path / "parts"):
         if not ("bleu_4" in record and found[-1] == record):
-            found.append(_untimed(record))
+            found.append(untimed(record))
     assert found == expected
     for name in ("last.pt", "best.pt"):
         assert same_state(*(checkpoint.load(tmp_path / run / name) for run in ("straight", "parts")))

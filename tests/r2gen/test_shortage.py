@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +13,43 @@ import torch
 import yaml
 from torch import Tensor
 
-from r2gen import checkpoint, layers, synthetic, train
+from autotune.core.trial import Failure
+from autotune.trials import failures
+from autotune.trials.gpu_memory import GpuMemory
+from r2gen import checkpoint, features, layers, shortage, synthetic
+from r2gen.__main__ import main
 from r2gen.config import Config
 from r2gen.model import R2Gen
 from r2gen.shortage import HalvedBatch, is_out_of_memory
 from r2gen.train import fit
+from r2gen.visual import VisualExtractor
 from tests import forked
+from tests.autotune.trials import test_failures as known
+from tests.autotune.trials import test_failures_evidence as evidence
+from tests.autotune.trials import test_failures_gpu as of_gpus
+from tests.r2gen.faults import change_models
 
-IN_LITTLE_MEMORY = f"""
-import resource
+pytestmark = pytest.mark.usefixtures("without_java")
+
+IN_LITTLE_MEMORY = """
+import resource, sys
 from r2gen import layers
+from r2gen.__main__ import main
+
+def data_bytes():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
 
 layers.ATTENTION_DROPOUT = 0.0
-lines = open("/proc/self/status").read().splitlines()
-held = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
-resource.setrlimit(resource.RLIMIT_DATA, (held + {{limit}},) * 2)
-{forked.TRAINER}
+before = data_bytes()
+if {limit}:
+    resource.setrlimit(resource.RLIMIT_DATA, (before + {limit},) * 2)
+code = main()
+print("more:", data_bytes() - before)
+sys.exit(code)
 """
 Make = Callable[..., Config]
 Fits = Callable[[int], None]
-
-
-@pytest.fixture(autouse=True)
-def _no_java(without_java: None) -> None:
-    pass
 
 
 @pytest.mark.parametrize(
@@ -46,7 +60,6 @@ def _no_java(without_java: None) -> None:
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), True),
         (RuntimeError("CUDA error: out of memory"), True),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
-        (RuntimeError("could not create a primitive"), True),
         (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
         (RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed."), False),
         (ValueError("can't allocate memory"), False),
@@ -54,6 +67,34 @@ def _no_java(without_java: None) -> None:
     ids=str,
 )
 def test_what_counts_as_out_of_memory(error: Exception, expected: bool) -> None:
+    assert is_out_of_memory(error) is expected
+
+
+OF_GPUS = (
+    of_gpus.ALWAYS | of_gpus.UNLESS_THERE_IS_ENOUGH | of_gpus.ONLY_WHERE_IT_IS_SHORT | of_gpus.NEVER
+).values()
+KNOWN_TO_THE_TUNER = [
+    *(*known.OUT_OF_MEMORY.values(), *known.NOT_OUT_OF_MEMORY.values(), *map(RuntimeError, OF_GPUS)),
+    *(*evidence.CAPPED_ONLY, *evidence.OUT_OF_MEMORY, *evidence.OTHER),
+]
+
+
+def _is_of_a_computation(error: BaseException) -> bool:
+    """Whether it is of the process that trains, by itself: not of a loader's worker, a fork or an import."""
+    is_plain = error.__cause__ is error.__context__ is None and not isinstance(error, OSError | ImportError)
+    is_of_a_worker = failures.of_exception(error).shortage is not None or "/torch_" in str(error)
+    return is_plain and not is_of_a_worker
+
+
+@pytest.mark.parametrize("is_limited", [False, True])
+@pytest.mark.parametrize("gpu", [of_gpus.ENOUGH, of_gpus.SHORT], ids=["enough", "short"])
+@pytest.mark.parametrize("error", tuple(filter(_is_of_a_computation, KNOWN_TO_THE_TUNER)), ids=str)
+def test_the_trainer_knows_an_out_of_memory_where_the_tuner_does(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, gpu: GpuMemory, is_limited: bool
+) -> None:
+    monkeypatch.setattr(shortage, "_is_gpu_full", lambda: gpu.is_short)
+    monkeypatch.setattr(shortage, "_is_limited", lambda: is_limited)
+    expected = failures.of_exception(error, capped=is_limited, gpu=gpu).failure is Failure.OOM
     assert is_out_of_memory(error) is expected
 
 
@@ -106,18 +147,11 @@ def small_memory(monkeypatch: pytest.MonkeyPatch) -> Fits:
     """Makes the coming models run out of memory at the end of a forward pass over too many studies."""
 
     def limit(studies: int) -> None:
-        build = train.build
-
         def refuse(_: object, given: tuple[Tensor, ...], __: object) -> None:
             if len(given[0]) > studies:
                 raise torch.OutOfMemoryError("CUDA out of memory")
 
-        def built(*given: Any) -> tuple[R2Gen, Any]:
-            model, tokenizer = build(*given)
-            model.encoder_decoder.register_forward_hook(refuse)
-            return model, tokenizer
-
-        monkeypatch.setattr(train, "build", built)
+        change_models(monkeypatch, lambda model: model.encoder_decoder.register_forward_hook(refuse))
 
     return limit
 
@@ -182,14 +216,15 @@ def test_a_run_goes_on_with_the_micro_batch_that_fits(
 def test_a_run_in_too_little_memory_goes_on_with_the_same_loss(
     drawn: Path, tiny: dict[str, Any], tmp_path: Path
 ) -> None:
-    """A limit of the operating system. The process needs some 330 MiB for whole batches, 200 for halves."""
+    """A limit of the operating system: three quarters of what whole batches need."""
     place = synthetic.make(tmp_path, {"train": 64, "val": 4, "test": 3}, 0, 80)
     large = {"d_model": 256, "d_ff": 1024, "max_seq_length": 60, "micro_batch_size": 64, "data": str(place)}
     still = {"freeze_visual": True, "dropout": 0, "drop_prob_lm": 0, "epochs": 2, "eval_every_samples": 10**6}
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(tiny | large | still))
     found: dict[str, list[dict[str, Any]]] = {}
-    for name, limit in (("whole", "10**10"), ("halved", "256 * 2**20")):
+    limit = 0
+    for name in ("whole", "halved"):
         records = tmp_path / f"{name}.jsonl"
         command = ("train", "--config", config, "--workdir", tmp_path / name, "--records", records)
         script = IN_LITTLE_MEMORY.format(limit=limit)
@@ -197,6 +232,7 @@ def test_a_run_in_too_little_memory_goes_on_with_the_same_loss(
         done = forked.run(command, tmp_path, environment, script=script, warm="trainer")
         assert done.returncode == 0, done.stderr
         assert ("out of memory with micro_batch_size 64: from" in done.stderr) is (name == "halved")
+        limit = int(done.stdout.split("more: ")[1]) * 3 // 4
         found[name] = [json.loads(line) for line in records.read_text().splitlines()]
 
     assert found["halved"][1]["micro_batch_size"] < 64
@@ -204,10 +240,12 @@ def test_a_run_in_too_little_memory_goes_on_with_the_same_loss(
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
-def test_an_evaluation_that_does_not_fit_is_made_with_fewer_studies_at_once(
-    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    whole = list(fit({**tiny, "eval_studies": 4}, tmp_path / "whole"))
+EVALUATIONS_HALVED = ["out of memory with eval_batch_size 8", "out of memory with eval_batch_size 4"]
+
+
+@pytest.fixture
+def two_encoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluations run out of memory with more studies."""
     encode = R2Gen.encode
 
     def refuse(model: R2Gen, images: Tensor, *given: Any) -> Tensor:
@@ -216,13 +254,68 @@ def test_an_evaluation_that_does_not_fit_is_made_with_fewer_studies_at_once(
         return encode(model, images, *given)
 
     monkeypatch.setattr(R2Gen, "encode", refuse)
-    capsys.readouterr()
+
+
+def _said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [line.split(":")[0] for line in capsys.readouterr().err.splitlines() if "out of memory" in line]
+
+
+def test_an_evaluation_that_does_not_fit_is_made_with_fewer_studies_at_once(
+    tiny: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = list(fit({**tiny, "eval_studies": 4}, tmp_path / "whole"))
+    request.getfixturevalue("two_encoded_at_once")
     halved = list(fit({**tiny, "eval_studies": 4, "eval_batch_size": 8}, tmp_path / "halved"))
 
     assert halved[-1]["bleu_4"] == whole[-1]["bleu_4"]
     assert halved[-1]["val_loss"] == pytest.approx(whole[-1]["val_loss"], rel=1e-5)
-    said = [line for line in capsys.readouterr().err.splitlines() if "out of memory" in line]
-    assert [line.split(":")[0] for line in said] == [
-        "out of memory with eval_batch_size 8",
-        "out of memory with eval_batch_size 4",
-    ]
+    assert _said(capsys) == EVALUATIONS_HALVED
+
+
+@pytest.mark.parametrize("command", ["evaluate", "generate"])
+@pytest.mark.usefixtures("two_encoded_at_once")
+def test_reports_of_a_checkpoint_that_do_not_fit_are_written_fewer_at_once(
+    tiny: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    list(fit({**tiny, "epochs": 1, "eval_batch_size": 2}, tmp_path))
+    given = [command, "--checkpoint", str(tmp_path / "best.pt"), "--split", "val"]
+    assert main([*given, "--set", "eval_batch_size=8"]) == 0
+    assert _said(capsys) == EVALUATIONS_HALVED
+    with pytest.raises(MemoryError):
+        main([*given, "--set", "eval_batch_size=8", "--set", "halve_on_oom=false"])
+
+
+def test_features_that_do_not_fit_are_computed_of_fewer_studies_at_once(
+    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    together = features.together
+
+    def refuse(extractor: VisualExtractor, images: Tensor) -> Tensor:
+        if len(images) > 2:
+            raise MemoryError
+        return together(extractor, images)
+
+    monkeypatch.setattr(features, "together", refuse)
+    records = fit({**tiny, "freeze_visual": True, "eval_batch_size": 8}, tmp_path / "run")
+    next(records)
+    records.close()
+    assert _said(capsys) == EVALUATIONS_HALVED
+
+
+@pytest.mark.usefixtures("_no_dropout")
+@pytest.mark.parametrize("taken", [1, 2, 4])
+def test_a_run_goes_on_with_half_the_micro_batch_and_twice_the_accumulation(
+    tiny: dict[str, Any], tmp_path: Path, taken: int
+) -> None:
+    """From within an epoch and from its end, on the studies that were to come."""
+    still = {"freeze_visual": True, "dropout": 0, "drop_prob_lm": 0, "halve_on_oom": False}
+    config = {**tiny, **still, "epochs": 3}
+    expected = _losses(config, tmp_path / "whole")
+
+    records = fit(config, tmp_path / "parts")
+    found = [record["train_loss"] for record in islice(records, taken) if "train_loss" in record]
+    records.close()
+    halved = {**config, "micro_batch_size": 2, "accumulation_steps": 2}
+    found += _losses(halved, tmp_path / "parts")
+    assert found == pytest.approx(expected, rel=1e-4)

@@ -13,18 +13,18 @@ SYNTHETIC = json.loads((GOLDEN / "tokenizer_synthetic.json").read_text())
 
 @pytest.fixture
 def tokenizer():
-    return Tokenizer.from_vocabulary((".", UNKNOWN, *WORDS), "iu_xray")
+    return Tokenizer((".", UNKNOWN, *WORDS), "iu_xray")
 
 
 @pytest.mark.parametrize("item", SYNTHETIC, ids=lambda item: repr(item["report"]))
 def test_odd_reports_are_cleaned_as_the_original_cleans_them(item):
-    assert Tokenizer.from_vocabulary([UNKNOWN], "iu_xray").clean(item["report"]) == item["cleaned_iu"]
-    assert Tokenizer.from_vocabulary([UNKNOWN], "mimic_cxr").clean(item["report"]) == item["cleaned_mimic"]
+    assert Tokenizer([UNKNOWN], "iu_xray").clean(item["report"]) == item["cleaned_iu"]
+    assert Tokenizer([UNKNOWN], "mimic_cxr").clean(item["report"]) == item["cleaned_mimic"]
 
 
 def test_real_reports_become_the_ids_that_the_original_gives_them():
     golden = json.loads(shared("tokenizer_golden.json").read_text())
-    iu, mimic = (Tokenizer.from_vocabulary(golden["vocab"], name) for name in ("iu_xray", "mimic_cxr"))
+    iu, mimic = (Tokenizer(golden["vocab"], name) for name in ("iu_xray", "mimic_cxr"))
     assert hashlib.sha256("\n".join(iu.vocabulary).encode()).hexdigest() == golden["info"]["vocab_sha256"]
     assert golden["items"]
     for item in golden["items"]:
@@ -45,7 +45,7 @@ def test_rare_words_are_left_out_and_the_unknown_word_is_sorted_in():
 
 def test_numbering_and_runs_of_signs_are_cleaned_by_data_set():
     report = "1. Heart  normal...... 2. Lungs ____ clear"
-    iu, mimic = (Tokenizer.from_vocabulary([UNKNOWN], name) for name in ("iu_xray", "mimic_cxr"))
+    iu, mimic = (Tokenizer([UNKNOWN], name) for name in ("iu_xray", "mimic_cxr"))
     assert iu.clean(report) == "heart  normal . lungs  clear ."
     assert mimic.clean(report) == "heart normal . lungs  clear ."
     assert iu.clean("1......... one") == "1 . one ."  # too long a run for three halvings

@@ -12,7 +12,10 @@ import torch
 from r2gen import checkpoint, metrics, train
 from r2gen.errors import BadImageError, InputError, StorageError
 from r2gen.train import fit
-from tests.r2gen.same import same_state
+from tests.r2gen.faults import cut_short
+from tests.r2gen.same import same_state, untimed
+
+pytestmark = pytest.mark.usefixtures("without_java")
 
 STEP_KEYS = {
     *("samples", "epoch", "step", "train_loss", "learning_rate", "grad_norm", "skipped_samples"),
@@ -28,18 +31,11 @@ EVALUATION_KEYS = {
     *(f"{name}_chance" for name in SCORES),
     *("distinct_reports", "distinct_references", "bleu_4_shuffled", "collapsed", "bleu_4_items"),
 }
-TIMES = {"data_s", "transfer_s", "forward_s", "backward_s", "optimizer_s"}
-
 Records = list[dict[str, Any]]
 
 
-@pytest.fixture(autouse=True)
-def _no_java(without_java: None) -> None:
-    pass
-
-
 def _untimed(records: Iterator[Mapping[str, Any]] | Records) -> Records:
-    return [{k: v for k, v in record.items() if k not in TIMES} for record in records]
+    return list(map(untimed, records))
 
 
 def _new(records: Iterator[Mapping[str, Any]], known: Records) -> Iterator[Mapping[str, Any]]:
@@ -360,8 +356,7 @@ def test_a_split_without_one_good_image_is_refused(
 
 def _break(data: Path, studies: list[str]) -> None:
     for study in studies:
-        file = data / "images" / study / "1.png"
-        file.write_bytes(file.read_bytes()[:-300])
+        cut_short(data / "images" / study / "1.png")
 
 
 @pytest.mark.parametrize(

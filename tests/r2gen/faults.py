@@ -1,0 +1,40 @@
+"""What several tests break, and how."""
+
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from r2gen import train
+from r2gen.model import R2Gen
+
+
+def cut_short(image: Path) -> None:
+    """Leaves out the end of `image`, which then looks like one and cannot be decoded."""
+    image.write_bytes(image.read_bytes()[:-300])
+
+
+@contextmanager
+def no_file_beyond(limit: int) -> Iterator[None]:
+    """Lets this process write no file of more bytes, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def change_models(monkeypatch: pytest.MonkeyPatch, change: Callable[[R2Gen], object]) -> None:
+    """Has `change` called with every model that is trained from now on."""
+    build = train.build
+
+    def built(*given: Any) -> tuple[R2Gen, Any]:
+        model, tokenizer = build(*given)
+        change(model)
+        return model, tokenizer
+
+    monkeypatch.setattr(train, "build", built)
