@@ -62,7 +62,7 @@ def train(target: str, asked: Trained) -> int:
         planned = _planned(found, place, resume=asked.resume)
         if is_done(place):
             _say(f"{place.root}: has completed already")
-            _say(cli_report.conclude_training(TrainingDir(shown)))
+            _conclude(shown)
             return 0
         for note in found.notes:
             _say(note)
@@ -71,8 +71,7 @@ def train(target: str, asked: Trained) -> int:
             whole = Whole(found.training, planned, place, say=_say, follow=following.hear)
             last = whole.run(retries=asked.retries, is_stopping=lambda: bool(stopped))
             following.ended(last)
-    for line in cli_report.conclude_training(TrainingDir(shown)):
-        _say(line)
+    _conclude(shown)
     status = last.outcome.status if last.outcome else Status.INTERRUPTED
     if status is Status.INTERRUPTED:
         where = "" if asked.workdir or root else f"--workdir {quoted(shown)} "
@@ -98,6 +97,11 @@ def _of_session(root: Path, number: int | None) -> Found:
         notes.append(f"changed since the search, so that its promise may not hold: {'; '.join(changed)}")
     training = Training(history.space, workload, usable.hardware, session.options())
     return Found(training, trial.config, promise.of(trial, history, session.name), notes)
+
+
+def _conclude(directory: Path) -> None:
+    for line in cli_report.conclude_training(TrainingDir(directory)):
+        _say(line)
 
 
 def _of_space(name: str, asked: Trained) -> Found:

@@ -2,8 +2,8 @@
 
 A claim is held to where it is surely within 5% of what was promised, and broken where it is surely not: in
 between nothing is decided. A machine on which equal trials differed in speed may differ as much from then to
-now, and that breaks no promise. One training is one seed, so that its quality is held against what was to be kept,
-with the scatter that equal runs have shown.
+now, and that breaks no promise. One training is one seed, so that its quality is held against what was to be
+kept, with the scatter that equal runs have shown.
 """
 
 from collections.abc import Mapping, Sequence

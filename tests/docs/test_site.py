@@ -87,6 +87,7 @@ def test_everything_that_is_made_from_the_code_is_there(site):
 @pytest.fixture(scope="module")
 def browser():
     started = browsers.start()
+    started.set_window_size(1280, 900)  # in a narrow one the search is behind a button
     yield started
     started.quit()
 
