@@ -210,8 +210,7 @@ class Measurement:
     `peak_reserved_bytes` is what its allocator held, with what it had only cached, and `context_bytes` what
     the process took besides. It was allowed `memory_limit_bytes`, and its allocator was refused more than
     `memory_cap_bytes`, where it was capped. `shared` says that other trials ran beside it, `device` and
-    `revision` on what and of which code it was measured: figures that differ in one of them are never
-    compared.
+    `revision` on what and of which code it was measured: only figures alike in these compare.
 
     `items` are numbers, one for each thing that was scored, whose mean is the quality at the trial's end: so
     two trials can be compared thing by thing. `memory_is_rising` says that the peak was still growing when

@@ -95,7 +95,8 @@ def drift(windows: Sequence[Window]) -> Drift | None:
     half = _half_width(usual, _LEVEL)
     slow, fast = (after, before) if is_now < was else (before, after)
     cause = _cause(slow, fast)
-    return Drift(after[0].samples, was, is_now, (is_now - half) / was, (is_now + half) / was, cause)
+    low, high = max(0.0, is_now - half) / was, (is_now + half) / was
+    return Drift(after[0].samples, was, is_now, low, high, cause)
 
 
 def _medians(windows: Sequence[Window], size: int) -> list[float]:
