@@ -2,11 +2,13 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
 
 ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars")
 
@@ -24,3 +26,11 @@ def start() -> webdriver.Chrome:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     return webdriver.Chrome(options=options, service=Service(driver))
+
+
+def load(browser: webdriver.Chrome, file: Path) -> None:
+    """Opens a page that lies on the disk, and waits for all of it: on a busy machine the driver does not."""
+    browser.get(file.as_uri())
+    WebDriverWait(browser, 120).until(
+        lambda it: it.execute_script("return document.readyState") == "complete"
+    )

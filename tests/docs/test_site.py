@@ -93,7 +93,7 @@ def browser():
 
 
 def test_it_can_be_searched_where_it_was_opened_from_the_disk(site, browser):
-    browser.get((site / "how-to" / "data.html").as_uri())
+    browsers.load(browser, site / "how-to" / "data.html")
     browser.find_element(By.CSS_SELECTOR, "[data-md-component=search-query]").send_keys("batch means")
     found = WebDriverWait(browser, 30).until(
         lambda shown: shown.find_elements(By.CSS_SELECTOR, ".md-search-result__link")

@@ -77,7 +77,7 @@ class Browser:
         """Opens it anew; what was said and fetched before is forgotten."""
         self.driver.get_log("browser")
         self.driver.get_log("performance")
-        self.driver.get(file.as_uri())
+        browsers.load(self.driver, file)
         return self
 
     def open_once(self, file):

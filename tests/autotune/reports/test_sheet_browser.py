@@ -31,7 +31,7 @@ def page(browser, rich, tmp_path):
         "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
     )
     browser.get_log("browser"), browser.get_log("performance")
-    browser.get(file.as_uri())
+    browsers.load(browser, file)
     return file
 
 
