@@ -97,7 +97,7 @@ def tokens_per_s(case: Case, rows: list[train.Row]) -> float:
 
 def main() -> None:
     torch.set_num_threads(1)
-    rows = [train.row(example, TOKENIZER, LENGTH) for example in train.read(DATA / "train.jsonl")[:2000]]
+    rows = train.rows(train.read(DATA / "train.jsonl")[:2000], TOKENIZER, LENGTH)
     flops = flops_per_token(rows[:50], train.network(train.ModelArguments(), TOKENIZER))
     peaks = {bf16: peak_flops_per_s(torch.bfloat16 if bf16 else torch.float32) for bf16 in (False, True)}
     print(f"a token: {flops / 1e6:.2f} MFLOP")

@@ -80,14 +80,17 @@ def read(file: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def row(example: dict[str, str], tokenizer: PreTrainedTokenizerBase, longest: int) -> Row:
-    """The tokens of an example; those of its answer are to be learnt."""
-    asked = tokenizer(prompt(example))["input_ids"]
-    answered = [*tokenizer(example["answer"])["input_ids"], tokenizer.eos_token_id]
-    return {
-        "input_ids": [*asked, *answered][:longest],
-        "labels": [*[NOT_LEARNT] * len(asked), *answered][:longest],
-    }
+def rows(examples: list[dict[str, str]], tokenizer: PreTrainedTokenizerBase, longest: int) -> list[Row]:
+    """The tokens of each example; those of its answer are to be learnt."""
+    asked = tokenizer([prompt(example) for example in examples])["input_ids"]
+    answered = tokenizer([example["answer"] for example in examples])["input_ids"]
+    return [
+        {
+            "input_ids": [*before, *after, tokenizer.eos_token_id][:longest],
+            "labels": [*[NOT_LEARNT] * len(before), *after, tokenizer.eos_token_id][:longest],
+        }
+        for before, after in zip(asked, answered, strict=True)
+    ]
 
 
 def prompt(example: dict[str, str]) -> str:
@@ -155,7 +158,7 @@ def main() -> None:
     model = network(model_args, tokenizer)
     held_out = read(data_args.data / "held_out.jsonl")
     train, evaluation = (
-        [row(example, tokenizer, data_args.max_length) for example in examples]
+        rows(examples, tokenizer, data_args.max_length)
         for examples in (read(data_args.data / "train.jsonl"), held_out)
     )
     trainer = Trainer(

@@ -46,7 +46,7 @@ def tokenizer(place):
 @pytest.fixture
 def rows(place, train, tokenizer):
     examples = train.read(place / "data" / "held_out.jsonl")
-    return [train.row(example, tokenizer, LENGTH) for example in examples[:20]]
+    return train.rows(examples[:20], tokenizer, LENGTH)
 
 
 def test_what_is_held_out_is_none_of_what_is_trained_on(place):
@@ -60,7 +60,7 @@ def test_what_is_held_out_is_none_of_what_is_trained_on(place):
 
 def test_the_answers_are_to_be_learnt_with_their_end_and_nothing_else(place, train, tokenizer):
     example = {"instruction": "Sort: 3 1 2.", "answer": "1 2 3"}
-    row = train.row(example, tokenizer, LENGTH)
+    [row] = train.rows([example], tokenizer, LENGTH)
     learnt = [label for label in row["labels"] if label != train.NOT_LEARNT]
     assert tokenizer.decode(learnt) == "1 2 3<end>"
     assert tokenizer.decode(row["input_ids"]) == "Sort: 3 1 2. 1 2 3<end>"
