@@ -13,20 +13,13 @@ from autotune.trials.attempt import Attempt
 from autotune.trials.order import Order
 from r2gen import config as trainer
 from r2gen import synthetic
+from tests import tiny_r2gen
 
 from .conftest import finish
 
 STUDIES = {"train": 10, "val": 4, "test": 3}
 TINY = {
-    "visual_extractor": "small",
-    "image_size": 64,
-    "max_seq_length": 20,
-    "min_word_count": 1,
-    "d_model": 32,
-    "d_ff": 32,
-    "num_heads": 2,
-    "num_layers": 1,
-    "rm_num_heads": 2,
+    **tiny_r2gen.MODEL,
     "micro_batch_size": 2,
     "accumulation_steps": 2,
     "learning_rate": 1e-3,

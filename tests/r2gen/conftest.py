@@ -10,6 +10,7 @@ import torch
 
 from r2gen import config as settings
 from r2gen import synthetic
+from tests import tiny_r2gen
 
 
 @pytest.fixture(autouse=True)
@@ -38,15 +39,7 @@ def tiny(drawn: Path) -> dict[str, Any]:
     """The settings of a tiny run: 3 steps an epoch, the last one smaller."""
     return {
         "data": str(drawn),
-        "visual_extractor": "small",
-        "image_size": 64,
-        "max_seq_length": 20,
-        "min_word_count": 1,
-        "d_model": 32,
-        "d_ff": 32,
-        "num_heads": 2,
-        "num_layers": 1,
-        "rm_num_heads": 2,
+        **tiny_r2gen.MODEL,
         "micro_batch_size": 4,
         "learning_rate": 1e-3,
         "epochs": 2,

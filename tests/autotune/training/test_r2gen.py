@@ -11,17 +11,10 @@ from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events
 from autotune.training.events import Kind
 from r2gen import checkpoint, synthetic
+from tests import tiny_r2gen
 
 SMALL = {
-    "visual_extractor": "small",
-    "image_size": 64,
-    "max_seq_length": 20,
-    "min_word_count": 1,
-    "d_model": 32,
-    "d_ff": 32,
-    "num_heads": 2,
-    "num_layers": 1,
-    "rm_num_heads": 2,
+    **tiny_r2gen.MODEL,
     "beam_size": 1,
     "micro_batch_size": 4,
     "accumulation_steps": 1,
