@@ -55,8 +55,9 @@ def train(target: str, asked: Trained) -> int:
     found = _of_space(target, asked) if root is None else _of_session(root, asked.trial)
     shown = asked.workdir or _default(root, asked.trial)
     place = TrainingDir(shown.resolve())
-    if asked.resume and not place.plan_file.exists():
-        raise InputError(f"--resume: {place.root} has no training to go on with: --workdir says where it is")
+    if asked.resume and root is None and asked.workdir is None:
+        raise InputError(f"--resume: {target} is no session: --workdir says where its training is")
+    is_new = not place.plan_file.exists()
     _make(place)
     with lock.locked(place.lock_file, f"training {place.root}"), _stop_signals() as stopped:
         planned = _planned(found, place, resume=asked.resume)
@@ -64,6 +65,8 @@ def train(target: str, asked: Trained) -> int:
             _say(f"{place.root}: has completed already")
             _conclude(shown)
             return 0
+        if asked.resume and is_new:  # a job that is queued again gives it every time
+            _say(f"{shown}: no training to go on with; this is its first attempt")
         for note in found.notes:
             _say(note)
         plan.write(place, planned)

@@ -24,14 +24,14 @@ def begun(plan: Plan) -> str:
     return f"training {length} with {of}: {view.knobs(plan.config)}{speed}"
 
 
-def progress(report: Report, plan: Plan) -> str:
-    """How far it is, how fast, and how long it will take from here."""
-    unit, done, rate = plan.unit, report.samples, estimates.of_run(report.measurement.throughput)
+def progress(report: Report, plan: Plan, per_s: float | None) -> str:
+    """How far it is, how fast it is now, and how long it will take from here at that speed."""
+    unit, done = plan.unit, report.samples
     parts = [f"{done}{'' if plan.samples is None else f' of {plan.samples}'} {unit}"]
-    if rate is not None:
-        parts.append(f"{rate.value:.1f} {unit}/s")
-        if plan.samples is not None and rate.value > 0:
-            left_s = max(0, plan.samples - done) / rate.value
+    if per_s:
+        parts.append(f"{per_s:.1f} {unit}/s")
+        if plan.samples is not None:
+            left_s = max(0, plan.samples - done) / per_s
             parts.append(f"{units.format_seconds(left_s)} of training left")
     parts += _loss(report)
     if report.measurement.peak_memory_bytes is not None:

@@ -17,6 +17,7 @@ from autotune.training.events import Kind
 from autotune.trials.reported import Report
 
 _WINDOW_S = 10.0
+_RECENT = 30  # windows
 # Whose figures tell a leak, and what they leave free.
 _MEMORY = {"host_rss_bytes": "host_memory_free_bytes", "gpu_memory_used_bytes": "gpu_memory_free_bytes"}
 _OF = {"host_rss_bytes": "the host's memory", "gpu_memory_used_bytes": "the GPU's memory"}
@@ -60,6 +61,12 @@ class Watch:
                 series.add(report.samples, report.telemetry[name])
         is_full = [self._count(record, report.telemetry) for record in report.records]
         return [*self._drifted(), *self._leaking(report)] if any(is_full) else []
+
+    @property
+    def recent_per_s(self) -> float | None:
+        """The throughput of the last five minutes of steps, or since it last changed; None before the first window."""
+        recent = self._windows[-_RECENT:]
+        return sum(w.trained for w in recent) / sum(w.seconds for w in recent) if recent else None
 
     def _count(self, record: Mapping[str, Any], seen: Mapping[str, float]) -> bool:
         """Adds a step to its window; whether that is one now.

@@ -98,7 +98,7 @@ class Whole:
                 self._say(told.evaluation(record, self._plan))
         if report.outcome is None and time.monotonic() - self._said_s >= _SAY_EVERY_S:
             self._said_s = time.monotonic()
-            self._say(told.progress(report, self._plan))
+            self._say(told.progress(report, self._plan, self._watch.recent_per_s))
 
     def _keep_telemetry(self, report: Report) -> None:
         now_s = time.monotonic()

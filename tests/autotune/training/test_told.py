@@ -22,19 +22,20 @@ def test_it_begins_with_what_is_trained_and_what_was_promised():
 
 
 @pytest.mark.parametrize(
-    ("plan", "line"),
+    ("plan", "per_s", "line"),
     [
-        (PLAN, "1000 of 4000 samples, 100.0 samples/s, 30s of training left, loss 0.5123, memory 64 MiB"),
-        (replace(PLAN, samples=None), "1000 samples, 100.0 samples/s, loss 0.5123, memory 64 MiB"),
+        (PLAN, 50.0, "1000 of 4000 samples, 50.0 samples/s, 1m 00s of training left, loss 0.5123, memory 64 MiB"),
+        (PLAN, None, "1000 of 4000 samples, loss 0.5123, memory 64 MiB"),
+        (replace(PLAN, samples=None), 50.0, "1000 samples, 50.0 samples/s, loss 0.5123, memory 64 MiB"),
     ],
 )
-def test_progress_says_how_long_it_will_take_where_that_is_known(plan, line):
-    assert told.progress(REPORT, plan) == line
+def test_progress_says_how_long_it_will_take_at_its_speed_of_now(plan, per_s, line):
+    assert told.progress(REPORT, plan, per_s) == line
 
 
 def test_a_loss_that_is_no_number_is_not_shown():
     spoilt = replace(REPORT, records=({"samples": 1000, "train_loss": float("nan")},))
-    assert "loss" not in told.progress(spoilt, PLAN)
+    assert "loss" not in told.progress(spoilt, PLAN, None)
 
 
 def test_an_end_says_why():

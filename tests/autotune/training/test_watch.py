@@ -55,6 +55,15 @@ def test_a_neighbour_is_told_once_and_named():
     assert 200_000 < samples < 300_000  # within half an hour of it
 
 
+def test_its_speed_is_the_one_of_now():
+    """Not the mean of the training: a neighbour that comes after an hour is seen within minutes."""
+    watch = Watch("score", LENGTH)
+    assert watch.recent_per_s is None
+    for report in reports(4000, rate=lambda s: 100.0 if s < 3600 else 10.0):
+        watch.hear(report)
+    assert watch.recent_per_s == pytest.approx(10.0, rel=0.05)
+
+
 @pytest.mark.parametrize("per_sample", [10_000.0, 100_000.0])
 def test_a_leak_is_foretold_by_when_memory_is_full(per_sample):
     """Free memory is what it was at the start less what has leaked."""
