@@ -203,10 +203,17 @@ class History:
 
         None where it was not there itself, or there is no target.
         """
+        return objective.mean(self._runs_to_target(trial))
+
+    def most_samples_to_target(self, trial: Trial) -> float | None:
+        """Training samples until the slowest of those runs was there; None as above."""
+        return max(self._runs_to_target(trial), default=None)
+
+    def _runs_to_target(self, trial: Trial) -> list[float]:
         target = self.space.objective.aim
         if target is None or objective.samples_to(trial, target) is None:
-            return None
-        return objective.mean(self._samples_to_target[self._computes(trial)])
+            return []
+        return self._samples_to_target[self._computes(trial)]
 
     def seconds_to_target(self, trial: Trial) -> float | None:
         """The time that those take at the throughput that is known of its settings, evaluation excluded."""

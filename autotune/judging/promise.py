@@ -6,17 +6,18 @@ now, and that breaks no promise. One training is one seed, so that its quality i
 kept, with the scatter that equal runs have shown.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
 from autotune.core import units
-from autotune.core.trial import Evaluation, Measurement, Outcome, Status, Trial
-from autotune.judging import estimates, objective
+from autotune.core.trial import Measurement, Outcome, Status, Trial
+from autotune.judging import curves, estimates, objective
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
-from autotune.space.sections import Objective, turned
+from autotune.space.sections import Objective
 
 _SLACK = 0.05  # of what was promised: days differ by as much on a machine that nothing is wrong with
 _SLACK_BYTES = 64 * 2**20  # by which the memory of one training differs from day to day, caches and libraries
@@ -37,9 +38,10 @@ class Promise:
 
     `quality` is the tuner's own, of which higher is better, after so many `samples`; `least` is what was to
     be kept, and `scatter` the standard deviation between equal runs. All three are None where nothing is
-    known of them. `memory_bytes` are of the training process alone. `origin` says on what device and of which
-    code it was measured, as that of a `Measurement`. `moved` is how much faster than the slowest of equal
-    trials the fastest one was, at most.
+    known of them. With a target both are the target, and `samples` is what the slowest of the runs needed.
+    `memory_bytes` are of the training process alone. `origin` says on what device and of which code it was
+    measured, as that of a `Measurement`. `moved` is how much faster than the slowest of equal trials the
+    fastest one was, at most.
     """
 
     session: str
@@ -52,6 +54,7 @@ class Promise:
     memory_bytes: int | None
     origin: tuple[str, str]
     moved: float = 0.0
+    has_target: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -88,17 +91,20 @@ def of(trial: Trial, history: History, session: str) -> Promise:
     found, goal = history.quality(trial), history.space.objective
     counts = found is not None and not goal.takes_any_quality
     noise = history.noise
+    needed = history.most_samples_to_target(trial) if counts else None
+    whole = history.space.budget.samples_per_trial
     return Promise(
         session=session,
         trial=trial.number,
-        samples=history.space.budget.samples_per_trial,
+        samples=whole if needed is None else math.ceil(needed),
         throughput=history.throughput(trial),
-        quality=found.value if found else None,
+        quality=(found.value if found else None) if needed is None else goal.aim,
         least=history.least_quality if counts else None,
         scatter=noise * abs(found.value) if noise is not None and found else None,
         memory_bytes=history.memory(trial).own_peak_bytes,
         origin=trial.measurement.origin,
         moved=max((share for _, _, share in history.speeds.disagreements()), default=0.0),
+        has_target=needed is not None,
     )
 
 
@@ -147,24 +153,22 @@ def _quality(promise: Promise, shown: Measurement, goal: Objective, unit: str) -
     """Of the first evaluation after as many samples as the promise is of: a longer training learns more."""
     if promise.least is None:
         return None
+    least, promised = (goal.turned(value) for value in (promise.least, promise.quality or 0.0))
+    reached = curves.reached(shown.curve, promise.least) if promise.has_target else None
+    if reached is not None and reached <= promise.samples:
+        text = f"{goal.quality} {least:.4f} reached after {reached:.0f} {unit}, {promise.samples} promised"
+        return Kept("quality", Answer.HELD, text, Figure(promised), Figure(least))
     point = next((p for p in shown.curve if p.samples >= promise.samples), None)
     if point is None:
-        promised = Figure(turned(promise.quality or 0.0, minimize=goal.minimize is not None))
-        return _not_yet("quality", promised, f"not evaluated after {promise.samples} {unit} yet")
+        return _not_yet("quality", Figure(promised), f"not evaluated after {promise.samples} {unit} yet")
     room = _SCATTERS * (promise.scatter or 0.0)
     is_kept = point.quality >= promise.least
     is_broken = promise.scatter is not None and point.quality < promise.least - room
-    return _of_point(promise, point, goal, _answer(is_kept=is_kept, is_broken=is_broken))
-
-
-def _of_point(promise: Promise, point: Evaluation, goal: Objective, answer: Answer) -> Kept:
-    least, found, promised = (
-        turned(value, minimize=goal.minimize is not None)
-        for value in (promise.least or 0.0, point.quality, promise.quality or 0.0)
-    )
-    kept_ = f"{'at most' if goal.minimize else 'at least'} {least:.4f} was to be kept"
-    text = f"{goal.quality} {found:.4f} after {point.samples}, {promised:.4f} promised, {kept_}"
-    return Kept("quality", answer, text, Figure(promised), Figure(found))
+    found = goal.turned(point.quality)
+    what = "reached" if promise.has_target else "kept"
+    to_be = f"{'at most' if goal.minimize else 'at least'} {least:.4f} was to be {what}"
+    text = f"{goal.quality} {found:.4f} after {point.samples}, {promised:.4f} promised, {to_be}"
+    return Kept("quality", _answer(is_kept=is_kept, is_broken=is_broken), text, Figure(promised), Figure(found))
 
 
 def _memory(promise: Promise, shown: Measurement) -> Kept | None:

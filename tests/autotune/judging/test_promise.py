@@ -1,14 +1,17 @@
 """What was promised, held against the training that followed."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Status, Throughput
-from autotune.judging import promise
+from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput
+from autotune.judging import objective, promise
 from autotune.judging.estimates import Figure
+from autotune.judging.history import History
 from autotune.judging.promise import Answer, Promise
 from autotune.space.sections import Objective
+from tests.autotune.conftest import curve_of
 
 PROMISED = Promise(
     session="s",
@@ -82,6 +85,42 @@ def test_a_loss_is_held_against_the_most_that_it_may_be():
         o.text for o in promise.kept(promised, shown(quality=-2.2), goal, "samples") if o.what == "quality"
     )
     assert text == "val_loss 2.2000 after 1000, 2.0000 promised, at most 2.1000 was to be kept"
+
+
+SOONER = Objective(select="time-to-quality", target=0.2)
+
+
+def test_a_target_is_promised_for_when_the_slowest_run_was_there(make_trial, space):
+    """Not for as many samples as the baseline's trial has: the winner may need more of them, and less time."""
+    baseline = make_trial(0, 5, curve=[0.3, 0.3], micro_batch_size=4)
+    fast = make_trial(1, 20, curve=[0.1, 0.1, 0.3, 0.3])
+    slow = make_trial(2, 20, curve=[0.1, 0.1, 0.1, 0.1, 0.3, 0.3], repeat=Repeat(1, 1, (1,)))
+    history = History([baseline, fast, slow], space.model_copy(update={"objective": SOONER}))
+    found = promise.of(fast, history, "s")
+    assert (found.quality, found.least, found.has_target) == (0.2, 0.2, True)
+    assert found.samples == math.ceil(objective.samples_to(slow, 0.2))
+
+    for trial in (fast, slow):  # whose own training would have kept it
+        [_, quality, *_] = promise.kept(found, trial.measurement, SOONER, "samples")
+        assert quality.answer is Answer.HELD
+
+
+def test_a_target_that_was_reached_before_it_was_to_be_is_held():
+    promised = replace(PROMISED, samples=450, quality=0.2, least=0.2, scatter=0.01, has_target=True)
+
+    def told(*qualities):
+        measured = replace(shown(), curve=curve_of(qualities))
+        return next(
+            (one.answer, one.text)
+            for one in promise.kept(promised, measured, SOONER, "samples")
+            if one.what == "quality"
+        )
+
+    assert told(0.1, 0.3, 0.3) == (Answer.HELD, "bleu_4 0.2000 reached after 150 samples, 450 promised")
+    assert told(0.1, 0.1, 0.1) == (Answer.UNDECIDED, "not evaluated after 450 samples yet")
+    late = "after 500, 0.2000 promised, at least 0.2000 was to be reached"
+    assert told(0.1, 0.1, 0.1, 0.1, 0.19) == (Answer.UNDECIDED, f"bleu_4 0.1900 {late}")
+    assert told(0.1, 0.1, 0.1, 0.1, 0.1, 0.3, 0.3) == (Answer.BROKEN, f"bleu_4 0.1000 {late}")
 
 
 def test_what_was_not_come_to_yet_is_not_decided():
