@@ -1,5 +1,4 @@
 """The command line. `cli` lists the commands; `cli_run` joins search, engine and trackers.
 
-Imports every room.
-Nobody imports it but `__main__`.
+`prepare` and `gpus` ask the machine what it can run. May import every room; only `__main__` imports it.
 """

@@ -1,5 +1,4 @@
-"""Models for each precision: trained, scored on the test split, and kept; which precision to take.
+"""Trains and scores models in each precision, and says which precision to take.
 
-Imports `display` and the rooms below.
-Is no part of a search.
+May import `display` and the rooms below. A search does not use it.
 """

@@ -1,5 +1,5 @@
-"""The nouns: settings, what each changes and needs, trials, sizes, errors, files that appear whole.
+"""The nouns: settings, trials, sizes, errors; files that are written as a whole.
 
-Imports the standard library.
-No other room, and nothing that has to be installed.
+`settings` has what each setting changes, and what it needs from the machine. Imports only the standard
+library: no other room, and nothing that has to be installed.
 """

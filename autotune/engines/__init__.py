@@ -1,5 +1,4 @@
-"""Ray Tune, which runs the trials, and no other engine: supervisors, cluster, a Ray that has died.
+"""Runs the trials, with Ray Tune, the only engine: supervisors, a cluster, a restart when Ray dies.
 
-Imports `search` and the rooms below.
-Decides nothing: the search does.
+May import `search` and the rooms below. It decides nothing: the search does.
 """

@@ -1,5 +1,5 @@
-"""What runs inside somebody's training: it reports from there, and asks whether to stop.
+"""What runs inside a user's training: it reports from there, and asks whether to stop.
 
-Standard library only, because it is imported into any training; what is in `site` needs nothing of the tuner
-either. Imports `core`.
+Imports only the standard library, because any training may import it. `site` runs in a script's own Python,
+where the tuner need not be installed.
 """

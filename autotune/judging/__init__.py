@@ -1,5 +1,5 @@
-"""Trials in, decisions out: ranking, stopping, races, kept quality (`quality`), claims. Pure.
+"""Trials in, decisions out: ranking, early stopping (`stopping`), races, kept quality, claims. Pure.
 
-Imports `space`, `memory` and `core`.
-Reads no file, starts nothing, asks no clock.
+May import `space`, `memory` and `core`. It reads no file, starts nothing and asks no clock. Why a trial
+failed is found out in `trials.failures`.
 """

@@ -1,5 +1,4 @@
-"""What a session has found, to be read: one HTML file, JSON or Markdown.
+"""Writes what a session or a whole training has found as one HTML file, JSON or Markdown.
 
-Imports every room but `cli`.
-Measures nothing and changes no trial.
+May import every room but `cli`. It measures nothing and changes no trial.
 """

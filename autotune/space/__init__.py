@@ -1,5 +1,4 @@
-"""What may be tried: YAML in, configurations out, as far as this machine can run them.
+"""What may be tried: YAML in, configurations out. `machine` drops what a given machine cannot run.
 
-Imports `core`, `system` and `workloads`.
-Knows of no trial's result.
+May import `core`, `system` and `workloads`. It knows no trial's result.
 """

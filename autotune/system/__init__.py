@@ -1,6 +1,5 @@
-"""The machine and its processes: what there is, what a trial and others take of it, who ends what is left.
+"""The machine: its memory, CPUs and GPUs, what a trial and others use of them, and the guardian.
 
-Imports `core`.
-Knows of no search; asks the machine, and decides nothing. Which packages and compilers there are is asked
-in `cli.prepare`, what torch can do with a GPU in `cli.gpus`.
+May import `core`. It knows of no search and decides nothing. Packages and compilers are looked up in
+`cli.prepare`, and what torch can do with a GPU in `cli.gpus`.
 """

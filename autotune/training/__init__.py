@@ -1,5 +1,4 @@
-"""A whole training, supervised to its end as a trial is: faults answered, its speed and memory watched.
+"""Supervises a whole training to its end: recovers from faults, watches speed and memory.
 
-Imports `display` and the rooms below.
-Is no part of a search.
+May import `display` and the rooms below. A search does not use it.
 """
