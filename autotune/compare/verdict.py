@@ -4,7 +4,6 @@ Models are judged as the runs of a search are, by `judging.quality`: what differ
 other seeds counts, and so does that the test split is a sample. Nothing is decided by one seed of each.
 """
 
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -174,9 +173,7 @@ def _first_guess(ours: _Side, theirs: _Side, keep: float, elsewhere: Noise | Non
 def _shown(kept: Kept, goal: Objective, ours: int, theirs: int) -> str:
     """`bleu_4 0.1612 against 0.1600, 97% to 104% of it at 95%, 3 seeds of each`."""
     a, b = (view.quality(goal.turned(value)) for value in (kept.quality, kept.reference))
-    between = "how far equal models lie apart is not known"
-    if math.isfinite(kept.low):
-        between = f"{quality.between(kept.low, kept.high, kept.reference, goal)} at 95%"
+    between = quality.between(kept.low, kept.high, kept.reference, goal)
     seeds = f"{_seeds(ours)} of each" if ours == theirs else f"{_seeds(ours)} against {theirs}"
     return f"{goal.quality} {a} against {b}, {between}, {seeds}"
 

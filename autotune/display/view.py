@@ -267,7 +267,7 @@ def confirmed(claim: Claim, history: History) -> str:
     figures = f"{goal.quality} {ours} against {theirs}"
     if claim.share is not None:
         between = qualities.between(*claim.share, claim.baseline_quality or 0.0, goal)
-        figures += f", {between} at 95% with {seeds}"
+        figures += f", {between}, with {seeds}"
     speed = f"{claim.factor:.2f}x the baseline's throughput ({raced})"
     return f"Confirmed: {speed}" + (f", {figures}" if claim.seeds else "")
 

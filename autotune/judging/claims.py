@@ -196,9 +196,7 @@ def _kept(
     found = replace(found, share=(beside.low, beside.high), answer=beside.answer)
     a, b = goal.turned(beside.quality), goal.turned(beside.reference)
     figures = f"{goal.quality} {a:.4f} against {b:.4f}"
-    between = "how far equal runs lie apart is not known"
-    if math.isfinite(beside.low):
-        between = f"{quality.between(beside.low, beside.high, beside.reference, goal)} at 95%"
+    between = quality.between(beside.low, beside.high, beside.reference, goal)
     if beside.answer is Answer.LOST:
         return replace(found, why_not=f"{figures}, {between}: lost", is_done=True)
     if beside.answer is Answer.KEPT or goal.select == "same-training":

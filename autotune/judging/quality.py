@@ -87,14 +87,16 @@ def runs_needed(ours: Sequence[Trial], theirs: Sequence[Trial], keep: float, noi
 
 
 def between(low: float, high: float, reference: float, goal: Objective = _HIGHER_IS_BETTER) -> str:
-    """`97% to 103% of it`, where shares of the `reference` lie.
+    """`97% to 103% of it at 95%`, where shares of the `reference` lie, or that it is not known.
 
     Of one that is below 0, or to be minimised, `3% below it to 2% above it`; where an absolute slack is asked
     for `0.031 below it to 0.02 above it`.
     """
+    if not math.isfinite(low):
+        return "how far equal runs lie apart is not known"
     if _is_share(reference, goal.within, minimize=goal.minimize is not None):
-        return f"{low:.0%} to {high:.0%} of it"
-    return " to ".join(_apart(share - 1, reference, goal) for share in (low, high))
+        return f"{low:.0%} to {high:.0%} of it at 95%"
+    return " to ".join(_apart(share - 1, reference, goal) for share in (low, high)) + " at 95%"
 
 
 def _apart(part: float, reference: float, goal: Objective) -> str:

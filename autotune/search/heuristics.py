@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-from autotune.core.settings import ACCUMULATION, MICRO_BATCH, Config, settings_key
+from autotune.core.settings import MICRO_BATCH, Config, settings_key
 from autotune.core.trial import Trial
 from autotune.judging.history import History
 from autotune.space import following
@@ -48,21 +48,9 @@ def larger_batches(best: Trial, history: History) -> Iterator[Config]:
         return
     size = int(best.config[MICRO_BATCH] or 0)
     above = sorted(s for s in knob.drawn_from.choice if isinstance(s, int) and s > size)
-    for resized in (_undivided, following.resized):
+    for resized in (following.regrouped, following.resized):
         row = {s: config for s in above if (config := resized(history.space, best.config, s)) is not None}
         yield from _largest_first(row, history)
-
-
-def _undivided(space: Space, config: Config, size: int) -> Config | None:
-    """`config` with micro-batches of `size`, and so many fewer of them that the effective batch stays.
-
-    None where they do not divide it, or the space has no such accumulation.
-    """
-    knob, whole = space.drawn_knobs.get(ACCUMULATION), space.effective_batch_size(config)
-    parts, rest = divmod(whole, space.effective_batch_size({**config, MICRO_BATCH: size, ACCUMULATION: 1}))
-    if knob is None or rest or not knob.drawn_from.contains(parts):
-        return None
-    return space.config({**space.drawn(config), MICRO_BATCH: size, ACCUMULATION: parts})
 
 
 def _largest_first(row: Mapping[int, Config], history: History) -> Iterator[Config]:

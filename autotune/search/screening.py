@@ -52,7 +52,8 @@ class Screening:
             return refusal
         if self._sizes:
             size = self._memory.largest_worth_trying(config, self._sizes)
-            config = following.resized(self._space, config, size)
+            space = self._space
+            config = following.regrouped(space, config, size) or following.resized(space, config, size)
             if refusal := self._outside(config):  # accumulation that follows the batch takes memory, too
                 return refusal
         if settings_key(config, ()) in self._tried:

@@ -38,6 +38,19 @@ def resized(space: "Space", config: Config, micro_batch_size: int) -> dict[str, 
     return space.config({**space.drawn(config), MICRO_BATCH: micro_batch_size})
 
 
+def regrouped(space: "Space", config: Config, micro_batch_size: int) -> dict[str, Setting] | None:
+    """`config` with another micro-batch, and as many of them as leave the effective batch what it is.
+
+    None where they do not divide it, or the space has no such accumulation.
+    """
+    knob, whole = space.drawn_knobs.get(ACCUMULATION), space.effective_batch_size(config)
+    one = space.effective_batch_size({**config, MICRO_BATCH: micro_batch_size, ACCUMULATION: 1})
+    times, rest = divmod(whole, one)
+    if knob is None or rest or not knob.drawn_from.contains(times):
+        return None
+    return space.config({**space.drawn(config), MICRO_BATCH: micro_batch_size, ACCUMULATION: times})
+
+
 def keeps_batch(space: "Space") -> bool:
     """Whether the accumulation follows the micro-batch, so that the effective batch is the baseline's."""
     return isinstance(space.knobs.get(ACCUMULATION), KeptBatch)

@@ -59,7 +59,7 @@ def test_one_seed_of_each_decides_nothing_and_says_how_many_would():
         Answer.UNDECIDED,
         3,
     )
-    assert "how far equal models lie apart is not known, 1 seed of each" in found.sentence
+    assert "how far equal runs lie apart is not known, 1 seed of each" in found.sentence
     assert found.sentence.endswith("3 seeds of each may decide it: compare --seeds 3.")
     noisy = verdict(once, GOAL, Noise(0.05, 20))
     assert noisy.label is None

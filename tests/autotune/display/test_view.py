@@ -125,7 +125,7 @@ def test_a_confirmed_winner_is_stated_with_its_interval_its_race_and_its_seeds(
     expected = (
         "Confirmed: 3.00x the baseline's throughput (2.97x to 3.03x at 99%, 20 rounds side by side, "
         "alone on the device), "
-        "bleu_4 0.2000 against 0.2000, 97% to 103% of it at 95% with 3 seeds of its own"
+        "bleu_4 0.2000 against 0.2000, 97% to 103% of it at 95%, with 3 seeds of its own"
     )
     assert expected in text
     assert "measured once" not in text
@@ -316,7 +316,7 @@ def test_what_is_confirmed_of_a_loss_says_how_far_above_it_may_be(make_trial, sp
     history = History([make_trial(0, 20, curve=[-2.0]), make_trial(1, 60, curve=[-2.03], x=1)], lower)
     shown = {"quality": -2.03, "baseline_quality": -2.0, "share": (0.96, 1.01), "seeds": 3}
     told = view.confirmed(confirm.Claim(1, 3.0, 2.9, 3.1, **shown), history)
-    assert "val_loss 2.0300 against 2.0000, 4% above it to 1% below it at 95% with 3 seeds" in told
+    assert "val_loss 2.0300 against 2.0000, 4% above it to 1% below it at 95%, with 3 seeds" in told
 
 
 def leaking(trial, per_sample=65_536.0):

@@ -168,8 +168,9 @@ def test_a_better_quality_is_called_kept_and_a_much_worse_one_lost(answers):
 
 
 def test_a_share_of_what_is_below_0_is_told_as_how_far_it_is_from_it():
-    assert quality.between(0.97, 1.034, 0.2) == "97% to 103% of it"
-    assert quality.between(0.97, 1.034, -2.4) == "3% below it to 3% above it"
+    assert quality.between(0.97, 1.034, 0.2) == "97% to 103% of it at 95%"
+    assert quality.between(-math.inf, math.inf, 0.2) == "how far equal runs lie apart is not known"
+    assert quality.between(0.97, 1.034, -2.4) == "3% below it to 3% above it at 95%"
     assert quality.limit(0.98, "bleu_4", 0.2) == "98% of the baseline's bleu_4"
     assert quality.limit(0.98, "neg_loss", -2.4239) == "2% below the baseline's neg_loss"
     assert quality.keeps(0.98, "neg_loss", -2.4239) == "is at most 2% below the baseline's neg_loss"
@@ -185,14 +186,14 @@ def test_of_what_is_minimized_more_is_worse():
     )
     assert quality.limit(0.995, "val_loss", None, minimize=True) == "0.5% above the baseline's val_loss"
     assert quality.keeps(0.0, "val_loss", 2.4, minimize=True) == "has any val_loss"
-    assert quality.between(0.97, 1.034, -2.4, LOSS) == "3% above it to 3% below it"
+    assert quality.between(0.97, 1.034, -2.4, LOSS) == "3% above it to 3% below it at 95%"
 
 
 def test_an_absolute_slack_is_told_in_the_qualitys_own_units():
     told = quality.keeps(None, "val_loss", 2.4, within=0.02, minimize=True)
     assert told == "is at most 0.02 above the baseline's val_loss"
     assert quality.limit(None, "bleu_4", 0.2, within=0.01) == "0.01 below the baseline's bleu_4"
-    assert quality.between(0.99, 1.0125, -2.4, SLACK) == "0.024 above it to 0.03 below it"
+    assert quality.between(0.99, 1.0125, -2.4, SLACK) == "0.024 above it to 0.03 below it at 95%"
 
 
 def test_what_is_shown_has_the_users_sign_and_its_interval_in_order():

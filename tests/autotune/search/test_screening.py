@@ -5,6 +5,7 @@ import pytest
 from autotune.core.trial import Refused
 from autotune.judging import stopping
 from autotune.judging.history import History
+from autotune.search import heuristics
 from autotune.search.sampler import Refusal
 from autotune.search.screening import Screening
 from autotune.space.knobs import KeptBatch
@@ -37,6 +38,16 @@ def trial(make_trial, number, speed, quality=0.2, **changes):
 def test_what_is_new_is_run_as_it_is(screen, make_trial):
     new = CONFIG | {"precision": "bf16"}
     assert screen(trial(make_trial, 0, 10.0))(new) == new
+
+
+def test_a_batch_that_is_cut_to_what_fits_leaves_the_training_what_it_is(screen, space, make_trial):
+    """Where it can be accumulated instead: 32x1 that is too large becomes 16x2, not 16x1."""
+    best = trial(make_trial, 0, 10.0, micro_batch_size=8, accumulation_steps=4, peak=3 * GIB)
+    first = next(heuristics.larger_batches(best, History([best], space)))
+    assert (first["micro_batch_size"], first["accumulation_steps"]) == (32, 1)
+    run = screen(best, limit=8 * GIB)(first)
+    assert (run["micro_batch_size"], run["accumulation_steps"]) == (16, 2)
+    assert run["learning_rate"] == best.config["learning_rate"]
 
 
 def test_what_was_tried_is_refused_and_says_nothing_new(screen, make_trial):
