@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,6 +12,7 @@ from autotune.system import guardian
 
 MOST_LOSSES = 3  # without a trial ending in between
 _LOSSES = "AUTOTUNE_RAY_LOSSES"  # how often Ray has died, and the trials that were left then
+_WANDB_SERVICE = "WANDB_SERVICE"  # where W&B's own process listens; W&B would look there, and nowhere else
 _END_S = 10.0
 
 
@@ -31,23 +32,23 @@ def begin_anew(
     remaining: int,
     reason: str,
     say: Callable[[str], None],
-    *,
     held: Held,
+    environment: Mapping[str, str],
 ) -> NoReturn:
     """Replaces this process, whose threads may wait for Ray for ever, by one that resumes `session`.
 
-    That has the lock which is `held`: nobody can take the session in between.
+    That has the lock which is `held`: nobody can take the session in between. It has this `environment`, but
+    for what leads to services that have ended.
     """
     times = losses(os.environ.get(_LOSSES), remaining)
     if times >= MOST_LOSSES:
         give_up(f"{reason}, {times} times in a row; {how_to_go_on(session)}", 1)
     guardian.end_descendants(_END_S)  # W&B's service, for one: it would take this for the process it serves
-    os.environ[_LOSSES] = f"{times} {remaining}"
+    given = {name: value for name, value in environment.items() if name != _WANDB_SERVICE}
     say(f"{reason}: it is started again, and the search continues from its study")
-    held.hand_over()
-    os.execv(  # noqa: S606
-        sys.executable, [sys.executable, "-m", "autotune", "resume", *options, "--", str(session)]
-    )
+    given |= {_LOSSES: f"{times} {remaining}"} | held.hand_over()
+    command = [sys.executable, "-m", "autotune", "resume", *options, "--", str(session)]
+    os.execve(sys.executable, command, given)  # noqa: S606
 
 
 def give_up(message: str, code: int) -> NoReturn:

@@ -35,11 +35,14 @@ class Held:
         except OSError:
             return False
 
-    def hand_over(self) -> None:
-        """Leaves the lock to the program that replaces this one by exec: there is no moment without it."""
+    def hand_over(self) -> dict[str, str]:
+        """Leaves the lock to the program that replaces this one by exec: there is no moment without it.
+
+        What that program has to find in its environment.
+        """
         for descriptor in self.descriptors:
             os.set_inheritable(descriptor, True)
-        os.environ[_HANDED_OVER] = " ".join(map(str, self.descriptors))
+        return {_HANDED_OVER: " ".join(map(str, self.descriptors))}
 
 
 @contextmanager

@@ -36,13 +36,18 @@ class Scratch:
         self.guardian = Guardian(directory, cgroup.group_for_trials(), [self._lock])
         _use(str(directory))
 
-    def leave(self) -> None:
-        """Goes back to the temporary directory of before: for whatever takes this process's place."""
-        _use(self._before)
+    @property
+    def outside(self) -> dict[str, str]:
+        """The environment with the temporary directory of before: for whatever takes this process's place.
+
+        This process keeps its own, because what a thread still makes of it goes with this directory.
+        """
+        before = {} if self._before is None else {_VARIABLE: self._before}
+        return {name: value for name, value in os.environ.items() if name != _VARIABLE} | before
 
     def close(self) -> None:
         """Removes the directory, and ends what the guardian has started."""
-        self.leave()
+        _use(self._before)
         self.guardian.close()
         os.close(self._lock)
 

@@ -79,7 +79,8 @@ class Worker:
         """Kills W&B's service, on which the thread hangs; W&B would wait for it when this process ends."""
         self._complained = self._abandoned = True
         for service in _services():
-            service.kill()
+            with suppress(psutil.Error):  # it has ended by itself
+                service.kill()
         self._thread.join(_ABANDON_S)
 
     def _run(self) -> None:
@@ -251,8 +252,13 @@ def _table(trials: Sequence[Trial], history: History) -> wandb.Table:
 
 def _services() -> list[psutil.Process]:
     """W&B's own processes that this one has started and that are alive."""
-    children = psutil.Process().children()
-    return [p for p in children if p.name() == "wandb-core" and p.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in psutil.Process().children() if _is_service(child)]
+
+
+def _is_service(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):  # it has ended since it was found
+        return process.name() == "wandb-core" and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _settings() -> wandb.Settings:

@@ -55,6 +55,20 @@ def test_when_its_service_is_killed_the_search_goes_on_and_so_do_the_runs(place)
     wait_for(lambda: not place.left())
 
 
+def test_when_ray_dies_the_runs_go_on_with_a_service_of_their_own(place):
+    """The driver replaces itself then, and W&B's process that it had is no more."""
+    process = place.search(SPACE, "--wandb", "offline")
+    wait_for(lambda: len(place.records(0)) > 20 and place.left("wandb-core"))
+    for raylet in place.left("raylet/raylet"):
+        raylet.kill()
+    output, errors = end(process)
+    assert process.returncode in ENDED, errors
+    assert "Ray died: it is started again" in output + errors
+    assert "W&B" not in errors
+    assert whole(read_runs(place.session)) == {0, 1, 2}
+    wait_for(lambda: not place.left())
+
+
 def test_when_its_service_hangs_the_search_ends_all_the_same(place):
     process = place.search(SPACE, "--wandb", "offline", "--trials", 2, patch=IMPATIENT)
     wait_for(lambda: len(place.records(0)) > 20 and place.left("wandb-core"))

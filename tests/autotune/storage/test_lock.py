@@ -54,8 +54,8 @@ child.kill()
 child.wait()
 '''
 with lock.held(root, root / "lock", "session s") as held:
-    held.hand_over()
-    os.execv(sys.executable, [sys.executable, "-c", after, str(root)])
+    given = os.environ | held.hand_over()
+    os.execve(sys.executable, [sys.executable, "-c", after, str(root)], given)
 """
 
 
