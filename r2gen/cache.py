@@ -106,7 +106,7 @@ def forget(place: Path) -> None:
 
 
 def _say(why: str) -> None:
-    text = printable(f"images are prepared anew every time, and not kept: {why}")
+    text = printable(f"images are not cached, and prepared again every time: {why}")
     print(text, file=sys.stderr, flush=True)
 
 

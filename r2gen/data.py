@@ -222,8 +222,8 @@ def batches(source: DataLoader[Batch]) -> Iterator[Batch]:
             raise
         _end_workers()
         raise LoaderError(
-            f"loader_timeout_s {source.timeout:g}: the loader's processes gave no batch for that long: look "
-            "whether the disk hangs, allow more time, or load with num_workers 0"
+            f"loader_timeout_s {source.timeout:g}: the loader's processes delivered no batch for that long: "
+            "check whether the disk hangs, raise loader_timeout_s, or set num_workers to 0"
         ) from None
 
 

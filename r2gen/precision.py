@@ -24,7 +24,7 @@ def check(config: Config) -> None:
     if name in {"fp32", "torch-default"} or (name == "bf16" and device().type == "cpu"):
         return
     if device().type == "cpu":
-        raise InputError(f"precision {name}: needs a CUDA device; fp32 and bf16 run here")
+        raise InputError(f"precision {name}: needs a CUDA device; fp32, torch-default and bf16 run here")
     capability = torch.cuda.get_device_capability()
     if capability < _NEEDS[name]:
         needed, found = (".".join(map(str, c)) for c in (_NEEDS[name], capability))

@@ -110,7 +110,7 @@ def train(
     ],
     trained: Trained,
 ) -> int:
-    """Train to the end, watched, and hold it to what was promised. Example: autotune train runs/iu"""
+    """Train the winner to the end, and check it against its promise. Example: autotune train runs/iu"""
     from autotune.cli import cli_train  # noqa: PLC0415 - as above
 
     return cli_train.train(target, trained)

@@ -110,7 +110,7 @@ class Goal:
     target: Annotated[float | None, _goal(help="quality to reach, for time-to-quality")] = None
     finalists: Annotated[int | None, _goal(min=1, help="most trials to confirm at the end")] = None
     repeats: Annotated[
-        int | None, _goal(min=0, help="most seeds of the winner, 3 at least; 0: do not confirm")
+        int | None, _goal(min=0, help="most seeds of winner and baseline, 3 or more; 0: do not confirm")
     ] = None
     memory_fraction: Annotated[
         float | None, _goal(min=0, max=1, help="largest share of the memory to use")

@@ -30,19 +30,19 @@ def recover(session: Path) -> int:
             for line in _told(found, recovery.rebuild(opened, space, found)):
                 print(printable(line))
         else:
-            print(printable(f"session {session}: its study is whole; nothing is to be recovered"))
-    print(printable(f"Go on with: {going_on(session)}"))
+            print(printable(f"session {session}: its study is intact; there is nothing to recover"))
+    print(printable(f"Continue with: {going_on(session)}"))
     return 0
 
 
 def _told(found: Found, aside: Sequence[Path]) -> Iterator[str]:
     """What a rebuilt study has, what it lacks, and where that is which it replaces."""
     ended = sum(trial.outcome is not None for trial in found.trials)
-    yield f"The study is rebuilt: {ended} trials have ended, {len(found.trials) - ended} run again or go on"
+    yield f"The study is rebuilt: {ended} trials had ended, {len(found.trials) - ended} run again or continue"
     if found.lost:
-        yield f"Lost: what trials {integrity.listed(found.lost)} were, and what came of them"
+        yield f"Lost: the settings and results of trials {integrity.listed(found.lost)}"
     if found.plan is None:
-        yield "Lost: trials and time that were added when it was resumed, and the time between trials"
+        yield "Lost: trials and time that `resume` had added, and the time between trials"
     yield "Lost: the suggestions that were passed over, as far as the study does not say"
     for path in aside:
         yield f"Set aside: {path}"

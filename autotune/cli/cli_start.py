@@ -75,7 +75,7 @@ def _demonstration(tuned: Tuned, found: Hardware) -> list[str]:
     if not found.gpus or not _is_demonstration(tuned):
         return []
     return [
-        "a small model on drawn X-rays; for the published one: --data DIR, or --model full on the drawn ones"
+        "this tunes a small model on drawn X-rays; to tune the published one: --data DIR, or --model full"
     ]
 
 

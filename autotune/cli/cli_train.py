@@ -56,7 +56,7 @@ def train(target: str, asked: Trained) -> int:
     shown = asked.workdir or _default(root, asked.trial)
     place = TrainingDir(shown.resolve())
     if asked.resume and root is None and asked.workdir is None:
-        raise InputError(f"--resume: {target} is no session: --workdir says where its training is")
+        raise InputError(f"--resume: {target} is not a session: name its training's directory by --workdir")
     is_new = not place.plan_file.exists()
     _make(place)
     with lock.locked(place.lock_file, f"training {place.root}"), _stop_signals() as stopped:
@@ -66,7 +66,7 @@ def train(target: str, asked: Trained) -> int:
             _conclude(shown)
             return 0
         if asked.resume and is_new:  # a job that is queued again gives it every time
-            _say(f"{shown}: no training to go on with; this is its first attempt")
+            _say(f"{shown}: no training to continue; this is its first attempt")
         for note in found.notes:
             _say(note)
         plan.write(place, planned)
@@ -78,7 +78,7 @@ def train(target: str, asked: Trained) -> int:
     status = last.outcome.status if last.outcome else Status.INTERRUPTED
     if status is Status.INTERRUPTED:
         where = "" if asked.workdir or root else f"--workdir {quoted(shown)} "
-        _say(f"{'stopped' if stopped else status}; the same command goes on with it: add {where}--resume")
+        _say(f"{'stopped' if stopped else status}; to continue, give the same command with {where}--resume")
         return 128 + stopped[0] if stopped else EXIT_FAILED
     return 0 if status is Status.COMPLETED else EXIT_FAILED
 
@@ -110,7 +110,7 @@ def _conclude(directory: Path) -> None:
 def _of_space(name: str, asked: Trained) -> Found:
     """The baseline of a search space."""
     if asked.trial is not None:
-        raise InputError(f"--trial {asked.trial}: is of a session, and {name} is none")
+        raise InputError(f"--trial {asked.trial}: needs a session, and {name} is a search space")
     here = cli_start.hardware(None, None)
     tuned = Tuned(space=name, data=asked.data, baseline=asked.baseline)
     file = cli_start.space_file(tuned, here.hardware)
@@ -152,11 +152,11 @@ def _planned(found: Found, place: TrainingDir, *, resume: bool) -> Plan:
     )
     known = plan.read(place)
     if known is None and {*place.root.iterdir()} - {place.lock_file}:
-        raise InputError(f"--workdir {place.root}: must be empty, or a training's: got another directory")
+        raise InputError(f"--workdir {place.root}: must be empty or hold a training: it holds other files")
     if known is None:
         return planned
     if not resume:
-        raise InputError(f"{place.root}: has a training already: add --resume to go on with it")
+        raise InputError(f"{place.root}: already holds a training: add --resume to continue it")
     return plan.gone_on_with(known, planned, place)
 
 

@@ -181,8 +181,10 @@ def memory_limit(group: Path | None) -> Capability:
     """How `--memory-limit` is kept here: by the kernel, in groups below `group`, or by looking."""
     if group is not None:
         version = "v2" if cgroup.is_v2(group) else "v1"
-        return Capability("memory limit", True, f"kept by the kernel: a control group ({version}) per trial")
-    detail = f"kept by looking every {LOOK_S:g} s: no control group can be made for a trial"
+        return Capability(
+            "memory limit", True, f"enforced by the kernel: a control group ({version}) per trial"
+        )
+    detail = f"checked every {LOOK_S:g} s instead: no control group can be made for a trial"
     return Capability(
         "memory limit", False, detail, "where systemd runs: systemd-run --user --scope autotune search ..."
     )

@@ -181,7 +181,7 @@ def as_device(gpu: Gpu) -> Device:
 
 
 def _refused(device: Device) -> Fault:
-    return Fault(device.refused or "", "nvidia-smi -L lists what there is, nvidia-smi -q what ails it")
+    return Fault(device.refused or "", "nvidia-smi -L lists the devices, nvidia-smi -q shows their state")
 
 
 def _ask_about(device: Device) -> Torch | Fault:

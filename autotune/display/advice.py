@@ -50,10 +50,10 @@ class Fate(StrEnum):
     KEPT = "kept the quality and ran no faster"
     SLOWER = "ran no faster"
     CLOSE = "ran faster by too little to be sure"
-    STOPPED = "stopped early, slower than another"
+    STOPPED = "stopped early for being slower than another"
     SLOW_AND_POOR = "ran no faster and lost the quality"
     QUALITY = "ran faster and lost the quality"
-    CHANCE = "came to a quality no better than chance"
+    CHANCE = "reached a quality no better than chance"
     ANOTHER = "trained something else"
     REACHED = "reached the target no sooner"
     LATE = "did not reach the target"
@@ -138,7 +138,7 @@ def counted(history: History) -> str:
     if not found:
         return "nothing else was tried"
     told = ", ".join(f"{n} {what}" for what, n in found.most_common())
-    return f"of {found.total()} other trial{'s' * (found.total() > 1)} {told}"
+    return f"of {found.total()} other trial{'s' * (found.total() > 1)}, {told}"
 
 
 def why_none(history: History) -> str:
@@ -175,19 +175,19 @@ def what_to_try(
     longer = [Try(f"longer trials: {fell_back}", f"{anew(session)} --samples auto")] if fell_back else []
     told = {
         Fate.UNCONFIRMED: Try("time to confirm what is faster", f"{resume} --time 1h"),
-        Fate.REFUTED: Try(f"{repeats}: more repeats tell smaller gains, on a machine left alone", resume),
-        Fate.UNDECIDED: Try(f"{repeats}: more seeds tell whether the quality is kept", resume),
+        Fate.REFUTED: Try(f"{repeats}: more repeats show smaller gains, on an idle machine", resume),
+        Fate.UNDECIDED: Try(f"{repeats}: more seeds show whether the quality is kept", resume),
         Fate.CHANCE: Try("longer trials, which learn more", f"{anew(session)} --samples auto"),
         Fate.QUALITY: Try(f"{_more_slack(goal)} in {file}", resume),
         Fate.BROKEN: Try(f"looser objective.constraints in {file}", resume),
         Fate.LATE: Try(
             f"an objective.target {'above' if goal.minimize else 'below'} {goal.target} in {file}", resume
         ),
-        Fate.OOM: Try(f"smaller batches, or a checkpointing knob, in a new search over {file}"),
+        Fate.OOM: Try(f"a new search with smaller batches, or activation checkpointing as a knob, in {file}"),
     }
     tries = longer + [what for kind, what in told.items() if found[kind]]
     if exhausted:
-        return [*tries, Try(f"more knobs and values in {file}, all of which were tried", anew(session))]
+        return [*tries, Try(f"more knobs or values in {file}: everything in it was tried", anew(session))]
     return [*tries, Try("more trials", f"{resume} --trials 20")]
 
 
@@ -201,6 +201,6 @@ def _more_slack(goal: Objective) -> str:
 def _for_baseline(failed: Trial, session: Path) -> Try:
     """What to do about a baseline that has failed."""
     if failed.out_of_memory:
-        return Try("settings that fit as the --baseline, with a smaller batch; or a higher --memory-limit")
+        return Try("a --baseline that fits, such as one with a smaller batch; or a higher --memory-limit")
     log = Session(session).trial_dir(failed.number).log
     return Try(f"fix that, or give other settings as the --baseline; the trial's log is {log}")

@@ -14,7 +14,7 @@ def cautions(history: History) -> list[str]:
     if apart := history.speeds.disagreements():
         slower, faster, share = apart[0]
         lines.append(
-            f"Figures move on this machine: trials {slower.number} and {faster.number} ran the same "
+            f"Figures vary on this machine: trials {slower.number} and {faster.number} ran the same settings "
             f"at speeds {share:.0%} apart (pairs more than 2% apart: {len(apart)})."
         )
     throttled = [t for t in trials if t.measurement.throttled]

@@ -27,7 +27,7 @@ def _told(trial: Trial, ours: Spent, history: History) -> Iterator[str]:
         more = f"{_beside(trial, history)}{_saving(share, trial, history)}"
         yield f"Evaluation is about {share:.0%} of {whose}{more}."
     if ours.pauses >= _WORTH_TELLING:
-        yield f"Pauses at regular distances, as for checkpoints, are about {ours.pauses:.0%} of {whose}."
+        yield f"Regular pauses, such as for checkpoints, are about {ours.pauses:.0%} of {whose}."
 
 
 def _beside(trial: Trial, history: History) -> str:

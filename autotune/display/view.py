@@ -246,7 +246,7 @@ def _often(runs: int) -> str:
 def refuted(history: History) -> list[str]:
     """The finalists that did not hold, and why, a sentence each."""
     return [
-        f"Trial {t.number} did not hold when it was repeated: {reason}."
+        f"Trial {t.number} did not hold when it was confirmed: {reason}."
         for t, reason in confirm.refuted(history)
     ]
 

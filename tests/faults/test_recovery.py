@@ -130,13 +130,13 @@ def test_a_study_is_rebuilt_from_what_its_trials_have_written(place, run, left, 
     lose(place)
     code, out, err = run("recover", "s")
     assert (code, err) == (0, "")
-    assert "6 trials have ended, 1 run again or go on" in out
+    assert "6 trials had ended, 1 run again or continue" in out
     rebuilt = {t.number: t for t in trials_of(place)}
     assert {n: replace(t, seconds=0.0) for n, t in rebuilt.items()} == {
         n: replace(t, seconds=0.0) for n, t in whole.items()
     }
     assert run("resume", "s")[0] == 0
-    assert run("recover", "s")[1].startswith("session s: its study is whole")
+    assert run("recover", "s")[1].startswith("session s: its study is intact")
 
 
 def test_what_a_study_was_is_kept_beside_the_rebuilt_one(place, run):
@@ -152,7 +152,7 @@ def test_what_neither_study_nor_files_say_is_told_and_keeps_its_number(place, ru
     (place / "trials" / "0002" / "verdict.json").write_text("{}")
     code, out, _ = run("recover", "s")
     assert code == 0
-    assert "Lost: what trials 1 were" in out
+    assert "Lost: the settings and results of trials 1" in out
     rebuilt = {t.number: t for t in trials_of(place)}
     assert sorted(rebuilt) == [0, 2, 3, 4, 5, 6]
     assert rebuilt[2].outcome is None, "it runs again"

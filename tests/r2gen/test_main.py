@@ -191,7 +191,7 @@ def test_a_precision_that_this_machine_has_not_is_refused(
     write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     said = _refused(capsys, _train(write(precision=name), tmp_path / "run"))
-    assert f"precision {name}: needs a CUDA device; fp32 and bf16 run here" in said
+    assert f"precision {name}: needs a CUDA device; fp32, torch-default and bf16 run here" in said
     assert not (tmp_path / "run").exists()
 
 

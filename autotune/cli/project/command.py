@@ -69,7 +69,7 @@ def told(found: Found, output: Path, text: str) -> Iterator[str]:
     knobs = [one.name for one in found.proposal.settings if one.knob]
     yield f"{output}: {found.script} with {len(knobs)} knobs: {', '.join(knobs)}"
     if not any(one.role == MICRO_BATCH for one in found.proposal.settings):
-        yield "no batch size was found: without one, no step's samples are known but by torch's DataLoader"
+        yield "no batch size was found: the samples of a step are then known from torch's DataLoader only"
     if questions := text.count(f"# {ASK}"):
         yield f"to answer first: {questions} line{'s' * (questions > 1)} with a `?`"
     yield f"then: python -m autotune check {output}"

@@ -158,8 +158,8 @@ def _resume(checked: Checked) -> Capability:
     stopped, begun = f"stopped after {checked.resumed.stopped} {checked.space.unit}", checked.resumed.begun
     if not checked.resumed.is_anew:
         return Capability("resume", True, f"{stopped}, it went on: the next record says {begun}")
-    told = f"{stopped}, it began anew"
-    remedy = "nothing, where trials are short; else let it keep a checkpoint, and go on from it"
+    told = f"{stopped}, it started over"
+    remedy = "nothing, if trials are short; otherwise have it save a checkpoint and resume from it"
     return Capability("resume", False, told, remedy)
 
 

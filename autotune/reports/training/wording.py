@@ -32,15 +32,15 @@ def sentence(report: TrainingReport) -> str:
     """What was promised by whom, and how sure that is by now."""
     known = report.promised
     if known is None:
-        return "These settings are of no session: their speed, quality and memory are measured here first."
-    of = f"what session {known.session} has promised of trial {known.trial}"
+        return "No session has measured these settings: speed, quality and memory are first measured here."
+    of = f"what session {known.session} promised of trial {known.trial}"
     if all(one.found is None for one in known.kept):
-        return f"There is nothing yet to hold against {of}."
+        return f"There is nothing yet to compare with {of}."
     who = "The training has" if report.state == ENDED else "So far the training has"
     return {
         Answer.HELD: f"{who} kept {of}.",
         Answer.BROKEN: f"{who} not kept {of}.",
-        Answer.UNDECIDED: f"{who} left open whether it keeps {of}.",
+        Answer.UNDECIDED: f"{who} not shown whether it keeps {of}.",
     }[known.answer]
 
 

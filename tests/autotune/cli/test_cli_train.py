@@ -81,7 +81,7 @@ def records(directory):
 def test_a_training_ends_when_it_has_all_its_samples(tmp_path, capsys):
     assert train(tmp_path, "--resume") == 0  # as a job that may be queued again always says
     said = capsys.readouterr().out
-    assert f"{tmp_path / 't'}: no training to go on with" in said
+    assert f"{tmp_path / 't'}: no training to continue" in said
     assert "training over 600 samples" in said
     assert "after 400 samples: score 0.4000" in said
     assert re.search(r"completed after 6\d\d samples", said)
@@ -91,7 +91,7 @@ def test_a_training_ends_when_it_has_all_its_samples(tmp_path, capsys):
     assert "training ended" in (tmp_path / "t" / "report.html").read_text()
 
     assert train(tmp_path) == 2  # nothing is trained twice in secret
-    assert "has a training already: add --resume to go on with it" in capsys.readouterr().err
+    assert "already holds a training: add --resume to continue it" in capsys.readouterr().err
     (tmp_path / "t" / "report.html").unlink()  # as a kill leaves it
     assert train(tmp_path, "--resume") == 0
     assert "has completed already" in capsys.readouterr().out
@@ -155,7 +155,7 @@ def test_stopped_or_killed_it_goes_on_from_its_checkpoint(tmp_path, number, code
     if number != signal.SIGKILL:
         said = (tmp_path / "said").read_text()
         assert "a second Ctrl-C does not wait for it\n" in said
-        assert "stopped; the same command goes on with it: add --resume" in said
+        assert "stopped; to continue, give the same command with --resume" in said
         stopped = list(events.read(TrainingDir(tmp_path / "t").events_file))[-1]
         assert (stopped.kind, stopped.samples) == (Kind.STOPPED, records(tmp_path)[-1]["samples"])
 
@@ -175,7 +175,7 @@ def test_a_job_of_which_every_process_gets_the_signal_has_stopped_as_well(tmp_pa
         os.kill(pid, signal.SIGTERM)
     assert process.wait(120) == 143
     assert happened(tmp_path)[-1] == Kind.STOPPED
-    assert "goes on with it: add --resume" in (tmp_path / "said").read_text()
+    assert "to continue, give the same command with --resume" in (tmp_path / "said").read_text()
 
 
 def test_tensorboard_and_wandb_have_a_training_that_was_gone_on_with_as_one_run(tmp_path):
@@ -206,8 +206,8 @@ def test_tensorboard_and_wandb_have_a_training_that_was_gone_on_with_as_one_run(
     [
         (["--wandb", "maybe"], "--wandb: one of auto, online, offline, off: got 'maybe'"),
         (["--tag", "x" * 65], "--tag: a tag has 1 to 64 characters"),
-        (["--trial", "3"], "--trial 3: is of a session"),
-        (["--workdir", "{here}"], "must be empty, or a training's"),
+        (["--trial", "3"], "--trial 3: needs a session"),
+        (["--workdir", "{here}"], "must be empty or hold a training"),
     ],
 )
 def test_wrong_input_is_one_line(tmp_path, capsys, arguments, said):
@@ -232,10 +232,10 @@ def test_a_space_without_a_directory_is_gone_on_with_where_it_began(tmp_path):
     assert process.wait(120) == 130
     (place,) = tmp_path.glob("runs/train-*")
     said = (tmp_path / "said").read_text()
-    assert f"goes on with it: add --workdir {place.relative_to(tmp_path)} --resume" in said
+    assert f"to continue, give the same command with --workdir {place.relative_to(tmp_path)} --resume" in said
 
     assert begun(tmp_path, "train", file, "--wandb", "off", "--resume").wait(120) == 2
-    assert "--workdir says where its training is" in (tmp_path / "said").read_text()
+    assert "name its training's directory by --workdir" in (tmp_path / "said").read_text()
     assert list(tmp_path.glob("runs/*")) == [place]
 
 

@@ -244,7 +244,7 @@ def test_it_is_one_table_that_wraps_within_its_columns() -> None:
 def test_it_says_how_a_limit_of_memory_is_kept(tmp_path: Path) -> None:
     assert "v1" in doctor.memory_limit(tmp_path).detail
     (tmp_path / "cgroup.controllers").touch()
-    assert doctor.memory_limit(tmp_path).detail == "kept by the kernel: a control group (v2) per trial"
+    assert doctor.memory_limit(tmp_path).detail == "enforced by the kernel: a control group (v2) per trial"
     without = doctor.memory_limit(None)
     assert not without.ok
-    assert without.detail.startswith("kept by looking every 0.5 s")
+    assert without.detail.startswith("checked every 0.5 s")

@@ -118,7 +118,7 @@ def test_the_reasons_are_counted_the_most_frequent_first(make_trial, baseline, s
     trials = [baseline, *(make_trial(n, 40, 0.1, half_width=0.1, x=n) for n in range(1, 4))]
     trials += [make_trial(4, failure="oom"), make_trial(5, 9, 0.2, half_width=0.1, x=5)]
     assert advice.why_none(History(trials, space)) == (
-        "No winner: of 5 other trials 3 ran faster and lost the quality, 1 ran out of memory, "
+        "No winner: of 5 other trials, 3 ran faster and lost the quality, 1 ran out of memory, "
         "1 kept the quality and ran no faster"
     )
     assert advice.why_none(History([baseline], space)) == "No winner: nothing else was tried"
@@ -140,8 +140,8 @@ def test_what_was_slow_poor_or_too_close_to_tell_is_told_apart(make_trial, basel
         make_trial(5, 5, x=5, stopped=True, **half),
     ]
     assert advice.counted(History(trials, space)) == (
-        "of 5 other trials 1 ran faster and lost the quality, 1 ran no faster and lost the quality, "
-        "1 ran faster by too little to be sure, 1 stopped early, slower than another, 1 ran no faster"
+        "of 5 other trials, 1 ran faster and lost the quality, 1 ran no faster and lost the quality, "
+        "1 ran faster by too little to be sure, 1 stopped early for being slower than another, 1 ran no faster"
     )
     assert advice.counted(History([baseline], space)) == "nothing else was tried"
 
@@ -156,7 +156,7 @@ def test_what_to_try_follows_from_the_reasons(make_trial, baseline, space, confi
     poor, large = make_trial(1, 40, 0.1, half_width=0.1, x=1), make_trial(2, failure="oom")
     assert tries([baseline, poor, large], space) == [
         ("an objective.keep below 0.95 in runs/s/space.yaml", "python -m autotune resume runs/s"),
-        ("smaller batches, or a checkpointing knob, in a new search over runs/s/space.yaml", ""),
+        ("a new search with smaller batches, or activation checkpointing as a knob, in runs/s/space.yaml", ""),
         ("more trials", "python -m autotune resume runs/s --trials 20"),
     ]
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
@@ -165,18 +165,18 @@ def test_what_to_try_follows_from_the_reasons(make_trial, baseline, space, confi
         "python -m autotune resume runs/s --time 1h",
     )
     ((what, _), *_) = tries([baseline, faster, *confirming([baseline, faster], 1, 1.0)], space)
-    assert what.startswith("budget.repeats 6 in runs/s/space.yaml: more repeats tell smaller gains")
+    assert what.startswith("budget.repeats 6 in runs/s/space.yaml: more repeats show smaller gains")
 
 
 def test_of_a_space_that_was_tried_out_a_larger_one_is_recommended(make_trial, baseline, space):
     ((what, command),) = tries([baseline], space, exhausted=True)
-    assert what == "more knobs and values in runs/s/space.yaml, all of which were tried"
+    assert what == "more knobs or values in runs/s/space.yaml: everything in it was tried"
     assert command == "python -m autotune search --space runs/s/space.yaml --session runs/s-2"
 
 
 def test_what_to_do_about_a_baseline(make_trial, space):
     assert tries([], space) == [("more time", "python -m autotune resume runs/s --time 1h")]
-    assert "settings that fit as the --baseline" in tries([make_trial(0, failure="oom")], space)[0][0]
+    assert "a --baseline that fits" in tries([make_trial(0, failure="oom")], space)[0][0]
     assert "runs/s/trials/0000/log" in tries([make_trial(0, failure="error")], space)[0][0]
 
 
@@ -198,7 +198,7 @@ def test_what_is_not_decided_takes_more_seeds_and_what_is_at_chance_longer_trial
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
     spread = confirming([baseline, faster], 1, curve=[0.192])
     (what, _) = tries([baseline, faster, *spread], space)[0]
-    assert what == "budget.repeats 6 in runs/s/space.yaml: more seeds tell whether the quality is kept"
+    assert what == "budget.repeats 6 in runs/s/space.yaml: more seeds show whether the quality is kept"
     at_chance = make_trial(1, 30, curve=[0.2], chance=0.2, half_width=0.1, x=1)
     (what, command) = tries([baseline, at_chance], space)[0]
     assert what == "longer trials, which learn more"

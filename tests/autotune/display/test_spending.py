@@ -75,7 +75,7 @@ def test_what_is_little_is_not_worth_a_change_or_a_word(told):
 
 def test_pauses_are_told_by_themselves(told):
     assert spending.lines(told(every=None, evaluation_s=2.0, pauses=0.04)) == [
-        "Pauses at regular distances, as for checkpoints, are about 4% of the training."
+        "Regular pauses, such as for checkpoints, are about 4% of the training."
     ]
 
 

@@ -69,9 +69,9 @@ def test_a_baseline_that_stays_says_why_as_the_lines_after_it_do(
     trials += [make_trial(2, 60, 0.1, half_width=0.1, x=2), make_trial(3, failure="oom")]
     trials += confirming(trials, 1, 0.9)
     *_, refuted, sentence = view.summary(History(trials, space), workload, tmp_path)
-    assert refuted.startswith("Trial 1 did not hold when it was repeated: 0.90x")
+    assert refuted.startswith("Trial 1 did not hold when it was confirmed: 0.90x")
     assert sentence == (
-        "The baseline is the best so far (20.0 ± 0.1 samples/s, bleu_4 0.1900): of 3 other trials "
+        "The baseline is the best so far (20.0 ± 0.1 samples/s, bleu_4 0.1900): of 3 other trials, "
         "1 did not hold when confirmed, 1 ran faster and lost the quality, 1 ran out of memory."
     )
 
@@ -136,13 +136,13 @@ def test_a_confirmed_winner_is_stated_with_its_interval_its_race_and_its_seeds(
 
 def test_a_winner_that_does_not_hold_is_named_with_the_reason(confirmed, space, workload, tmp_path):
     text = "\n".join(view.summary(History(confirmed(curve=[0.1]), space), workload, tmp_path))
-    assert "Trial 1 did not hold when it was repeated: bleu_4 0.1000 against 0.2000, 47% to 53% of" in text
+    assert "Trial 1 did not hold when it was confirmed: bleu_4 0.1000 against 0.2000, 47% to 53% of" in text
     assert "The baseline is the best so far" in text
 
 
 def test_a_winner_that_loses_its_race_is_named_too(confirmed, space, workload, tmp_path):
     text = "\n".join(view.summary(History(confirmed(factor=0.9), space), workload, tmp_path))
-    assert "Trial 1 did not hold when it was repeated" in text
+    assert "Trial 1 did not hold when it was confirmed" in text
 
 
 def test_without_repeats_nothing_is_said_of_them(make_trial, space, workload, tmp_path):
@@ -158,7 +158,7 @@ def test_figures_that_move_and_a_throttled_gpu_are_pointed_out(make_trial, space
     hot = replace(hot, measurement=replace(hot.measurement, telemetry={"gpu_throttled": 0.5}))
     trials = [make_trial(0, 10, 0.2, half_width=0.1), make_trial(1, 12, 0.2, half_width=0.1), hot]
     text = "\n".join(view.summary(History(trials, space), workload, tmp_path))
-    assert "trials 0 and 1 ran the same at speeds 20% apart" in text
+    assert "trials 0 and 1 ran the same settings at speeds 20% apart" in text
     assert "Thermally throttled, and slower for it: trials 2." in text
 
 

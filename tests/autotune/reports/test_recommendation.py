@@ -227,7 +227,7 @@ def test_who_was_refuted_is_said(space, workload):
     trials = confirmed(space, factor=0.9)
     found = answer(History(trials, space), workload, HERE)
     assert found.verdict == "baseline"
-    assert any("Trial 1 did not hold when it was repeated" in line for line in found.cautions)
+    assert any("Trial 1 did not hold when it was confirmed" in line for line in found.cautions)
 
 
 def test_the_whole_training_has_its_evaluations_where_it_is_known_how_often_there_are_any(space, workload):

@@ -117,7 +117,7 @@ def test_what_a_search_would_see_is_told():
     [
         ("seed", {"other": Likeness(1, 0.0)}, "ignored"),
         ("seed", {"again": None}, "not asked"),
-        ("resume", {"resumed": Resumed(72, 8, is_anew=True)}, "it began anew"),
+        ("resume", {"resumed": Resumed(72, 8, is_anew=True)}, "it started over"),
         ("resume", {"resumed": None}, "not asked"),
         ("speed", {"run": Run(records(), None, Measurement())}, "not known"),
         ("memory", {"run": Run(records(), None, Measurement())}, "not seen"),

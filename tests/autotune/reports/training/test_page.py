@@ -64,8 +64,8 @@ def test_every_plot_has_its_figures_in_words_and_in_a_table(whole):
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (Answer.BROKEN, "✗ Did not hold The training has not kept what session iu has promised of trial 11."),
-        (Answer.UNDECIDED, "≈ Not decided The training has left open whether it keeps what session iu"),
+        (Answer.BROKEN, "✗ Did not hold The training has not kept what session iu promised of trial 11."),
+        (Answer.UNDECIDED, "≈ Not decided The training has not shown whether it keeps what session iu"),
     ],
 )
 def test_the_verdict_is_told_without_colour(found, answer, said):
@@ -97,7 +97,7 @@ def test_what_was_not_come_to_yet_is_a_dash(found):
     missing = tuple(replace(one, answer=Answer.UNDECIDED, found=None) for one in found.promised.kept)
     told = replace(found, promised=replace(found.promised, answer=Answer.UNDECIDED, kept=missing))
     assert {row[2] for row in wording.promised(told).rows} == {words.NOTHING}
-    assert "There is nothing yet to hold against" in wording.sentence(told)
+    assert "There is nothing yet to compare with" in wording.sentence(told)
 
 
 def test_what_slowed_it_down_stands_beside_the_verdict(found, whole):

@@ -154,7 +154,7 @@ def test_what_has_only_begun_says_so(killed):
     assert (found.seconds, found.attempts, found.begun, found.curves.speed) == (0.0, 0, None, ())
     assert [one.found for one in found.promised.kept] == [None] * 3
     assert found.promised.answer is Answer.UNDECIDED
-    assert "There is nothing yet to hold against what session iu has promised" in markdown.render(found)
+    assert "There is nothing yet to compare with what session iu promised" in markdown.render(found)
     assert "No speed is known yet" in page.render(found)
 
 
@@ -165,7 +165,7 @@ def test_another_directory_is_no_training(tmp_path):
 
 def test_markdown_has_the_verdict_and_what_happened(ended):
     said = markdown.render(read.read(ended.root))
-    assert "**Held.** The training has kept what session iu has promised of trial 11." in said
+    assert "**Held.** The training has kept what session iu promised of trial 11." in said
     assert "Completed after 2,000 of 2,000 samples (100%)." in said
     assert re.search(r"\| samples/s \| 16.0 ± 0.4 \| 16.0 ± 0.0 \| held \|", said)
     assert "<script>" not in said
