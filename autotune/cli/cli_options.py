@@ -147,7 +147,9 @@ class Trained:
     trial: Annotated[
         int | None, typer.Option(min=0, help="trial of the session to train with; default: the winner")
     ] = None
-    resume: Annotated[bool, typer.Option("--resume", help="go on with the training in the workdir, if there is one")] = False
+    resume: Annotated[
+        bool, typer.Option("--resume", help="go on with the training in the workdir, if there is one")
+    ] = False
     retries: Annotated[
         int, typer.Option(min=0, help="how often to retry after a passing fault without getting any further")
     ] = 3

@@ -190,8 +190,8 @@ def _execute(
         if running.is_interrupted:
             revival.give_up(f"interrupted; {revival.how_to_go_on(shown)}", EXIT_INTERRUPTED)
         given = ["--json"] if as_json else []
-        outside = scratch.outside
-        revival.begin_anew(shown, given, running.remaining, reason, shows.note, held, outside)
+        left, outside = running.remaining, scratch.outside
+        revival.begin_anew(shown, given, left, reason, shows.note, held=held, environment=outside)
 
     try:
         engine.run(running, setup, scratch.guardian, trackers, after_a_loss)

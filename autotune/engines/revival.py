@@ -32,6 +32,7 @@ def begin_anew(
     remaining: int,
     reason: str,
     say: Callable[[str], None],
+    *,
     held: Held,
     environment: Mapping[str, str],
 ) -> NoReturn:

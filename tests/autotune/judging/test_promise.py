@@ -57,6 +57,13 @@ def test_a_speed_is_slower_where_it_surely_is(rate, half, answer):
     assert answers(shown(rate=rate, half=half))["speed"] is answer
 
 
+@pytest.mark.parametrize(("rate", "answer"), [(100.0, Answer.HELD), (80.0, Answer.UNDECIDED)])
+def test_a_figure_that_was_promised_with_a_wide_interval_is_held_where_the_training_has_it(rate, answer):
+    """How sure the search was of it no longer counts then."""
+    wide = replace(PROMISED, throughput=Figure(100.0, 75.0, 125.0))
+    assert answers(shown(rate=rate, half=4.0), wide)["speed"] is answer
+
+
 @pytest.mark.parametrize(("rate", "answer"), [(85.0, Answer.UNDECIDED), (70.0, Answer.BROKEN)])
 def test_a_machine_may_move_as_far_as_it_did_in_the_search(rate, answer):
     [speed, *_] = promise.kept(replace(PROMISED, moved=0.2), shown(rate=rate), GOAL, "samples")
@@ -91,7 +98,7 @@ SOONER = Objective(select="time-to-quality", target=0.2)
 
 
 def test_a_target_is_promised_for_when_the_slowest_run_was_there(make_trial, space):
-    """Not for as many samples as the baseline's trial has: the winner may need more of them, and less time."""
+    """Not for as many as the baseline's trial has: the winner may need more samples, and less time."""
     baseline = make_trial(0, 5, curve=[0.3, 0.3], micro_batch_size=4)
     fast = make_trial(1, 20, curve=[0.1, 0.1, 0.3, 0.3])
     slow = make_trial(2, 20, curve=[0.1, 0.1, 0.1, 0.1, 0.3, 0.3], repeat=Repeat(1, 1, (1,)))
@@ -116,7 +123,7 @@ def test_a_target_that_was_reached_before_it_was_to_be_is_held():
             if one.what == "quality"
         )
 
-    assert told(0.1, 0.3, 0.3) == (Answer.HELD, "bleu_4 0.2000 reached after 150 samples, 450 promised")
+    assert told(0.1, 0.3, 0.3) == (Answer.HELD, "bleu_4 0.2000 reached after 200 samples, 450 promised")
     assert told(0.1, 0.1, 0.1) == (Answer.UNDECIDED, "not evaluated after 450 samples yet")
     late = "after 500, 0.2000 promised, at least 0.2000 was to be reached"
     assert told(0.1, 0.1, 0.1, 0.1, 0.19) == (Answer.UNDECIDED, f"bleu_4 0.1900 {late}")

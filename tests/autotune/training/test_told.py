@@ -12,6 +12,7 @@ from autotune.trials.reported import Report
 from .test_plan import PLAN
 
 SHOWN = Measurement(Throughput(100.0, 2.0, 50, 10.0), samples=1000, peak_memory_bytes=2**26)
+MEMORY = "memory 64 MiB"
 REPORT = Report(0, Phase.TRAINING, 12.0, SHOWN, ({"samples": 1000, "train_loss": 0.51234},))
 
 
@@ -24,7 +25,7 @@ def test_it_begins_with_what_is_trained_and_what_was_promised():
 @pytest.mark.parametrize(
     ("plan", "per_s", "line"),
     [
-        (PLAN, 50.0, "1000 of 4000 samples, 50.0 samples/s, 1m 00s of training left, loss 0.5123, memory 64 MiB"),
+        (PLAN, 50.0, "1000 of 4000 samples, 50.0 samples/s, 1m 00s of training left, loss 0.5123, " + MEMORY),
         (PLAN, None, "1000 of 4000 samples, loss 0.5123, memory 64 MiB"),
         (replace(PLAN, samples=None), 50.0, "1000 samples, 50.0 samples/s, loss 0.5123, memory 64 MiB"),
     ],
