@@ -64,7 +64,7 @@ class Watch:
 
     @property
     def recent_per_s(self) -> float | None:
-        """The throughput of the last five minutes of steps, or since it changed; None before a window is full."""
+        """The throughput of the last five minutes of steps, or since it changed; None at first."""
         recent = self._windows[-_RECENT:]
         return sum(w.trained for w in recent) / sum(w.seconds for w in recent) if recent else None
 

@@ -158,7 +158,7 @@ def test_what_to_try_follows_from_the_reasons(make_trial, baseline, space, confi
     assert tries([baseline, poor, large], space) == [
         ("an objective.keep below 0.95 in runs/s/space.yaml", "python -m autotune resume runs/s"),
         (
-            f"a new search with smaller batches, or activation checkpointing as a knob, in runs/s/space.yaml",
+            "a new search with smaller batches, or activation checkpointing as a knob, in runs/s/space.yaml",
             "",
         ),
         ("more trials", "python -m autotune resume runs/s --trials 20"),
