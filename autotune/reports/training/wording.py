@@ -166,7 +166,7 @@ def _step(report: TrainingReport) -> str:
 def scores(report: TrainingReport) -> list[tuple[str, str]]:
     """The scores of the last evaluation."""
     found = report.measured.scores
-    return [(words.metric(name), words.score(found[name])) for name in found if name != "samples"]
+    return [(words.metric(name), words.score(found[name])) for name in found if name not in words.NO_SCORES]
 
 
 def happened(report: TrainingReport) -> Table:

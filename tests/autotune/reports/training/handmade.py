@@ -61,7 +61,11 @@ def steps(begun: float, clock_s: float, first: int, last: int) -> list[dict[str,
         found.append({"samples": samples, "at_s": at_s, "memory_peak_bytes": 4 * 2**30, **shown})
         if samples % EVERY == 0:
             at_s += EVALUATION_S
-            scores = {"bleu_4": 0.2 * (1 - math.exp(-samples / 250)), "rouge_l": 0.31}
+            scores = {
+                "bleu_4": 0.2 * (1 - math.exp(-samples / 250)),
+                "rouge_l": 0.31,
+                "epoch": samples // 400,
+            }
             found.append({"samples": samples, "at_s": at_s, **scores})
     return found
 

@@ -100,6 +100,10 @@ def test_what_was_not_come_to_yet_is_a_dash(found):
     assert "There is nothing yet to compare with" in wording.sentence(told)
 
 
+def test_what_an_evaluation_has_beside_its_scores_is_none_of_them(found):
+    assert [name for name, _ in wording.scores(found)] == ["BLEU-4", "ROUGE-L"]
+
+
 def test_what_slowed_it_down_stands_beside_the_verdict(found, whole):
     told = replace(found, events=(*found.events, SLOWER))
     assert "Seen meanwhile 12% slower" in words_of(Page(page.render(told)).texts["answer"])
