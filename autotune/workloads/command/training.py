@@ -80,13 +80,13 @@ def _checkpoint(spec_: Spec, directory: Path, settings: Mapping[str, Any], workd
 
 
 def _begun(checkpoint: Checkpoint) -> Counts:
-    """What the checkpoint had seen; one of which nobody knows that is set aside."""
-    if not checkpoint.is_known and checkpoint.set_aside():
+    """What the checkpoint had seen; one of which nobody knows that is set aside, but in a whole training."""
+    if not (checkpoint.is_known or wire.is_whole()) and checkpoint.set_aside():
         print("autotune: nobody knows after how many samples it was saved; it begins anew", flush=True)
     if checkpoint.exists:
-        print(
-            f"autotune: goes on from the checkpoint, after {checkpoint.counts().samples} samples", flush=True
-        )
+        least = "" if checkpoint.is_known else "at least "
+        seen = f"{least}{checkpoint.counts().samples} samples"
+        print(f"autotune: goes on from the checkpoint, after {seen}", flush=True)
     return checkpoint.begin()
 
 

@@ -476,6 +476,19 @@ def test_a_whole_training_that_cannot_go_on_is_not_begun_anew(command, workdir, 
     assert (workdir / "last.json").read_text() == "half a check"
 
 
+def test_a_whole_training_goes_on_from_a_checkpoint_of_which_nobody_knows(
+    command, workdir, monkeypatch, capsys
+):
+    """A kill came between the checkpoint and the note of its samples: the note is of the one before."""
+    monkeypatch.setenv("AUTOTUNE_WHOLE", "1")
+    fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
+    (workdir / "last.json").write_text("11")
+    (workdir / ".samples").write_text('{"samples": 80, "written_ns": 1}')
+    assert next(fit(BATCH, workdir)) == {"samples": 88}
+    assert "goes on from the checkpoint, after at least 80 samples" in capsys.readouterr().out
+    assert not (workdir / ".rejected").exists()
+
+
 def test_a_whole_training_need_not_be_evaluated(command, workdir, monkeypatch):
     monkeypatch.setenv("AUTOTUNE_WHOLE", "1")
     assert figures(command("print('step')", **STEPS).fit(BATCH, workdir)) == [{"samples": 8}]
