@@ -508,15 +508,23 @@ time.sleep(600)
 """
 
 
-def test_a_stop_leaves_the_time_to_save_that_a_trial_has(command, workdir, monkeypatch):
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_stop_leaves_the_time_to_save_that_a_training_has(command, workdir, monkeypatch, is_whole):
     monkeypatch.setattr(training, "_GRACE_S", 0.1)
+    if is_whole:
+        monkeypatch.setenv("AUTOTUNE_WHOLE", "1")
+        monkeypatch.setattr(training, "_SAVING_S", 0.1)
     records = command(SAVES_SLOWLY, "{workdir}", **STEPS).fit(BATCH, workdir)
     assert next(records) == {"samples": 8}
     monkeypatch.setattr(stops, "_signals", [15])
     with pytest.raises(stops.StoppedError):
         next(records)
     assert (workdir / "saved").exists()
-    assert training._SAVING_S < attempt._GRACE_S, "and what comes of it is heard"
+
+
+def test_what_a_script_saves_is_heard_before_the_attempt_is_given_up():
+    assert training._SAVING_S < attempt._GRACE_S
+    assert training._WHOLE_SAVING_S < attempt._WHOLE_GRACE_S
 
 
 LAST_WORDS = """
