@@ -3,6 +3,7 @@
 Pure but for what it remembers: reports in, lines out, each once.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -50,12 +51,12 @@ class Watch:
         self._windows: list[Window] = []
         self._before: Mapping[str, Any] | None = None
         self._held = {name: Series() for name in _MEMORY}
-        self._since: int | None = None
+        self._since = math.inf  # the samples that this process began with
         self._told: set[str] = set()
 
     def hear(self, report: Report) -> list[Said]:
         """What is to be said now."""
-        self._since = report.samples if self._since is None else self._since
+        self._since = min(self._since, report.samples)
         for name, series in self._held.items():
             if name in report.telemetry:
                 series.add(report.samples, report.telemetry[name])
@@ -93,7 +94,7 @@ class Watch:
 
     def _leaking(self, report: Report) -> list[Said]:
         """Asked only after a whole epoch of this process: until then a cache may be filling."""
-        if report.samples - (self._since or 0) <= (self._length.epoch or 0):
+        if report.samples - self._since <= (self._length.epoch or 0):
             return []
         found = {name: self._leak(name, report) for name in self._held.keys() - self._told}
         self._told |= {name for name, text in found.items() if text}
@@ -108,8 +109,8 @@ class Watch:
             return None
         full = trends.full_at(slope, held, held + free, report.samples)
         unit, when = self._length.unit, growth.until(full, self._length.unit, self._length.epoch)
-        rises = f"{_OF[name]} takes {growth.more(slope, unit)}"
-        return f"{rises}: at this slope it is full after {when}, before the training ends"
+        rises = f"use of {_OF[name]} grows: {growth.more(slope, unit)}"
+        return f"{rises}; at this slope it is full after {when}, before the training ends"
 
 
 class _Steps:

@@ -36,7 +36,8 @@ def reports(
     """What the trial tells every second; the last report has its outcome.
 
     As soon as it `is_stopping`, or where this is closed before its end, the workload may write its
-    checkpoint, to go on from there another day.
+    checkpoint, to go on from there another day. Closed while it `is_stopping`, as by a second Ctrl-C, it does
+    not wait for that.
     """
     attempt = Attempt(order, server)
     try:
@@ -46,4 +47,4 @@ def reports(
             if report.outcome is not None:
                 return
     finally:
-        attempt.stop()
+        attempt.stop(waits=not is_stopping())

@@ -28,8 +28,8 @@ from autotune.trials.progress import Progress
 from autotune.trials.reported import Report
 from autotune.trials.thinning import Thinner
 
-_GRACE_S = 60.0
-_WHOLE_GRACE_S = 600.0  # an evaluation of a whole training may take minutes
+# To close in, checkpoint written; an evaluation of a whole training may take minutes.
+_GRACE_S, _WHOLE_GRACE_S = 60.0, 600.0
 _BEATEN_GRACE_S = 5.0  # nothing that it would still write is wanted
 _RECORDS_PER_REPORT = 20
 _STEPS_APART_S = 1.0  # of a whole training: a day of it has a hundred thousand records, not millions
@@ -41,6 +41,7 @@ class Attempt:
     def __init__(self, order: Order, server: ForkServer) -> None:
         self._order, self._server = order, server
         self._place = order.place
+        self._grace_s = _WHOLE_GRACE_S if order.whole else _GRACE_S
         self._progress = Progress(
             order.quality,
             order.settings,
@@ -123,7 +124,7 @@ class Attempt:
         while child and self._outcome is None and (left_s := deadline - time.monotonic()) > 0:
             records += self._take(child.poll(left_s))
             if self._is_enough():
-                child.stop(_GRACE_S)
+                child.stop(self._grace_s)
                 self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
             elif child.verdict is not None:
                 self._outcome = self._ended_early(child.verdict)
@@ -163,19 +164,15 @@ class Attempt:
             self._outcome = Outcome(Status.STOPPED, reason=reason)
 
     def _interrupt(self, records: list[dict[str, Any]]) -> None:
-        """Lets the workload write its checkpoint, unless it has ended meanwhile; adds what it yielded before.
-
-        A whole training has more time for that.
-        """
+        """Lets the workload write its checkpoint, unless it has ended; adds what it yielded before."""
         if self._child is None:
             return
         self._outcome = Outcome(Status.INTERRUPTED)  # who is interrupted here, too, does not wait once more
-        self._child.stop(_WHOLE_GRACE_S if self._order.whole else _GRACE_S)
+        verdict = self._child.stop(self._grace_s)
         records += self._take(self._child.poll(0))
         self._stamp()
-        verdict = self._child.verdict
-        if verdict is None or verdict.status in {Status.STOPPED, Status.INTERRUPTED}:
-            self._outcome = Outcome(Status.INTERRUPTED, reason=verdict.reason if verdict else "")
+        if verdict.status in {Status.STOPPED, Status.INTERRUPTED}:
+            self._outcome = Outcome(Status.INTERRUPTED, reason=verdict.reason)
         elif self._is_enough():
             self._outcome = self._progress.concluded(Outcome(Status.COMPLETED))
         else:
@@ -233,10 +230,10 @@ class Attempt:
         found = shown.throughput
         return flops.utilisation(shown.flops_per_sample, found.samples_per_s, self._device) if found else None
 
-    def stop(self) -> None:
-        """Lets the workload write its checkpoint and leaves the trial to be gone on with."""
+    def stop(self, *, waits: bool = True) -> None:
+        """Leaves the trial to be gone on with; `waits` for the workload to write its checkpoint."""
         if self._child is not None and self._outcome is None:
-            self._child.stop(_GRACE_S)
+            self._child.stop(self._grace_s if waits else 0.0)
             with interrupted_by_the_disk(self._end):
                 self._take(self._child.poll(0))  # what it yielded before it closed
                 self._stamp()

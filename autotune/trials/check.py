@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autotune.core import units
+from autotune.inside.site.autotune_wire import unwrapped
 from autotune.storage.records import COMPILING, QUEUED
 
 _NON_FINITE_LOSSES = 3
@@ -31,7 +32,8 @@ class Check:
     def __call__(self, record: object) -> dict[str, Any]:
         if not isinstance(record, Mapping):
             raise TypeError(f"a record must be a mapping, got {type(record).__name__}")
-        plain = {str(key): _plain(value) for key, value in record.items() if key not in {COMPILING, QUEUED}}
+        kept = {key: value for key, value in record.items() if key not in {COMPILING, QUEUED}}
+        plain = {str(key): unwrapped(value) for key, value in kept.items()}
         what, samples = f"a record's {self._unit}", plain.get(self._unit)
         if not isinstance(samples, int) or isinstance(samples, bool):
             raise TypeError(f"{what} must be an int, got {units.shown(samples)}")
@@ -55,8 +57,3 @@ class Check:
             raise _DivergedError(
                 f"train_loss was {loss} {self._non_finite} times in a row, at {self._samples} {self._unit}"
             )
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's and torch's scalars as Python's."""
-    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value

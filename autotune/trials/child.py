@@ -227,8 +227,8 @@ class Child:
         family.go_on(self.pid)
         self._is_paused, self._yielded_s, self._heard_s = False, None, time.monotonic()
 
-    def stop(self, grace_s: float) -> None:
-        """Lets the workload close after its next record, and kills what is left after `grace_s`."""
+    def stop(self, grace_s: float) -> Outcome:
+        """The verdict once the workload has closed after its next record; after `grace_s` it is killed."""
         deadline = time.monotonic() + grace_s
         if self.verdict is None and self._process.is_alive():
             self._stopping = True
@@ -241,6 +241,7 @@ class Child:
             Status.STOPPED, reason=f"killed: it did not close within {grace_s:g} s"
         )
         self.kill()
+        return self.verdict
 
     def kill(self) -> None:
         """Ends the process and all that it started, at once."""

@@ -52,11 +52,15 @@ _ASKED = re.compile(r"Tried to allocate (\d+(?:\.\d+)? [KMGT]iB)")
 # Where not the training process alone ran out, but what it shares with the loader's workers.
 _SHARED = re.compile(r"DataLoader worker|shared memory|killed by ")
 _KILLED_WORKER = re.compile(r"(DataLoader worker|command) \(pid[^)]*\) is killed by signal: Killed")
-# Faults that another attempt need not meet: of the links between GPUs, of a kernel's launch, of a disk or
-# network behind the data, of one of the loader's workers.
-_PASSING_TEXT = re.compile(
+# Of the links between GPUs.
+_NCCL_TEXT = re.compile(
     r"\bNCCL\b[^\n]*\b([Ee]rror|timed? ?out)|nccl(System|Remote|Internal|UnhandledCuda)Error"
     r"|collective operation timeout"
+)
+# Faults that another attempt need not meet: of these links, of a kernel's launch, of a disk or network behind
+# the data, of one of the loader's workers.
+_PASSING_TEXT = re.compile(
+    rf"{_NCCL_TEXT.pattern}"
     r"|CUDA error: (unspecified launch failure|the launch timed out|unknown error|uncorrectable ECC error)"
     r"|CUBLAS_STATUS_EXECUTION_FAILED|CUDNN_STATUS_EXECUTION_FAILED"
     r"|DataLoader worker \(pid[^)]*\) (exited unexpectedly|is killed by signal)"
@@ -309,8 +313,8 @@ def of_exit(
     said = _out_of_memory_text(last_words, capped)
     if said and code in {-signal.SIGABRT, -signal.SIGBUS, 1}:
         return failed(Failure.OOM, f"{what}: {said}", Shortage.MACHINE if code < 0 else _shortage(said))
-    if passing := _PASSING_TEXT.search(last_words):
-        return replace(failed(Failure.ERROR, f"{what}: {passing[0]}"), is_passing=True)
+    if code == -signal.SIGABRT and (of_links := _NCCL_TEXT.search(last_words)):
+        return replace(failed(Failure.ERROR, f"{what}: {of_links[0]}"), is_passing=True)
     return failed(Failure.ERROR, what)
 
 

@@ -182,7 +182,7 @@ class Race:
             telemetry=self._telemetry.latest(),
         )
         if self._outcome is None and is_to_stop(self._order):
-            self._end(Outcome(Status.INTERRUPTED, reason="the search was stopped"))
+            self._end(Outcome(Status.INTERRUPTED, reason="was asked to stop"))
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):
                 if self._outcome.status is not Status.INTERRUPTED:  # or else it has not ended

@@ -25,19 +25,19 @@ _SAVED_SHARE = 0.05  # of a trial's time, at most, goes into checkpoints that ar
 _clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
 # What a trial has no use for, where a function has built what is trained.
 _QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
-_wires: list[autotune_wire.Wire] = []  # to the tuner; none outside of a trial
+_wires: list[autotune_wire.Wire] = []  # to the tuner, where there is one
 _begun: list[None] = []  # once a fit was
 
 
 def arm(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None:
-    """From now on trainers take the arguments of the search, and in a trial they are watched."""
+    """From now on trainers take the arguments of the search, and where there is a tuner they are watched."""
     _wires[:] = [wire] if autotune_wire.SOCKET in os.environ else []
     for package in (_LIGHTNING, _PYTORCH_LIGHTNING):
         after.do(f"{package}.trainer.trainer", functools.partial(_attach, overrides=overrides))
 
 
 def of_lightning() -> list[Any]:
-    """What Lightning adds to every trainer's callbacks; nothing outside of a trial."""
+    """What Lightning adds to every trainer's callbacks; nothing without a tuner."""
     return _callbacks(_LIGHTNING)
 
 
@@ -98,7 +98,7 @@ def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..
 
 
 def _around_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """The first one goes on from where the trial was stopped, wherever the script itself would begin."""
+    """The first one goes on from the last checkpoint, wherever the script itself would begin."""
     takes = inspect.signature(fit)
 
     @functools.wraps(fit)

@@ -131,8 +131,14 @@ def _number_of(variable: str, otherwise: int, question: str) -> int:
         return otherwise
 
 
+def unwrapped(value: Any) -> Any:
+    """NumPy's and torch's scalars as Python's, and any other value as it is."""
+    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
+
+
 def plain(value: Any) -> Any:
-    """NumPy's and torch's scalars as Python's; raises TypeError for what nothing else can be sent for."""
-    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
-        return value.item()
-    raise TypeError(f"a record's values must be JSON's, got {type(value).__name__}")
+    """NumPy's and torch's scalars as Python's; raises TypeError for any other value."""
+    found = unwrapped(value)
+    if found is value:
+        raise TypeError(f"a record's values must be JSON's, got {type(value).__name__}")
+    return found

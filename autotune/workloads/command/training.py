@@ -34,7 +34,8 @@ from autotune.workloads.command.timeline import (
 
 _LOOK_S = 0.05  # more often would take time from the training
 _STEPS_REMEMBERED = 50
-_SAVING_S = 50.0  # to write a checkpoint in: who asks a trial to stop waits for a minute
+# To write a checkpoint in: who asks a trial to stop waits for a minute, and for a whole training for ten.
+_SAVING_S, _WHOLE_SAVING_S = 50.0, 590.0
 _GRACE_S = 10.0  # for what nothing is expected of any more, and what is left behind, to end by itself
 _FAILED_GRACE_S = 1.0
 # A little before a trial without an evaluation is given up: here it is known what was looked for.
@@ -80,13 +81,13 @@ def _checkpoint(spec_: Spec, directory: Path, settings: Mapping[str, Any], workd
 
 
 def _begun(checkpoint: Checkpoint) -> Counts:
-    """What the checkpoint had seen; one of which nobody knows that is set aside."""
-    if not checkpoint.is_known and checkpoint.set_aside():
+    """What the checkpoint had seen; one of which nobody knows that is set aside, but in a whole training."""
+    if not (checkpoint.is_known or wire.is_whole()) and checkpoint.set_aside():
         print("autotune: nobody knows after how many samples it was saved; it begins anew", flush=True)
     if checkpoint.exists:
-        print(
-            f"autotune: goes on from the checkpoint, after {checkpoint.counts().samples} samples", flush=True
-        )
+        least = "" if checkpoint.is_known else "at least "
+        seen = f"{least}{checkpoint.counts().samples} samples"
+        print(f"autotune: goes on from the checkpoint, after {seen}", flush=True)
     return checkpoint.begin()
 
 
@@ -169,7 +170,7 @@ class _Run:
         while not process.is_over and time.monotonic() < until_s:
             if stops.is_asked():
                 self._inbox.tell_to_stop()
-                process.end(_SAVING_S)
+                process.end(_WHOLE_SAVING_S if wire.is_whole() else _SAVING_S)
                 yield from self._rest()
                 raise stops.StoppedError
             time.sleep(_LOOK_S)  # what has come meanwhile has stamps of its own

@@ -85,6 +85,7 @@ def test_a_leak_is_foretold_by_when_memory_is_full(per_sample):
     )
     found = heard(told)
     assert [said.kind for _, said in found] == [Kind.LEAK]
+    assert found[0][1].text.startswith("use of the host's memory grows: ")
     assert found[0][1].text.endswith(", before the training ends")
     said_full = float(found[0][1].text.partition("full after ")[2].split()[0])
     assert said_full == pytest.approx(8 * 2**30 / per_sample, rel=0.2)

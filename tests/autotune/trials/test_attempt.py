@@ -19,6 +19,7 @@ from autotune.storage import identity, threshold_file
 from autotune.storage.identity import Card
 from autotune.storage.records import is_mark, read_records
 from autotune.storage.trial_dir import TrialDir
+from autotune.trials import alone
 from autotune.trials import attempt as attempts
 from autotune.trials.attempt import Attempt
 from autotune.trials.child import Child
@@ -313,6 +314,40 @@ def test_a_whole_training_may_come_to_the_end_of_its_evaluation(stopped):
 def test_a_whole_training_that_does_not_close_says_so(stopped):
     last = stopped(evaluation_s=3600.0, whole_s=0.5)
     assert last.outcome == Outcome(Status.INTERRUPTED, reason="killed: it did not close within 0.5 s")
+
+
+def saving(config, workdir):
+    """Takes a while for its checkpoint."""
+    try:
+        yield from scored({"score": 0.25}, workdir)
+    finally:
+        time.sleep(0.5)
+        (workdir / "saved").touch()
+
+
+@pytest.mark.parametrize("samples", [80, 10**6])
+def test_a_whole_training_has_the_time_to_save_wherever_it_is_stopped(
+    order, server, tmp_path, monkeypatch, samples
+):
+    """At its own end, and by who does not go on with it."""
+    monkeypatch.setattr(attempts, "_GRACE_S", 0.0)
+    running = Attempt(order(workload="test_attempt:saving", samples=samples, whole=True), server)
+    while (report := running.step(0.1)).outcome is None and report.samples < 800:
+        pass
+    running.stop()
+    assert (tmp_path / "work" / "saved").exists()
+
+
+@pytest.mark.parametrize(("is_stopping", "grace_s"), [(False, attempts._GRACE_S), (True, 0.0)])
+def test_a_second_ctrl_c_is_not_waited_for_either(order, server, monkeypatch, is_stopping, grace_s):
+    """It may come before anybody has looked whether there was a first one."""
+    waited, asked, stop = [], [], Child.stop
+    monkeypatch.setattr(Child, "stop", lambda child, grace_s: waited.append(grace_s) or stop(child, 0.0))
+    reports = alone.reports(order(samples=10**6), server, lambda: bool(asked))
+    next(reports)
+    asked += [True] * is_stopping
+    reports.close()
+    assert waited == [grace_s]
 
 
 def test_who_is_interrupted_while_it_closes_does_not_wait_once_more(order, server, monkeypatch):

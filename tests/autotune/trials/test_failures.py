@@ -195,6 +195,7 @@ WATCHDOG = (
     "[rank1]:[E918] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=17)\n"
     "terminate called after throwing an instance of 'c10::DistBackendError'\n"
 )
+RESET = "warning: Connection reset by peer, downloading again\n"
 LIBGOMP = "libgomp: Thread creation failed: Resource temporarily unavailable\n"
 EXITS = [
     (-signal.SIGKILL, "", True, Failure.OOM, "killed by the kernel, which was out of memory"),
@@ -202,6 +203,8 @@ EXITS = [
     (-signal.SIGSEGV, "", True, Failure.ERROR, "killed by SIGSEGV"),
     (-signal.SIGSEGV, BAD_ALLOC, False, Failure.ERROR, "killed by SIGSEGV"),
     (-signal.SIGABRT, BAD_ALLOC, False, Failure.OOM, "killed by SIGABRT: std::bad_alloc"),
+    (-signal.SIGSEGV, WATCHDOG, False, Failure.ERROR, "killed by SIGSEGV"),
+    (-signal.SIGABRT, RESET, False, Failure.ERROR, "killed by SIGABRT"),
     (-signal.SIGABRT, "malloc(): corrupted top size", False, Failure.ERROR, "killed by SIGABRT"),
     (-(signal.SIGRTMIN + 1), "", False, Failure.ERROR, f"killed by signal {signal.SIGRTMIN + 1}"),
     (1, LIBGOMP, False, Failure.OOM, f"exited with 1 without a verdict: {LIBGOMP.removeprefix('libgomp: ')}"),

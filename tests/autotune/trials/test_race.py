@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autotune.core.trial import Failure, Status
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging import racing
 from autotune.storage import identity
 from autotune.storage.trial_dir import TrialDir
@@ -110,7 +110,7 @@ def test_a_race_closes_when_its_search_has_stopped_and_keeps_its_rounds(order, s
     running = Race(replace(given, stop_file=str(tmp_path / "stop")), server)
     wait_for(lambda: running.step(0.2).samples)
     (tmp_path / "stop").touch()
-    assert finish(running).outcome.status is Status.INTERRUPTED
+    assert finish(running).outcome == Outcome(Status.INTERRUPTED, reason="was asked to stop")
     assert race.read_slices(TrialDir(tmp_path))
     wait_for(lambda: not processes())
 

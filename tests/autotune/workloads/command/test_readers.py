@@ -2,8 +2,10 @@
 
 import json
 import math
+import os
 import random
 import struct
+import time
 
 import pytest
 from tensorboard.compat.proto.event_pb2 import Event
@@ -59,14 +61,24 @@ def test_csv_rows_have_the_names_of_the_first_line():
 
 
 def test_csv_rows_are_read_once_whatever_their_columns_become(tmp_path):
-    """As Lightning's logger writes them: another metric, and the file is written anew with sorted columns."""
+    """As Lightning's logger writes them: another metric, and the file is written anew with sorted columns.
+
+    It is empty for a moment. One that stays so has other rows, however many they become.
+    """
     file = tmp_path / "metrics.csv"
     file.write_text("epoch,loss\n0,0.75\n1,0.5\n")
     follower = Follower("csv", str(file), {"acc": "acc", "loss": "loss"})
+    file.write_text("")
+    assert follower.look() == []
     file.write_text("acc,epoch,loss\n,0,0.75\n,1,0.5\n0.25,2,0.375\n")
     assert [found.scores for found in follower.look()] == [{"acc": 0.25, "loss": 0.375}]
     file.write_text("acc,epoch,loss\n0.5,0,0.25\n")
     assert [found.scores for found in follower.look()] == [{"acc": 0.5, "loss": 0.25}], "another run's"
+    file.write_text("")
+    os.utime(file, (time.time() - 60,) * 2)
+    assert follower.look() == []
+    file.write_text("loss\n0.5\n0.25\n0.125\n")
+    assert [found.scores["loss"] for found in follower.look()] == [0.5, 0.25, 0.125]
 
 
 def test_tensorboards_events_are_read_as_far_as_they_are_written(tmp_path):

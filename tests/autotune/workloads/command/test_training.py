@@ -476,6 +476,19 @@ def test_a_whole_training_that_cannot_go_on_is_not_begun_anew(command, workdir, 
     assert (workdir / "last.json").read_text() == "half a check"
 
 
+def test_a_whole_training_goes_on_from_a_checkpoint_of_which_nobody_knows(
+    command, workdir, monkeypatch, capsys
+):
+    """A kill came between the checkpoint and the note of its samples: the note is of the one before."""
+    monkeypatch.setenv("AUTOTUNE_WHOLE", "1")
+    fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
+    (workdir / "last.json").write_text("11")
+    (workdir / ".samples").write_text('{"samples": 80, "written_ns": 1}')
+    assert next(fit(BATCH, workdir)) == {"samples": 88}
+    assert "goes on from the checkpoint, after at least 80 samples" in capsys.readouterr().out
+    assert not (workdir / ".rejected").exists()
+
+
 def test_a_whole_training_need_not_be_evaluated(command, workdir, monkeypatch):
     monkeypatch.setenv("AUTOTUNE_WHOLE", "1")
     assert figures(command("print('step')", **STEPS).fit(BATCH, workdir)) == [{"samples": 8}]
@@ -495,15 +508,23 @@ time.sleep(600)
 """
 
 
-def test_a_stop_leaves_the_time_to_save_that_a_trial_has(command, workdir, monkeypatch):
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_stop_leaves_the_time_to_save_that_a_training_has(command, workdir, monkeypatch, is_whole):
     monkeypatch.setattr(training, "_GRACE_S", 0.1)
+    if is_whole:
+        monkeypatch.setenv("AUTOTUNE_WHOLE", "1")
+        monkeypatch.setattr(training, "_SAVING_S", 0.1)
     records = command(SAVES_SLOWLY, "{workdir}", **STEPS).fit(BATCH, workdir)
     assert next(records) == {"samples": 8}
     monkeypatch.setattr(stops, "_signals", [15])
     with pytest.raises(stops.StoppedError):
         next(records)
     assert (workdir / "saved").exists()
-    assert training._SAVING_S < attempt._GRACE_S, "and what comes of it is heard"
+
+
+def test_what_a_script_saves_is_heard_before_the_attempt_is_given_up():
+    assert training._SAVING_S < attempt._GRACE_S
+    assert training._WHOLE_SAVING_S < attempt._WHOLE_GRACE_S
 
 
 LAST_WORDS = """
