@@ -60,7 +60,10 @@ def _take_marks(place: Path, file: Path) -> str:
     gone = len(answers.keys() - there)
     if gone == len(answers):
         raise InputError(f"{file}: none of its {gone} marks is of a report that is in session {place}")
-    changed = blind.keep(session.comparison.marks_file, reader, answers)
+    before = blind.keep(session.comparison.marks_file, reader, answers)
+    changed = sum(before.get(name, answer) != answer for name, answer in answers.items())
+    staying = len(before.keys() & there - answers.keys())
     replaced = f"; {changed} other ones of a reader of that name are replaced" if changed else ""
+    kept = f"; earlier ones that stay: {staying}" if staying else ""
     left_out = f"; {gone} more are of reports that are no longer there" if gone else ""
-    return f"Marks: {len(answers) - gone} of reader {reader}{replaced}{left_out}"
+    return f"Marks: {len(answers) - gone} of reader {reader}{replaced}{kept}{left_out}"
