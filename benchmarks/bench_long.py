@@ -127,8 +127,8 @@ def run(trials: int, every: int, wandb: str) -> None:
             watch.search = search = TimedSearch(space, study, watch)
             setup = Setup(session, space, workloads.load(space.workload), machine)
             known_by = session.root, session.name, wandb
-            quality = space.objective.quality
-            tracking = nullcontext() if wandb == "off" else Tracker(*known_by, quality=quality)
+            quality, unit = space.objective.quality, space.unit
+            tracking = nullcontext() if wandb == "off" else Tracker(*known_by, quality=quality, unit=unit)
             with tracking as tracker:
                 board = Board(session.tensorboard_dir, space)
                 engine.run(search, setup, place.guardian, [board, *([tracker] if tracker else [])])

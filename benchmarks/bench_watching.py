@@ -147,7 +147,8 @@ class _Trackers:
     def __init__(self, directory: Path) -> None:
         space = spaces.parse(SPACE, "here")
         self._board = Board(directory / "tensorboard", space)
-        self._tracker = Tracker(directory, "bench", "offline", quality=space.objective.quality)
+        goal = space.objective
+        self._tracker = Tracker(directory, "bench", "offline", quality=goal.quality, unit=space.unit)
         self._trial = SimpleNamespace(config={"number": 0, "config": {"micro_batch_size": BATCH}})
 
     def __enter__(self) -> Any:

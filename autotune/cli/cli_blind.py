@@ -59,8 +59,11 @@ def _take_marks(place: Path, file: Path) -> str:
     there = blind.wrote(blind.key(session.comparison.blind_key_file), _written(session)).keys()
     gone = len(answers.keys() - there)
     if gone == len(answers):
-        raise InputError(f"{file}: none of its {gone} marks is of a report that is in session {place}")
-    changed = blind.keep(session.comparison.marks_file, reader, answers)
-    replaced = f"; {changed} other ones of a reader of that name are replaced" if changed else ""
-    left_out = f"; {gone} more are of reports that are no longer there" if gone else ""
-    return f"Marks: {len(answers) - gone} of reader {reader}{replaced}{left_out}"
+        raise InputError(f"{file}: none of its {gone} marks is for a report in session {place}")
+    before = blind.keep(session.comparison.marks_file, reader, answers)
+    changed = sum(before.get(name, answer) != answer for name, answer in answers.items())
+    staying = len(before.keys() & there - answers.keys())
+    replaced = f"; {changed} earlier marks of that reader are replaced" if changed else ""
+    kept = f"; {staying} earlier ones stay" if staying else ""
+    left_out = f"; {gone} more are for reports that no longer exist" if gone else ""
+    return f"Marks: {len(answers) - gone} of reader {reader}{replaced}{kept}{left_out}"

@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, JustifyMethod
 from rich.table import Table
@@ -54,8 +55,9 @@ def compare(session: Path, asked: Models) -> int:
         wanted, notes = _precisions(asked.precisions, given, usable.machine)
         history = pilot.settled(History(study_file.trials(opened.study()), given))
         space, models = history.space, comparing.contenders(history, wanted, asked.seeds)
-        samples = _samples(asked, space, workload, comparing.samples_known(opened))
-        terms, more = _terms(opened, given, workload, here, samples)
+        facts, changed, more = _facts(opened, given, workload, here)
+        samples = _samples(asked, space, workload, comparing.samples_known(opened, facts))
+        terms = Terms(samples, facts, may_take=not changed)
         for note in [*usable.notes, *notes, *_equal(wanted, models), *more]:
             _say(note)
         for contender in models:
@@ -98,17 +100,17 @@ def _samples(asked: Models, space: Space, workload: Workload, known: int | None)
     return asked.epochs_per_model * epoch
 
 
-def _terms(
-    opened: Session, space: Space, workload: Workload, here: Hardware, samples: int
-) -> tuple[Terms, list[str]]:
-    """On what terms models are compared, and what the user should know of them."""
+def _facts(
+    opened: Session, space: Space, workload: Workload, here: Hardware
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """What figures depend on besides settings, what has changed since the search, and notes for the user."""
     notes = workload.check(space.for_workload(space.baseline))
     then, seed = opened.provenance(), opened.options().seed
     now = provenance.collect(opened.name, space, workload, here, seed)
     changed = provenance.changes(then, now, workload.places)
     if changed:
         notes.append(f"changed since the search: {'; '.join(changed)}; none of its checkpoints is taken")
-    return Terms(samples, provenance.decisive(now), may_take=not changed), notes
+    return provenance.decisive(now), changed, notes
 
 
 def _equal(wanted: list[str], asked: list[Contender]) -> list[str]:

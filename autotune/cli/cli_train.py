@@ -33,7 +33,8 @@ from autotune.trials.setup import Training
 
 EXIT_FAILED = 1
 _STOPPING = (
-    b"stopping: the checkpoint is written after the next record; a second Ctrl-C does not wait for it\n"
+    b"stopping: the checkpoint is written after the next record; "
+    b"a second Ctrl-C, or a second SIGTERM, does not wait for it\n"
 )
 
 
@@ -173,7 +174,7 @@ def _shown(planned: Plan, place: TrainingDir, asked: Trained) -> Shown:
 
 @contextmanager
 def _stop_signals() -> Iterator[list[int]]:
-    """The first Ctrl-C or SIGTERM is only noted, so that a checkpoint is written; the second one ends all."""
+    """The first Ctrl-C or SIGTERM is only noted, so that a checkpoint is written; its second ends all."""
     noted: list[int] = []
     before: dict[int, Any] = {}
 

@@ -110,8 +110,8 @@ def known(file: Path) -> dict[str, dict[str, Answer]]:
         raise InputError(f"{file}: the marks of blind readers cannot be read: {error}") from None
 
 
-def keep(file: Path, reader: str, answers: Answers) -> int:
-    """Adds a reader's answers to what is known; how many other ones of the same reader they replace.
+def keep(file: Path, reader: str, answers: Answers) -> Answers:
+    """Adds a reader's answers to what is known; those that the same reader had given before.
 
     Raises InputError where that cannot be read or written.
     """
@@ -122,7 +122,7 @@ def keep(file: Path, reader: str, answers: Answers) -> int:
         file,
         json.dumps({who: {name: asdict(one) for name, one in said.items()} for who, said in told.items()}),
     )
-    return sum(name in before and before[name] != answer for name, answer in answers.items())
+    return before
 
 
 def wrote(key: bytes, written: Mapping[str, Sequence[Written]]) -> dict[str, tuple[str, tuple[str, ...]]]:

@@ -77,12 +77,25 @@ class Terms:
     may_take: bool
 
 
-def samples_known(session: Session) -> int | None:
-    """Over how many samples the models that are there are trained; None where there are none."""
+def samples_known(session: Session, facts: Mapping[str, Any]) -> int | None:
+    """Over how many samples the models of these `facts` that are there are trained; None without any."""
+    now = _conditions(facts)
     for place in session.comparison.models:
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            return int(json.loads(place.plan_file.read_text(encoding="utf-8"))["samples"])
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            then = json.loads(place.plan_file.read_text(encoding="utf-8"))
+            if not _changed(then, now):
+                return int(then["samples"])
     return None
+
+
+def _conditions(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The `facts`, with the device as the GPUs that a model may use."""
+    return {**facts, "device": telemetry.device()}
+
+
+def _changed(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """In what the plan of `then` differs from that of `now`. What was not kept then is not asked for."""
+    return [name for name, value in now.items() if then.get(name, value) != value]
 
 
 @dataclass(frozen=True)
@@ -104,13 +117,9 @@ class _Job:
         return results.read(self.place) if self.is_planned() else None
 
     def changed(self) -> list[str]:
-        """In what its plan differs from that of what its directory holds.
-
-        What was not kept then is not asked for.
-        """
+        """In what its plan differs from that of what its directory holds."""
         try:
-            then = json.loads(self.place.plan_file.read_text(encoding="utf-8"))
-            return [name for name, value in self.plan.items() if then.get(name, value) != value]
+            return _changed(json.loads(self.place.plan_file.read_text(encoding="utf-8")), self.plan)
         except (OSError, ValueError, AttributeError):
             return ["plan"]
 
@@ -203,8 +212,7 @@ class Comparison:
             "settings": order.settings,
             "samples": order.samples,
             "quality": order.quality,
-            **self._terms.facts,
-            "device": telemetry.device(),  # of the GPUs that it may use
+            **_conditions(self._terms.facts),
         }
         return _Job(contender, place, order, plan)
 

@@ -5,7 +5,7 @@ other seeds counts, and so does that the test split is a sample. Nothing is deci
 """
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
@@ -46,7 +46,8 @@ class Verdict:
     """What a comparison has shown: the `label` to take, None where that is not decided, and a sentence.
 
     The `standings` of all models that have trained to their end are there, the fastest first. Where one has
-    a score of the test split, those without it do not stand.
+    a score of the test split, those without it do not stand. What does not stand was not judged, and the
+    sentence names it.
     """
 
     label: str | None
@@ -77,10 +78,13 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Verd
     baseline = sides[BASELINE]
     if why_not := _no_quality(baseline.runs, goal):
         return Verdict(None, f"Not decided: of the baseline {why_not}; train longer.")
+    not_judged = _not_judged(runs, trained, sides)
+    if len(sides) < 2:
+        return Verdict(None, " ".join(["Not decided: only the baseline could be judged.", *not_judged]))
     standings = _standings(sides, goal, elsewhere)
     where = "on the test split" if tested else "at the end of the training"
     keeps = f"{view.kept(goal, baseline.quality)} {where}"
-    return Verdict(_taken(standings), _sentence(standings, keeps), standings)
+    return Verdict(_taken(standings), _sentence(standings, keeps, not_judged), standings)
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,15 @@ def _those(runs: Runs, are: Callable[[Model], bool]) -> Runs:
     """The models that are so, by label; without labels that have none."""
     found = {label: [model for model in models if are(model)] for label, models in runs.items()}
     return {label: models for label, models in found.items() if models}
+
+
+def _not_judged(runs: Runs, trained: Runs, judged: Collection[str]) -> list[str]:
+    """What to say of the labels that have no model to be judged."""
+    left = {
+        "Could not be scored": [label for label in trained if label not in judged],
+        "Not trained to the end": [label for label in runs if label not in trained],
+    }
+    return [f"{why}: {', '.join(labels)}." for why, labels in left.items() if labels]
 
 
 def _scored(model: Model, goal: Objective) -> Measurement:
@@ -188,8 +201,8 @@ def _taken(standings: Sequence[Standing]) -> str | None:
     return first.label if first.answer is Answer.KEPT else None
 
 
-def _sentence(standings: Sequence[Standing], keeps: str) -> str:
-    """What to take and why, or what would decide it; then what is faster and lost."""
+def _sentence(standings: Sequence[Standing], keeps: str, not_judged: Sequence[str]) -> str:
+    """What to take and why, or what would decide it; what is faster and lost; then what was not judged."""
     first = next(n for n, one in enumerate(standings) if one.answer is not Answer.LOST)
     taken, rest = standings[first], standings[first + 1 :]
     if taken.answer is Answer.UNDECIDED:
@@ -199,11 +212,12 @@ def _sentence(standings: Sequence[Standing], keeps: str) -> str:
             *_best(rest),
         ]
     elif taken.label == BASELINE:
-        parts = [f"The baseline stays: no faster precision {keeps}."]
+        that = " that could be judged" if not_judged else ""
+        parts = [f"The baseline stays: no faster precision{that} {keeps}."]
     else:
         parts = [f"The fastest precision that {keeps}: {_speed(taken)}; {taken.shown}.", *_equal(taken, rest)]
     lost = "; ".join(f"{_speed(one)}: {one.shown}" for one in standings[:first])
-    return " ".join([*parts, *([f"Faster, and lost: {lost}."] if lost else [])])
+    return " ".join([*parts, *([f"Faster, and lost: {lost}."] if lost else []), *not_judged])
 
 
 def _speed(one: Standing) -> str:

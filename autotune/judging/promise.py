@@ -102,11 +102,16 @@ def of(trial: Trial, history: History, session: str) -> Promise:
         quality=(found.value if found else None) if needed is None else goal.aim,
         least=history.least_quality if counts else None,
         scatter=noise * abs(found.value) if noise is not None and found else None,
-        memory_bytes=history.memory(trial).own_peak_bytes,
+        memory_bytes=_own_bytes(history.memory(trial)),
         origin=trial.measurement.origin,
         moved=max((share for _, _, share in history.speeds.disagreements()), default=0.0),
         has_target=needed is not None,
     )
+
+
+def _own_bytes(shown: Measurement) -> int | None:
+    """What the training process alone held; of a session that has not kept that, known on a GPU alone."""
+    return shown.own_peak_bytes or (shown.peak_memory_bytes if shown.peak_reserved_bytes else None)
 
 
 def kept(promise: Promise, shown: Measurement, goal: Objective, unit: str) -> list[Kept]:

@@ -37,7 +37,7 @@ def axes(unit: str) -> dict[str, tuple[str, ...]]:
     return {unit: _OVER_SAMPLES, "seconds": _OVER_SECONDS}
 
 
-def metrics(values: Mapping[str, Any], quality: str, unit: str = "samples") -> dict[str, float]:
+def metrics(values: Mapping[str, Any], quality: str, unit: str) -> dict[str, float]:
     """The numbers in a record, or among a report's own figures, under the names that the charts have.
 
     What is not known by name is a validation score, but a training metric beside a `train_loss` where the
@@ -75,7 +75,7 @@ def score(name: str) -> str:
     return _name(name, "val/")
 
 
-def rows(report: Report, quality: str, unit: str = "samples") -> list[dict[str, float]]:
+def rows(report: Report, quality: str, unit: str) -> list[dict[str, float]]:
     """A report as lines of the run's history: one for each record, then one for the trial as a whole."""
     records, shown = report.records, report.measurement
     last_at_s = records[-1].get(_CLOCK, 0.0) if records else 0.0
@@ -94,9 +94,7 @@ def rows(report: Report, quality: str, unit: str = "samples") -> list[dict[str, 
     ]
 
 
-def summary(
-    outcome: Outcome, shown: Measurement | None, quality: str, unit: str = "samples"
-) -> dict[str, Any]:
+def summary(outcome: Outcome, shown: Measurement | None, quality: str, unit: str) -> dict[str, Any]:
     """What the run is to be known by: how the trial ended and why, and its figures over the whole trial.
 
     Of one that was lost nothing is `shown`.

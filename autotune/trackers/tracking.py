@@ -30,7 +30,7 @@ class Tracker(WandbLoggerCallback):
         mode: str = "auto",
         *,
         quality: str,
-        unit: str = "samples",
+        unit: str,
         tags: Sequence[str] = (),
     ) -> None:
         super().__init__(group=session)

@@ -29,8 +29,8 @@ class Whole:
     """Trains as planned in `place`, whose lock is held; `say` gets a line for all that people should know,
     and `follow` every report.
 
-    What happens is kept beside the records, as events, unless the disk is full: the training answers that
-    itself, and must not end of it.
+    What happens is kept beside the records, as events, and changes to its settings in its plan, unless the
+    disk is full: the training answers that itself, and must not end of it.
     """
 
     def __init__(
@@ -49,7 +49,10 @@ class Whole:
         self._watch = self._new_watch()
 
     def run(self, *, retries: int, is_stopping: Callable[[], bool]) -> Report:
-        """The last report, which has the outcome: INTERRUPTED where it `is_stopping`."""
+        """The last report, which has the outcome.
+
+        As soon as it `is_stopping` that is INTERRUPTED, unless the training has come to its end.
+        """
         begun = Kind.CONTINUED if self._place.records_file.exists() else Kind.BEGUN
         self._happened(begun, told.begun(self._plan))
         last = supervise.run(
@@ -60,15 +63,16 @@ class Whole:
             going_on=self._going_on,
             is_stopping=is_stopping,
         )
-        is_interrupted = last.outcome is not None and last.outcome.status is Status.INTERRUPTED
-        self._happened(Kind.STOPPED if is_interrupted and is_stopping() else Kind.ENDED, self._end_of(last))
+        is_interrupted = last.outcome is None or last.outcome.status is Status.INTERRUPTED
+        self._happened(Kind.STOPPED if is_interrupted else Kind.ENDED, self._end_of(last))
         return last
 
     def _order(self, changes: Mapping[str, Setting]) -> Order:
         """The order with what was changed since the training began, in this process and in those before."""
         if changes:
             self._plan = replace(self._plan, changes={**self._plan.changes, **changes})
-            plan.write(self._place, self._plan)
+            with suppress(OSError):
+                plan.write(self._place, self._plan)
         return self._training.whole({**self._plan.config, **self._plan.changes}, self._place)
 
     def _end_of(self, last: Report) -> str:

@@ -75,19 +75,23 @@ def test_a_sheet_is_marked_read_back_and_unblinded(compared):
 
     saved("major error", "baseline wrote 3")
     told = compared("report", "s", "--marks", "answers.json")
-    assert told == (0, "Report: s/report.html\n", "Marks: 1 of reader AB\n")
+    assert told == (0, "Report: s/report.html\n", "Marks: 1 of reader AB; 3 earlier ones stay\n")
     assert "Blind reading" in Path("s", "report.html").read_text()
     assert "| blind reading | reports | correct |" in compared("report", "s", "--format", "md", "-o", "-")[1]
 
 
-def test_marks_that_replace_others_are_said(compared):
+def test_marks_that_replace_others_and_those_that_stay_are_said(compared):
     compared("report", "s", "--blind", "sheet.html")
     saved("correct", "wrote")
     for _ in range(2):
         assert compared("report", "s", "--marks", "answers.json")[2] == "Marks: 10 of reader AB\n"
     saved("major error", "bf16 wrote")
     told = compared("report", "s", "--marks", "answers.json")[2]
-    assert told == "Marks: 5 of reader AB; 5 other ones of a reader of that name are replaced\n"
+    replaced = "Marks: 5 of reader AB; 5 earlier marks of that reader are replaced"
+    assert told == f"{replaced}; 5 earlier ones stay\n"
+    Session(Path("s")).model_dir("baseline").reports_file.unlink()
+    told = compared("report", "s", "--marks", "answers.json")[2]
+    assert told == "Marks: 5 of reader AB\n", "of reports that are no longer there none counts"
 
 
 def test_a_report_without_studies_has_what_was_found_of_all_of_them(compared):
@@ -114,11 +118,11 @@ def test_marks_of_texts_that_are_gone_count_for_nothing(compared):
     saved("correct", "wrote 3")
     Session(Path("s")).model_dir("bf16").reports_file.unlink()
     told = compared("report", "s", "--marks", "answers.json", "-o", "report.html")[2]
-    assert told == "Marks: 1 of reader AB; 1 more are of reports that are no longer there\n"
+    assert told == "Marks: 1 of reader AB; 1 more are for reports that no longer exist\n"
     Session(Path("s")).model_dir("baseline").reports_file.unlink()
     code, out, err = compared("report", "s", "--marks", "answers.json")
     assert (code, out) == (2, "")
-    assert err.endswith("answers.json: none of its 2 marks is of a report that is in session s\n")
+    assert err.endswith("answers.json: none of its 2 marks is for a report in session s\n")
 
 
 @pytest.mark.parametrize(

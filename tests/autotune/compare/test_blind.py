@@ -50,10 +50,10 @@ def test_answers_are_unblinded_and_those_on_texts_that_are_gone_do_not_count():
 def test_a_reader_who_answers_again_replaces_only_the_own_answers_on_the_same_reports(tmp_path):
     file = tmp_path / "marks.json"
     assert blind.known(file) == {}
-    assert blind.keep(file, "AB", {"x": Answer("correct"), "y": Answer("correct")}) == 0
-    assert blind.keep(file, "CD", {"x": Answer("minor error", "note")}) == 0
-    assert blind.keep(file, "AB", {"x": Answer("major error", "note"), "z": Answer("correct")}) == 1
-    assert blind.keep(file, "AB", {"y": Answer("correct")}) == 0, "the same once more"
+    assert blind.keep(file, "AB", {"x": Answer("correct"), "y": Answer("correct")}) == {}
+    assert blind.keep(file, "CD", {"x": Answer("minor error", "note")}) == {}
+    before = blind.keep(file, "AB", {"x": Answer("major error", "note"), "z": Answer("correct")})
+    assert before == {"x": Answer("correct"), "y": Answer("correct")}
     assert blind.known(file) == {
         "AB": {"x": Answer("major error", "note"), "y": Answer("correct"), "z": Answer("correct")},
         "CD": {"x": Answer("minor error", "note")},

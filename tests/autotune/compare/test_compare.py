@@ -14,7 +14,7 @@ import pytest
 
 from autotune.__main__ import main
 from autotune.compare import evaluation, results, steps
-from autotune.compare.compare import Comparison, Contender, Terms, contenders
+from autotune.compare.compare import Comparison, Contender, Terms, contenders, samples_known
 from autotune.compare.results import Model
 from autotune.core.errors import EvaluationError, InputError
 from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
@@ -348,6 +348,24 @@ def test_models_that_are_there_say_how_long_others_are_trained(session, capsys):
     assert session.model_dir("fp32.aside-1").result_file.read_bytes() == before
     found = results.first(results.runs(session.comparison.root))
     assert {label: model.samples for label, model in found.items()} == {"baseline": 150, "fp32": 150}
+
+    for place in session.comparison.models:
+        plan = json.loads(place.plan_file.read_text())
+        place.plan_file.write_text(json.dumps({**plan, "torch": "0.4"}))
+    _, said, _ = compare(capsys, *asked)
+    assert "fp32: was made with other samples, torch: set aside as fp32.aside-2" in said
+    found = results.first(results.runs(session.comparison.root))
+    assert {model.samples for model in found.values()} == {400}, "as a trial's"
+
+
+def test_models_of_other_conditions_do_not_say_how_long_others_are_trained(session, compared):
+    compared(samples=100)
+    assert samples_known(session, FACTS) == 100
+    assert samples_known(session, {**FACTS, "driver": "580"}) == 100, "what was not kept is not asked for"
+    assert samples_known(session, {**FACTS, "torch": "2.6"}) is None
+    compared("fp32", samples=150)
+    session.model_dir("bf16").plan_file.write_text("[]")
+    assert samples_known(session, FACTS) == 150
 
 
 def test_what_is_told_of_a_label_is_of_its_first_seed_that_completed(session):

@@ -149,6 +149,7 @@ def test_what_was_not_trained_to_its_end_does_not_stand():
     failed = {"outcome": Outcome(Status.FAILED, Failure.OOM, "too large"), "training": Measurement()}
     found = verdict({**runs(baseline=NEAR, bf16=NEAR), "fp16": (model("fp16", None, **failed),)}, GOAL)
     assert [one.label for one in found.standings] == ["bf16", "baseline"]
+    assert found.sentence.endswith("Not trained to the end: fp16.")
     without = verdict({**runs(bf16=NEAR), "baseline": (model("baseline", None, **failed),)}, GOAL)
     assert without.sentence == "Not decided: the baseline's model was not trained to its end."
 
@@ -160,8 +161,26 @@ def test_where_some_were_scored_what_could_not_be_does_not_stand():
     said = verdict(found, GOAL)
     assert [(one.label, one.seeds) for one in said.standings] == [("bf16", 3), ("baseline", 4)]
     assert (said.label, " on the test split: bf16, " in said.sentence) == ("bf16", True)
+    assert said.sentence.endswith("3 seeds against 4. Could not be scored: fp16.")
     unscored = {**found, "baseline": (model("baseline", None),)}
     assert verdict(unscored, GOAL).sentence == "Not decided: the baseline's model could not be scored."
+
+
+def test_what_was_not_judged_has_not_lost():
+    failed = {"outcome": Outcome(Status.FAILED, Failure.OOM, "too large"), "training": Measurement()}
+    left = {"fp16": (model("fp16", None),), "fp32": (model("fp32", None, **failed),)}
+    alone = verdict({**runs(baseline=NEAR), **left}, GOAL)
+    assert alone.label is None
+    assert alone.sentence == (
+        "Not decided: only the baseline could be judged. Could not be scored: fp16. "
+        "Not trained to the end: fp32."
+    )
+    beside = verdict({**runs(baseline=NEAR, bf16=LOW), **left}, GOAL)
+    assert beside.label == "baseline"
+    assert beside.sentence.startswith(
+        "The baseline stays: no faster precision that could be judged keeps 95% of the baseline's bleu_4"
+    )
+    assert beside.sentence.endswith(". Could not be scored: fp16. Not trained to the end: fp32.")
 
 
 @pytest.mark.parametrize("found", [{}, runs(baseline=NEAR)])

@@ -155,6 +155,15 @@ def test_memory_is_the_training_process_own():
     assert answers(replace(shown(), peak_memory_bytes=400 * 2**20))["memory"] is Answer.HELD
 
 
+def test_a_session_that_has_not_kept_what_the_process_held_promises_the_peak_on_a_gpu(make_trial, space):
+    """There it is the process's own; elsewhere others that it started may be in it."""
+    trial = make_trial(0, 5, curve=[0.3], peak=400)
+    on_gpu = replace(trial, measurement=replace(trial.measurement, peak_reserved_bytes=500))
+    kept = replace(on_gpu, measurement=replace(on_gpu.measurement, own_peak_bytes=300))
+    promised = [promise.of(t, History([t], space), "s").memory_bytes for t in (trial, on_gpu, kept)]
+    assert promised == [None, 400, 300]
+
+
 def test_speed_and_memory_of_another_device_are_not_compared():
     found = promise.kept(PROMISED, replace(shown(rate=50.0), device="gpu"), GOAL, "samples")
     told = {one.what: (one.answer, one.text.partition("; ")[2]) for one in found}

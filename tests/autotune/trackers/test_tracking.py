@@ -61,7 +61,8 @@ def reports(number):
         yield Report(number, Phase.TRAINING, 4.0, shown(16, 10.5), (), SEEN, OUTCOMES[number])
 
 config = {"micro_batch_size": 4, "precision": "bf16", "data": os.environ["HOME"] + "/images"}
-with tracking.Tracker(directory, "chest", quality="bleu_4", tags=("r2gen", "thesis")) as tracker:
+tags = ("r2gen", "thesis")
+with tracking.Tracker(directory, "chest", quality="bleu_4", unit="samples", tags=tags) as tracker:
     assert not tracker.__getstate__()["_worker"]
     tracker.setup()
     for number in (0, 1, 2):
@@ -239,7 +240,7 @@ def test_what_ray_tune_tells_is_logged_whole_and_quietly(driver: Driver) -> None
 
 def test_a_trial_gone_on_with_after_a_kill_is_the_same_run(driver: Driver) -> None:
     log = """
-tracker = tracking.Tracker(directory, "chest", quality="bleu_4")
+tracker = tracking.Tracker(directory, "chest", quality="bleu_4", unit="samples")
 tracker.log_trial_start(trial(7))
 tracker.log_trial_result(1, trial(7), report(7, {samples}).to_dict())
 """
@@ -285,7 +286,7 @@ trials = [
 ]
 report = directory / "report.html"
 report.write_text("<p>what came out</p>")
-with tracking.Tracker(directory, "chest", quality="bleu_4") as tracker:
+with tracking.Tracker(directory, "chest", quality="bleu_4", unit="samples") as tracker:
     tracker.summarise(History(trials[:int(sys.argv[3])], space), report)
 """
 
@@ -346,7 +347,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
 AWAY = """
 from autotune.judging.history import History
 runs._INIT_TIMEOUT_S = 5.0
-tracker = tracking.Tracker(directory, "chest", quality="bleu_4")
+tracker = tracking.Tracker(directory, "chest", quality="bleu_4", unit="samples")
 started = time.monotonic()
 for number in (0, 1):
     tracker.log_trial_start(trial(number))
@@ -403,7 +404,7 @@ def test_it_survives_pickling_without_its_runs(driver: Driver) -> None:
     script = """
 import pickle
 from ray import cloudpickle
-tracker = tracking.Tracker(directory, "chest", quality="bleu_4")
+tracker = tracking.Tracker(directory, "chest", quality="bleu_4", unit="samples")
 tracker.log_trial_start(trial(0))
 again = pickle.loads(cloudpickle.dumps(tracker))
 again.log_trial_start(trial(1))

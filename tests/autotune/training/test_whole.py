@@ -2,13 +2,14 @@
 
 import errno
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from autotune.core.trial import Measurement, Outcome, Status
 from autotune.storage.trial_dir import TrainingDir
-from autotune.training import events, supervise
+from autotune.training import events, plan, supervise
 from autotune.training.answers import GoOn
 from autotune.training.events import Kind
 from autotune.training.whole import Whole
@@ -19,6 +20,7 @@ from .test_plan import PLAN
 from .test_watch import reports
 
 TRAINING = SimpleNamespace(
+    whole=lambda *_: None,
     space=SimpleNamespace(training=SimpleNamespace(samples_per_epoch=None)),
     workload=SimpleNamespace(preload=()),
 )
@@ -28,16 +30,17 @@ HALVED = GoOn(0.0, "goes on with micro-batches of 8x4", {"micro_batch_size": 8, 
 
 @pytest.fixture
 def train(tmp_path, monkeypatch):
-    """Trains with attempts that tell these reports; the events of it, and what was said."""
+    """Trains with attempts that tell these reports, and the last; the events of it, and what was said."""
 
-    def call(*attempts):
-        def run(*_, hear, going_on, **__):
+    def call(*attempts, last=END):
+        def run(order_with, *_, hear, going_on, **__):
             for number, attempt in enumerate(attempts):
                 if number:
-                    going_on(END, HALVED)
+                    going_on(last, HALVED)
+                order_with(HALVED.changes if number else {})
                 for report in attempt:
                     hear(report)
-            return END
+            return last
 
         monkeypatch.setattr(supervise, "run", run)
         place, said = TrainingDir(tmp_path), []
@@ -61,13 +64,23 @@ def test_a_training_that_is_gone_on_with_begins_where_its_records_end(train, tmp
     assert (found[0].kind, found[0].samples) == (Kind.CONTINUED, 400)
 
 
-def test_a_full_disk_takes_no_more_than_the_events(train, monkeypatch):
+def test_one_that_was_interrupted_has_not_ended_whoever_interrupted_it(train):
+    """The next --resume goes on with it; a verdict there is then on an earlier attempt."""
+    found, _ = train(reports(2), last=replace(END, outcome=Outcome(Status.INTERRUPTED)))
+    assert [event.kind for event in found] == [Kind.BEGUN, Kind.STOPPED]
+
+
+def test_a_full_disk_takes_no_more_than_the_events_and_the_plan(train, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    ordered = []
+    monkeypatch.setattr(TRAINING, "whole", lambda config, _: ordered.append(config))
     monkeypatch.setattr(events, "open_lines", full)
     monkeypatch.setattr("autotune.training.whole.open_lines", full)
+    monkeypatch.setattr(plan.files, "write_whole", full)
     found, said = train(reports(2), reports(2))
     assert found == []
+    assert ordered == [{"micro_batch_size": 8}, {"micro_batch_size": 8, "accumulation_steps": 4}]
     assert any(HALVED.text in line for line in said)
     assert "completed after 9 samples" in said[-1]
