@@ -154,8 +154,7 @@ def test_stopped_or_killed_it_goes_on_from_its_checkpoint(tmp_path, number, code
     killing.wait_for(lambda: not killing.alive(family), 60, "the end of everything")
     if number != signal.SIGKILL:
         said = (tmp_path / "said").read_text()
-        assert "a second Ctrl-C, or a second SIGTERM, does not wait for it
-" in said
+        assert "a second Ctrl-C, or a second SIGTERM, does not wait for it\n" in said
         assert "stopped; to continue, give the same command with --resume" in said
         stopped = list(events.read(TrainingDir(tmp_path / "t").events_file))[-1]
         assert (stopped.kind, stopped.samples) == (Kind.STOPPED, records(tmp_path)[-1]["samples"])
