@@ -114,7 +114,7 @@ class _Trainer:
         self.config, self._workdir = config, workdir
         annotation = load_annotation(config)
         self._splits, self._train = annotation.splits, annotation.splits["train"]
-        self._skipped = annotation.skipped
+        self._skipped = self._left_out = annotation.skipped
         checkpoint.prepare(workdir)
         last = checkpoint.load(workdir / _LAST) if (workdir / _LAST).exists() else None
         tokenizer = Tokenizer.from_reports(
@@ -275,6 +275,7 @@ class _Trainer:
             "evaluated_at": self._evaluated_at,
             "evaluation": self._evaluation,
             "skipped": self._skipped,
+            "left_out": self._left_out,
         }
         checkpoint.save(self._workdir / _LAST, state)
         self._saved_at = self._step
@@ -296,7 +297,9 @@ class _Trainer:
         checkpoint.set_rng_state(state["rng"])
         steps = state["start"] // state["config"]["accumulation_steps"]  # it is written after whole ones
         self._sampler.epoch, self._sampler.start = state["epoch"], steps * self.config.accumulation_steps
-        self._samples, self._step, self._skipped = state["samples"], state["step"], state["skipped"]
+        self._samples, self._step = state["samples"], state["step"]
+        # Of bad entries in the annotation those of now count. Older checkpoints do not tell them apart.
+        self._skipped += state["skipped"] - state.get("left_out", self._left_out)
         self._evaluated_at, self._evaluation = state["evaluated_at"], state["evaluation"]
         # Before there was a word for it, nothing counted as collapsed.
         self._best = _Best(not state.get("best_collapsed", False), state["best"])
