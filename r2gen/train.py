@@ -33,13 +33,13 @@ from r2gen.visual import load_imagenet_weights
 Record = dict[str, Any]
 
 # Settings that may differ when a run goes on: they do not change what it computes. With a cosine epochs do.
-# So may how a step is cut into micro-batches, as it is where memory runs out, if it has as many studies.
 _FREE = {
     *("epochs", "num_workers", "prefetch_factor", "pin_memory", "eval_batch_size", "eval_studies"),
     *("eval_every_samples", "checkpoint_every_steps", "visual_weights", "data", "skip_bad_samples"),
     "image_cache_gib",
     *("test_scores", "meteor", "max_bad_steps", "compat", "loader_timeout_s", "halve_on_oom"),
 }
+# May differ too, as long as their product stays: how a step is cut into micro-batches.
 _CUT = {"micro_batch_size", "accumulation_steps"}
 _LAST, _BEST = "last.pt", "best.pt"
 _STATE = (

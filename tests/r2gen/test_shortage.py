@@ -213,6 +213,17 @@ def test_a_run_goes_on_with_the_micro_batch_that_fits(
         list(fit({**tiny, "epochs": 3, "halve_on_oom": False}, tmp_path))
 
 
+def test_a_run_whose_micro_batch_has_fitted_goes_on_with_a_larger_one(
+    tiny: dict[str, Any], tmp_path: Path
+) -> None:
+    records = fit({**tiny, "micro_batch_size": 2, "accumulation_steps": 2}, tmp_path)
+    next(records)
+    records.close()
+    rest = [record for record in fit(tiny, tmp_path) if "step" in record]
+    assert len(rest) == 5
+    assert not any("micro_batch_size" in record for record in rest)
+
+
 def test_a_run_in_too_little_memory_goes_on_with_the_same_loss(
     drawn: Path, tiny: dict[str, Any], tmp_path: Path
 ) -> None:
