@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 import psutil
@@ -126,9 +126,9 @@ def run(trials: int, every: int, wandb: str) -> None:
         with Watch(begun, every, session.root) as watch:
             watch.search = search = TimedSearch(space, study, watch)
             setup = Setup(session, space, workloads.load(space.workload), machine)
-            known_by = session.root, session.name, wandb
-            quality = space.objective.quality
-            tracking = nullcontext() if wandb == "off" else Tracker(*known_by, quality=quality)
+            tracking: AbstractContextManager[Tracker | None] = nullcontext()
+            if wandb != "off":
+                tracking = Tracker(session.root, session.name, wandb, quality=space.objective.quality)
             with tracking as tracker:
                 board = Board(session.tensorboard_dir, space)
                 engine.run(search, setup, place.guardian, [board, *([tracker] if tracker else [])])
