@@ -127,7 +127,8 @@ def _train(given: argparse.Namespace) -> int:
                 log.write(record)
             if stopped:
                 records.close()
-                where = "from the last checkpoint before the skipped steps" if bad_steps else "from there"
+                is_behind = bad_steps and not _is_saved(given.workdir / "last.pt", record["samples"])
+                where = "from the last checkpoint before the skipped steps" if is_behind else "from there"
                 print(f"stopped after {record['samples']} samples; the same command continues {where}")
                 return 128 + stopped[0]
         lines.end_epoch()
@@ -141,6 +142,13 @@ def _logs(given: argparse.Namespace) -> Iterator[RecordFile | Board]:
         yield RecordFile(given.records)
     if given.tensorboard is not None:
         yield Board(given.tensorboard)
+
+
+def _is_saved(file: Path, samples: int) -> bool:
+    """Whether there is a checkpoint, and it has so many samples."""
+    from r2gen import checkpoint  # noqa: PLC0415
+
+    return file.exists() and bool(checkpoint.load(file)["samples"] == samples)
 
 
 def _megabytes(file: Path) -> str:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from r2gen.__main__ import main
 from r2gen.findings import asserted
 from tests import forked
 from tests.forked import Forked
+from tests.r2gen.faults import change_models, spoil
 
 WITHOUT_THE_TUNER = """
 import runpy, sys
@@ -95,28 +96,32 @@ def test_a_signal_stops_training_and_the_same_command_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("bad_steps", "where"), [(0, "from there"), (2, "from the last checkpoint before the skipped steps")]
+    ("epochs", "where", "samples"),
+    [(2, "from the last checkpoint before the skipped steps", 4), (1, "from there", 10)],
 )
 def test_where_the_same_command_continues_is_where_the_checkpoint_is(  # noqa: PLR0917 - fixtures
     write: Write,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    bad_steps: int,
+    without_java: None,
+    epochs: int,
     where: str,
+    samples: int,
 ) -> None:
-    step = {"epoch": 1, "step": 3, "train_loss": 1.0, "grad_norm": 1.0, "bad_steps": bad_steps}
-    evaluation = {"epoch": 1, "bleu_4": 0.1, "bleu_4_chance": 0.2, "collapsed": False}
+    """Stopped in an evaluation after two bad steps: before more of them, and after the last one."""
+    change_models(monkeypatch, lambda model: spoil(model, {2, 3}))
+    evaluated = train.evaluate
 
-    def stopped(*_: object) -> Iterator[dict[str, Any]]:
-        yield {"samples": 10, **step}
+    def stopped(*given: Any) -> dict[str, Any]:
         os.kill(os.getpid(), signal.SIGTERM)
-        yield {"samples": 10, **evaluation}
+        return evaluated(*given)
 
-    monkeypatch.setattr(train, "fit", stopped)
-    assert main(_train(write(), tmp_path / "run")) == 143
+    monkeypatch.setattr(train, "evaluate", stopped)
+    assert main(_train(write(epochs=epochs, checkpoint_every_steps=1), tmp_path / "run")) == 143
     said = capsys.readouterr().out.splitlines()[-1]
     assert said == f"stopped after 10 samples; the same command continues {where}"
+    assert checkpoint.load(tmp_path / "run" / "last.pt")["samples"] == samples
 
 
 def test_training_needs_nothing_of_the_tuner(
@@ -351,10 +356,10 @@ def test_the_reports_of_a_checkpoint_are_written_down_one_by_one(
     write: Write, drawn: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], without_java: None
 ) -> None:
     assert main(_train(write(epochs=1), tmp_path / "run")) == 0
-    evaluate = ["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt"), "--split", "test", "--reports"]
+    command = ["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt"), "--split", "test", "--reports"]
     capsys.readouterr()
 
-    assert main([*evaluate, str(tmp_path / "new" / "reports.jsonl")]) == 0
+    assert main([*command, str(tmp_path / "new" / "reports.jsonl")]) == 0
 
     scores = json.loads(capsys.readouterr().out)
     written = [json.loads(line) for line in (tmp_path / "new" / "reports.jsonl").read_text().splitlines()]
@@ -370,4 +375,4 @@ def test_the_reports_of_a_checkpoint_are_written_down_one_by_one(
     assert any(w["true"] for w in written)
     assert scores["studies"] == len(written)
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["reports.jsonl"]
-    assert "/proc/x: cannot be written" in _refused(capsys, [*evaluate, "/proc/x/reports.jsonl"])
+    assert "/proc/x: cannot be written" in _refused(capsys, [*command, "/proc/x/reports.jsonl"])
