@@ -6,11 +6,12 @@ require_linux("r2gen")
 
 import argparse
 import json
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,7 +25,9 @@ from r2gen.progress import Lines
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
 _LONGEST_LINE = 2000
+_STOPS = b"r2gen: stops after this step or evaluation; the same signal again ends it at once\n"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -44,10 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(error, EXIT_BAD_INPUT)
     except (DivergedError, LoaderError) as error:
         return _say(error, EXIT_FAILED)
+    except KeyboardInterrupt:
+        return _say("interrupted", EXIT_INTERRUPTED)
 
 
-def _say(error: Exception, code: int) -> int:
-    text = printable(error)
+def _say(what: object, code: int) -> int:
+    text = printable(what)
     if len(text) > _LONGEST_LINE:
         text = f"{text[:_LONGEST_LINE]}..."
     print(f"r2gen: {text}", file=sys.stderr)
@@ -157,11 +162,13 @@ def _megabytes(file: Path) -> str:
 
 @contextmanager
 def _stop_signals() -> Iterator[list[int]]:
-    """The first Ctrl-C or SIGTERM is only noted, so that the step is finished; the second one ends all."""
+    """The first Ctrl-C or SIGTERM is noted and answered, so the step is finished; the second ends all."""
     noted: list[int] = []
 
     def note(number: int, frame: Any) -> None:  # noqa: ARG001 - a signal handler's interface
         noted.append(number)
+        with suppress(OSError):
+            os.write(2, _STOPS)  # not print: the signal may have come in the middle of one
         signal.signal(number, before[signal.Signals(number)])
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -16,7 +16,7 @@ import torch
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from r2gen import checkpoint, metrics, train
+from r2gen import checkpoint, evaluate, metrics, train
 from r2gen.__main__ import main
 from r2gen.findings import asserted
 from tests import forked
@@ -90,6 +90,7 @@ def test_a_signal_stops_training_and_the_same_command_goes_on(
         assert process.returncode == 128 + number
         said = re.search(r"stopped after (\d+) samples; the same command continues from there\n$", out)
         assert said, out
+        assert err.count("r2gen: stops after this step or evaluation") == 1
         assert "Traceback" not in err
         stopped_at = int(said[1])
         assert checkpoint.load(tmp_path / "run" / "last.pt")["samples"] == stopped_at
@@ -350,6 +351,26 @@ def test_meteor_is_scored_unless_the_command_says_otherwise(  # noqa: PLR0917 - 
     monkeypatch.setattr(metrics, "Meteor", _Meteor)
     assert main(["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt"), *asked]) == 0
     assert ("meteor" in json.loads(capsys.readouterr().out)) is is_scored
+
+
+@pytest.mark.parametrize("command", ["evaluate", "generate"])
+def test_ctrl_c_while_reports_are_written_is_one_line(  # noqa: PLR0917 - fixtures
+    write: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    without_java: None,
+    command: str,
+) -> None:
+    assert main(_train(write(epochs=1), tmp_path / "run")) == 0
+    capsys.readouterr()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluate, "write_reports", interrupt)
+    assert main([command, "--checkpoint", str(tmp_path / "run" / "best.pt")]) == 130
+    assert capsys.readouterr() == ("", "r2gen: interrupted\n")
 
 
 def test_the_reports_of_a_checkpoint_are_written_down_one_by_one(
