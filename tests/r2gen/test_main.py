@@ -336,7 +336,10 @@ class _Meteor:
     __exit__ = staticmethod(lambda *_: None)
 
 
-@pytest.mark.parametrize(("asked", "is_scored"), [([], True), (["--set", "meteor=false"], False)])
+@pytest.mark.parametrize(
+    ("asked", "is_scored"),
+    [([], True), (["--set", "meteor=false"], False), (["--set", "meteor=n"], False)],
+)
 def test_meteor_is_scored_unless_the_command_says_otherwise(  # noqa: PLR0917 - fixtures
     write: Write,
     tmp_path: Path,
@@ -351,6 +354,23 @@ def test_meteor_is_scored_unless_the_command_says_otherwise(  # noqa: PLR0917 - 
     monkeypatch.setattr(metrics, "Meteor", _Meteor)
     assert main(["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt"), *asked]) == 0
     assert ("meteor" in json.loads(capsys.readouterr().out)) is is_scored
+
+
+def test_a_configuration_is_read_before_the_reports_are_written(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_java: None
+) -> None:
+    """Meanwhile, which may be an hour, it can be edited or moved."""
+    config = write(epochs=1)
+    assert main(_train(config, tmp_path / "run")) == 0
+    write_reports = evaluate.write_reports
+
+    def moved(*given: Any) -> Any:
+        config.unlink()
+        return write_reports(*given)
+
+    monkeypatch.setattr(evaluate, "write_reports", moved)
+    command = ["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt"), "--config", str(config)]
+    assert main(command) == 0
 
 
 @pytest.mark.parametrize("command", ["evaluate", "generate"])
@@ -371,6 +391,19 @@ def test_ctrl_c_while_reports_are_written_is_one_line(  # noqa: PLR0917 - fixtur
     monkeypatch.setattr(evaluate, "write_reports", interrupt)
     assert main([command, "--checkpoint", str(tmp_path / "run" / "best.pt")]) == 130
     assert capsys.readouterr() == ("", "r2gen: interrupted\n")
+
+
+def test_scores_are_printed_although_the_reports_cannot_be_written(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], without_java: None
+) -> None:
+    assert main(_train(write(epochs=1), tmp_path / "run")) == 0
+    capsys.readouterr()
+    (tmp_path / "taken").mkdir()
+    command = ["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt")]
+    assert main([*command, "--reports", str(tmp_path / "taken")]) == 2
+    out, err = capsys.readouterr()
+    assert json.loads(out)["studies"] == 3
+    assert err.endswith(f"r2gen: reports {tmp_path / 'taken'}: cannot be written: Is a directory\n")
 
 
 def test_the_reports_of_a_checkpoint_are_written_down_one_by_one(
