@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 import psutil
@@ -126,9 +126,10 @@ def run(trials: int, every: int, wandb: str) -> None:
         with Watch(begun, every, session.root) as watch:
             watch.search = search = TimedSearch(space, study, watch)
             setup = Setup(session, space, workloads.load(space.workload), machine)
-            known_by = session.root, session.name, wandb
-            quality, unit = space.objective.quality, space.unit
-            tracking = nullcontext() if wandb == "off" else Tracker(*known_by, quality=quality, unit=unit)
+            tracking: AbstractContextManager[Tracker | None] = nullcontext()
+            if wandb != "off":
+                quality, unit = space.objective.quality, space.unit
+                tracking = Tracker(session.root, session.name, wandb, quality=quality, unit=unit)
             with tracking as tracker:
                 board = Board(session.tensorboard_dir, space)
                 engine.run(search, setup, place.guardian, [board, *([tracker] if tracker else [])])

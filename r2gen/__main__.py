@@ -6,14 +6,14 @@ require_linux("r2gen")
 
 import argparse
 import json
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from functools import partial
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
@@ -22,9 +22,17 @@ from r2gen.errors import DivergedError, InputError, LoaderError, printable
 from r2gen.logs import Board, RecordFile
 from r2gen.progress import Lines
 
+if TYPE_CHECKING:  # importing torch takes a second
+    from r2gen.annotation import Study
+    from r2gen.evaluate import Written
+    from r2gen.model import R2Gen
+    from r2gen.tokenizer import Tokenizer
+
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
 _LONGEST_LINE = 2000
+_STOPS = b"r2gen: stops after this step or evaluation; the same signal again ends it at once\n"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -44,10 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(error, EXIT_BAD_INPUT)
     except (DivergedError, LoaderError) as error:
         return _say(error, EXIT_FAILED)
+    except KeyboardInterrupt:
+        return _say("interrupted", EXIT_INTERRUPTED)
 
 
-def _say(error: Exception, code: int) -> int:
-    text = printable(error)
+def _say(what: object, code: int) -> int:
+    text = printable(what)
     if len(text) > _LONGEST_LINE:
         text = f"{text[:_LONGEST_LINE]}..."
     print(f"r2gen: {text}", file=sys.stderr)
@@ -127,7 +137,8 @@ def _train(given: argparse.Namespace) -> int:
                 log.write(record)
             if stopped:
                 records.close()
-                where = "from the last checkpoint before the skipped steps" if bad_steps else "from there"
+                is_behind = bad_steps and not _is_saved(given.workdir / "last.pt", record["samples"])
+                where = "from the last checkpoint before the skipped steps" if is_behind else "from there"
                 print(f"stopped after {record['samples']} samples; the same command continues {where}")
                 return 128 + stopped[0]
         lines.end_epoch()
@@ -143,17 +154,26 @@ def _logs(given: argparse.Namespace) -> Iterator[RecordFile | Board]:
         yield Board(given.tensorboard)
 
 
+def _is_saved(file: Path, samples: int) -> bool:
+    """Whether there is a checkpoint, and it has so many samples."""
+    from r2gen import checkpoint  # noqa: PLC0415
+
+    return file.exists() and bool(checkpoint.load(file)["samples"] == samples)
+
+
 def _megabytes(file: Path) -> str:
     return f" ({file.stat().st_size / 1e6:.1f} MB)" if file.exists() else ""
 
 
 @contextmanager
 def _stop_signals() -> Iterator[list[int]]:
-    """The first Ctrl-C or SIGTERM is only noted, so that the step is finished; the second one ends all."""
+    """The first Ctrl-C or SIGTERM is noted and answered, so the step is finished; the second ends all."""
     noted: list[int] = []
 
     def note(number: int, frame: Any) -> None:  # noqa: ARG001 - a signal handler's interface
         noted.append(number)
+        with suppress(OSError):
+            os.write(2, _STOPS)  # not print: the signal may have come in the middle of one
         signal.signal(number, before[signal.Signals(number)])
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -166,18 +186,20 @@ def _stop_signals() -> Iterator[list[int]]:
 
 def _evaluate(given: argparse.Namespace) -> int:
     from r2gen import checkpoint, reports  # noqa: PLC0415
+    from r2gen.annotation import load_annotation  # noqa: PLC0415
+    from r2gen.evaluate import Scorer  # noqa: PLC0415
     from r2gen.metrics import OptionalMeteor  # noqa: PLC0415
 
     if given.reports is not None:
         checkpoint.prepare(given.reports.absolute().parent)
-    written, cost, scorer = _written(given)
-    # The checkpoint's own setting does not count: to save time, the trials of a search go without METEOR.
-    asked = (load(given.config).model_dump() if given.config else {}) | _overrides(given.set)
-    with OptionalMeteor(wanted=asked.get("meteor", True)) as meteor:
-        found = scorer(meteor)(written)
+    model, tokenizer, config = _restored(given)
+    splits = load_annotation(config).splits
+    written, cost = _written(model, splits[given.split], tokenizer, config)
+    with OptionalMeteor(wanted=config.meteor) as meteor:
+        found = Scorer(splits["train"], tokenizer, config, meteor)(written)
+    print(_lines({"split": given.split, "studies": len(written), **found, **cost}))
     if given.reports is not None:
         reports.write(given.reports, written)
-    print(_lines({"split": given.split, "studies": len(written), **found, **cost}))
     return 0
 
 
@@ -188,32 +210,45 @@ def _lines(values: Mapping[str, Any]) -> str:
 
 
 def _generate(given: argparse.Namespace) -> int:
-    for written in _written(given)[0]:
+    from r2gen.annotation import load_annotation  # noqa: PLC0415
+
+    model, tokenizer, config = _restored(given)
+    studies = load_annotation(config).splits[given.split]
+    for written in _written(model, studies, tokenizer, config)[0]:
         print(json.dumps({"id": written.study.id, "report": written.report}))
     return 0
 
 
-def _written(given: argparse.Namespace) -> tuple[Any, dict[str, float], Callable[[Any], Any]]:
-    """The reports that a checkpoint writes for the split asked for, what that took, and their `Scorer`.
+def _restored(given: argparse.Namespace) -> "tuple[R2Gen, Tokenizer, Config]":
+    """The checkpoint's model and tokenizer, and the configuration to write and score reports with.
 
-    That one is still to be given a METEOR. Images are decoded before the clock starts: that is done once, and
-    no model's doing. A frozen extractor is a part of it, as it is for a new image: no features are kept.
+    Of the checkpoint's own settings two do not count. The trials of a search go without METEOR, to save time,
+    and end where memory runs out, so that the tuner sees it.
+    """
+    from r2gen.restore import restore  # noqa: PLC0415
+
+    base = load(given.config) if given.config else None
+    defaults = {} if base else {"meteor": True, "halve_on_oom": True}
+    data = {"data": given.data} if given.data else {}
+    return restore(given.checkpoint, base, defaults | _overrides(given.set) | data)
+
+
+def _written(
+    model: "R2Gen", studies: "Sequence[Study]", tokenizer: "Tokenizer", config: Config
+) -> "tuple[list[Written], dict[str, float]]":
+    """The reports that `model` writes for `studies`, and what that took.
+
+    Images are decoded before the clock starts: that is done once, and no model's doing. A frozen extractor is
+    a part of it, as it is for a new image: no features are kept.
     """
     from r2gen import precision  # noqa: PLC0415
-    from r2gen.annotation import load_annotation  # noqa: PLC0415
     from r2gen.data import load_images  # noqa: PLC0415
-    from r2gen.evaluate import Scorer, peak_memory_bytes, write_reports  # noqa: PLC0415
-    from r2gen.restore import restore  # noqa: PLC0415
+    from r2gen.evaluate import peak_memory_bytes, write_reports  # noqa: PLC0415
     from r2gen.shortage import HalvedBatch  # noqa: PLC0415
 
-    settings = _overrides(given.set) | ({"data": given.data} if given.data else {})
-    base: Config | None = load(given.config) if given.config else None
-    model, tokenizer, config = restore(given.checkpoint, base, settings)
-    splits = load_annotation(config).splits
-    studies = splits[given.split]
     load_images(studies, config, training=False)
 
-    def timed(batch_size: int) -> tuple[Any, float]:
+    def timed(batch_size: int) -> "tuple[list[Written], float]":
         as_new = config.model_copy(update={"freeze_visual": False, "eval_batch_size": batch_size})
         begun = time.perf_counter()
         return write_reports(model, studies, tokenizer, as_new), time.perf_counter() - begun
@@ -223,7 +258,7 @@ def _written(given: argparse.Namespace) -> tuple[Any, dict[str, float], Callable
     cost = {"seconds": seconds, "reports_per_s": len(written) / seconds}
     cost["peak_memory_bytes"] = peak_memory_bytes()
     cost["parameters"] = sum(parameter.numel() for parameter in model.parameters())
-    return written, cost, partial(Scorer, splits["train"], tokenizer, config)
+    return written, cost
 
 
 if __name__ == "__main__":

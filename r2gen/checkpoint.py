@@ -48,7 +48,7 @@ def save(file: Path, state: Mapping[str, Any]) -> None:
             raise
         raise StorageError(
             f"checkpoint {file}: cannot be written: {fault.strerror}; free some space and run the same "
-            "command again: nothing is lost"
+            "command again: it goes on from the checkpoint before, if there is one"
         ) from None
 
 

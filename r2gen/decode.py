@@ -14,41 +14,22 @@ from torch import Tensor
 
 from r2gen.errors import InputError
 from r2gen.layers import KeysValues
-from r2gen.model import DecoderLayer, EncoderDecoder, R2Gen
+from r2gen.model import DecoderLayer, EncoderDecoder
 
 _ENDED = 1000.0  # taken off a finished beam's score, which keeps it behind every living one
 _TRIGRAM_PENALTY = 0.693 * 2.0  # of the log-probability, for each earlier occurrence
 
 
 @torch.no_grad()
-def generate(
-    model: R2Gen,
-    encoded: Tensor,
-    *,
-    beam_size: int,
-    max_length: int,
-    block_trigrams: bool = False,
-    sample: bool = False,
-) -> Tensor:
-    """The ids [B, max_length] of the likeliest reports that a beam search finds, padded with 0; int64.
-
-    `encoded` [B, P, d_model] is what `model.encode` makes of images. `beam_size` 1 is greedy.
-    `block_trigrams` makes words that repeat a trigram less likely. `sample` draws every word from torch's
-    global random numbers instead of searching; `beam_size` then counts for nothing.
-    """
-    if model.training:
-        raise ValueError("generate needs the model in eval mode")
-    decoder = model.encoder_decoder
-    if sample:
-        return draw(decoder, encoded, max_length=max_length, block_trigrams=block_trigrams)
-    return search(decoder, encoded, beam_size=beam_size, max_length=max_length, block_trigrams=block_trigrams)
-
-
-@torch.no_grad()
 def search(
     decoder: EncoderDecoder, encoded: Tensor, *, beam_size: int, max_length: int, block_trigrams: bool = False
 ) -> Tensor:
-    """`generate` for encoded patches [B, P, d_model]."""
+    """The ids [B, max_length] of the likeliest reports that a beam search finds, padded with 0; int64.
+
+    `encoded` [B, P, d_model] is what `R2Gen.encode` makes of images. `beam_size` 1 is greedy.
+    `block_trigrams` makes words that repeat a trigram less likely. Without dropout: `decoder` is in
+    evaluation mode.
+    """
     classes = decoder.logit.out_features
     if beam_size > classes:
         raise InputError(f"beam_size must not exceed the {classes} words of the vocabulary: got {beam_size}")

@@ -14,11 +14,11 @@ from r2gen.annotation import Study
 from r2gen.chance import chance
 from r2gen.config import Config
 from r2gen.data import EvaluationSampler, ReportDataset, batches, loader, normalise, usable
-from r2gen.decode import generate
+from r2gen.decode import draw, search
 from r2gen.dependence import dependence
 from r2gen.errors import InputError
 from r2gen.metrics import OptionalMeteor
-from r2gen.model import R2Gen, loss_sum
+from r2gen.model import EncoderDecoder, R2Gen, loss_sum
 from r2gen.packing import Packing, lengths
 from r2gen.tokenizer import Tokenizer
 from r2gen.visual import folded
@@ -60,7 +60,7 @@ def write_reports(
                 shown = normalise(batch.images.to(precision.device(), non_blocking=True))
                 encoded = model.encode(shown, extractor)
                 losses = _losses(model, encoded, batch.targets)
-                ids = _generate(model, encoded, config)
+                ids = _generate(model.encoder_decoder, encoded, config)
             for index, row, loss in zip(batch.studies.tolist(), ids.tolist(), losses, strict=True):
                 written[index] = _written(studies[index], row, loss, tokenizer, config)
     finally:
@@ -76,17 +76,14 @@ def _own_random_numbers(config: Config) -> AbstractContextManager[None]:
     return context
 
 
-def _generate(model: R2Gen, encoded: Tensor, config: Config) -> Tensor:
+def _generate(decoder: EncoderDecoder, encoded: Tensor, config: Config) -> Tensor:
     """Ids of reports, with the original's two quirks of a single beam where the configuration has them."""
     single = config.beam_size == 1
-    return generate(
-        model,
-        encoded,
-        beam_size=config.beam_size,
-        max_length=config.max_seq_length,
-        block_trigrams=config.block_trigrams == "on" or (single and config.block_trigrams == "greedy_only"),
-        sample=single and config.single_beam == "sample",
-    )
+    block = config.block_trigrams == "on" or (single and config.block_trigrams == "greedy_only")
+    length = config.max_seq_length
+    if single and config.single_beam == "sample":
+        return draw(decoder, encoded, max_length=length, block_trigrams=block)
+    return search(decoder, encoded, beam_size=config.beam_size, max_length=length, block_trigrams=block)
 
 
 def _losses(model: R2Gen, encoded: Tensor, targets: Tensor) -> list[tuple[float, int]]:

@@ -17,9 +17,10 @@ from pycocoevalcap.rouge.rouge import Rouge
 from r2gen.errors import printable
 
 # METEOR prints numbers with a point, and would not read them back under a locale that writes a comma.
-# A cap on this process's memory is about training: Java, which takes 1 GB, is let off.
+# A cap on this process's memory is about training: Java, which takes 1 GB, is let off. Ctrl-C and service
+# managers signal every process, and the evaluation that is under way needs it.
 _COMMAND = (
-    *("sh", "-c", 'ulimit -S -d unlimited; exec "$@"', "sh"),
+    *("sh", "-c", "ulimit -S -d unlimited; trap '' INT TERM; exec \"$@\"", "sh"),
     *("java", "-Xmx2G", "-Duser.language=en", "-Dfile.encoding=UTF-8", "-jar", packaged.METEOR_JAR),
     *("-", "-", "-stdio", "-l", "en", "-norm"),
 )

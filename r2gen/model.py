@@ -184,16 +184,20 @@ class R2Gen(nn.Module):
         return self
 
     def encode(self, images: Tensor, extractor: VisualExtractor | None = None) -> Tensor:
-        """The encoder's output [B, views * patches, d_model], for decoding; `extractor` replaces its own."""
-        patches = images if images.dim() == 3 else together(extractor or self.visual_extractor, images)
+        """The encoder's output [B, views * patches, d_model], for decoding; `extractor` replaces its own.
+
+        A frozen one computes without autocast, as it does in training.
+        """
+        whole = _without_autocast if self.is_frozen else together
+        patches = images if images.dim() == 3 else whole(extractor or self.visual_extractor, images)
         return self.encoder_decoder.encode(patches)
 
     def _patches(self, images: Tensor) -> Tensor:
         if images.dim() == 3:
             return images
         if self.is_frozen:  # as the kept features are made, so that to rounding it does not matter
-            with torch.no_grad(), torch.autocast(images.device.type, enabled=False):
-                return halved(together(self.visual_extractor, images)).float()
+            with torch.no_grad():
+                return halved(_without_autocast(self.visual_extractor, images)).float()
         if not self.training or self.views_together:
             return together(self.visual_extractor, images)
         # Batch norm must see one view at a time: each has its own statistics.
@@ -204,6 +208,11 @@ def together(extractor: VisualExtractor, images: Tensor) -> Tensor:
     """The patches [B, views * patches, features] of all views of `images` in one call of `extractor`."""
     patches: Tensor = extractor(images.flatten(0, 1))
     return patches.reshape(len(images), -1, patches.size(-1))
+
+
+def _without_autocast(extractor: VisualExtractor, images: Tensor) -> Tensor:
+    with torch.autocast(images.device.type, enabled=False):
+        return together(extractor, images)
 
 
 def halved(features: Tensor) -> Tensor:

@@ -124,9 +124,13 @@ class Stepper:
             "learning_rate": rate,
             "grad_norm": found.norm,
             "bad_steps": self.bad.in_a_row,
-            **({"micro_batch_size": self._batch.size} if self._batch.is_halved else {}),
+            **self._fitting(),
             **found.watch.seconds(),
         }
+
+    def _fitting(self) -> dict[str, int]:
+        """The `micro_batch_size` that fits, where the configured one did not."""
+        return {"micro_batch_size": self._batch.size} if self._batch.is_halved else {}
 
     def undo(self) -> None:
         """Puts everything back to where it was before `gradients`; between steps there is nothing to do."""
@@ -137,15 +141,15 @@ class Stepper:
         checkpoint.set_rng_state(self._rng)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint has of it; `micro_batch_size` is the one that fits."""
+        """What a checkpoint has of it: `micro_batch_size` only where the configured one did not fit."""
         return {
             "optimizer": self._optimizer.state_dict(),
             "scaler": self._scaler.state_dict(),
-            "micro_batch_size": self._batch.size,
+            **self._fitting(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` returned; older checkpoints have no `micro_batch_size`."""
+        """Restores what `state_dict` returned."""
         self._optimizer.load_state_dict(state["optimizer"])
         self._scaler.load_state_dict(state["scaler"])
         self._batch.restore(state.get("micro_batch_size", self._batch.size))

@@ -33,13 +33,13 @@ from r2gen.visual import load_imagenet_weights
 Record = dict[str, Any]
 
 # Settings that may differ when a run goes on: they do not change what it computes. With a cosine epochs do.
-# So may how a step is cut into micro-batches, as it is where memory runs out, if it has as many studies.
 _FREE = {
     *("epochs", "num_workers", "prefetch_factor", "pin_memory", "eval_batch_size", "eval_studies"),
     *("eval_every_samples", "checkpoint_every_steps", "visual_weights", "data", "skip_bad_samples"),
     "image_cache_gib",
     *("test_scores", "meteor", "max_bad_steps", "compat", "loader_timeout_s", "halve_on_oom"),
 }
+# May differ too, as long as their product stays: how a step is cut into micro-batches.
 _CUT = {"micro_batch_size", "accumulation_steps"}
 _LAST, _BEST = "last.pt", "best.pt"
 _STATE = (
@@ -114,7 +114,7 @@ class _Trainer:
         self.config, self._workdir = config, workdir
         annotation = load_annotation(config)
         self._splits, self._train = annotation.splits, annotation.splits["train"]
-        self._skipped = annotation.skipped
+        self._skipped = self._left_out = annotation.skipped
         checkpoint.prepare(workdir)
         last = checkpoint.load(workdir / _LAST) if (workdir / _LAST).exists() else None
         tokenizer = Tokenizer.from_reports(
@@ -275,6 +275,7 @@ class _Trainer:
             "evaluated_at": self._evaluated_at,
             "evaluation": self._evaluation,
             "skipped": self._skipped,
+            "left_out": self._left_out,
         }
         checkpoint.save(self._workdir / _LAST, state)
         self._saved_at = self._step
@@ -296,7 +297,9 @@ class _Trainer:
         checkpoint.set_rng_state(state["rng"])
         steps = state["start"] // state["config"]["accumulation_steps"]  # it is written after whole ones
         self._sampler.epoch, self._sampler.start = state["epoch"], steps * self.config.accumulation_steps
-        self._samples, self._step, self._skipped = state["samples"], state["step"], state["skipped"]
+        self._samples, self._step = state["samples"], state["step"]
+        # Of bad entries in the annotation those of now count. Older checkpoints do not tell them apart.
+        self._skipped += state["skipped"] - state.get("left_out", self._left_out)
         self._evaluated_at, self._evaluation = state["evaluated_at"], state["evaluation"]
         # Before there was a word for it, nothing counted as collapsed.
         self._best = _Best(not state.get("best_collapsed", False), state["best"])

@@ -1,5 +1,6 @@
 """What several tests break, and how."""
 
+import math
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor, nn
 
 from r2gen import train
 from r2gen.model import R2Gen
@@ -38,3 +40,15 @@ def change_models(monkeypatch: pytest.MonkeyPatch, change: Callable[[R2Gen], obj
         return model, tokenizer
 
     monkeypatch.setattr(train, "build", built)
+
+
+def spoil(model: nn.Module, passes: set[int]) -> None:
+    """Makes what `model` sees no number in these of its passes in training, counted from 1."""
+    seen = 0
+
+    def change(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        nonlocal seen
+        seen += module.training
+        return (inputs[0] * math.nan, *inputs[1:]) if module.training and seen in passes else None
+
+    model.register_forward_pre_hook(change)

@@ -34,7 +34,7 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_nothing_else(
         checkpoint.save(file, {"weights": torch.zeros(floats)})
     assert str(caught.value) == (
         f"checkpoint {file}: cannot be written: File too large; free some space and run the same command "
-        "again: nothing is lost"
+        "again: it goes on from the checkpoint before, if there is one"
     )
     assert checkpoint.load(file)["step"] == 1
     assert [left.name for left in tmp_path.iterdir()] == ["c.pt"]

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from benchmarks.bench_decode import plain_search
 from r2gen import decode
-from r2gen.decode import draw, generate, search
+from r2gen.decode import draw, search
 from r2gen.errors import InputError
-from r2gen.model import EncoderDecoder, R2Gen
+from r2gen.model import EncoderDecoder
 from r2gen.packing import Packing
 
 from .golden import RECORDING, tiny
@@ -219,22 +219,6 @@ def test_repeated_trigrams_cost():
     assert decode._trigram_penalty(words[:, :, :2], 6).eq(0).all()
 
 
-@pytest.fixture
-def whole():
-    """A model, and what it encodes three studies to."""
-    torch.manual_seed(0)
-    model = R2Gen(tiny(), 20).eval()
-    with torch.no_grad():
-        return model, model.encode(torch.randn(3, 2, 3, 64, 64))
-
-
-def test_generating_is_searching(whole):
-    model, encoded = whole
-    ids = generate(model, encoded, beam_size=3, max_length=10)
-    assert ids.shape == (3, 10)
-    assert torch.equal(search(model.encoder_decoder, encoded, beam_size=3, max_length=10), ids)
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_generating_works_under_autocast(dtype):
     decoder, encoded = build(2)
@@ -243,20 +227,11 @@ def test_generating_works_under_autocast(dtype):
     assert ids.shape == (5, 10)
 
 
-def test_sampling_draws_words_anew(whole):
-    model, encoded = whole
+def test_sampling_draws_words_anew():
+    decoder, encoded = build(0)
     torch.manual_seed(1)
-    ids = generate(model, encoded, beam_size=1, max_length=10, sample=True)
-    again = generate(model, encoded, beam_size=1, max_length=10, sample=True)
-    torch.manual_seed(1)
-    assert torch.equal(draw(model.encoder_decoder, encoded, max_length=10), ids)
-    assert not torch.equal(again, ids)
-
-
-def test_a_model_in_training_mode_is_refused():
-    """Its dropout would make the words random and nobody would notice."""
-    with pytest.raises(ValueError, match="eval mode"):
-        generate(R2Gen(tiny(), 20), torch.zeros(1, 4, 16), beam_size=1, max_length=5)
+    ids = draw(decoder, encoded, max_length=10)
+    assert not torch.equal(draw(decoder, encoded, max_length=10), ids)
 
 
 def test_more_beams_than_words_are_refused():

@@ -15,6 +15,7 @@ from r2gen.config import Config, parse
 from r2gen.errors import DivergedError
 from r2gen.metrics import OptionalMeteor
 from r2gen.train import _Trainer, fit
+from tests.r2gen.faults import spoil
 
 pytestmark = pytest.mark.usefixtures("without_java")
 
@@ -31,18 +32,6 @@ def _state(trainer: _Trainer) -> dict[str, Tensor]:
 
 def _same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return all(torch.equal(value, other[name]) for name, value in one.items())
-
-
-def _spoil(trainer: _Trainer, steps: set[int]) -> None:
-    """Makes what the visual extractor sees no number in these steps, counted from 1."""
-    seen = 0
-
-    def spoil(module: torch.nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
-        nonlocal seen
-        seen += module.training
-        return (inputs[0] * math.nan, *inputs[1:]) if module.training and seen in steps else None
-
-    trainer.model.register_forward_pre_hook(spoil)
 
 
 @pytest.mark.parametrize("allowed", [0, 2, 3])
@@ -78,7 +67,7 @@ def test_a_bad_step_leaves_the_model_as_it_was_and_training_goes_on(
     tiny: dict[str, Any], tmp_path: Path
 ) -> None:
     trainer = _trainer(tiny, tmp_path)
-    _spoil(trainer, {2})
+    spoil(trainer.model, {2})
     run = trainer.run()
     next(run)
     before = _state(trainer)
@@ -95,7 +84,7 @@ def test_a_bad_step_leaves_the_model_as_it_was_and_training_goes_on(
 
 def test_good_steps_between_bad_ones_end_the_row(tiny: dict[str, Any], tmp_path: Path) -> None:
     trainer = _trainer({**tiny, "max_bad_steps": 1}, tmp_path)
-    _spoil(trainer, {1, 3, 5})
+    spoil(trainer.model, {1, 3, 5})
     counts = [record["bad_steps"] for record in trainer.run() if "bad_steps" in record]
     assert counts == [1, 0, 1, 0, 1, 0]
 
@@ -104,7 +93,7 @@ def test_no_checkpoint_is_written_in_a_row_of_bad_steps_and_one_is_after_it(
     tiny: dict[str, Any], tmp_path: Path
 ) -> None:
     trainer = _trainer({**tiny, "checkpoint_every_steps": 1}, tmp_path)
-    _spoil(trainer, {2, 3})
+    spoil(trainer.model, {2, 3})
     run = trainer.run()
     list(islice(run, 4))  # three steps and the evaluation after them
     trainer.save_if_changed()
@@ -188,7 +177,7 @@ def test_a_run_that_ends_in_a_row_of_bad_steps_with_a_sound_model_is_kept(
 ) -> None:
     """Bad steps leave the model as it was before them. The last evaluation ends an epoch, or follows it."""
     trainer = _trainer({**tiny, "epochs": 1, "eval_every_samples": every}, tmp_path)
-    _spoil(trainer, {2, 3})
+    spoil(trainer.model, {2, 3})
     records = list(trainer.run())
     assert [r["bad_steps"] for r in records if "bad_steps" in r] == [0, 1, 2]
     assert math.isfinite(records[-1]["val_loss"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from r2gen.config import Config
 from r2gen.data import Key, ReportDataset, normalise
 from r2gen.evaluate import Scorer, Written, build, scores, write_reports
 from r2gen.metrics import OptionalMeteor
-from r2gen.model import R2Gen, loss_sum
+from r2gen.model import EncoderDecoder, R2Gen, loss_sum
 from r2gen.packing import lengths
 from r2gen.tokenizer import Tokenizer
 
@@ -61,13 +62,13 @@ def test_the_reference_is_the_published_one_whatever_training_sees(make_config: 
 @pytest.mark.parametrize(
     ("changes", "how"),
     [
-        ({"beam_size": 3}, (3, False, False)),
-        ({"beam_size": 3, "block_trigrams": "on"}, (3, True, False)),
-        ({"beam_size": 3, "compat": "original"}, (3, False, False)),
-        ({"beam_size": 1}, (1, False, False)),
-        ({"beam_size": 1, "block_trigrams": "on"}, (1, True, False)),
-        ({"beam_size": 1, "block_trigrams": "greedy_only"}, (1, True, False)),
-        ({"beam_size": 1, "compat": "original"}, (1, True, True)),
+        ({"beam_size": 3}, ("search", 3, False)),
+        ({"beam_size": 3, "block_trigrams": "on"}, ("search", 3, True)),
+        ({"beam_size": 3, "compat": "original"}, ("search", 3, False)),
+        ({"beam_size": 1}, ("search", 1, False)),
+        ({"beam_size": 1, "block_trigrams": "on"}, ("search", 1, True)),
+        ({"beam_size": 1, "block_trigrams": "greedy_only"}, ("search", 1, True)),
+        ({"beam_size": 1, "compat": "original"}, ("draw", 1, True)),
     ],
     ids=str,
 )
@@ -75,15 +76,17 @@ def test_the_configuration_decides_how_words_are_chosen(
     make_config: Make,
     monkeypatch: pytest.MonkeyPatch,
     changes: dict[str, Any],
-    how: tuple[int, bool, bool],
+    how: tuple[str, int, bool],
 ) -> None:
     asked: list[tuple[Any, ...]] = []
 
-    def generate(model: R2Gen, images: torch.Tensor, *, max_length: int, **given: Any) -> torch.Tensor:
-        asked.append(tuple(given[name] for name in ("beam_size", "block_trigrams", "sample")))
-        return torch.zeros(len(images), max_length, dtype=torch.long)
+    def ask(name: str, decoder: EncoderDecoder, encoded: torch.Tensor, **given: Any) -> torch.Tensor:
+        assert not decoder.training
+        asked.append((name, given.get("beam_size", 1), given["block_trigrams"]))
+        return torch.zeros(len(encoded), given["max_length"], dtype=torch.long)
 
-    monkeypatch.setattr(evaluate, "generate", generate)
+    for name in ("search", "draw"):
+        monkeypatch.setattr(evaluate, name, partial(ask, name))
     _written(make_config(**changes), 1)
     assert asked == [how]
 

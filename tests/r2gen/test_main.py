@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ import torch
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from r2gen import checkpoint, metrics, train
+from r2gen import checkpoint, evaluate, metrics, train
 from r2gen.__main__ import main
 from r2gen.findings import asserted
 from tests import forked
 from tests.forked import Forked
+from tests.r2gen.faults import change_models, spoil
 
 WITHOUT_THE_TUNER = """
 import runpy, sys
@@ -89,34 +90,39 @@ def test_a_signal_stops_training_and_the_same_command_goes_on(
         assert process.returncode == 128 + number
         said = re.search(r"stopped after (\d+) samples; the same command continues from there\n$", out)
         assert said, out
+        assert err.count("r2gen: stops after this step or evaluation") == 1
         assert "Traceback" not in err
         stopped_at = int(said[1])
         assert checkpoint.load(tmp_path / "run" / "last.pt")["samples"] == stopped_at
 
 
 @pytest.mark.parametrize(
-    ("bad_steps", "where"), [(0, "from there"), (2, "from the last checkpoint before the skipped steps")]
+    ("epochs", "where", "samples"),
+    [(2, "from the last checkpoint before the skipped steps", 4), (1, "from there", 10)],
 )
 def test_where_the_same_command_continues_is_where_the_checkpoint_is(  # noqa: PLR0917 - fixtures
     write: Write,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    bad_steps: int,
+    without_java: None,
+    epochs: int,
     where: str,
+    samples: int,
 ) -> None:
-    step = {"epoch": 1, "step": 3, "train_loss": 1.0, "grad_norm": 1.0, "bad_steps": bad_steps}
-    evaluation = {"epoch": 1, "bleu_4": 0.1, "bleu_4_chance": 0.2, "collapsed": False}
+    """Stopped in an evaluation after two bad steps: before more of them, and after the last one."""
+    change_models(monkeypatch, lambda model: spoil(model, {2, 3}))
+    evaluated = train.evaluate
 
-    def stopped(*_: object) -> Iterator[dict[str, Any]]:
-        yield {"samples": 10, **step}
+    def stopped(*given: Any) -> dict[str, Any]:
         os.kill(os.getpid(), signal.SIGTERM)
-        yield {"samples": 10, **evaluation}
+        return evaluated(*given)
 
-    monkeypatch.setattr(train, "fit", stopped)
-    assert main(_train(write(), tmp_path / "run")) == 143
+    monkeypatch.setattr(train, "evaluate", stopped)
+    assert main(_train(write(epochs=epochs, checkpoint_every_steps=1), tmp_path / "run")) == 143
     said = capsys.readouterr().out.splitlines()[-1]
     assert said == f"stopped after 10 samples; the same command continues {where}"
+    assert checkpoint.load(tmp_path / "run" / "last.pt")["samples"] == samples
 
 
 def test_training_needs_nothing_of_the_tuner(
@@ -142,7 +148,9 @@ def test_a_full_disk_is_one_line_and_the_checkpoint_before_stays(
     said = [line for line in done.stderr.splitlines() if "METEOR" not in line and "parameters" not in line]
     assert len(said) == 1
     assert re.fullmatch(
-        r"r2gen: checkpoint .*/run/\w+\.pt: cannot be written: File too large; .* nothing is lost", said[0]
+        r"r2gen: checkpoint .*/run/\w+\.pt: cannot be written: File too large; .*: it goes on from the "
+        r"checkpoint before, if there is one",
+        said[0],
     )
     assert {file.name: file.read_bytes() for file in run.iterdir()} == before
     assert main(_train(write(epochs=2), run)) == 0
@@ -328,7 +336,10 @@ class _Meteor:
     __exit__ = staticmethod(lambda *_: None)
 
 
-@pytest.mark.parametrize(("asked", "is_scored"), [([], True), (["--set", "meteor=false"], False)])
+@pytest.mark.parametrize(
+    ("asked", "is_scored"),
+    [([], True), (["--set", "meteor=false"], False), (["--set", "meteor=n"], False)],
+)
 def test_meteor_is_scored_unless_the_command_says_otherwise(  # noqa: PLR0917 - fixtures
     write: Write,
     tmp_path: Path,
@@ -345,14 +356,64 @@ def test_meteor_is_scored_unless_the_command_says_otherwise(  # noqa: PLR0917 - 
     assert ("meteor" in json.loads(capsys.readouterr().out)) is is_scored
 
 
+def test_a_configuration_is_read_before_the_reports_are_written(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_java: None
+) -> None:
+    """Meanwhile, which may be an hour, it can be edited or moved."""
+    config = write(epochs=1)
+    assert main(_train(config, tmp_path / "run")) == 0
+    write_reports = evaluate.write_reports
+
+    def moved(*given: Any) -> Any:
+        config.unlink()
+        return write_reports(*given)
+
+    monkeypatch.setattr(evaluate, "write_reports", moved)
+    command = ["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt"), "--config", str(config)]
+    assert main(command) == 0
+
+
+@pytest.mark.parametrize("command", ["evaluate", "generate"])
+def test_ctrl_c_while_reports_are_written_is_one_line(  # noqa: PLR0917 - fixtures
+    write: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    without_java: None,
+    command: str,
+) -> None:
+    assert main(_train(write(epochs=1), tmp_path / "run")) == 0
+    capsys.readouterr()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluate, "write_reports", interrupt)
+    assert main([command, "--checkpoint", str(tmp_path / "run" / "best.pt")]) == 130
+    assert capsys.readouterr() == ("", "r2gen: interrupted\n")
+
+
+def test_scores_are_printed_although_the_reports_cannot_be_written(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], without_java: None
+) -> None:
+    assert main(_train(write(epochs=1), tmp_path / "run")) == 0
+    capsys.readouterr()
+    (tmp_path / "taken").mkdir()
+    command = ["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt")]
+    assert main([*command, "--reports", str(tmp_path / "taken")]) == 2
+    out, err = capsys.readouterr()
+    assert json.loads(out)["studies"] == 3
+    assert err.endswith(f"r2gen: reports {tmp_path / 'taken'}: cannot be written: Is a directory\n")
+
+
 def test_the_reports_of_a_checkpoint_are_written_down_one_by_one(
     write: Write, drawn: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], without_java: None
 ) -> None:
     assert main(_train(write(epochs=1), tmp_path / "run")) == 0
-    evaluate = ["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt"), "--split", "test", "--reports"]
+    command = ["evaluate", "--checkpoint", str(tmp_path / "run" / "best.pt"), "--split", "test", "--reports"]
     capsys.readouterr()
 
-    assert main([*evaluate, str(tmp_path / "new" / "reports.jsonl")]) == 0
+    assert main([*command, str(tmp_path / "new" / "reports.jsonl")]) == 0
 
     scores = json.loads(capsys.readouterr().out)
     written = [json.loads(line) for line in (tmp_path / "new" / "reports.jsonl").read_text().splitlines()]
@@ -368,4 +429,4 @@ def test_the_reports_of_a_checkpoint_are_written_down_one_by_one(
     assert any(w["true"] for w in written)
     assert scores["studies"] == len(written)
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["reports.jsonl"]
-    assert "/proc/x: cannot be written" in _refused(capsys, [*evaluate, "/proc/x/reports.jsonl"])
+    assert "/proc/x: cannot be written" in _refused(capsys, [*command, "/proc/x/reports.jsonl"])

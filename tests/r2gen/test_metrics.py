@@ -1,5 +1,6 @@
 import json
 import math
+import signal
 import subprocess
 import sys
 
@@ -130,6 +131,18 @@ def test_meteor_takes_what_would_break_its_protocol(meteor):
     plain = meteor.score(["the heart is normal"], ["the heart is normal"])
     assert meteor.score(["the heart\nis ||| normal"], ["the |||heart is\r\nnormal"]) == plain
     assert 0 <= meteor.score(["é\u2028ö", ""], ["", "é"]) <= 1
+
+
+@needs_java
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_meteor_goes_on_when_every_process_is_signalled(number):
+    """The evaluation that it scores is finished first."""
+    with Meteor() as meteor:
+        before = meteor.score(HYPOTHESES, REFERENCES)
+        meteor._process.send_signal(number)
+        with pytest.raises(subprocess.TimeoutExpired):
+            meteor._process.wait(0.5)
+        assert meteor.score(HYPOTHESES, REFERENCES) == before
 
 
 @needs_java

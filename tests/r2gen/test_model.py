@@ -5,8 +5,9 @@ import torch
 from torch.nn import functional
 
 from r2gen import layers
-from r2gen.model import EncoderDecoder, R2Gen, loss_sum
+from r2gen.model import EncoderDecoder, R2Gen, loss_sum, together
 from r2gen.packing import Packing, lengths
+from r2gen.visual import folded
 
 from .golden import GOLDEN, RECORDING, tiny
 
@@ -148,6 +149,18 @@ def test_views_have_their_own_batch_statistics_in_training_only():
 def test_encoding_gives_every_patch_of_every_view():
     images, _ = batch()
     assert build().eval().encode(images).shape == (2, 2 * 4, 16)
+
+
+def test_a_frozen_extractor_shows_what_it_showed_in_training_whatever_the_precision():
+    """A replacement of its own, too."""
+    images, _ = batch()
+    model = build(freeze_visual=True).eval()
+    for extractor in (None, folded(model.visual_extractor)):
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            encoded = model.encode(images, extractor)
+            with torch.autocast("cpu", enabled=False):
+                features = together(extractor or model.visual_extractor, images)
+            assert torch.equal(encoded, model.encode(features))
 
 
 def test_activation_checkpointing_changes_no_gradient(still):

@@ -213,6 +213,17 @@ def test_a_run_goes_on_with_the_micro_batch_that_fits(
         list(fit({**tiny, "epochs": 3, "halve_on_oom": False}, tmp_path))
 
 
+def test_a_run_whose_micro_batch_has_fitted_goes_on_with_a_larger_one(
+    tiny: dict[str, Any], tmp_path: Path
+) -> None:
+    records = fit({**tiny, "micro_batch_size": 2, "accumulation_steps": 2}, tmp_path)
+    next(records)
+    records.close()
+    rest = [record for record in fit(tiny, tmp_path) if "step" in record]
+    assert len(rest) == 5
+    assert not any("micro_batch_size" in record for record in rest)
+
+
 def test_a_run_in_too_little_memory_goes_on_with_the_same_loss(
     drawn: Path, tiny: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -277,7 +288,8 @@ def test_an_evaluation_that_does_not_fit_is_made_with_fewer_studies_at_once(
 def test_reports_of_a_checkpoint_that_do_not_fit_are_written_fewer_at_once(
     tiny: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    list(fit({**tiny, "epochs": 1, "eval_batch_size": 2}, tmp_path))
+    """The checkpoint's setting is that of a trial, which ends there, so that the tuner sees it."""
+    list(fit({**tiny, "epochs": 1, "eval_batch_size": 2, "halve_on_oom": False}, tmp_path))
     given = [command, "--checkpoint", str(tmp_path / "best.pt"), "--split", "val"]
     assert main([*given, "--set", "eval_batch_size=8"]) == 0
     assert _said(capsys) == EVALUATIONS_HALVED

@@ -284,7 +284,7 @@ def test_the_learning_rate_follows_the_schedule_over_a_stop(tiny: dict[str, Any]
 
 
 def test_a_checkpoint_of_before_there_were_schedules_goes_on(tiny: dict[str, Any], tmp_path: Path) -> None:
-    """It has the state of PyTorch's scheduler, and knows of no micro-batch that fits."""
+    """It has the state of PyTorch's scheduler, and does not say what the annotation left out."""
     config = {**tiny, "lr_step_epochs": 1}
     expected = _untimed(fit(config, tmp_path / "straight"))
     records = fit(config, tmp_path / "parts")
@@ -292,7 +292,7 @@ def test_a_checkpoint_of_before_there_were_schedules_goes_on(tiny: dict[str, Any
     records.close()
     last = tmp_path / "parts" / "last.pt"
     state = checkpoint.load(last) | {"scheduler": {"last_epoch": 0, "_step_count": 1, "gamma": 0.1}}
-    del state["micro_batch_size"]
+    del state["left_out"]
     for name in ("schedule", "warmup_samples", "halve_on_oom", "loader_timeout_s"):
         del state["config"][name]
     for group in state["optimizer"]["param_groups"]:
@@ -342,6 +342,20 @@ def test_left_out_studies_are_counted(tiny: dict[str, Any], own_data: Path, tmp_
 
     assert last["skipped_samples"] == 3
     assert last["samples"] == 7
+
+
+def test_a_study_that_went_missing_counts_beside_those_that_were_left_out_before(
+    tiny: dict[str, Any], own_data: Path, tmp_path: Path
+) -> None:
+    _break(own_data, ["train-00004"])
+    config = {**tiny, "data": str(own_data), "skip_bad_samples": True}
+    first = _steps(list(fit({**config, "epochs": 1}, tmp_path / "run")))
+    (own_data / "images" / "val-00001" / "0.png").unlink()
+
+    second = _steps(list(fit(config, tmp_path / "run")))
+
+    counts = [steps[-1]["skipped_samples"] for steps in (first, second)]
+    assert counts == [1, 3]  # the broken one once an epoch
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
