@@ -2,8 +2,10 @@
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.endings import ENDED
@@ -29,8 +31,8 @@ def search(tmp_path):
     (tmp_path / "space.yaml").write_text(killing.SPACE)
     started = []
 
-    def begin(*arguments):
-        started.append(killing.begin(tmp_path, *killing.SEARCH[:-1], "offline", *arguments))
+    def begin(*arguments, **environment):
+        started.append(killing.begin(tmp_path, *killing.SEARCH[:-1], "offline", *arguments, **environment))
         return started[-1]
 
     yield begin
@@ -42,6 +44,13 @@ def scratch_of(processes) -> Path:
     """Ray's directory: the guardian is told it."""
     (guardian,) = killing.kinds(processes)["guardian"]
     return Path(guardian.cmdline()[3])
+
+
+def has_left_its_group(process) -> bool:
+    """Whether it is the program that leads a session of its own."""
+    with suppress(psutil.Error, ProcessLookupError):
+        return process.name() == "sleep" and os.getsid(process.pid) == process.pid
+    return False
 
 
 def shared_memory(processes) -> set[str]:
@@ -76,7 +85,7 @@ def test_nothing_is_left_after_any_end(tmp_path, search, end):
     await_a_trial(tmp_path)
     family = killing.family(process)
     assert {"guardian", "raylet", "GCS server", "child", "loader worker"} <= set(killing.kinds(family))
-    assert any(p.name() == "sleep" and os.getsid(p.pid) == p.pid for p in family), "one has left its group"
+    assert any(map(has_left_its_group, family))
     scratch, held = scratch_of(family), shared_memory(family)
     assert held, "Ray's object store"
 
@@ -102,30 +111,34 @@ def test_a_driver_that_is_killed_while_ray_starts_leaves_nothing_either(tmp_path
 
 
 def test_what_a_driver_and_its_guardian_leave_who_die_together_is_ended_by_the_next_command(tmp_path, search):
-    process = search()
-    await_a_trial(tmp_path)
-    family = killing.family(process)
-    (guardian,) = killing.kinds(family)["guardian"]
-    scratch = scratch_of(family)
-    guardian.suspend()  # or else it may be faster
-    process.kill()
-    guardian.kill()
-    process.wait()
-    assert {"raylet", "GCS server"} <= set(killing.kinds(killing.alive(family)))
-    assert killing.begin(tmp_path, "status", "s").wait(60) == 0, killing.output(tmp_path)
-    assert not killing.alive(family)
-    assert not scratch.exists()
+    """In a temporary directory of theirs: in the common one the next command may be another test's."""
+    with killing.temporary() as temporary:
+        environment = {"TMPDIR": str(temporary)}
+        process = search(**environment)
+        await_a_trial(tmp_path)
+        family = killing.family(process)
+        (guardian,) = killing.kinds(family)["guardian"]
+        scratch = scratch_of(family)
+        guardian.suspend()  # or else it may be faster
+        process.kill()
+        guardian.kill()
+        process.wait()
+        assert {"raylet", "GCS server"} <= set(killing.kinds(killing.alive(family)))
+        asked = killing.begin(tmp_path, "status", "s", **environment)
+        assert asked.wait(240) == 0, killing.output(tmp_path)
+        assert not killing.alive(family)
+        assert not scratch.exists()
 
 
 def test_two_searches_beside_each_other_do_not_meet_and_leave_nothing(tmp_path, search):
-    """The driver of one is killed, the other one comes to its end."""
+    """The driver of one is killed, the other one, which is begun beside it, comes to its end."""
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "space.yaml").write_text(killing.SPACE)
-    length = ("--trials", 1, "--samples", 1600)
+    process = search("--samples", 40000)
+    await_a_trial(tmp_path)
+    length = ("--trials", 1, "--samples", 800)
     other = killing.begin(tmp_path / "other", *killing.SEARCH[:-1], "offline", *length)
     try:
-        process = search("--samples", 40000)
-        await_a_trial(tmp_path)
         await_a_trial(tmp_path / "other")
         killed, ended = killing.family(process), killing.family(other)
         scratches = scratch_of(killed), scratch_of(ended)

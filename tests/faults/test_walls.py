@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -56,12 +57,15 @@ def told():
 
 
 def facts(driver, directory):
-    family = driver.children(recursive=True)
-    tokens = {p.environ().get(TOKEN) for p in family if "gcs_server" in " ".join(p.cmdline())}
-    listening = {
-        c.laddr.port for p in family for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN
-    }
-    paths = list(directory.rglob("*"))
+    family, tokens, listening = driver.children(recursive=True), set(), set()
+    for process in family:
+        with suppress(psutil.Error):  # it has ended
+            open_ones = process.net_connections("inet")
+            listening |= {c.laddr.port for c in open_ones if c.status == psutil.CONN_LISTEN}
+            if "gcs_server" in " ".join(process.cmdline()):
+                tokens.add(process.environ().get(TOKEN))
+    # `Path.rglob` raises where a directory goes while it looks.
+    paths = [Path(place, name) for place, _, names in os.walk(directory) for name in names]
     return {
         "token": tokens.pop(),
         "ports": sorted(listening),
