@@ -1,6 +1,6 @@
 """SIGKILL of any process of a search at any moment: no trial is lost, none is run or counted twice."""
 
-import json
+import itertools
 import os
 import random
 import signal
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from autotune.storage.records import read_records
+from autotune.storage.trial_dir import TrialDir
 from tests.endings import ENDED
 
 from . import killing
@@ -63,7 +65,7 @@ class Killed:
         if victim in WITH_THE_DRIVER:
             self.process.wait()
             if not is_guarded:  # nobody is left to end the others but who comes next
-                killing.begin(self.directory, "status", "s", **self._environment).wait()
+                killing.begin(self.directory, "status", "s", **self._environment).wait(240)
             killing.wait_for(lambda: not killing.alive(family), 60, "the end of everything")
             self.check()
             self.process = killing.begin(self.directory, "resume", "s", **self._environment)
@@ -98,7 +100,8 @@ class Killed:
         """What had ended is there as it was, and was not touched since."""
         trials = killing.trials_of(self.directory)
         assert [t.number for t in trials] == list(range(len(trials)))
-        now = {t.number: (t, self._records(t.number)) for t in trials if t.outcome is not None}
+        ended = [t for t in trials if t.outcome is not None]
+        now = {t.number: (t, self._place(t.number).records_file.read_text()) for t in ended}
         assert {number: now.get(number) for number in self._ended} == self._ended
         self._rays = 0 if len(now) > len(self._ended) else self._rays
         self._ended = now
@@ -117,10 +120,10 @@ class Killed:
         trials = killing.trials_of(self.directory)
         assert [t.completed for t in trials] == [True] * TRIALS, [t.outcome for t in trials]
         for trial in trials:
-            check_attempts([json.loads(line) for line in self._records(trial.number).splitlines()])
+            check_attempts(list(read_records(self._place(trial.number))))
 
-    def _records(self, number: int) -> str:
-        return (self.directory / "s" / "trials" / f"{number:04d}" / "records.jsonl").read_text()
+    def _place(self, number: int) -> TrialDir:
+        return TrialDir(self.directory / "s" / "trials" / f"{number:04d}")
 
 
 def check_attempts(records: list[dict]) -> None:
@@ -141,12 +144,13 @@ def check_attempts(records: list[dict]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(6 * 3600)
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_killed_anywhere_nothing_is_lost_and_nothing_is_twice(tmp_path, soak, seed):
-    rng, kills, done = random.Random(seed), 100 if soak else 5, []
+    rng, kills, done, numbers = random.Random(seed), 100 if soak else 5, [], itertools.count()
     while len(done) < kills:
         with killing.temporary() as temporary:
-            search = Killed(tmp_path / f"after-{len(done)}", rng, temporary)
+            search = Killed(tmp_path / f"search-{next(numbers)}", rng, temporary)
             try:
                 while len(done) < kills and (victim := search.kill_one()) is not None:
                     print(f"seed {seed}, {search.directory.name}: {victim}")  # shown where the test fails

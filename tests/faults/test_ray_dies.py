@@ -1,12 +1,12 @@
 """Ray itself dies, or Ray Tune aborts: the search goes on from its study, and if it cannot, it says how."""
 
-import json
 import shutil
 import time
 
 import pytest
 
 from autotune.engines import revival
+from autotune.storage.records import read_records
 from autotune.storage.store import Session, is_in_use
 from tests.endings import ENDED
 
@@ -30,11 +30,7 @@ def search(tmp_path):
 
 
 def attempts(tmp_path):
-    file = tmp_path / "s" / "trials" / "0000" / "records.jsonl"
-    if not file.exists():
-        return 0
-    lines = file.read_text().splitlines(keepends=True)
-    return sum("attempt" in json.loads(line) for line in lines if line.endswith("\n"))
+    return sum("attempt" in record for record in read_records(Session(tmp_path / "s").trial_dir(0)))
 
 
 def kill(process, victim):
@@ -44,6 +40,7 @@ def kill(process, victim):
     killing.wait_for(lambda: not killing.alive(found))
 
 
+@pytest.mark.timeout(900)
 def test_a_ray_that_dies_again_and_again_or_cannot_run_ends_the_search_in_one_line(tmp_path, search):
     """Twice the search outlives its Ray, and not a third time; then Ray Tune aborts as often."""
     process, session = search(*killing.SEARCH, "--trials", 2, "--samples", 2000), Session(tmp_path / "s")
