@@ -74,8 +74,12 @@ def happened(directory):
 
 
 def records(directory):
-    lines = (directory / "t" / "records.jsonl").read_text().splitlines()
-    return [record for line in lines if "samples" in (record := json.loads(line))]
+    return [record for record in read_records(TrainingDir(directory / "t")) if "samples" in record]
+
+
+def evaluations(directory):
+    """After how many samples they came: a training goes on until it hears that it has enough of them."""
+    return [record["samples"] for record in records(directory) if "score" in record]
 
 
 def test_a_training_ends_when_it_has_all_its_samples(tmp_path, capsys):
@@ -84,9 +88,9 @@ def test_a_training_ends_when_it_has_all_its_samples(tmp_path, capsys):
     assert f"{tmp_path / 't'}: no training to go on with" in said
     assert "training over 600 samples" in said
     assert "after 400 samples: score 0.4000" in said
-    assert re.search(r"completed after 6\d\d samples", said)
+    assert int(re.search(r"completed after (\d+) samples", said)[1]) >= 600
     assert happened(tmp_path) == [Kind.BEGUN, Kind.ENDED]
-    assert [r["samples"] for r in records(tmp_path) if "score" in r] == [200, 400, 600]
+    assert evaluations(tmp_path)[:3] == [200, 400, 600]
     assert said.endswith(f"Report: {tmp_path / 't' / 'report.html'}\n")
     assert "training ended" in (tmp_path / "t" / "report.html").read_text()
 
@@ -162,10 +166,9 @@ def test_stopped_or_killed_it_goes_on_from_its_checkpoint(tmp_path, number, code
     enough = further(tmp_path)
     assert started(tmp_path, "--resume", samples=enough).wait(120) == 0
     assert happened(tmp_path)[-2:] == [Kind.CONTINUED, Kind.ENDED]
-    evaluated = [r["samples"] for r in records(tmp_path) if "score" in r]
-    unheard = set(range(200, enough + 1, 200)) - set(evaluated)
+    unheard = set(range(200, enough + 1, 200)) - set(evaluations(tmp_path))
     assert not unheard or number == signal.SIGKILL  # of the tuner: its child may tell what nobody hears
-    assert evaluated[-1] == enough
+    assert enough not in unheard
 
 
 def test_a_job_of_which_every_process_gets_the_signal_has_stopped_as_well(tmp_path):
@@ -198,7 +201,7 @@ def test_tensorboard_and_wandb_have_a_training_that_was_gone_on_with_as_one_run(
     board = EventAccumulator(str(tmp_path / "t" / "tensorboard" / "t"), size_guidance={"scalars": 0}).Reload()
     steps = [event.step for event in board.Scalars("val/score")]
     assert steps == sorted(set(steps))
-    assert steps[-1] == enough
+    assert enough in steps
 
 
 @pytest.mark.parametrize(

@@ -164,13 +164,15 @@ def test_without_a_baseline_there_is_nothing_to_compare(space):
 def test_a_model_is_trained_and_scored_once(session, compared):
     model, said = compared()
     assert (model.label, model.outcome.status, model.trial) == ("bf16", Status.COMPLETED, None)
-    assert (model.samples, model.training.quality_samples, model.training.quality) == (400, 400, 0.2)
+    assert (model.samples, model.training.quality) == (400, 0.2)
+    assert model.training.quality_samples >= 400  # it trains on until it hears that it has enough
     assert model.training.throughput.samples_per_s > 0
     assert model.config["precision"] == "bf16"
-    assert model.scores == {"bleu_4": 0.5, "trained": pytest.approx(400, abs=100)}
+    assert model.scores == {"bleu_4": 0.5, "trained": model.scores["trained"]}
+    assert model.scores["trained"] >= 400
     assert (model.reports_per_s, model.peak_memory_bytes) == (0.5, 7)
     assert (model.items, model.collapsed) == ({"bleu_4": (0.25, 0.75)}, True)
-    assert model.steps.count >= 100  # one that was under way when it was enough counts, too
+    assert model.steps.count >= 100
     assert (model.steps.bad, model.steps.final_loss) == (0, 1.0)
     assert (model.parameters, model.checkpoint_bytes > 0) == (12, True)
     place = session.model_dir("bf16")
@@ -185,7 +187,7 @@ def test_a_model_is_trained_and_scored_once(session, compared):
 def test_on_other_terms_it_is_trained_anew(session, space, compared):
     assert compared()[0].samples == 400
     model, _ = compared(samples=600)
-    assert (model.samples, model.training.quality_samples) == (600, 600)
+    assert (model.samples, model.training.quality_samples >= 600) == (600, True)
     assert model.scores["trained"] >= 600
     assert attempts(session, "bf16") == 1
 
