@@ -171,9 +171,10 @@ def test_only_whose_turn_it_is_runs(order, server, tmp_path):
     running = Race(order({"step_s": 0.01}, {"step_s": 0.01}, {"step_s": 0.01}), server)
     while not running.step(0.2).samples:
         pass
-    states = [one.status() for one in processes() if one.name() != "sh"]
-    assert len(states) == 3
-    assert states.count(psutil.STATUS_STOPPED) >= 2
+    members = [one for one in processes() if one.name() != "sh"]
+    assert len(members) == 3
+    # Who sleeps is suspended only when it has had the CPU; none has its turn before the next step.
+    wait_for(lambda: [one.status() for one in members].count(psutil.STATUS_STOPPED) >= 2)
     running.stop()
     wait_for(lambda: not processes())
 
@@ -196,14 +197,15 @@ def test_a_race_that_is_broken_off_keeps_its_rounds_and_no_half_ones(order, serv
 
 
 @pytest.mark.parametrize(("fails_at", "together"), [(0, True), (0, False), (30, True)])
-def test_a_member_that_fails_ends_the_race_and_is_named(order, server, tmp_path, fails_at, together):
+def test_a_member_that_fails_ends_the_race_and_is_named(order, server, rounds, fails_at, together):
+    rounds(40)  # in each of them one step at least, however busy the machine
     given = order({"step_s": 0.01}, {"step_s": 0.01, "fails_at": fails_at}, together=together)
-    outcome = finish(Race(replace(given, most_s=3.0), server)).outcome
+    outcome = finish(Race(given, server)).outcome
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.OOM)
     assert outcome.reason.startswith("trial 7: MemoryError: no room")
-    assert identity.read_verdict(TrialDir(tmp_path))[0] == outcome
+    assert identity.read_verdict(given.place)[0] == outcome
     wait_for(lambda: not processes())
-    assert not list(tmp_path.glob("*/work"))
+    assert not list(given.place.root.glob("*/work"))
 
 
 def test_a_member_that_somebody_kills_interrupts_the_race(order, server, tmp_path):
