@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -67,7 +69,8 @@ def finish(running, seconds=240):
 
 def session_of(pid):
     """The processes of a trial's session that are alive."""
-    return [p for p in psutil.process_iter() if _session(p) == pid and p.status() != psutil.STATUS_ZOMBIE]
+    found = [p for p in psutil.process_iter(["status"]) if p.info["status"] != psutil.STATUS_ZOMBIE]
+    return [p for p in found if _session(p) == pid]
 
 
 def _session(process):
@@ -88,8 +91,10 @@ def _session(process):
     }.items(),
 )
 def test_a_hang_is_ended_with_all_its_processes_and_its_log_says_where_it_was(tmp_path, server, hang, where):
-    running = Attempt(order(tmp_path, hang, stall_timeout_s=1.5), server)
-    pid = running._child.pid
+    running = Attempt(order(tmp_path, hang, stall_timeout_s=60.0), server)
+    child, pid = running._child, running._child.pid
+    wait_for((tmp_path / "work" / "hanging").exists)
+    child._order = replace(child._order, stall_timeout_s=1.5)
     outcome = finish(running)
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.TIMEOUT)
     log = (tmp_path / "log").read_text()
@@ -107,7 +112,7 @@ def test_a_close_that_hangs_takes_nothing_from_a_trial_that_was_complete(tmp_pat
 
 
 def test_a_search_goes_on_after_trials_that_hang(place):
-    process = place.search(SPACE, "--wandb", "off", "--stall-timeout", "2s")
+    process = place.search(SPACE, "--wandb", "off", "--stall-timeout", "2.5s")
     _, errors = end(process)
     assert errors == ""
     assert process.returncode in ENDED
@@ -129,28 +134,50 @@ def test_a_search_that_is_interrupted_twice_does_not_wait_for_a_close_that_hangs
     wait_for(lambda: not place.left())
 
 
-IMPATIENT = f"from autotune.engines import engine; engine._SILENT_S = {STOPPED_S - 2}"
+# A supervisor is silent until its first report, too, for seconds where a machine has no time: silence counts
+# as a hang while there is a file that says so, and not before.
+IMPATIENT = f"""
+from pathlib import Path
+from autotune.engines import engine
+
+look = engine._Recorder.on_step_begin
+
+def look_as_told(*given, **named):
+    engine._SILENT_S = {STOPPED_S - 2} if Path("impatient").exists() else 600.0
+    look(*given, **named)
+
+engine._Recorder.on_step_begin = look_as_told
+"""
 
 
 def suspend(*processes):
     """Stops them for longer than what counts as a hang."""
-    for each in processes:
-        each.send_signal(signal.SIGSTOP)
+    send(signal.SIGSTOP, processes)
     time.sleep(STOPPED_S)
+    send(signal.SIGCONT, processes)
+
+
+def send(number, processes):
     for each in processes:
-        each.send_signal(signal.SIGCONT)
+        with suppress(psutil.NoSuchProcess):  # it has ended
+            each.send_signal(number)
 
 
 def test_what_was_suspended_goes_on_and_a_supervisor_that_hangs_costs_a_repetition_and_no_more(place):
     """While the first trial runs the driver is suspended, in the second all is; in the third one is hung."""
     process = place.search(SLOW, "--wandb", "off", "--stall-timeout", f"{STOPPED_S - 2}s", patch=IMPATIENT)
+    impatient = place.directory / "impatient"
     wait_for(lambda: len(place.records(0)) > 5)
+    impatient.touch()
     suspend(process)
     wait_for(lambda: len(place.records(1)) > 5)
     suspend(process, *place.left())
     wait_for(lambda: len(place.records(2)) > 5)
+    assert [place.attempts(number) for number in range(3)] == [1, 1, 1]
     [supervisor] = place.left("ray::Supervisor")
     supervisor.send_signal(signal.SIGSTOP)
+    wait_for(lambda: "its supervisor died" in process.said())
+    impatient.unlink()
     _, errors = end(process)
     assert errors == ""
     assert process.returncode in ENDED
@@ -167,7 +194,7 @@ from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 
 fork_server._PRELOAD_S = 10.0  # more than a server needs that hangs in nothing
-order = Order(0, "stuck:fit", {}, ".", "bleu_4", samples=1, stall_timeout_s=2.0)
+order = Order(0, "stuck:fit", {}, ".", "bleu_4", samples=1, stall_timeout_s=3.0)
 child = Child(order, ForkServer(["stuck"]))
 while child.verdict is None:
     child.poll(1.0)

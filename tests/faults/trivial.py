@@ -8,20 +8,20 @@ import time
 
 
 def hangs(config, workdir):
-    """Hangs after three steps, in the way that the configuration says."""
-    hang = config["hang"]
+    """Hangs after three steps, in the way that the configuration says. Where it does, there is a file."""
+    hang, hanging = config["hang"], workdir / "hanging"
     if hang == "at once":
-        sleeps()
+        sleeps(hanging)
     for step in range(1, 4):
         yield {"samples": 4 * step, "train_loss": 1.0}
     if hang in HANGS:
-        HANGS[hang]()
+        HANGS[hang](hanging)
     try:
         yield {"samples": 16, "train_loss": 1.0}
         yield {"samples": 16, "bleu_4": 0.2}
     finally:
         if hang == "when closed":
-            sleeps()
+            sleeps(hanging)
 
 
 def slow(config, workdir):
@@ -38,7 +38,7 @@ def slow(config, workdir):
     finally:
         state.write_text(str(samples))
         if config["hang"] == "when closed":
-            sleeps()
+            sleeps(workdir / "hanging")
 
 
 def brief(config, workdir):
@@ -47,24 +47,28 @@ def brief(config, workdir):
     yield {"samples": 32, "bleu_4": 0.2}
 
 
-def sleeps():
+def sleeps(hanging):
+    hanging.touch()
     time.sleep(3600)
 
 
-def holds_the_gil():
+def holds_the_gil(hanging):
+    hanging.touch()
     max(itertools.repeat(0))
 
 
-def is_stopped():
+def is_stopped(hanging):
+    hanging.touch()
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def waits_for_a_worker():
+def waits_for_a_worker(hanging):
     with multiprocessing.get_context("fork").Pool(1) as workers:
-        workers.apply(never_returns)
+        workers.apply(never_returns, (hanging,))
 
 
-def never_returns():
+def never_returns(hanging):
+    hanging.touch()
     time.sleep(3600)
 
 
