@@ -237,7 +237,7 @@ def remembers(config, workdir):
 
 
 def shares_memory(config, workdir):
-    """Holds memory that a process shares, which no limit of a process by itself counts."""
+    """Holds memory that a process shares, which no limit of a process by itself counts, until it is ended."""
     import mmap
 
     yield {"samples": 1}
@@ -245,7 +245,7 @@ def shares_memory(config, workdir):
         HELD.append(mmap.mmap(-1, 2**24))
         HELD[-1].write(b"x" * 2**24)
         time.sleep(config["pause_s"])
-    yield {"samples": 2}
+    time.sleep(600)
 
 
 HOLDS = "import time; held = b'x' * int(100e6); print('holds', flush=True); time.sleep(600)"

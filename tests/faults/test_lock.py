@@ -14,15 +14,18 @@ from autotune.storage.records import read_records
 from autotune.storage.store import Options, Session, is_in_use
 from tests.endings import ENDED
 
+from . import killing
 from .sessions import SPACE, call, is_one_line, search, start, trials_of, wait_for
 
 
 @pytest.fixture
 def running(tmp_path):
-    """A search in the session `s` whose first trial has begun to train."""
+    """A search in the session `s` whose first trial has begun to train, and is suspended: it does not end."""
     process = start(tmp_path, *search(tmp_path, "--trials", 2, step_s=0.2, samples_per_trial=200))
     records = tmp_path / "s" / "trials" / "0000" / "records.jsonl"
     wait_for(lambda: records.exists() and records.read_text().count("\n") > 5)
+    [child] = killing.kinds(killing.family(process))["child"]
+    child.suspend()
     yield process
     process.kill()
     process.wait()

@@ -59,12 +59,14 @@ def test_descendants_count_from_when_they_come() -> None:
 
 
 def test_the_peak_of_memory_outlives_the_worker_that_had_it() -> None:
-    worker = "held = bytearray(64 << 20); import time; time.sleep(0.5)"
+    worker = HOLD.format(64)
     parent = (
         f"import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', {worker!r}])\ntime.sleep(60)"
     )
     with child(parent) as process, Telemetry(process.pid, interval_s=0.05) as watch:
         until(lambda: watch.latest().get("host_rss_bytes", 0.0) > 64 * MIB)
+        [held] = psutil.Process(process.pid).children()
+        held.kill()
         until(lambda: watch.latest()["host_rss_bytes"] < 64 * MIB)
     assert watch.summary()["host_rss_bytes"] > 64 * MIB
 
