@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from autotune.core.trial import Trial
@@ -35,16 +35,26 @@ _PATIENCE_S = 240.0
 
 @contextmanager
 def serving(program: str, *arguments: str) -> Iterator[Callable[[str], Any]]:
-    """Starts a server that is installed beside Python; what it answers is JSON."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [Path(sys.executable).with_name(program), *arguments, "--host", "127.0.0.1", f"--port={port}"]
+    """Starts a server that is installed beside Python, at a port that is free; what it answers is JSON."""
+    command = [Path(sys.executable).with_name(program), *arguments, "--host", "127.0.0.1", "--port=0"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            yield lambda path: ask(f"http://127.0.0.1:{port}{path}", process)
+            address = f"http://127.0.0.1:{port_of(process)}"
+            yield lambda path: ask(address + path, process)
         finally:
             process.terminate()
+
+
+def port_of(server: subprocess.Popen[bytes]) -> int:
+    """The port that the kernel has given it, as soon as it listens there."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        assert server.poll() is None, f"{server.args} has ended"
+        for connection in psutil.Process(server.pid).net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN:
+                return int(connection.laddr.port)
+        assert time.monotonic() < deadline, f"{server.args} does not listen"
+        time.sleep(0.1)
 
 
 def ask(address: str, server: subprocess.Popen[bytes]) -> Any:
@@ -82,7 +92,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
     search = ("search", "--space", "space.yaml", "--session", "s")
     process = Forked(search, place, inherited | {"PYTHONPATH": path})
     study, shown = place / "s" / "study.db", []
-    while process.poll() is None and not has_trials(study):
+    while process.poll() is None and not has_begun(study):
         time.sleep(0.1)
     with serving("optuna-dashboard", f"sqlite:///{study}") as dashboard:
         while process.poll() is None:
@@ -91,11 +101,12 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
     return Searched(place / "s", process.wait(), process.communicate()[1], shown)
 
 
-def has_trials(study: Path) -> bool:
+def has_begun(study: Path) -> bool:
     try:
-        return bool(record.trials(record.load_study(study)))
+        record.load_study(study)
     except KeyError:
         return False
+    return True
 
 
 @pytest.mark.slow
