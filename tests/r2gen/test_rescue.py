@@ -186,7 +186,9 @@ def test_a_worker_that_is_killed_costs_no_step(
 
     assert process.returncode == 1
     assert "Traceback" in err
-    assert re.search(r"DataLoader worker \(pid.* is killed by signal: Killed", err)
+    # Who is just taking a batch from it hears no more than that nobody is there.
+    told = r"DataLoader worker \(pid.* (is killed by signal: Killed|exited unexpectedly)"
+    assert re.search(rf"{told}|^(Connection(Reset|Refused)|EOF|FileNotFound)Error\b", err, re.MULTILINE)
     reached = checkpoint.load(tmp_path / "parts" / "last.pt")
     assert f"has the {reached['samples']} samples before the error: the same command goes on there" in err
 
@@ -213,13 +215,13 @@ def test_a_loader_that_hangs_is_told_in_a_line_and_its_processes_are_ended(
 
     monkeypatch.setattr(data.ReportDataset, "__getitems__", hang)
     config = tmp_path / "config.yaml"
-    config.write_text(yaml.safe_dump({**tiny, "num_workers": 2, "loader_timeout_s": 1}))
+    config.write_text(yaml.safe_dump({**tiny, "num_workers": 2, "loader_timeout_s": 2}))
 
     assert main(["train", "--config", str(config), "--workdir", str(tmp_path / "run")]) == 1
 
     told, said = capsys.readouterr().err.splitlines()[-2:]
     assert told.endswith("last.pt has the 10 samples before the error: the same command goes on there")
-    assert said.startswith("r2gen: loader_timeout_s 1: the loader's processes gave no batch for that long: ")
+    assert said.startswith("r2gen: loader_timeout_s 2: the loader's processes gave no batch for that long: ")
     assert multiprocessing.active_children() == []
 
 
