@@ -16,6 +16,8 @@ from r2gen import synthetic
 from tests import forked
 from tests.endings import ENDED
 
+pytestmark = pytest.mark.timeout(900)
+
 SPACE = """
 workload: r2gen
 baseline:

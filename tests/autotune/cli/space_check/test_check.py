@@ -47,6 +47,7 @@ def test_a_space_is_checked_by_running_its_baseline(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_script_that_knows_nothing_of_the_tuner_is_ready_for_a_search_as_it_is(tmp_path):
     projects.make(tmp_path, projects.RUNNABLE)
     for command in (("init",), ("check", "space.yaml", "--time", "20m")):
