@@ -173,6 +173,7 @@ def test_what_was_suspended_goes_on_and_a_supervisor_that_hangs_costs_a_repetiti
     wait_for(lambda: len(place.records(1)) > 5)
     suspend(process, *place.left())
     wait_for(lambda: len(place.records(2)) > 5)
+    assert [place.attempts(number) for number in range(3)] == [1, 1, 1]
     [supervisor] = place.left("ray::Supervisor")
     supervisor.send_signal(signal.SIGSTOP)
     wait_for(lambda: "its supervisor died" in process.said())
