@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -248,6 +248,10 @@ class _Trainer:
         """After an error: writes what was trained before it, and says on stderr what there is."""
         last = self._workdir / _LAST
         try:
+            with suppress(
+                RuntimeError
+            ):  # of a worker that is killed torch tells in the middle of anything, once
+                self.save_if_changed()
             self.save_if_changed()
         except Exception as fault:  # noqa: BLE001 - the error that ended the training is the one to tell
             _tell(f"{last}: what was trained before the error could not be saved: {fault}")

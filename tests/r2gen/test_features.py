@@ -144,4 +144,4 @@ def test_a_disk_that_is_full_is_said_and_training_goes_on(frozen: dict[str, Any]
         subprocess.run(["umount", "--lazy", place], check=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "6"
-    assert "not kept" in done.stderr
+    assert "not cached" in done.stderr

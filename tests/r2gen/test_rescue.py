@@ -93,6 +93,27 @@ def test_a_run_whose_step_failed_goes_on_bit_by_bit_as_if_it_had_not(  # noqa: P
         assert same_state(*(checkpoint.load(tmp_path / run / name) for run in ("straight", "parts")))
 
 
+def test_a_worker_whose_end_is_told_in_the_middle_of_a_rescue_costs_no_step(
+    tiny: dict[str, Any], tmp_path: Path, faulty: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch tells it once, from a signal's handler, wherever the training is just then."""
+    saved, told = (
+        checkpoint.save,
+        iter([RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed.")]),
+    )
+
+    def save(file: Path, state: dict[str, Any]) -> None:
+        for error in told:
+            raise error
+        saved(file, state)
+
+    faulty(_forward, 3)
+    monkeypatch.setattr(checkpoint, "save", save)
+    with pytest.raises(RuntimeError, match="made to fail"):
+        list(fit({**tiny, "micro_batch_size": 3}, tmp_path))
+    assert checkpoint.load(tmp_path / "last.pt")["step"] == 2
+
+
 def test_an_error_while_weights_are_updated_leaves_the_checkpoint_before(
     tiny: dict[str, Any],
     tmp_path: Path,
