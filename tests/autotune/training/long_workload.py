@@ -33,6 +33,13 @@ def hung(config):
     time.sleep(3600)
 
 
+def _keep(file, samples, met):
+    """Whole or not at all: a kill may come in between."""
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps((samples, met)))
+    new.replace(file)
+
+
 FAULTS = {fault.__name__: fault for fault in (out_of_memory, killed, passing, lasting, hung)}
 
 
@@ -48,10 +55,10 @@ def fit(config, workdir):
         for name, at in faults.items():
             if at <= samples and name not in met:
                 met = met if config["again"] else [*met, name]
-                state.write_text(json.dumps((samples, met)))
+                _keep(state, samples, met)
                 FAULTS[name](config)
         samples += batch
         yield {"samples": samples, "train_loss": 1.0, "batch": batch}
         if samples // EVALUATED_EVERY != (samples - batch) // EVALUATED_EVERY:
             yield {"samples": samples, "score": min(1.0, samples / 1000)}
-            state.write_text(json.dumps((samples, met)))  # a kill before that repeats the evaluation
+            _keep(state, samples, met)  # a kill before that repeats the evaluation
