@@ -4,12 +4,17 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Read when torch is first imported, here and in child processes: tests run side by side.
 os.environ["OMP_NUM_THREADS"] = "1"
 # What `make test ARGS=...` was given is not for the `make` that a test calls.
 for _name in ("MAKEFLAGS", "MAKEOVERRIDES", "ARGS"):
     os.environ.pop(_name, None)
+
+# How long an example takes is the machine's affair.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session", autouse=True)

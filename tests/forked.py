@@ -25,6 +25,7 @@ from typing import Any, TextIO
 
 _ROOT = Path(__file__).parents[1]
 _ATTEMPTS = 3
+_ENVIRONMENT = dict(os.environ)  # before any test has changed it: what forks is not the first asker's alone
 COMMAND = "import sys; from autotune.__main__ import main; sys.exit(main())"
 TRAINER = "import sys; from r2gen.__main__ import main; sys.exit(main())"
 
@@ -144,8 +145,9 @@ def _start(address: str, warm: str) -> None:
             return
         listening.listen()
         command = [sys.executable, "-m", "tests.fork_server", warm, str(listening.fileno())]
-        given, nothing = [listening.fileno()], subprocess.DEVNULL
-        server = subprocess.Popen(command, cwd=_ROOT, pass_fds=given, stdin=nothing, stdout=nothing)
+        nothing = subprocess.DEVNULL
+        given: dict[str, Any] = {"pass_fds": [listening.fileno()], "stdin": nothing, "stdout": nothing}
+        server = subprocess.Popen(command, cwd=_ROOT, env=_ENVIRONMENT, **given)
         server.returncode = 0  # nobody waits for it: it ends by itself, maybe after this process
 
 

@@ -98,7 +98,8 @@ class Child:
             self.verdict = self._explain_death()
         elif not has_died:
             self._end_excess()
-            self._end_standstill()
+            if not self._stopping:  # the time to close has a limit of its own
+                self._end_standstill()
 
     def _count_still(self, most_s: float) -> None:
         """Counts the time since it was last asked as time in which the workload did not get on.

@@ -23,7 +23,7 @@ class MemoryWatch:
     def __init__(self, limit_bytes: int | None) -> None:
         self.group = MemoryGroup.made()
         self._limit_bytes = limit_bytes
-        self._is_capped = limit_bytes is None
+        self._is_capped = False
         self._shared_group = cgroup.own_group()
         self._kills = self._counted_kills()
         self._seen_s = 0.0
@@ -64,10 +64,14 @@ class MemoryWatch:
 
     def excess_bytes(self, pid: int) -> int:
         """What the family of `pid` holds, where that is more than it may and the kernel lets it; else 0."""
-        if self._is_capped or self._limit_bytes is None:
+        if self._limit_bytes is None or self._is_kept_by_kernel(pid):
             return 0
         held_bytes = family.held_bytes(pid, self._limit_bytes)
         return held_bytes if held_bytes > self._limit_bytes else 0
+
+    def _is_kept_by_kernel(self, pid: int) -> bool:
+        """Whether the kernel enforces the limit on `pid`, which may have failed to join the group."""
+        return self._is_capped and self.group is not None and pid in self.group.pids()
 
     def kernel_killed(self) -> bool:
         """Whether the kernel has killed for memory in the trial's own control group since the trial began.

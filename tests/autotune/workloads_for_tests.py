@@ -198,6 +198,14 @@ def endless(config, workdir):
         Path(workdir, "checkpoint").write_text(json.dumps(samples))
 
 
+def saves_for_long(config, workdir):
+    """Its checkpoint takes much longer than its steps."""
+    try:
+        yield from endless(config, workdir)
+    finally:
+        time.sleep(1.0)
+
+
 def hangs_here(config, workdir):
     for step in range(config.get("steps", 1)):
         time.sleep(0.01)

@@ -70,8 +70,8 @@ def test_the_time_of_an_evaluation_is_none_of_training(run, tmp_path):
     """By the program's own clock: its evaluations take longer than its training."""
     found = run("evaluates", samples=160, keep_work=True).measurement
     own_s = json.loads((tmp_path / "work" / "own").read_text())
-    assert found.throughput.samples_per_s == pytest.approx(4 * len(own_s) / sum(own_s), rel=0.2)
-    assert found.curve[-1].seconds == pytest.approx(sum(own_s), rel=0.2)
+    assert found.throughput.samples_per_s == pytest.approx(4 * len(own_s) / sum(own_s), rel=0.4)
+    assert found.curve[-1].seconds == pytest.approx(sum(own_s), rel=0.4)
 
 
 def test_the_seed_arrives(run, kind):

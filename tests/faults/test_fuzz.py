@@ -120,7 +120,6 @@ def fuzz(soak):
             max_examples=wanted,
             derandomize=not soak,
             database=None,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
         )(test)
         if soak:

@@ -152,7 +152,7 @@ def test_a_search_through_garbage_ends_with_a_sane_winner(tmp_path, soak, select
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
     }
-    search = ("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--stall-timeout", "2s")
+    search = ("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--stall-timeout", "6s")
     done = forked.run(search, tmp_path, environment, timeout=800)
     assert done.returncode in ENDED, done.stdout + done.stderr
     assert done.stderr == ""

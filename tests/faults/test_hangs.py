@@ -112,7 +112,7 @@ def test_a_close_that_hangs_takes_nothing_from_a_trial_that_was_complete(tmp_pat
 
 
 def test_a_search_goes_on_after_trials_that_hang(place):
-    process = place.search(SPACE, "--wandb", "off", "--stall-timeout", "2.5s")
+    process = place.search(SPACE, "--wandb", "off", "--stall-timeout", "6s")
     _, errors = end(process)
     assert errors == ""
     assert process.returncode in ENDED
@@ -188,14 +188,20 @@ def test_what_was_suspended_goes_on_and_a_supervisor_that_hangs_costs_a_repetiti
 
 IMPORTS = """
 import sys
+from dataclasses import replace
+from pathlib import Path
 from autotune.trials import fork_server
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 
 fork_server._PRELOAD_S = 10.0  # more than a server needs that hangs in nothing
-order = Order(0, "stuck:fit", {}, ".", "bleu_4", samples=1, stall_timeout_s=3.0)
+order = Order(0, "stuck:fit", {}, ".", "bleu_4", samples=1, stall_timeout_s=120.0)
 child = Child(order, ForkServer(["stuck"]))
+Path("here").unlink(missing_ok=True)  # of the server that hung in it, too
+while not Path("here").exists():
+    child.poll(0.1)
+child._order = replace(order, stall_timeout_s=1.5)
 while child.verdict is None:
     child.poll(1.0)
 child.kill()
@@ -204,7 +210,7 @@ print(child.verdict)
 
 
 def test_an_import_that_hangs_is_a_trial_that_hangs(tmp_path):
-    (tmp_path / "stuck.py").write_text("import time\ntime.sleep(3600)\n")
+    (tmp_path / "stuck.py").write_text("from pathlib import Path\nimport time\nPath('here').touch()\ntime.sleep(3600)\n")
     (tmp_path / "main.py").write_text(IMPORTS)
     done = subprocess.run(
         [sys.executable, "main.py"], check=True, cwd=tmp_path, capture_output=True, text=True, timeout=240

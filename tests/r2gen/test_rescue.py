@@ -236,13 +236,13 @@ def test_a_loader_that_hangs_is_told_in_a_line_and_its_processes_are_ended(
 
     monkeypatch.setattr(data.ReportDataset, "__getitems__", hang)
     config = tmp_path / "config.yaml"
-    config.write_text(yaml.safe_dump({**tiny, "num_workers": 2, "loader_timeout_s": 2}))
+    config.write_text(yaml.safe_dump({**tiny, "num_workers": 2, "loader_timeout_s": 5}))
 
     assert main(["train", "--config", str(config), "--workdir", str(tmp_path / "run")]) == 1
 
     told, said = capsys.readouterr().err.splitlines()[-2:]
     assert told.endswith("last.pt has the 10 samples before the error: the same command goes on there")
-    assert said.startswith("r2gen: loader_timeout_s 2: the loader's processes delivered no batch")
+    assert said.startswith("r2gen: loader_timeout_s 5: the loader's processes delivered no batch")
     assert multiprocessing.active_children() == []
 
 

@@ -498,7 +498,7 @@ def test_a_kill_loses_only_what_was_under_way(tmp_path, space, capsys):
     assert "baseline: already done" in said
     assert records.read_text().startswith(before)
     assert attempts(session, "bf16") == 2
-    assert results.first(results.runs(session.comparison.root))["bf16"].training.quality_samples == 400
+    assert results.first(results.runs(session.comparison.root))["bf16"].training.quality_samples >= 400
 
 
 def wait_for(condition):

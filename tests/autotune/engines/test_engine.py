@@ -88,7 +88,7 @@ def test_a_search_from_beginning_to_a_confirmed_export(tmp_path, autotune):
     write_space(tmp_path, "step_s: 0.002", "step_s: 0.01")  # long beside what a busy machine makes of it
     done = autotune(
         *("search", "--space", "space.yaml", "--session", "s", "--wandb", "off"),
-        *("--trials", 4, "--samples", 600, "--repeats", 3, "--finalists", 1, "--select", "fastest"),
+        *("--trials", 4, "--samples", 1200, "--repeats", 3, "--finalists", 1, "--select", "fastest"),
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

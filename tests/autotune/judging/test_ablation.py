@@ -296,7 +296,6 @@ def speeds_differ(one, other):
 @settings(
     derandomize=True,
     database=None,
-    deadline=None,
     max_examples=150,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -112,7 +112,7 @@ def order(tmp_path):
     return make
 
 
-def finish(running, seconds=60):
+def finish(running, seconds=240):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         report = running.step(0.2)

@@ -313,7 +313,16 @@ def test_stop_does_not_wait_for_ever(start, tmp_path):
     wait_for(lambda: not session(child.pid))
 
 
-@pytest.mark.parametrize("end", [Child.kill, lambda child: child.stop(30)])
+def test_while_it_closes_it_may_stand_still_for_longer_than_a_step(start, tmp_path):
+    child = start("saves_for_long", stall_timeout_s=60.0)
+    first_record(child)
+    limit_stall(child, 0.1)
+    child.stop(30)
+    assert child.verdict == Outcome(Status.STOPPED, reason="was asked to stop")
+    assert (tmp_path / "work" / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("end", [Child.kill, lambda child: child.stop(5)])
 def test_a_child_can_be_ended_before_it_has_begun(start, end):
     for _ in range(5):  # it has no process group of its own in its first moments
         child = start("hangs_here")
@@ -513,6 +522,7 @@ def time_to_read(record_bytes):
         writer = threading.Thread(target=lambda: os.write(sender.fileno(), message))
         inbox, found = children._Inbox(receiver), []
         writer.start()
+        receiver.poll(None)
         spent_s = 0.0
         while not found:
             begun_s = time.thread_time()

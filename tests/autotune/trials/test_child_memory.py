@@ -69,7 +69,8 @@ def ran_out(outcome):
 
 
 def test_a_family_that_holds_more_than_its_limit_together_is_out_of_memory(start, kept):
-    child = start("has_heavy_children", {"children": 5}, memory_limit_bytes=LIMIT)
+    # Ten are too many wherever the trial is forked from: what it is born with may be as much as its limit.
+    child = start("has_heavy_children", {"children": 10}, memory_limit_bytes=LIMIT)
     events = listen(child)
     assert ran_out(child.verdict), child.verdict
     assert len(events) >= 3
@@ -90,7 +91,7 @@ def test_a_family_within_its_limit_is_left_alone(start, kept):
 
 
 def test_memory_that_is_shared_counts(start, kept):
-    config = {"blocks": 40, "pause_s": 0.05}
+    config = {"blocks": 80, "pause_s": 0.05}
     child = start("shares_memory", config, memory_limit_bytes=LIMIT)
     assert len(listen(child)) == 1
     assert ran_out(child.verdict), child.verdict
@@ -108,6 +109,20 @@ def test_a_program_that_the_kernel_kills_for_memory_is_the_trials_own(start, own
     listen(child)
     assert ran_out(child.verdict), child.verdict
     assert "the kernel has killed one of its processes" in child.verdict.reason
+
+
+class GroupThatNobodyJoins(MemoryGroup):
+    def join(self) -> None:
+        raise OSError
+
+
+def test_who_cannot_join_the_group_that_the_kernel_caps_is_looked_at(start, own_group, monkeypatch):
+    apart = GroupThatNobodyJoins(MemoryGroup.made().directory)
+    monkeypatch.setattr(MemoryGroup, "made", lambda: apart)
+    child = start("shares_memory", {"blocks": 80, "pause_s": 0.05}, memory_limit_bytes=LIMIT)
+    listen(child)
+    assert ran_out(child.verdict), child.verdict
+    assert "its processes held " in child.verdict.reason
 
 
 STRANGER = """

