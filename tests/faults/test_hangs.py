@@ -210,7 +210,9 @@ print(child.verdict)
 
 
 def test_an_import_that_hangs_is_a_trial_that_hangs(tmp_path):
-    (tmp_path / "stuck.py").write_text("from pathlib import Path\nimport time\nPath('here').touch()\ntime.sleep(3600)\n")
+    (tmp_path / "stuck.py").write_text(
+        "from pathlib import Path\nimport time\nPath('here').touch()\ntime.sleep(3600)\n"
+    )
     (tmp_path / "main.py").write_text(IMPORTS)
     done = subprocess.run(
         [sys.executable, "main.py"], check=True, cwd=tmp_path, capture_output=True, text=True, timeout=240

@@ -118,7 +118,9 @@ def test_what_others_took_is_not_learnt_as_a_border(found):
 
 def test_a_workload_that_does_not_wait_for_its_gpu_is_timed_by_what_the_gpu_has_done(found):
     for case in ("runs ahead", "runs ahead, shortly"):
-        assert throughput(found[case].records).samples_per_s == pytest.approx(8 / 0.02, rel=0.4), "or else by hundreds"
+        assert throughput(found[case].records).samples_per_s == pytest.approx(8 / 0.02, rel=0.4), (
+            "or else by hundreds"
+        )
     queued = ["is_queued" in record for record in found["runs ahead"].records]
     assert sum(queued) > 100, "it is not made to wait with every step"
 
