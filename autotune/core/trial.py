@@ -40,10 +40,8 @@ class Shortage(StrEnum):
     KILLED_WORKER = "killed worker"  # a loader's: for memory, or by somebody
 
 
-# What sessions say in words alone that were written before there were fields for it.
+# What sessions say in words alone that were written before there was a field for it.
 _OF_MACHINE = re.compile(r"DataLoader worker|shared memory|killed by |memory monitor killed")
-_OF_MEMORY = ("needs no less memory than", "predicted to need")
-_OF_LIMITS = "effective batch "
 
 
 @dataclass(frozen=True)
@@ -86,38 +84,6 @@ class Outcome:
 def _shortage_before(failure: str | None, reason: str) -> Shortage | None:
     """What an outcome says in words alone."""
     return Shortage.MACHINE if failure == Failure.OOM and _OF_MACHINE.search(reason) else None
-
-
-class Refused(StrEnum):
-    """Why a suggestion is not run."""
-
-    LIMITS = "limits"  # it lies outside of the space's
-    MEMORY = "memory"  # it is known not to fit
-    SPEED = "speed"  # it cannot win
-    TRIED = "tried"
-
-
-@dataclass(frozen=True)
-class PassedOver:
-    """A suggestion that was not worth starting; `reason` says why in a line for people."""
-
-    config: Config
-    kind: Refused
-    reason: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"config": dict(self.config), "kind": str(self.kind), "reason": self.reason}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        return cls(values["config"], Refused(values["kind"]), values["reason"])
-
-    @classmethod
-    def in_words(cls, config: Config, reason: str) -> Self:
-        """One that was written before there was a kind to it."""
-        if reason.startswith(_OF_LIMITS):
-            return cls(config, Refused.LIMITS, reason)
-        return cls(config, Refused.MEMORY if reason.startswith(_OF_MEMORY) else Refused.SPEED, reason)
 
 
 @dataclass(frozen=True)

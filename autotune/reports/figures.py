@@ -8,8 +8,9 @@ from typing import Any
 from autotune.compare import verdict
 from autotune.compare.blind import Unblinded
 from autotune.compare.results import Found
+from autotune.core.passed_over import PassedOver
 from autotune.core.settings import MICRO_BATCH, PRECISION, SEED
-from autotune.core.trial import PassedOver, Trial
+from autotune.core.trial import Trial
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging import confirm, elsewhere, quality
 from autotune.judging.costs import Prices

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Callable, Sequence
 
+from autotune.core.passed_over import PassedOver, Refused
 from autotune.core.settings import settings_key
-from autotune.core.trial import PassedOver, Refused, Status, Trial
+from autotune.core.trial import Status, Trial
 from autotune.display import view
 from autotune.judging import gains, objective, quality
 from autotune.judging.history import History

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import optuna
 from optuna.trial import TrialState, create_trial
 
+from autotune.core.passed_over import PassedOver, Refused
 from autotune.core.settings import Config
-from autotune.core.trial import PassedOver, Refused, Status, Trial
+from autotune.core.trial import Status, Trial
 from autotune.judging import curves, objective
 from autotune.judging.curves import Curve
 from autotune.judging.history import History

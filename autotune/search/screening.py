@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from autotune.core.passed_over import Refused
 from autotune.core.settings import Config, settings_key
-from autotune.core.trial import Refused, Trial
+from autotune.core.trial import Trial
 from autotune.judging import stopping
 from autotune.judging.history import History
 from autotune.judging.stopping import Threshold

@@ -8,8 +8,9 @@ from typing import Protocol
 
 import optuna
 
+from autotune.core.passed_over import PassedOver
 from autotune.core.settings import Config
-from autotune.core.trial import Failure, Measurement, Outcome, PassedOver, Repeat, Status, Trial
+from autotune.core.trial import Failure, Measurement, Outcome, Repeat, Status, Trial
 from autotune.judging import ablation, confirm, pilot, stopping
 from autotune.judging.history import History
 from autotune.judging.stopping import Threshold

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autotune.core.errors import DamagedError
-from autotune.core.trial import PassedOver, Trial
+from autotune.core.passed_over import PassedOver
+from autotune.core.trial import Trial
 from autotune.space.space import Space
 from autotune.storage import identity, study_file
 from autotune.storage import study as record

@@ -19,8 +19,9 @@ from optuna.distributions import BaseDistribution, FloatDistribution, IntDistrib
 from optuna.study import StudyDirection
 from optuna.trial import TrialState, create_trial
 
+from autotune.core.passed_over import PassedOver
 from autotune.core.settings import EFFECTIVE_BATCH, Config
-from autotune.core.trial import PassedOver, Repeat, Status, Trial
+from autotune.core.trial import Repeat, Status, Trial
 from autotune.judging import objective
 from autotune.space import distributions
 from autotune.space.knobs import Distribution, KeptBatch, Knob, ScaledLearningRate

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 from pydantic import TypeAdapter
 
 from autotune.core.errors import DamagedError, printable
-from autotune.core.trial import Outcome, PassedOver, Trial
+from autotune.core.passed_over import PassedOver
+from autotune.core.trial import Outcome, Trial
 from autotune.storage import identity
 from autotune.storage.identity import OF, SEAL, Card
 

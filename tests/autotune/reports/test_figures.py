@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from autotune.compare.results import Found, Model, Written
-from autotune.core.trial import Measurement, Outcome, PassedOver, Refused, Status
+from autotune.core.passed_over import PassedOver, Refused
+from autotune.core.trial import Measurement, Outcome, Status
 from autotune.judging.history import History
 from autotune.reports import figures
 from autotune.storage.study import Plan

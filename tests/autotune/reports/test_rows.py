@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import PassedOver, Refused
+from autotune.core.passed_over import PassedOver, Refused
 from autotune.judging.history import History
 from autotune.reports import marks, rows
 from autotune.space.space import Objective

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.core.passed_over import Refused
 from autotune.core.settings import settings_key
-from autotune.core.trial import Refused
 from autotune.judging.history import History
 from autotune.search import sampler
 from autotune.search.sampler import Refusal, Sampler, Told

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Refused
+from autotune.core.passed_over import Refused
 from autotune.judging import stopping
 from autotune.judging.history import History
 from autotune.search import heuristics

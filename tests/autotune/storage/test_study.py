@@ -7,18 +7,8 @@ from dataclasses import replace
 import pytest
 from optuna.trial import TrialState
 
-from autotune.core.trial import (
-    Evaluation,
-    Failure,
-    Measurement,
-    Outcome,
-    PassedOver,
-    Refused,
-    Repeat,
-    Status,
-    Throughput,
-    Trial,
-)
+from autotune.core.passed_over import PassedOver, Refused
+from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
 from autotune.space.knobs import KeptBatch
 from autotune.space.sections import Objective
 from autotune.storage import study as record

@@ -7,7 +7,8 @@ import optuna
 import pytest
 
 from autotune.core.errors import DamagedError
-from autotune.core.trial import Failure, Measurement, Outcome, PassedOver, Refused, Repeat, Status, Trial
+from autotune.core.passed_over import PassedOver, Refused
+from autotune.core.trial import Failure, Measurement, Outcome, Repeat, Status, Trial
 from autotune.storage import study as record
 from autotune.storage import study_file
 from autotune.storage.study_file import Plan
