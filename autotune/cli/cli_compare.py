@@ -172,7 +172,8 @@ def _scores(found: Sequence[Compared], space: Space, *, writes_reports: bool) ->
     A memory that was still rising has a `>`: the row is to fit into 80 columns.
     """
     known = {name for each in found for name in each.scores}
-    scores = [name for name in _SHOWN_SCORES if name in known] or sorted(known)
+    shown = dict.fromkeys((*_SHOWN_SCORES, results.on_test(space.objective.quality)))
+    scores = [name for name in shown if name in known] or sorted(known)
     head = ("model", "seeds", f"{space.unit}/s", "memory", *(scores or [space.objective.quality]))
     rows = tuple(_row(each, scores) + ((words.rate(each.reports_per_s),) * writes_reports) for each in found)
     head += ("reports/s",) * writes_reports

@@ -22,6 +22,7 @@ from autotune.storage.store import Session
 from autotune.storage.trial_dir import ComparisonDir, ModelDir
 
 BASELINE, FP32 = "baseline", "fp32"
+_OF_VALIDATION = "val_"
 Runs = Mapping[str, Sequence["Model"]]  # by label, a model for every seed
 
 
@@ -143,6 +144,11 @@ def throughput(models: Sequence[Model]) -> Figure | None:
     if len(rates) == 1:
         return estimates.of_run(rates[0])
     return estimates.mean([rate.samples_per_s for rate in rates])
+
+
+def on_test(quality: str) -> str:
+    """What the test split's score of a `quality` is called: of `val_loss`, which names its split, `loss`."""
+    return quality.removeprefix(_OF_VALIDATION)
 
 
 def mean_scores(models: Sequence[Model]) -> dict[str, float]:

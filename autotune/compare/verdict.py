@@ -70,8 +70,10 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Verd
     trained = _those(runs, lambda model: model.completed)
     if BASELINE not in trained:
         return Verdict(None, "Not decided: the baseline's model was not trained to its end.")
-    scored = _those(trained, lambda model: goal.quality in model.scores)
+    on_test = _on_test(goal)
+    scored = _those(trained, lambda model: on_test.quality in model.scores)
     tested = bool(scored)
+    goal = on_test if tested else goal
     if tested and BASELINE not in scored:
         return Verdict(None, "Not decided: the baseline's model could not be scored.")
     sides = {label: _Side.of(found, goal, tested=tested) for label, found in (scored or trained).items()}
@@ -106,6 +108,12 @@ class _Side:
     @property
     def quality(self) -> float:
         return statistics.fmean(quality.qualities(self.runs) or [0.0])
+
+
+def _on_test(goal: Objective) -> Objective:
+    """The same `goal` by the name that its quality has on the test split."""
+    name = results.on_test(goal.quality)
+    return goal.model_copy(update={"quality": name, "minimize": name if goal.minimize else None})
 
 
 def _those(runs: Runs, are: Callable[[Model], bool]) -> Runs:

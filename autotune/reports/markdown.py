@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from autotune.compare.results import on_test
 from autotune.core import units
 from autotune.core.errors import printable
 from autotune.judging.costs import Cost, Prices
@@ -86,7 +87,7 @@ def _costs(cost: Cost | None, prices: Prices | None) -> dict[str, str]:
 def _models(report: Report) -> list[str]:
     """A row for each model that was compared, a column for each score to show that one of them has."""
     models = [m for m in report.compared if m.scores]
-    names = words.ordered(report.quality, *(m.scores for m in models))
+    names = words.ordered(on_test(report.quality), *(m.scores for m in models))
     if not models:
         return []
     head = ["model", f"{report.unit}/s", *names]

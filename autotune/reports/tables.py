@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autotune.compare.blind import MARKS
+from autotune.compare.results import on_test
 from autotune.reports import answer, marks, words
 from autotune.reports.marks import Mark
 from autotune.reports.model import Compared, Findings, Report, Row
@@ -91,7 +92,7 @@ def _about(seconds: float) -> str:
 def scores(report: Report) -> Table:
     """A row per model that was compared: its scores, and the speed and memory of writing and of training."""
     found = report.compared
-    names = words.ordered(report.quality, *(each.scores for each in found))
+    names = words.ordered(on_test(report.quality), *(each.scores for each in found))
     head = ("model", *(("seeds",) if has_seeds(report) else ()), *(words.metric(name) for name in names))
     head += ("reports/s", "memory, writing") if report.writes_reports else ()
     head += (f"training {report.unit}/s", "memory, training")

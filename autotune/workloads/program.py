@@ -16,5 +16,6 @@ class Program(Protocol):
         It writes a JSON object a line to `reports`, the fields of `results.Written`, and prints one, whose
         numbers are scores, but that `studies`, `seconds`, `reports_per_s` and `peak_memory_bytes` are what
         writing them took, and `parameters` how many the model has. `<score>_items` are numbers whose mean the
-        score is, one a study, and `collapsed` says that the model writes the same whatever it sees.
+        score is, one a study, and `collapsed` says that the model writes the same whatever it sees. A score
+        is named as in the records of evaluations, but for a `val_` before it.
         """

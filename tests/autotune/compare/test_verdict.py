@@ -145,6 +145,26 @@ def test_without_scores_of_the_test_split_what_the_training_ended_with_counts():
     assert "val_loss 3.0000 against 2.0000" in found.sentence
 
 
+def test_a_loss_of_the_validation_split_is_judged_by_that_of_the_test_split():
+    def scored(label, *losses):
+        speed = Throughput(SPEEDS[label], 1.0, 50, 9.0)
+        training = Measurement(speed, -2.0, 400, (Evaluation(400, 9.0, -2.0),))
+        return tuple(
+            model(label, 0.16, seed, training=training, scores={"loss": loss})
+            for seed, loss in enumerate(losses)
+        )
+
+    models = {
+        "baseline": scored("baseline", 2.000, 2.001, 1.999),
+        "bf16": scored("bf16", 2.001, 2.000, 1.999),
+        "fp16": scored("fp16", 2.500, 2.501, 2.499),
+    }
+    found = verdict(models, Objective(minimize="val_loss", keep=0.95))
+    assert found.label == "bf16"
+    assert "is at most 5% above the baseline's loss on the test split: bf16, 2.00x" in found.sentence
+    assert "Faster, and lost: fp16, 2.50x the baseline's throughput: loss 2.5000 against" in found.sentence
+
+
 def test_what_was_not_trained_to_its_end_does_not_stand():
     failed = {"outcome": Outcome(Status.FAILED, Failure.OOM, "too large"), "training": Measurement()}
     found = verdict({**runs(baseline=NEAR, bf16=NEAR), "fp16": (model("fp16", None, **failed),)}, GOAL)

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from autotune.compare.steps import Steps
-from autotune.reports import answer, page, tables
+from autotune.reports import answer, markdown, page, tables
 from autotune.reports.model import Figure
 
 from . import handmade
@@ -168,6 +168,13 @@ def test_scores_are_those_of_papers_and_the_searchs_own(rich):
     models = tuple(replace(each, scores=scores) for each in rich.compared)
     head = tables.scores(replace(rich, quality="accuracy", compared=models)).head
     assert head[:5] == ("model", "seeds", "BLEU-4", "accuracy", "reports/s")
+
+
+def test_a_loss_of_the_validation_split_is_beside_the_scores_as_that_of_the_test_split(rich):
+    models = tuple(replace(each, scores={"loss": 2.5, "bleu_4": 0.2}) for each in rich.compared)
+    compared = replace(rich, quality="val_loss", minimize=True, compared=models)
+    assert tables.scores(compared).head[:4] == ("model", "seeds", "BLEU-4", "loss")
+    assert "| bleu\\_4 | loss |" in markdown.render(compared)
 
 
 def test_which_precision_to_take_is_said_above_its_scores(whole):
