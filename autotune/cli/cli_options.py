@@ -158,10 +158,17 @@ class Trained:
         Path | None, typer.Option(help="YAML file with the settings to train with, for a space")
     ] = None
     wandb: Annotated[
-        str, typer.Option(help="auto, online, offline or off", autocompletion=completion.one_of(WANDB_MODES))
-    ] = "auto"
+        str | None,
+        typer.Option(
+            help="auto, online, offline or off; default: as the session, or auto",
+            autocompletion=completion.one_of(WANDB_MODES),
+        ),
+    ] = None
     tag: Annotated[
-        list[str] | None, typer.Option(help="tag of the run in W&B, beside workload, device and precision")
+        list[str] | None,
+        typer.Option(
+            help="tag of the run in W&B, beside workload, device and precision; default: the session's"
+        ),
     ] = None
 
 

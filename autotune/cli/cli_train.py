@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,11 +50,9 @@ class Found(NamedTuple):
 
 def train(target: str, asked: Trained) -> int:
     """Trains with a session's winner, or with the baseline of a search space; the exit code."""
-    cli_start.check_wandb(asked.wandb)
-    tags.check(asked.tag or ())
     scratch.end_orphans()
     root = Path(target) if is_session(Path(target)) else None
-    found = _of_space(target, asked) if root is None else _of_session(root, asked.trial)
+    found = _of_space(target, asked) if root is None else _of_session(root, asked)
     shown = asked.workdir or _default(root, asked.trial)
     place = TrainingDir(shown.resolve())
     if asked.resume and root is None and asked.workdir is None:
@@ -71,7 +70,8 @@ def train(target: str, asked: Trained) -> int:
         for note in found.notes:
             _say(note)
         plan.write(place, planned)
-        with Following(place, _shown(planned, place, asked), asked.wandb) as following:
+        options = found.training.options
+        with Following(place, _shown(planned, place, options.tags), options.wandb) as following:
             whole = Whole(found.training, planned, place, say=_say, follow=following.hear)
             last = whole.run(retries=asked.retries, is_stopping=lambda: bool(stopped))
             following.ended(last)
@@ -84,22 +84,25 @@ def train(target: str, asked: Trained) -> int:
     return 0 if status is Status.COMPLETED else EXIT_FAILED
 
 
-def _of_session(root: Path, number: int | None) -> Found:
-    """The winner of a session, or trial `number`, and what was promised of it."""
+def _of_session(root: Path, asked: Trained) -> Found:
+    """The winner of a session, or the trial that was asked for, and what was promised of it."""
+    if of_space := [f"--{name}" for name in ("data", "baseline") if getattr(asked, name) is not None]:
+        raise InputError(f"{', '.join(of_space)}: only with a search space: {root} is a session")
     session = Session.open(root)
     session.require_current(root)
+    options = _options(asked, session.options())
     given = session.space()
     workload = workloads.load(given.workload)
     history = snapshot.take(session, root).history
-    trial = cli_export.wanted(root, history, number)
-    usable = gpus.usable(session.options().gpus_per_trial)
+    trial = cli_export.wanted(root, history, asked.trial)
+    usable = gpus.usable(options.gpus_per_trial)
     devices.show(os.environ, usable.hardware.gpus[: math.ceil(usable.gpus_per_trial)])
     notes = [*usable.notes, *workload.check(given.for_workload(given.settings(trial.config)))]
-    then, seed = session.provenance(), session.options().seed
-    now = provenance.collect(session.name, given, workload, usable.hardware, seed)
+    then = session.provenance()
+    now = provenance.collect(session.name, given, workload, usable.hardware, options.seed)
     if changed := provenance.changes(then, now, workload.places):
         notes.append(f"changed since the search, so that its promise may not hold: {'; '.join(changed)}")
-    training = Training(history.space, workload, usable.hardware, session.options())
+    training = Training(history.space, workload, usable.hardware, options)
     return Found(training, trial.config, promise.of(trial, history, session.name), notes)
 
 
@@ -112,14 +115,22 @@ def _of_space(name: str, asked: Trained) -> Found:
     """The baseline of a search space."""
     if asked.trial is not None:
         raise InputError(f"--trial {asked.trial}: needs a session, and {name} is a search space")
+    options = _options(asked, Options())
     here = cli_start.hardware(None, None)
     tuned = Tuned(space=name, data=asked.data, baseline=asked.baseline)
     file = cli_start.space_file(tuned, here.hardware)
     space, workload, notes = cli_start.prepared(tuned, file, {}, here)
     devices.show(os.environ, here.hardware.gpus[: math.ceil(here.gpus_per_trial)])
-    options = Options(gpus_per_trial=here.gpus_per_trial)
+    options = replace(options, gpus_per_trial=here.gpus_per_trial)
     training = Training(space, workload, here.hardware, options)
     return Found(training, space.baseline_config, None, [*here.notes, *notes])
+
+
+def _options(asked: Trained, kept: Options) -> Options:
+    """How the training runs: as it was asked for, and in everything else as was `kept` with its session."""
+    wandb = asked.wandb or kept.wandb
+    cli_start.check_wandb(wandb)
+    return replace(kept, wandb=wandb, tags=tags.check(asked.tag or kept.tags))
 
 
 def _default(session: Path | None, number: int | None) -> Path:
@@ -161,14 +172,14 @@ def _planned(found: Found, place: TrainingDir, *, resume: bool) -> Plan:
     return plan.gone_on_with(known, planned, place)
 
 
-def _shown(planned: Plan, place: TrainingDir, asked: Trained) -> Shown:
+def _shown(planned: Plan, place: TrainingDir, own: tuple[str, ...]) -> Shown:
     """What its runs are known by: in the group of the session that has promised something."""
     return Shown(
         group=planned.promise.session if planned.promise else place.root.name,
         settings={**planned.settings, **planned.changes},
         quality=planned.quality,
         unit=planned.unit,
-        tags=tags.of_session(planned.workload, planned.device, asked.tag or ()),
+        tags=tags.of_session(planned.workload, planned.device, own),
     )
 
 

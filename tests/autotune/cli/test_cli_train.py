@@ -287,6 +287,31 @@ def test_a_sessions_winner_is_held_to_what_was_promised_stopped_or_not(tmp_path,
         assert f"\n{line}" in ended
 
 
+def test_a_sessions_training_is_tracked_as_the_session_was_unless_told_otherwise(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(KEPT), os.environ["PYTHONPATH"]]))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    root = session(tmp_path, 400)
+    info = json.loads((root / "session.json").read_text())
+    info["options"] |= {"wandb": "offline", "tags": ["thesis", "b"]}
+    (root / "session.json").write_text(json.dumps(info))
+    assert begun(tmp_path, "train", root).wait(120) == 0
+    (run,) = read_runs(root / "training" / "winner")
+    assert {"thesis", "b"} <= set(run.tags)
+
+    told = ("--workdir", tmp_path / "t", "--wandb", "off")
+    assert begun(tmp_path, "train", root, *told).wait(120) == 0
+    assert not (tmp_path / "t" / "wandb").exists()
+
+
+@pytest.mark.parametrize("options", [["--data"], ["--baseline"], ["--data", "--baseline"]])
+def test_what_is_for_a_search_space_is_not_passed_over_for_a_session(tmp_path, capsys, options):
+    root = session(tmp_path, 400)
+    assert main(["train", str(root), *(word for option in options for word in (option, "x"))]) == 2
+    said = f"{', '.join(options)}: only with a search space: {root} is a session"
+    assert said in capsys.readouterr().err
+    assert not (root / "training").exists()
+
+
 def test_two_do_not_train_in_one_directory(tmp_path, capsys):
     process = started(tmp_path)
     assert train(tmp_path, "--resume", samples=ENDLESS) == 2
