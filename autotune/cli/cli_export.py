@@ -31,7 +31,7 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
         file = output or Path(f"best{own.suffix}")
         _say(_patch(found, own, file))
     else:
-        file = output or Path(workload.exported_to if name is None else f"best.{form.suffix}")
+        file = output or Path(workload.own_file.name if name is None else f"best.{form.suffix}")
         written = form.render(found)
         files.write(file, written.text)
         _say(_unsaid(written, found, file))
@@ -83,7 +83,7 @@ def _unsaid(written: Exported, found: Winner, file: Path) -> list[str]:
 def _reads(found: Winner, form: formats.Format, file: Path) -> str | None:
     """What trains with `file`, as a line; None where that is not known."""
     if form.is_own:
-        train = found.workload.trains_with(file)
+        train = found.workload.own_file.trains_with(file)
         return None if train is None else f"Train with: {train}"
     return f"Read with: {form.reads.format(file=quoted(file))}" if form.reads else None
 

@@ -305,6 +305,7 @@ def _front(history: History) -> list[str]:
 
 def next_commands(session: Path, workload: Workload) -> list[str]:
     """The two commands that turn a search into a training run."""
-    file = Path(workload.exported_to)
-    export, train = f"python -m autotune export {quoted(session)} -o {file}", workload.trains_with(file)
-    return [export, *([train] if train else [])]
+    own = workload.own_file
+    file = Path(own.name)
+    train = own.trains_with(file)
+    return [f"python -m autotune export {quoted(session)} -o {file}", *([train] if train else [])]

@@ -46,10 +46,10 @@ def named(name: str | None, workload: Workload) -> Format:
     Raises InputError where there is no such format, or it is another workload's.
     """
     if name is None:
-        return FORMATS[workload.own_format]
+        return FORMATS[workload.own_file.format]
     if name not in FORMATS:
         raise InputError(f"--format: no such format: got {name!r}{instead(name, list(FORMATS))}")
-    if name in _OF_ONE_KIND and name != workload.own_format:
-        had = ", ".join(one for one in FORMATS if one not in _OF_ONE_KIND or one == workload.own_format)
+    if name in _OF_ONE_KIND and name != workload.own_file.format:
+        had = ", ".join(one for one in FORMATS if one not in _OF_ONE_KIND or one == workload.own_file.format)
         raise InputError(f"--format {name}: the workload {workload.entry_point} has no such file, but {had}")
     return FORMATS[name]

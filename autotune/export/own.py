@@ -4,4 +4,4 @@ from autotune.export.winner import Exported, Winner
 
 
 def render(winner: Winner) -> Exported:
-    return Exported(winner.comment + winner.workload.exported(winner.settings))
+    return Exported(winner.comment + winner.workload.own_file.text(winner.settings))

@@ -71,7 +71,7 @@ def patched(text: str, file: Path, winner: Winner) -> Patched:
 
 def _of_workload(file: Path, winner: Winner) -> tuple[Mapping[str, Any], list[str]] | None:
     """What the workload puts into `file`, and what it does not; None where it knows nothing of it."""
-    if (found := winner.workload.in_file(file, winner.settings)) is None:
+    if (found := winner.workload.own_file.put_in(file, winner.settings)) is None:
         return None
     lacking = [given for given in _searched(winner) if not _is_in(given.path, found.names)]
     return found.values, [f"{given.path}: {given.theirs}: not in workload.files" for given in lacking]

@@ -1,17 +1,17 @@
 """The least that is known of any workload: its entry point. Other kinds say more by overriding."""
 
 import importlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import yaml
 from pydantic import BaseModel
 
 from autotune.core.errors import InputError
 from autotune.core.settings import SEED, Known, Setting
 from autotune.workloads import code
+from autotune.workloads.own_file import OwnFile
 from autotune.workloads.program import Program
 
 # A generator of records, or a function that reports them and returns nothing.
@@ -33,13 +33,6 @@ class Cadence:
 
     setting: str | None = None
     samples: BetweenEvaluations = _not_said
-
-
-class InFile(NamedTuple):
-    """What is put into a file: `values` by path, made of the settings that have these `names`."""
-
-    values: Mapping[str, Any]
-    names: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -91,28 +84,9 @@ class Workload:
         return None
 
     @property
-    def own_format(self) -> str:
-        """What the format is called in which it is exported where no other one is asked for."""
-        return "yaml"
-
-    def in_file(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
-        """What is put of `settings` into a `file` of the user's own; None where that is not known."""
-        del file, settings
-        return None
-
-    def exported(self, settings: Mapping[str, Any]) -> str:
-        """What trains with `settings` again, as the text of a file; they are the user's own."""
-        return yaml.safe_dump(dict(settings), sort_keys=False)
-
-    @property
-    def exported_to(self) -> str:
-        """What such a file is usually called."""
-        return "best.yaml"
-
-    def trains_with(self, file: Path) -> str | None:
-        """The command line that trains with what was exported to `file`; None where there is none."""
-        del file
-        return None
+    def own_file(self) -> OwnFile:
+        """What trains with its settings again, without the tuner."""
+        return OwnFile()
 
     def revision(self) -> str:
         """A fingerprint of the code: see `code.revision_of_module`."""

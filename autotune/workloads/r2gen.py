@@ -13,6 +13,7 @@ from autotune.core.errors import InputError, instead
 from autotune.core.settings import Known, Memory, Setting
 from autotune.core.shell import quoted
 from autotune.workloads.base import Cadence, Workload
+from autotune.workloads.own_file import OwnFile
 from autotune.workloads.program import Program
 from r2gen import config as trainer
 from r2gen import errors
@@ -79,14 +80,8 @@ class R2GenWorkload(Workload):
         return R2GenProgram()
 
     @property
-    def own_format(self) -> str:
-        return "r2gen"
-
-    def exported(self, settings: Mapping[str, Any]) -> str:
-        return trainer.dump(trainer.parse(settings))
-
-    def trains_with(self, file: Path) -> str:
-        return f"python -m r2gen train --config {quoted(file)}"
+    def own_file(self) -> OwnFile:
+        return R2GenConfig()
 
     def fill(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
         return {**baseline} if "data" in baseline else {**baseline, "data": str(_drawn_data())}
@@ -167,6 +162,20 @@ class R2GenWorkload(Workload):
     ) -> dict[str, Setting]:
         every = math.ceil(samples / evaluations)
         return {**settings, _EVALUATED: every, "meteor": quality == "meteor", "halve_on_oom": False}
+
+
+class R2GenConfig(OwnFile):
+    """The trainer's config."""
+
+    @property
+    def format(self) -> str:
+        return "r2gen"
+
+    def text(self, settings: Mapping[str, Any]) -> str:
+        return trainer.dump(trainer.parse(settings))
+
+    def trains_with(self, file: Path) -> str:
+        return f"python -m r2gen train --config {quoted(file)}"
 
 
 class R2GenProgram:

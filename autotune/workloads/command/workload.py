@@ -14,13 +14,14 @@ from autotune.core.errors import InputError, instead
 from autotune.core.settings import EFFECTIVE_BATCH, PROCESSES, SEED, Setting, effective_batch
 from autotune.core.shell import quoted, word
 from autotune.workloads import code
-from autotune.workloads.base import Fit, InFile, Workload
+from autotune.workloads.base import Fit, Workload
 from autotune.workloads.command import calls, ending, files, launch, line, spec, training
 from autotune.workloads.command.process import started
+from autotune.workloads.command.script import TRAINED, Script
 from autotune.workloads.command.spec import Spec
+from autotune.workloads.own_file import OwnFile
 
 _TOLD = (SEED, *EFFECTIVE_BATCH)  # settings that the tuner itself makes use of
-_TRAINED = Path("trained")
 
 
 @dataclass(frozen=True)
@@ -61,36 +62,8 @@ class CommandWorkload(Workload):
         return ()
 
     @property
-    def own_format(self) -> str:
-        return "shell"
-
-    def in_file(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
-        """What the specification has for a trial's copy of it."""
-        values = calls.values_of(self.spec, settings, _TRAINED.absolute())
-        bases = {(self.directory / own.base).resolve(): own for own in self.spec.files.values()}
-        own = bases.get(file.resolve())
-        return InFile(files.filled(own, values), own.names()) if own else None
-
-    def exported(self, settings: Mapping[str, Any]) -> str:
-        """The command line, behind what makes the directory it trains into and the files that it reads."""
-        workdir = _TRAINED.absolute()
-        values = calls.values_of(self.spec, settings, workdir)
-        written = files.script(self.spec.files, self.directory, values, workdir)
-        return f"{self._place()}{written}{self.command_line(settings)}\n"
-
-    def _place(self) -> str:
-        names = self.spec.placeholders()
-        if all(spec.WORKDIR not in names[key] for key in ("run", "flags", "environment")):
-            return ""
-        workdir = quoted(_TRAINED.absolute())
-        return f"# It trains into {workdir}: put another directory in its place.\nmkdir -p {workdir}\n"
-
-    @property
-    def exported_to(self) -> str:
-        return "best.sh"
-
-    def trains_with(self, file: Path) -> str:
-        return f"sh {quoted(file)}"
+    def own_file(self) -> OwnFile:
+        return Script(self.spec, self.directory, self.command_line)
 
     def complete(self, baseline: Mapping[str, Setting]) -> dict[str, Setting]:
         """With the processes that train together, where a launcher in the command line says how many."""
@@ -199,7 +172,7 @@ class CommandWorkload(Workload):
             raise InputError(f"workload.setup: {shown}: {ending.line_of(why)}")
         return [f"setup: {shown} ({time.monotonic() - begun_s:.0f} s)"]
 
-    def command_line(self, settings: Mapping[str, Any], workdir: Path = _TRAINED) -> str:
+    def command_line(self, settings: Mapping[str, Any], workdir: Path = TRAINED) -> str:
         """The command with `settings`, in the user's names and shape, as a line for a shell.
 
         It trains into `workdir`. A trial's samples are the training's; what is not known stays in braces.

@@ -109,6 +109,6 @@ def test_what_is_exported_writes_the_files_and_runs(command, tmp_path, monkeypat
     workload = command(
         "import sys; print(open(sys.argv[1]).read())", "{ds}", files={"ds": {"base": "ds.json", "set": SET}}
     )
-    (tmp_path / "best.sh").write_text(workload.exported(SETTINGS))
+    (tmp_path / "best.sh").write_text(workload.own_file.text(SETTINGS))
     done = subprocess.run(["sh", "best.sh"], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["name"] == f"{tmp_path}/trained/8"

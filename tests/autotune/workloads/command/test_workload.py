@@ -70,11 +70,11 @@ def test_its_command_line_is_for_a_shell(tmp_path):
 def test_where_an_exported_command_trains_into_is_said_and_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = 'python -c \'import sys; open(sys.argv[1] + "/made", "w")\' {workdir} {optim.lr}'
-    text = CommandWorkload.of({**VALUES, "run": run, "directory": "/"}, tmp_path).exported(SETTINGS)
+    text = CommandWorkload.of({**VALUES, "run": run, "directory": "/"}, tmp_path).own_file.text(SETTINGS)
     assert text.startswith(f"# It trains into {tmp_path}/trained: put another directory in its place")
     subprocess.run(["sh", "-c", text], check=True)
     assert (tmp_path / "trained" / "made").exists()
-    assert "trained" not in CommandWorkload.of(VALUES, tmp_path).exported(SETTINGS)
+    assert "trained" not in CommandWorkload.of(VALUES, tmp_path).own_file.text(SETTINGS)
 
 
 def test_the_code_and_the_data_are_known_by_their_files(tmp_path):
