@@ -9,7 +9,7 @@ from rich.console import Console
 from autotune import workloads
 from autotune.cli import completion
 from autotune.core import files, units
-from autotune.display import draw, events, snapshot, view
+from autotune.display import draw, events, live, snapshot, view
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Snapshot
 from autotune.export import formats
 from autotune.space.space import Space
@@ -43,7 +43,7 @@ def status(
     console = Console()
     console.print(draw.whole(shown))
     for line in ["", _counts(shown, known), *view.summary(shown.history, workload, session)]:
-        draw.say(console, line)
+        live.say(console, line)
     return 0
 
 

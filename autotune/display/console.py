@@ -1,31 +1,25 @@
 """What the user sees while a search runs: a live picture on a terminal, else one line per event, or JSON."""
 
-import io
-import sys
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, Self
 
-from rich.console import Console, RenderableType
-from rich.live import Live
-from rich.text import Text
+from rich.console import Console
 
 from autotune.core import units
 from autotune.core.trial import Status, Trial
-from autotune.display import draw, estimate, events, view
+from autotune.display import draw, estimate, events, live, view
 from autotune.display.estimate import Remaining
+from autotune.display.live import LiveView
 from autotune.display.snapshot import Running, Snapshot
 from autotune.judging import confirm, gains, pilot
 from autotune.judging.history import History
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 
-_REFRESH_S = 0.5
 _ESTIMATE_S = 10.0  # with a thousand trials it takes a tenth of a second
 _PROGRESS_S = 5.0  # between two events of a trial that still does the same
 
@@ -128,7 +122,7 @@ class Lines(Screen):
         self._console = console
 
     def note(self, text: str) -> None:
-        draw.say(self._console, text)
+        live.say(self._console, text)
 
     def conclude(self, lines: Sequence[str], facts: Mapping[str, Any]) -> None:
         del facts
@@ -168,73 +162,22 @@ class Lines(Screen):
         return f"{figures}; cannot win: {broken}" if (broken := history.breaks(trial)) else figures
 
 
-class _Aside(io.TextIOBase):
-    """Stands for a `file` such as standard output: what libraries write to it is said line by line."""
-
-    def __init__(self, file: TextIO, say: Callable[[str], None]) -> None:
-        self.rich_proxied_file = file  # by this name Rich finds where it is to write itself
-        self._say, self._rest, self._lock = say, "", threading.RLock()
-
-    def write(self, text: str) -> int:
-        with self._lock:
-            *lines, self._rest = (self._rest + text).split("\n")
-            for line in lines:
-                self._say(Text.from_ansi(line).plain)
-        return len(text)
-
-    def fileno(self) -> int:
-        return self.rich_proxied_file.fileno()
-
-
 class Picture(Lines):
-    """Redraws the search in place, on a terminal. What ends stays above it as a line, and what is printed.
-
-    Rich draws from a thread of its own, too, but takes no lock from where it measures what is on the screen
-    to where it overwrites it: a line printed in between would leave half a picture behind.
-    """
+    """Redraws the search in place, on a terminal. What ends stays above it as a line, and what is printed."""
 
     def __init__(self, console: Console, begun: Snapshot) -> None:
         super().__init__(console, begun)
-        self._lock, self._closed = threading.RLock(), threading.Event()
-        self._live = Live(
-            get_renderable=self._draw,
-            console=console,
-            auto_refresh=False,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._thread = threading.Thread(target=self._refresh, name="picture", daemon=True)
-        self._redirected = ExitStack()
+        self._view = LiveView(console, lambda: draw.fitted(self.snapshot(), console.height))
 
     def __enter__(self) -> Self:
-        self._redirected.enter_context(redirect_stdout(_Aside(sys.stdout, self.note)))
-        self._redirected.enter_context(redirect_stderr(_Aside(sys.stderr, self.note)))
-        self._live.start(refresh=True)
-        self._thread.start()
+        self._view.__enter__()
         return self
 
     def close(self) -> None:
-        if not self._closed.is_set():
-            self._closed.set()
-            with self._lock:
-                self._live.stop()
-            self._redirected.close()
-
-    def _refresh(self) -> None:
-        while not self._closed.wait(_REFRESH_S):
-            with self._lock:
-                if not self._closed.is_set():
-                    self._live.refresh()
-
-    def _draw(self) -> RenderableType:
-        if self._closed.is_set():
-            return Text()  # Rich draws once more when it stops, and crops nothing then
-        return draw.fitted(self.snapshot(), self._console.height)
+        self._view.close()
 
     def note(self, text: str) -> None:
-        with self._lock:
-            super().note(text)
+        self._view.say(text)
 
     def started(self, trial: Trial) -> None:
         Screen.started(self, trial)  # the picture shows it
@@ -283,4 +226,4 @@ def screen(console: Console, begun: Snapshot, *, as_json: bool = False) -> Scree
     """What shows a search on `console`."""
     if as_json:
         return Events(console, begun)
-    return Picture(console, begun) if console.is_terminal else Lines(console, begun)
+    return (Picture if live.is_possible(console) else Lines)(console, begun)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.constrain import Constrain
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -181,9 +181,3 @@ def _outcome(trial: Trial, shown: Snapshot) -> Text:
         reason = f"{reason[:_LONGEST_REASON]}..."
     text = Text(str(trial.outcome), style=view.style(trial))
     return text.append(f": {reason}" if reason else "", style="default")
-
-
-def say(console: Console, text: str) -> None:
-    """Prints a line, on a terminal word by word, but a command so that it can be copied."""
-    is_whole = not console.is_terminal or text.lstrip().startswith("python ")
-    console.print(Text(printable(text)), soft_wrap=is_whole)

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from autotune.core.trial import Measurement, Outcome, Status, Throughput, Trial
 from autotune.display import console as consoles
+from autotune.display import live
 from autotune.display.snapshot import Snapshot
 from autotune.space import space as spaces
 from autotune.storage.study_file import Plan
@@ -49,7 +50,7 @@ def a_library(is_there: bool) -> Iterator[None]:
 
 
 def main() -> None:
-    consoles._REFRESH_S = 0.02
+    live._REFRESH_S = 0.02
     space = spaces.complete(spaces.parse(SPACE, "test"), "test")
     begun = Snapshot("runs/s", "a device", "running", space, Plan(40, None), (), (), 0, None, None)
     with consoles.screen(Console(), begun) as screen, a_library("talking" in sys.argv):

@@ -1,11 +1,19 @@
 """A terminal in a few lines: what is on it after a program has written. It knows what Rich writes."""
 
+import io
 import re
 from collections import deque
 
 _PIECE = re.compile(
     r"\x1b\[\?\d+[hl]|\x1b\[(?P<count>\d*)(?P<what>[A-Za-z])|\x1b\[[\d;]*m|(?P<plain>[^\x1b])"
 )
+
+
+class Tty(io.StringIO):
+    """What was written to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 class Terminal:

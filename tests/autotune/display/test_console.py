@@ -2,6 +2,7 @@
 
 import codecs
 import fcntl
+import io
 import json
 import os
 import pty
@@ -27,7 +28,7 @@ from autotune.storage.study_file import Plan
 from autotune.trials import failures
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
-from tests.autotune.terminal import Terminal
+from tests.autotune.terminal import Terminal, Tty
 
 SHOWN = Path(__file__).parents[1] / "shown_search.py"
 
@@ -47,10 +48,16 @@ def report(phase=Phase.TRAINING, elapsed_s=0.0, **figures):
     return Report(0, phase, elapsed_s, shown)
 
 
-def test_who_is_shown_what(begun, console):
+def test_who_is_shown_what(begun, console, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    terminal = Console(file=Tty())
     assert type(consoles.screen(console, begun)) is Lines
-    assert type(consoles.screen(Console(force_terminal=True), begun)) is Picture
-    assert type(consoles.screen(Console(force_terminal=True), begun, as_json=True)) is Events
+    assert type(consoles.screen(terminal, begun)) is Picture
+    assert type(consoles.screen(terminal, begun, as_json=True)) is Events
+    coloured = Console(file=io.StringIO(), force_terminal=True)  # as FORCE_COLOR has it, also in a pipe
+    assert type(consoles.screen(coloured, begun)) is Lines
+    monkeypatch.setenv("TERM", "dumb")
+    assert type(consoles.screen(terminal, begun)) is Lines
 
 
 def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, capsys):

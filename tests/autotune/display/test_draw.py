@@ -143,15 +143,6 @@ def test_an_interrupted_session_is_not_said_to_run(make):
     assert "running" not in text
 
 
-@pytest.mark.parametrize("text", ["words " * 30, "python -m autotune resume " + "directory/" * 12])
-def test_a_line_is_wrapped_at_words_on_a_terminal_and_a_command_is_left_whole(text, capsys):
-    draw.say(Console(width=40, force_terminal=True), text)
-    draw.say(Console(width=40, force_terminal=False), text)
-    said = capsys.readouterr().out.splitlines()
-    assert text.strip() in [line.strip() for line in said], "elsewhere than on a terminal it is one line"
-    assert len(said) == (6 if text.startswith("words") else 2)
-
-
 def test_who_breaks_a_constraint_says_so_below_its_figures(make, space):
     goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
     text = "\n".join(lines(draw.whole(make(space=goal)), width=100))

@@ -1,0 +1,116 @@
+"""What is redrawn in place on a terminal, while lines stay above it: of a search, and of a training."""
+
+import io
+import queue
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from types import TracebackType
+from typing import Self, TextIO
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from autotune.core.errors import printable
+
+_REFRESH_S = 0.5
+
+
+def is_possible(console: Console) -> bool:
+    """Whether `console` writes to a terminal that can be drawn on, whatever colours it was asked for."""
+    return console.file.isatty() and not console.is_dumb_terminal
+
+
+def say(console: Console, text: str) -> None:
+    """Prints a line, on a terminal word by word, but a command so that it can be copied."""
+    is_whole = not console.is_terminal or text.lstrip().startswith("python ")
+    console.print(Text(printable(text)), soft_wrap=is_whole)
+
+
+class LiveView:
+    """What `draw` gives, drawn again and again while the context is open, and then gone.
+
+    Above it stays what is said, and what is printed. Rich draws from a thread of its own, too, but takes no
+    lock from where it measures what is on the screen to where it overwrites it: a line printed in between
+    would leave half a picture behind.
+    """
+
+    def __init__(self, console: Console, draw: Callable[[], RenderableType]) -> None:
+        self._console, self._draw = console, draw
+        self._lock, self._closed = threading.RLock(), False
+        self._last_words: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._live = Live(
+            get_renderable=self._drawn,
+            console=console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._thread = threading.Thread(target=self._refresh, name="live view", daemon=True)
+        self._redirected = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._redirected.enter_context(redirect_stdout(_Aside(sys.stdout, self.say)))
+        self._redirected.enter_context(redirect_stderr(_Aside(sys.stderr, self.say)))
+        self._live.start(refresh=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the terminal as it was, with the lines that were said."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._live.stop()
+                self._redirected.close()
+
+    def say(self, text: str) -> None:
+        with self._lock:
+            say(self._console, text)
+
+    def close_with(self, text: str) -> None:
+        """Has it closed soon, with a last line. A signal's handler may call it in the middle of anything."""
+        self._last_words.put(text)
+
+    def _refresh(self) -> None:
+        while not self._closed:
+            try:
+                text = self._last_words.get(timeout=_REFRESH_S)
+            except queue.Empty:
+                with self._lock:
+                    if not self._closed:
+                        self._live.refresh()
+            else:
+                self.close()
+                self.say(text)
+
+    def _drawn(self) -> RenderableType:
+        return (
+            Text() if self._closed else self._draw()
+        )  # Rich draws once more when it stops, and crops nothing
+
+
+class _Aside(io.TextIOBase):
+    """Stands for a `file` such as standard output: what libraries write to it is said line by line."""
+
+    def __init__(self, file: TextIO, say: Callable[[str], None]) -> None:
+        self.rich_proxied_file = file  # by this name Rich finds where it is to write itself
+        self._say, self._rest, self._lock = say, "", threading.RLock()
+
+    def write(self, text: str) -> int:
+        with self._lock:
+            *lines, self._rest = (self._rest + text).split("\n")
+            for line in lines:
+                self._say(Text.from_ansi(line).plain)
+        return len(text)
+
+    def fileno(self) -> int:
+        return self.rich_proxied_file.fileno()

@@ -1,0 +1,71 @@
+"""What is redrawn in place, and what stays above it. `test_console` has it on a real pseudo-terminal."""
+
+import sys
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from autotune.display import live
+from autotune.display.live import LiveView
+from tests.autotune.terminal import Terminal, Tty
+from tests.faults.killing import wait_for
+
+SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
+
+
+@pytest.fixture
+def console(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    return Console(file=Tty(), width=40, height=10)
+
+
+def left(console):
+    """The lines on the terminal, and whether it has its cursor."""
+    written, terminal = console.file.getvalue(), Terminal(40, 10)
+    terminal.feed(written.replace("\n", "\r\n"))
+    lines = [line for line in [*terminal.above, *terminal.shown] if line]
+    return lines, written.rfind(SHOW_CURSOR) > written.rfind(HIDE_CURSOR)
+
+
+def picture():
+    return Text("a picture of\ntwo lines")
+
+
+@pytest.mark.parametrize("text", ["words " * 30, "python -m autotune resume " + "directory/" * 12])
+def test_a_line_is_wrapped_at_words_on_a_terminal_and_a_command_is_left_whole(text, capsys):
+    live.say(Console(width=40, force_terminal=True), text)
+    live.say(Console(width=40, force_terminal=False), text)
+    said = capsys.readouterr().out.splitlines()
+    assert text.strip() in [line.strip() for line in said], "elsewhere than on a terminal it is one line"
+    assert len(said) == (6 if text.startswith("words") else 2)
+
+
+def test_what_is_said_and_printed_stays_and_the_picture_goes(console):
+    before = sys.stdout, sys.stderr
+    with LiveView(console, picture) as view:
+        view.say("said")
+        print("printed\nas two lines")
+        print("an error", file=sys.stderr)
+        assert left(console) == (
+            ["said", "printed", "as two lines", "an error", "a picture of", "two lines"],
+            False,
+        )
+    assert left(console)[0] == ["said", "printed", "as two lines", "an error"]
+    assert (sys.stdout, sys.stderr) == before
+
+
+def test_an_error_finds_the_terminal_as_it_was(console):
+    with pytest.raises(ZeroDivisionError), LiveView(console, picture):
+        _ = 1 / 0
+    assert left(console) == ([], True)
+
+
+def test_a_signals_handler_has_it_closed_with_a_last_line(console):
+    with LiveView(console, picture) as view:
+        view.close_with("stopping")
+        wait_for(lambda: left(console)[0] == ["stopping"])
+        view.say("stopped")
+        view.close()
+    assert left(console)[0] == ["stopping", "stopped"]
+    assert console.file.getvalue().count(SHOW_CURSOR) == 1
