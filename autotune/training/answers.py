@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from autotune.core.settings import ACCUMULATION, MICRO_BATCH, Setting
 from autotune.core.trial import Failure, Outcome, Status
+from autotune.training import halving
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 300.0
 
@@ -61,6 +62,5 @@ def _smaller(settings: Mapping[str, Setting]) -> GoOn | None:
     if not isinstance(size, int) or not isinstance(accumulated, int) or size < 2 or size % 2:
         return None
     halved, doubled = size // 2, 2 * accumulated
-    same = "the same effective batch; statistics of batch norms are of smaller batches"
-    text = f"goes on with micro-batches of {halved}x{doubled} instead of {size}x{accumulated}: {same}"
+    text = f"goes on with micro-batches of {halving.instead(halved, size, size * accumulated)}"
     return GoOn(0.0, text, {MICRO_BATCH: halved, ACCUMULATION: doubled})

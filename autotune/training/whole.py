@@ -14,6 +14,7 @@ from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events, plan, supervise, told
 from autotune.training.answers import GoOn
 from autotune.training.events import Event, Kind
+from autotune.training.halving import MicroBatch
 from autotune.training.plan import Plan
 from autotune.training.watch import Length, Watch
 from autotune.trials.fork_server import ForkServer
@@ -45,7 +46,10 @@ class Whole:
         self._training, self._plan, self._place = training, planned, place
         self._say, self._follow = say, follow
         self._said_s = self._sampled_s = float("-inf")
-        self._samples = max((record.get("samples", 0) for record in read_records(place)), default=0)
+        self._samples, self._micro_batch = 0, MicroBatch({**planned.settings, **planned.changes})
+        for record in read_records(place):
+            self._samples = max(self._samples, record.get("samples", 0))
+            self._micro_batch.hear(record)
         self._watch = self._new_watch()
 
     def run(self, *, retries: int, is_stopping: Callable[[], bool]) -> Report:
@@ -71,6 +75,7 @@ class Whole:
         """The order with what was changed since the training began, in this process and in those before."""
         if changes:
             self._plan = replace(self._plan, changes={**self._plan.changes, **changes})
+            self._micro_batch.hear(changes)
             with suppress(OSError):
                 plan.write(self._place, self._plan)
         return self._training.whole({**self._plan.config, **self._plan.changes}, self._place)
@@ -95,6 +100,10 @@ class Whole:
         self._samples = max(self._samples, report.samples)
         self._follow(report)
         self._keep_telemetry(report)
+        for record in report.records:
+            if text := self._micro_batch.hear(record):
+                self._watch = self._new_watch()  # other micro-batches have a speed and a memory of their own
+                self._happened(Kind.HALVED, text)
         for kind, text in self._watch.hear(report):
             self._happened(kind, text)
         for record in report.records:

@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 import yaml
 
 from autotune.__main__ import main
@@ -24,7 +25,14 @@ SMALL = {
 }
 
 
-def test_out_of_memory_it_goes_on_with_half_the_micro_batch(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("by_itself", "said"),
+    [
+        (False, "goes on with micro-batches of 2x2 instead of 4x1"),
+        (True, "the trainer halved its micro-batch: 2x2 instead of 4x1"),
+    ],
+)
+def test_out_of_memory_it_goes_on_with_half_the_micro_batch(tmp_path, monkeypatch, capsys, by_itself, said):
     """In the middle of an epoch of ten studies: each of them is trained with once."""
     here = str(Path(__file__).parent)
     monkeypatch.syspath_prepend(here)
@@ -33,7 +41,7 @@ def test_out_of_memory_it_goes_on_with_half_the_micro_batch(tmp_path, monkeypatc
     data = synthetic.make(tmp_path, {"train": 10, "val": 4, "test": 3}, 0, 80)
     space = {
         "workload": "short_of_memory:fit",
-        "baseline": {**SMALL, "data": str(data), "checkpoint_every_steps": 1, "halve_on_oom": False},
+        "baseline": {**SMALL, "data": str(data), "checkpoint_every_steps": 1, "halve_on_oom": by_itself},
         "knobs": {"micro_batch_size": {"choice": [2, 4]}},
         "objective": {"quality": "bleu_4"},
         "training": {"samples": 20},
@@ -44,9 +52,10 @@ def test_out_of_memory_it_goes_on_with_half_the_micro_batch(tmp_path, monkeypatc
 
     assert main(command) == 0
 
-    assert "goes on with micro-batches of 2x2 instead of 4x1" in capsys.readouterr().out
+    assert said in capsys.readouterr().out
     assert [event.kind for event in events.read(place.events_file)] == [Kind.BEGUN, Kind.HALVED, Kind.ENDED]
     records = map(json.loads, (tmp_path / "t" / "records.jsonl").read_text().splitlines())
     assert [r["samples"] for r in records if "train_loss" in r] == [4, 8, 10, 14, 18, 20]
     state = checkpoint.load(place.work / "last.pt")
-    assert (state["samples"], state["config"]["micro_batch_size"]) == (20, 2)
+    size = state["micro_batch_size"] if by_itself else state["config"]["micro_batch_size"]
+    assert (state["samples"], size) == (20, 2)

@@ -57,6 +57,27 @@ def test_other_settings_have_a_speed_of_their_own(train):
     assert [event.kind for event in found] == [Kind.BEGUN, Kind.HALVED, Kind.ENDED]
 
 
+def smaller(told, size):
+    """The same, of a trainer that has halved its micro-batches."""
+    for report in told:
+        records = tuple({**record, "micro_batch_size": size} for record in report.records)
+        yield replace(report, records=records)
+
+
+def test_a_trainer_that_halves_its_micro_batches_has_another_speed_from_there_on(train):
+    slower = reports(2000, begun=200_000, rate=lambda _: 80.0)
+    found, _ = train([*reports(2000), *smaller(slower, 4)])
+    assert [event.kind for event in found] == [Kind.BEGUN, Kind.HALVED, Kind.ENDED]
+    assert found[1].text.startswith("the trainer halved its micro-batch: 4x2 instead of 8x1")
+
+
+def test_of_what_was_halved_before_it_was_gone_on_with_nothing_is_said(train, tmp_path):
+    halved = {"samples": 400, "at_s": 2.0, "micro_batch_size": 4}
+    (tmp_path / "records.jsonl").write_text(json.dumps(halved) + "\n")
+    found, _ = train(smaller(reports(2), 4))
+    assert [event.kind for event in found] == [Kind.CONTINUED, Kind.ENDED]
+
+
 def test_a_training_that_is_gone_on_with_begins_where_its_records_end(train, tmp_path):
     records = [{"attempt": 1.0, "clock_s": 1.0}, {"samples": 400, "at_s": 2.0}, {"samples": 320, "at_s": 3.0}]
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
