@@ -99,6 +99,11 @@ class Throughput:
     steps: int
     seconds: float
 
+    @property
+    def steps_per_s(self) -> float:
+        """Optimizer steps per second of training alone."""
+        return self.steps / self.seconds
+
 
 @dataclass(frozen=True)
 class Outside:

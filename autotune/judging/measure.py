@@ -29,7 +29,7 @@ _BISECTIONS = 60  # to the last bit
 class Step:
     """One optimizer step: how long it took since the record before it, and how many samples it trained.
 
-    Or so many `records` in a row, where it is not known when each of them had ended.
+    Or so many `records` in a row, where it is not known when each of them had ended, or was not kept.
     """
 
     seconds: float
@@ -151,9 +151,16 @@ class Meter:
         self._opening, self._warm_up = [], warm_up
 
     def add(
-        self, at_s: float, samples: int, *, evaluation: bool, compiling: bool = False, queued: bool = False
+        self,
+        at_s: float,
+        samples: int,
+        *,
+        evaluation: bool,
+        compiling: bool = False,
+        queued: bool = False,
+        steps: int = 1,
     ) -> None:
-        """Counts one record: `at_s` on any monotonic clock, `samples` in total so far.
+        """Counts one record, of so many `steps`: `at_s` on any monotonic clock, `samples` in total so far.
 
         Something was `compiling` before it. What is `queued` had not ended when it came: it counts with the
         next step that had.
@@ -163,14 +170,14 @@ class Meter:
             self.training_s += at_s - self._seen_s
         self._seen_s = at_s
         if queued and not is_break:
-            self._queued += 1
+            self._queued += steps
             return
         if evaluation or (self._evaluated is not None and samples == self._last_samples):
             self._evaluate(at_s, samples)
         if is_break:
             self._break(self._prefetched + _STEPS_TO_GO_ON)
         elif self._last_s is not None and samples > self._last_samples:
-            self._add(Step(at_s - self._last_s, samples - self._last_samples, self._queued + 1))
+            self._add(Step(at_s - self._last_s, samples - self._last_samples, self._queued + steps))
         self._last_s, self._last_samples, self._queued = at_s, samples, 0
 
     def _add(self, step: Step) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from autotune.core.secrecy import cleaned
 from autotune.core.trial import Measurement, Outcome
+from autotune.storage.records import STANDS_FOR
 from autotune.trials.reported import Report
 
 _NAMES = {
@@ -29,6 +30,7 @@ _GROUPS = {"train_": "train/", "val_": "val/", "memory_": "memory/", "gpu_": "gp
 _OF_ONE_GPU = re.compile(r"gpu_(\d+)_(\w+)")
 _OVER_SAMPLES, _OVER_SECONDS = ("train/*", "val/*", "perf/*"), ("memory/*", "gpu/*", "system/*")
 _CLOCK = "at_s"
+_NO_FIGURES = frozenset({_CLOCK, STANDS_FOR})
 _LARGEST = 2**63
 
 
@@ -48,7 +50,7 @@ def metrics(values: Mapping[str, Any], quality: str, unit: str) -> dict[str, flo
     return {
         unit if key == "samples" else _name(key, other): float(value)
         for key, value in values.items()
-        if _is_figure(value) and key != _CLOCK and (key == "samples" or key != unit)
+        if _is_figure(value) and key not in _NO_FIGURES and (key == "samples" or key != unit)
     }
 
 
@@ -122,7 +124,7 @@ def _speed(shown: Measurement) -> dict[str, float | None]:
     found, flops = shown.throughput, sum(shown.flops_per_sample.values())
     if found is None:
         return {}
-    steps = {"throughput": found.samples_per_s, "steps_per_s": found.steps / found.seconds, "mfu": shown.mfu}
+    steps = {"throughput": found.samples_per_s, "steps_per_s": found.steps_per_s, "mfu": shown.mfu}
     return steps | ({"tflops_per_s": found.samples_per_s * flops / 1e12} if flops else {})
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from autotune.core import units
 from autotune.inside.site.autotune_wire import unwrapped
-from autotune.storage.records import COMPILING, QUEUED
+from autotune.storage.records import OWN
 
 _NON_FINITE_LOSSES = 3
 _MOST_SAMPLES = 2**53  # every whole number up to here is a float
@@ -32,7 +32,7 @@ class Check:
     def __call__(self, record: object) -> dict[str, Any]:
         if not isinstance(record, Mapping):
             raise TypeError(f"a record must be a mapping, got {type(record).__name__}")
-        kept = {key: value for key, value in record.items() if key not in {COMPILING, QUEUED}}
+        kept = {key: value for key, value in record.items() if key not in OWN}
         plain = {str(key): unwrapped(value) for key, value in kept.items()}
         what, samples = f"a record's {self._unit}", plain.get(self._unit)
         if not isinstance(samples, int) or isinstance(samples, bool):

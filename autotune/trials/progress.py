@@ -22,7 +22,7 @@ from autotune.core.trial import (
 from autotune.judging import trends
 from autotune.judging.measure import Meter, prefetched_steps, with_evaluations
 from autotune.space.sections import turned
-from autotune.storage.records import COMPILING, QUEUED, is_mark
+from autotune.storage.records import COMPILING, QUEUED, STANDS_FOR, is_mark
 from autotune.trials import failures
 from autotune.trials.step_flops import FLOPS
 
@@ -156,6 +156,7 @@ class Progress:
             evaluation=is_evaluation,
             compiling=record.get(COMPILING) is True,
             queued=record.get(QUEUED) is True,
+            steps=int(_amount(record, STANDS_FOR)) or 1,
         )
         # A checkpoint comes with the step after an evaluation, and both come again.
         is_step = not is_evaluation and self._steps_since_evaluation > 0

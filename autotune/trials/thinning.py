@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autotune.storage.records import COMPILING
+from autotune.storage.records import COMPILING, STANDS_FOR
 
 _ALL_S = 3600.0  # after which no more are kept than one in that time; until then, more the sooner it is
 
@@ -14,7 +14,7 @@ class Thinner:
     Before that it is one in as much less time as less has passed, so that a short training keeps its steps.
     The last step before an evaluation goes through as well, since the evaluation's time begins there; so does
     what was compiled, which no speed is measured across. What is left out is told by the step after it: that
-    has all samples so far.
+    has all samples so far, and says for how many steps it stands where that is more than itself.
     """
 
     def __init__(self, quality: str, every_s: float) -> None:
@@ -22,18 +22,22 @@ class Thinner:
         self._first_s: float | None = None
         self._last_s = float("-inf")
         self._held: dict[str, Any] | None = None
+        self._samples = self._steps = 0  # of all records so far; since the last one that went through
 
     def __call__(self, records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         through: list[dict[str, Any]] = []
         for record in records:
             if self._is_break(record):
                 through += self.rest()
-            elif record["at_s"] - self._last_s < self._apart_s(record["at_s"]):
-                self._held = record
-                continue
-            self._held, self._last_s = None, record["at_s"]
-            through.append(record)
+            self._steps += record["samples"] > self._samples
+            self._samples, self._held = record["samples"], record
+            if self._is_break(record) or self._is_due(record["at_s"]):
+                self._last_s = record["at_s"]
+                through += self.rest()
         return through
+
+    def _is_due(self, at_s: float) -> bool:
+        return at_s - self._last_s >= self._apart_s(at_s)
 
     def _apart_s(self, at_s: float) -> float:
         if self._first_s is None:
@@ -45,5 +49,8 @@ class Thinner:
 
     def rest(self) -> list[dict[str, Any]]:
         """The step that was held back last, where no other one has come since."""
-        held, self._held = self._held, None
-        return [held] if held else []
+        held, steps = self._held, self._steps
+        self._held, self._steps = None, 0
+        if held is None:
+            return []
+        return [{**held, STANDS_FOR: steps} if steps > 1 else held]

@@ -94,4 +94,4 @@ def stamped(config, workdir):
     time.sleep(0.01)
     yield Stamped({"samples": 2, "memory_peak_bytes": 7}, now_s + 1000)
     yield Stamped({"samples": 3, "memory_peak_bytes": 7}, now_s - 1000)
-    yield {"samples": 4, "memory_peak_bytes": 9, "is_queued": True}
+    yield {"samples": 4, "memory_peak_bytes": 9, "is_queued": True, "stands_for": 7}

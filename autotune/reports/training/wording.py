@@ -109,6 +109,7 @@ def figures(report: TrainingReport) -> list[tuple[str, str]]:
         "done": done(report),
         "time": _time(report),
         f"{report.unit}/s, {evaluations}": words.throughput(estimates.of_run(shown.throughput)),
+        "optimizer steps/s, evaluations left out": _steps_per_s(report),
         words.metric(report.quality): _quality(report),
         "peak memory": _memory(report),
         "evaluations": _evaluations(report),
@@ -128,6 +129,11 @@ def _time(report: TrainingReport) -> str:
     if report.outcome is not None or left <= 0 or not done_:
         return spent + attempts
     return f"{spent}{attempts}, about {words.duration(report.seconds / done_ * left)} left"
+
+
+def _steps_per_s(report: TrainingReport) -> str:
+    found = report.measured.throughput
+    return words.rate(found.steps_per_s if found else None)
 
 
 def _quality(report: TrainingReport) -> str:

@@ -18,6 +18,7 @@ TRAINING = {
     "optimizer_s": 0.05,
     "memory_allocated_bytes": 1000,
     "memory_peak_bytes": 3000,
+    "stands_for": 8,
     "note": "text is not charted",
     "finished": False,
 }

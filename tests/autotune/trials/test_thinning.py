@@ -2,7 +2,9 @@
 
 import random
 
-from autotune.judging.measure import Meter
+import pytest
+
+from autotune.trials.progress import Progress
 from autotune.trials.thinning import Thinner
 
 HOUR_S = 3600.0
@@ -28,6 +30,28 @@ def test_of_the_steps_one_a_second_is_kept():
     thin = thinner()
     assert samples(thin(steps(1, 31))) == [8, 72, 136, 200]
     assert samples(thin.rest()) == [240]  # the last one
+
+
+def test_what_is_kept_says_for_how_many_steps_it_stands():
+    thin = thinner()
+    evaluated = {"samples": 240, "at_s": HOUR_S + 4.0, "score": 1.0}
+    kept = [*thin([*steps(1, 31), evaluated, *steps(31, 34, begun_s=HOUR_S + 4.0)]), *thin.rest()]
+    assert [(record["samples"], record.get("stands_for")) for record in kept] == [
+        (8, None),
+        (72, 8),
+        (136, 8),
+        (200, 8),
+        (240, 5),
+        (240, None),
+        (248, None),
+        (264, 2),
+    ]
+
+
+def test_what_tells_no_new_samples_is_no_step():
+    thin = thinner()
+    kept = thin([{"samples": 8 * (i // 2), "at_s": HOUR_S + i / 8} for i in range(2, 21)])
+    assert [record.get("stands_for") for record in kept] == [None, 4, 4]
 
 
 def test_in_the_first_seconds_all_are_kept():
@@ -67,12 +91,14 @@ def test_a_speed_is_the_same_of_what_is_kept():
     assert len(kept) < len(records) / 10
 
     found = [speed(some) for some in (records, kept)]
+    assert found[0].steps_per_s == pytest.approx(1 / 0.03, rel=0.02)
+    assert found[1].steps_per_s == pytest.approx(found[0].steps_per_s, rel=0.01)
     assert abs(found[0].samples_per_s / found[1].samples_per_s - 1) < 0.01
     assert found[1].half_width_per_s < 0.02 * found[1].samples_per_s
 
 
 def speed(records):
-    meter = Meter(prefetched=0)
+    progress = Progress("score", {})
     for record in records:
-        meter.add(record["at_s"], record["samples"], evaluation="score" in record)
-    return meter.throughput()
+        progress.count(record)
+    return progress.measurement().throughput

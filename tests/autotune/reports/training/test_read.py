@@ -13,8 +13,10 @@ from autotune.judging.promise import Answer
 from autotune.reports import as_json
 from autotune.reports.training import markdown, page, plots, read, wording
 from autotune.storage import identity, lock
+from autotune.storage.records import read_records
 from autotune.training import events, plan
 from autotune.training.events import Event, Kind
+from autotune.trials.thinning import Thinner
 
 from . import handmade
 
@@ -79,6 +81,18 @@ def test_a_speed_that_was_promised_with_evaluations_is_held_to_that_while_it_run
     plan.write(killed, replace(wall, counts_evaluations=False))
     kept = read.read(killed.root).promised.kept
     assert next(one.text for one in kept if one.what == "speed").endswith("32% faster")
+
+
+def test_steps_that_were_left_out_are_counted(killed):
+    """A step takes 0.5 s, and an evaluation 4 s."""
+    mark, *records = read_records(killed)
+    thin = Thinner("bleu_4", 200.0)
+    kept = [mark, *thin(records), *thin.rest()]
+    assert len(kept) < len(records) / 2
+    killed.records_file.write_text("".join(json.dumps(record) + "\n" for record in kept))
+    found = read.read(killed.root)
+    assert found.measured.throughput.steps_per_s == pytest.approx(2.0)
+    assert dict(wording.figures(found))["optimizer steps/s, evaluations left out"] == "2.0"
 
 
 def test_a_training_that_was_gone_on_with_elsewhere_is_not_held_to_the_speed_of_before(killed):
