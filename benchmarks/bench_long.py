@@ -20,21 +20,21 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
-from autotune import workloads
 from autotune.core.trial import Trial
 from autotune.display.console import Picture
 from autotune.display.snapshot import RUNNING, Snapshot
 from autotune.engines import engine
 from autotune.search.search import Search
 from autotune.space import space as spaces
-from autotune.storage import study as record
+from autotune.storage import studies
 from autotune.storage.store import Options, Session
-from autotune.storage.study import Plan
+from autotune.storage.studies import Plan
 from autotune.system import scratch
 from autotune.system.telemetry import hardware
 from autotune.trackers.tensorboard import Board
 from autotune.trackers.tracking import Tracker
 from autotune.trials.setup import Setup
+from autotune.workloads import registry
 
 _SPACE = """
 workload: instant:at_once
@@ -119,13 +119,13 @@ def run(trials: int, every: int, wandb: str) -> None:
     print(_HEADING, flush=True)
     with tempfile.TemporaryDirectory() as directory, scratch.private() as place:
         session = Session.create(Path(directory, "s"), space, Options(wandb=wandb), {})
-        study = record.open_study(session.study_file, space)
+        study = studies.open_study(session.study_file, space)
         plan, machine = Plan(trials, None), hardware()
-        record.set_plan(study, plan)
+        studies.set_plan(study, plan)
         begun = Snapshot(session.name, machine.description, RUNNING, space, plan, (), (), 0, None, None)
         with Watch(begun, every, session.root) as watch:
             watch.search = search = TimedSearch(space, study, watch)
-            setup = Setup(session, space, workloads.load(space.workload), machine)
+            setup = Setup(session, space, registry.load(space.workload), machine)
             tracking: AbstractContextManager[Tracker | None] = nullcontext()
             if wandb != "off":
                 quality, unit = space.objective.quality, space.unit

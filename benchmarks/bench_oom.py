@@ -28,7 +28,7 @@ from autotune.memory.feasibility import MemoryModel
 from autotune.search.search import Search, Silent, Terms
 from autotune.space import space as spaces
 from autotune.space.space import Space
-from autotune.storage import study as record
+from autotune.storage import studies
 from autotune.trials.failures import failed
 
 QUALITY = "bleu_4"
@@ -106,7 +106,7 @@ def ours(toy: Toy, seed: int, trials: int) -> Count:
         else:
             shown = Measurement(throughput=Throughput(values[0], None, 1, 1.0), quality=values[1])
             search.end(trial.number, Outcome(Status.COMPLETED), shown)
-    passed_over = [one.config for one in record.passed_over(study) if one.kind is Refused.MEMORY]
+    passed_over = [one.config for one in studies.passed_over(study) if one.kind is Refused.MEMORY]
     done = search.trials()
     return Count(
         oom=sum(t.out_of_memory for t in done),

@@ -19,14 +19,13 @@ from pathlib import Path
 
 import optuna
 
-from autotune import workloads
 from autotune.cli import prepare
 from autotune.core.trial import Evaluation, Measurement, Outcome, Status, Throughput
 from autotune.engines import engine
 from autotune.search.search import Search, Silent
 from autotune.space import builtin
 from autotune.space import space as spaces
-from autotune.storage import study as record
+from autotune.storage import studies
 from autotune.storage.records import read_records
 from autotune.storage.store import Options, Session
 from autotune.storage.trial_dir import TrialDir
@@ -34,6 +33,7 @@ from autotune.system import scratch
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware, hardware
 from autotune.trials.setup import Setup
+from autotune.workloads import registry
 
 _SPACE = """
 workload: instant:fit
@@ -52,10 +52,10 @@ def gaps(trials: int) -> tuple[list[float], float]:
     machine = hardware()
     with tempfile.TemporaryDirectory() as directory, scratch.private() as place:
         session = Session.create(Path(directory, "s"), space, Options(wandb="off"), {})
-        study = record.open_study(session.study_file, space)
-        record.set_plan(study, record.Plan(trials, None))
+        study = studies.open_study(session.study_file, space)
+        studies.set_plan(study, studies.Plan(trials, None))
         search = Search(space, study, Silent())
-        setup = Setup(session, space, workloads.load(space.workload), machine)
+        setup = Setup(session, space, registry.load(space.workload), machine)
         engine.run(search, setup, place.guardian)
         spans = [_span(session.trial_dir(trial.number)) for trial in search.trials()]
     between = [after[0] - before[1] for before, after in itertools.pairwise(spans)]

@@ -30,7 +30,6 @@ import psutil
 import torch
 from torch import nn
 
-from autotune import workloads
 from autotune.core.trial import Status
 from autotune.judging.measure import half_interval
 from autotune.space import space as spaces
@@ -41,6 +40,7 @@ from autotune.trials import alone
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.reported import Report
+from autotune.workloads import registry
 from r2gen import train
 
 BATCH = 8
@@ -95,7 +95,7 @@ class Step(NamedTuple):
 def training(steps: int, *, small: bool) -> Training:
     if small:
         return Training({"steps": steps}, steps * BATCH)
-    workload = workloads.load(workloads.BUILTIN)
+    workload = registry.load(registry.BUILTIN)
     settings = workload.complete(workload.fill({**workload.models["small"], **R2GEN}))
     return Training(workload.for_trial(settings, steps * BATCH, 1, "bleu_4"), steps * BATCH)
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
-from autotune import workloads
 from autotune.core.trial import Outcome, Status
 from autotune.replay import recording, table
 from autotune.replay.table import Run, Table
+from autotune.workloads import registry
 
 _WARM_UP = 3  # steps
 
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     known = Table.read(given.table)
     space = known.space
-    module, _, function = workloads.load(space.workload).entry_point.partition(":")
+    module, _, function = registry.load(space.workload).entry_point.partition(":")
     fit = getattr(importlib.import_module(module), function)
     for planned in recording.missing(known, seeds=1, timings=1, part="timed"):
         settings = space.settings(planned.config) | ({"data": given.data} if given.data else {})

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from autotune import workloads
 from autotune.core.settings import COMMON, Known, Result
 from autotune.space import schema
+from autotune.workloads import registry
 from autotune.workloads.command.spec import Spec
 
 _MARK = re.compile(r"^<!-- made from the code: (.+) -->$", re.MULTILINE)
@@ -140,7 +140,7 @@ def known_settings(workload: str | None = None) -> str:
 
 def _own(workload: str) -> Mapping[str, Known]:
     """What is known of a workload's settings, and not of others', or better."""
-    known = workloads.known_settings(workload).by_name
+    known = registry.known_settings(workload).by_name
     return {name: one for name, one in known.items() if COMMON.by_name.get(name) != one}
 
 

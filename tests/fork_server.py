@@ -90,11 +90,11 @@ def warm_tuner() -> Callable[[], object]:
 
     from autotune.reports import page
     from autotune.space import space as spaces
-    from autotune.storage import study
+    from autotune.storage import studies
 
     space = spaces.complete(spaces.parse(SPACE, "warm"), "warm")
     with tempfile.TemporaryDirectory() as directory:
-        study.close(study.open_study(Path(directory, "study.db"), space))
+        studies.close(studies.open_study(Path(directory, "study.db"), space))
     environment = page.environment()
     for name in environment.list_templates(extensions=["j2"]):
         environment.get_template(name)

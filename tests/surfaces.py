@@ -16,7 +16,6 @@ from typing import Any
 
 from rich.console import Console
 
-from autotune import workloads
 from autotune.cli import cli_report, cli_session
 from autotune.core import units
 from autotune.display import console, draw, snapshot
@@ -25,6 +24,7 @@ from autotune.judging.history import History
 from autotune.reports import page, read, words
 from autotune.storage.store import Session
 from autotune.trackers import overview
+from autotune.workloads import registry
 
 Thing = tuple[str, int]
 Told = tuple[str, Thing, str]  # where, what, and the figure
@@ -70,7 +70,7 @@ def told(place: Path) -> Iterator[Told]:
     yield from _of_export("export", (place / "best.yaml").read_text(), best)
     for trial in history.trials:
         if trial.completed and not trial.race:
-            workload = workloads.load(history.space.workload)
+            workload = registry.load(history.space.workload)
             form = formats.named(None, workload)
             text = form.render(winner.of(trial, history, workload, {})).text
             yield from _of_export("export --trial", text, trial.repeat.of if trial.repeat else trial.number)

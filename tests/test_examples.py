@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from autotune import workloads
 from autotune.core.trial import Status
 from autotune.space import space as spaces
 from autotune.storage.store import Options
@@ -19,6 +18,7 @@ from autotune.system.telemetry import hardware
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.setup import Training
+from autotune.workloads import registry
 from tests import forked
 from tests.endings import ENDED
 
@@ -104,7 +104,7 @@ def one_trial(file, samples, place, **config):
     space = spaces.complete(spaces.parse(file.read_text(), file.name), file.name)
     shorter = {"samples_per_trial": samples, "evaluations_per_trial": 2}
     space = space.model_copy(update={"budget": space.budget.model_copy(update=shorter)})
-    workload = workloads.load(workloads.located(space.workload, file.parent))
+    workload = registry.load(registry.located(space.workload, file.parent))
     training = Training(space, workload, replace(hardware(), gpus=()), Options())
     running = Attempt(training.order(space.baseline_config | config, TrialDir(place)), ForkServer([]))
     while (report := running.step(1.0)).outcome is None:

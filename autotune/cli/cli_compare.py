@@ -10,7 +10,6 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from autotune import workloads
 from autotune.cli import gpus, prepare
 from autotune.cli.cli_options import Models
 from autotune.cli.gpus import Usable
@@ -34,7 +33,8 @@ from autotune.storage.store import Session
 from autotune.system import devices
 from autotune.system.telemetry import Hardware
 from autotune.trials.setup import Training
-from autotune.workloads import Workload
+from autotune.workloads import registry
+from autotune.workloads.base import Workload
 
 EXIT_MODEL_FAILED = 1
 _SHOWN_SCORES = ("bleu_1", "bleu_4", "meteor", "rouge_l", "cider")
@@ -48,7 +48,7 @@ def compare(session: Path, asked: Models) -> int:
     opened = Session.open(session)
     opened.require_current(session)
     given = opened.space()
-    workload = workloads.load(given.workload)
+    workload = registry.load(given.workload)
     with opened.lock():
         usable = gpus.usable(opened.options().gpus_per_trial)
         here = _use(usable)

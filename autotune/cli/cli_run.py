@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import optuna
 from rich.console import Console
 
-from autotune import workloads
 from autotune.cli import cli_report, prepare
 from autotune.core.errors import InputError, SearchAborted
 from autotune.core.trial import Trial
@@ -24,18 +23,18 @@ from autotune.judging.history import History
 from autotune.memory import room
 from autotune.search.search import Search, Terms, World
 from autotune.space.space import Space
-from autotune.storage import study as record
-from autotune.storage import threshold_file
+from autotune.storage import studies, threshold_file
 from autotune.storage.lock import Held
 from autotune.storage.store import Session, going_on, is_session
-from autotune.storage.study import Plan
+from autotune.storage.studies import Plan
 from autotune.system.scratch import Scratch
 from autotune.system.telemetry import Hardware
 from autotune.trackers import tags
 from autotune.trackers.tensorboard import Board
 from autotune.trials import failures
 from autotune.trials.setup import Setup
-from autotune.workloads import Workload
+from autotune.workloads import registry
+from autotune.workloads.base import Workload
 
 if TYPE_CHECKING:
     from autotune.trackers.tracking import Tracker
@@ -61,10 +60,10 @@ def run(
     """Runs a session whose lock is `held` to its end and says what came out; the exit code."""
     with _in_place(held, shown), _wandb(session) as tracker:
         study = _opened(session, space)
-        _require_a_baseline(History(record.trials(study), space), shown)
-        plan = _extended(record.plan(study) or Plan(space.budget.trials, space.budget.time), more, time_s)
-        record.set_plan(study, plan)
-        session.remove_work(record.trials(study))
+        _require_a_baseline(History(studies.trials(study), space), shown)
+        plan = _extended(studies.plan(study) or Plan(space.budget.trials, space.budget.time), more, time_s)
+        studies.set_plan(study, plan)
+        session.remove_work(studies.trials(study))
         begun = _begun(shown, hardware, space, plan)
         with screen(Console(), begun, as_json=as_json) as shows:
             shows.note(
@@ -72,14 +71,14 @@ def run(
             )
             for line in notes:
                 shows.note(line)
-            setup = Setup(session, space, workload, hardware, room.context_bytes(record.trials(study)))
+            setup = Setup(session, space, workload, hardware, room.context_bytes(studies.trials(study)))
             running = _search(setup, study, shows, held)
             trackers: list[Board | Tracker] = [Board(session.tensorboard_dir, space)]
             trackers += [tracker] if tracker else []
             _execute(running, setup, scratch, trackers, held, shown=shown, shows=shows, as_json=as_json)
         session.remove_work(running.trials())
         has_ended = not running.is_interrupted and not running.fault
-        record.set_plan(study, replace(running.plan, ended=has_ended))
+        studies.set_plan(study, replace(running.plan, ended=has_ended))
         code = _conclude(running, shown, workload, shows)
         if tracker:
             tracker.summarise(running.history, session.report_file)
@@ -89,8 +88,8 @@ def run(
 def _opened(session: Session, space: Space) -> optuna.Study:
     """The study of a session; raises DamagedError where Optuna finds what it cannot have written."""
     try:
-        study = record.open_study(session.study_file, space, session.key)
-        record.trials(study)
+        study = studies.open_study(session.study_file, space, session.key)
+        studies.trials(study)
     except Exception as error:
         if failures.study_fault(error) or failures.disk_fault(error, failures.OUR_DISK_ERRNOS):
             raise
@@ -120,7 +119,7 @@ def _wandb(session: Session) -> AbstractContextManager["Tracker | None"]:
     from autotune.trackers.tracking import Tracker  # noqa: PLC0415 - W&B takes a while, and may not be asked for
 
     space, device = session.space(), str(session.provenance().get("device") or "")
-    found = tags.of_session(workloads.label(space.workload), device, session.options().tags)
+    found = tags.of_session(registry.label(space.workload), device, session.options().tags)
     quality, unit = space.objective.quality, space.unit
     return Tracker(session.root, session.name, mode, quality=quality, unit=unit, tags=found)
 
@@ -155,7 +154,7 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Sea
             verdict_of=session.verdict_of,
             publish=lambda threshold: threshold_file.write(session.threshold_file, threshold),
             clear=session.clear,
-            settle=partial(record.settle, session.study_file),
+            settle=partial(studies.settle, session.study_file),
             is_in_place=lambda: held.is_in_place,
         ),
     )

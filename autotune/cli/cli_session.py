@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from autotune import workloads
 from autotune.cli import completion
 from autotune.core import files, units
 from autotune.display import draw, events, live, snapshot, view
@@ -15,7 +14,8 @@ from autotune.export import formats
 from autotune.space.space import Space
 from autotune.storage.store import Session
 from autotune.system import scratch
-from autotune.workloads import Workload
+from autotune.workloads import registry
+from autotune.workloads.base import Workload
 
 SessionArgument = Annotated[
     Path, typer.Argument(help="the session's directory", autocompletion=completion.sessions)
@@ -26,7 +26,7 @@ def opened(root: Path) -> tuple[Session, Space, Workload]:
     """The session in `root`, its search space, and its workload, whose code need not be here."""
     session = Session.open(root)
     space = session.space()
-    return session, space, workloads.named(space.workload)
+    return session, space, registry.named(space.workload)
 
 
 def status(
@@ -93,6 +93,6 @@ def doctor(
     if gpu:
         from autotune.cli.gpu_check import command  # noqa: PLC0415 - it imports what runs trials
 
-        return command.main(workloads.load(workloads.BUILTIN).models["full"])
+        return command.main(registry.load(registry.BUILTIN).models["full"])
     Console().print(doctors.table(doctors.examine()))
     return 0

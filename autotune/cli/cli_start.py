@@ -6,7 +6,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from autotune import workloads
 from autotune.cli import gpus, prepare
 from autotune.cli.cli_options import Goal, Length, Output, Running, Tuned
 from autotune.cli.gpus import Usable
@@ -18,7 +17,8 @@ from autotune.storage.store import WANDB_MODES, Options, Session
 from autotune.system import scratch
 from autotune.system.telemetry import Hardware
 from autotune.trackers import tags
-from autotune.workloads import Workload
+from autotune.workloads import registry
+from autotune.workloads.base import Workload
 
 
 def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Running) -> int:
@@ -48,7 +48,7 @@ def prepared(
     """The space in `file`, complete, its workload, and notes; raises InputError where one cannot start."""
     asked = prepare.read_space(file, overrides)
     prepare.require_said(asked, file)
-    workload = workloads.load(asked.workload)
+    workload = registry.load(asked.workload)
     workload.require_gpus(here.gpus_per_trial)
     settings = prepare.settings(
         workload, tuned.model, tuned.baseline, tuned.data, skip_bad_samples=tuned.skip_bad_samples
@@ -118,7 +118,7 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
     opened = Session.open(session)
     opened.require_current(session)
     space = opened.space()
-    workload = workloads.load(space.workload)
+    workload = registry.load(space.workload)
     with opened.lock() as held:  # who comes second is told so at once
         options, then = opened.options(), opened.provenance()
         notes = workload.check(space.for_workload(space.baseline))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune import workloads
 from autotune.cli import completion
 from autotune.core.errors import InputError, printable
 from autotune.core.shell import quoted
 from autotune.space import builtin
 from autotune.storage.lock import locked
 from autotune.storage.store import Options
+from autotune.workloads import registry
 
 if TYPE_CHECKING:
     from autotune.replay.table import Table
@@ -87,7 +87,7 @@ def _training(
 
     here, source = gpus.usable(None), builtin.space_file(space)
     asked = prepare.read_space(source, {})
-    workload = workloads.load(asked.workload)
+    workload = registry.load(asked.workload)
     given = prepare.settings(workload, model, baseline, data)
     chosen, notes = prepare.complete(asked, given, workload, here.machine, str(source))
     return Training(chosen, workload, here.hardware, limits), [*here.notes, *notes]

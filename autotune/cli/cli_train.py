@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autotune import workloads
 from autotune.cli import cli_export, cli_report, cli_start, gpus
 from autotune.cli.cli_options import Trained, Tuned
 from autotune.core.errors import InputError, printable
@@ -31,6 +30,7 @@ from autotune.training import plan
 from autotune.training.plan import Plan
 from autotune.training.whole import Whole, is_done
 from autotune.trials.setup import Training
+from autotune.workloads import registry
 
 EXIT_FAILED = 1
 _STOPPING = (
@@ -92,7 +92,7 @@ def _of_session(root: Path, asked: Trained) -> Found:
     session.require_current(root)
     options = _options(asked, session.options())
     given = session.space()
-    workload = workloads.load(given.workload)
+    workload = registry.load(given.workload)
     history = snapshot.take(session, root).history
     trial = cli_export.wanted(root, history, asked.trial)
     usable = gpus.usable(options.gpus_per_trial)
@@ -150,7 +150,7 @@ def _planned(found: Found, place: TrainingDir, *, resume: bool) -> Plan:
     """What is trained in `place`; raises InputError where it is in use for something else."""
     space = found.training.space
     planned = Plan(
-        workload=workloads.label(space.workload),
+        workload=registry.label(space.workload),
         config=dict(found.config),
         settings=space.settings(found.config),
         samples=space.training.samples,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from autotune import workloads
 from autotune.space import builtin
 from autotune.storage.store import is_session
+from autotune.workloads import registry
 
 _USUAL = Path("runs")  # where sessions are kept unless they are told where
 
@@ -25,7 +25,7 @@ def one_of(values: Sequence[str]) -> Callable[[str], list[str]]:
 
 def models(incomplete: str) -> list[str]:
     """Models of the built-in workload."""
-    return one_of(tuple(workloads.load(workloads.BUILTIN).models))(incomplete)
+    return one_of(tuple(registry.load(registry.BUILTIN).models))(incomplete)
 
 
 def spaces(incomplete: str) -> list[str]:

@@ -11,7 +11,6 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from autotune import workloads
 from autotune.cli.project.proposal import UNSAID
 from autotune.core import secrecy, units
 from autotune.core.errors import InputError
@@ -26,7 +25,8 @@ from autotune.space.space import Space
 from autotune.storage import study_file
 from autotune.storage.store import Session
 from autotune.system.telemetry import Hardware
-from autotune.workloads import Workload
+from autotune.workloads import registry
+from autotune.workloads.base import Workload
 
 AUTO = "auto"
 _SECTIONS: dict[str, type[BaseModel]] = {"budget": Budget, "objective": Objective, "limits": Limits}
@@ -39,7 +39,7 @@ def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
     values = spaces.read(_text(file), str(file))
     secrecy.refuse(values, f"search space {file}")
     if "workload" in values:
-        values["workload"] = workloads.located(values["workload"], file.parent)
+        values["workload"] = registry.located(values["workload"], file.parent)
     for section, changes in overrides.items():
         given = {name: value for name, value in changes.items() if value is not None}
         if given and isinstance(said := values.setdefault(section, {}), dict):

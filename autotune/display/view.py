@@ -16,7 +16,7 @@ from autotune.judging.confirm import Claim
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 from autotune.space.sections import Objective
-from autotune.workloads import Workload
+from autotune.workloads.base import Workload
 
 _STYLES = {
     Status.COMPLETED: "green",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from autotune.core.errors import InputError, instead
 from autotune.export import accelerate, deepspeed, lightning, own, plain, transformers
 from autotune.export.winner import Exported, Winner
-from autotune.workloads import Workload
+from autotune.workloads.base import Workload
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from autotune.core.trial import Trial
 from autotune.display import view
 from autotune.judging.history import History
 from autotune.space.naming import Naming, flatten
-from autotune.workloads import Workload
+from autotune.workloads.base import Workload
 
 
 class Exported(NamedTuple):

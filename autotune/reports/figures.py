@@ -22,7 +22,7 @@ from autotune.reports.recommendation import answer
 from autotune.storage import store
 from autotune.storage.store import Options
 from autotune.storage.study_file import Plan
-from autotune.workloads import Workload
+from autotune.workloads.base import Workload
 
 
 @dataclass(frozen=True)

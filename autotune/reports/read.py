@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from autotune import workloads
 from autotune.compare import blind, results
 from autotune.display import snapshot
 from autotune.judging import pilot
@@ -14,6 +13,7 @@ from autotune.reports.model import Report
 from autotune.storage import study_file
 from autotune.storage.store import FORMAT, Session
 from autotune.storage.study_file import Plan
+from autotune.workloads import registry
 
 
 def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | None = None) -> Report:
@@ -32,7 +32,7 @@ def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | No
         shown=root,
         state=snapshot.state_of(session, plan, is_over=is_over),
         history=history,
-        workload=workloads.named(space.workload),
+        workload=registry.named(space.workload),
         options=session.options(),
         provenance=session.provenance(),
         plan=plan,

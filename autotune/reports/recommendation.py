@@ -19,7 +19,7 @@ from autotune.reports import words
 from autotune.reports.model import Answer, Side
 from autotune.space.space import Space
 from autotune.storage import store
-from autotune.workloads import Workload
+from autotune.workloads.base import Workload
 
 _FEWEST_SEEDS = 3
 _FEWEST_STUDIES = 100

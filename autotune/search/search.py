@@ -21,8 +21,8 @@ from autotune.search.losses import Losses
 from autotune.search.screening import Screening
 from autotune.search.underway import Underway
 from autotune.space.space import Space
-from autotune.storage import study as record
-from autotune.storage.study import Plan
+from autotune.storage import studies
+from autotune.storage.studies import Plan
 from autotune.trials import failures
 from autotune.trials.reported import Report
 
@@ -101,7 +101,7 @@ class Search:
         self.stopping: str | None = None
         self.fault: str | None = None
         self.is_exhausted = self.is_interrupted = False
-        plan = record.plan(study) or Plan(space.budget.trials, space.budget.time)
+        plan = studies.plan(study) or Plan(space.budget.trials, space.budget.time)
         self._allowance = Allowance(plan, world.clock)
         self._losses, self._reports, self._said = Losses(), dict[int, Report](), set[str]()
         # The same seed would suggest the same again.
@@ -109,7 +109,7 @@ class Search:
         self._waiting = deque(self._recover())
         shared = {trial.number for trial in self._waiting if trial.measurement.shared}
         self._underway = Underway(world.clock, shared)
-        self.history = pilot.settled(History(record.trials(study), space))
+        self.history = pilot.settled(History(studies.trials(study), space))
         self._sampler = samplers.informed(self.history, terms.earlier, self._seed)
         known = History(terms.earlier, self.space).ranked
         best_before = [t.config for t in known if self.space.contains(t.config)]
@@ -120,7 +120,7 @@ class Search:
     def _recover(self) -> list[Trial]:
         """The trials that a killed process was running, but for those whose verdict was already written."""
         interrupted = []
-        for trial in record.recover(self._study, self.space.limits.memory_fraction):
+        for trial in studies.recover(self._study, self.space.limits.memory_fraction):
             verdict = self._world.verdict_of(trial)
             if verdict is None:
                 interrupted.append(trial)
@@ -207,7 +207,7 @@ class Search:
             if said := self._world.clear(trial):
                 self._listener.note(said)
             for number in self._underway.begin(trial):
-                record.share(self._study, number)
+                studies.share(self._study, number)
             self._listener.started(trial)
         return trial
 
@@ -259,7 +259,7 @@ class Search:
         ablation_of: int | None = None,
         race: Sequence[int] = (),
     ) -> Trial:
-        trial = record.begin(
+        trial = studies.begin(
             self._study, self._asked, config, repeat, passed=passed, ablation_of=ablation_of, race=race
         )
         self.history = self.history.after(trial)
@@ -309,9 +309,9 @@ class Search:
             self.stop(f"the baseline itself {outcome.status}: {outcome.reason}")
 
     def _record(self, trial: Trial) -> None:
-        record.end(self._study, trial, self.space.limits.memory_fraction)
+        studies.end(self._study, trial, self.space.limits.memory_fraction)
         self.history = self.history.after(trial)
-        record.set_plan(self._study, self._allowance.plan())
+        studies.set_plan(self._study, self._allowance.plan())
         self._world.settle()
 
     def _settle(self) -> None:

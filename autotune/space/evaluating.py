@@ -5,9 +5,9 @@ A trial is evaluated when the tuner wants to know its quality, which says nothin
 
 from typing import TYPE_CHECKING
 
-from autotune import workloads
 from autotune.core.settings import Config
 from autotune.space import following
+from autotune.workloads import registry
 
 if TYPE_CHECKING:  # whose checks ask here
     from autotune.space.space import Space
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # whose checks ask here
 
 def setting(space: "Space") -> str | None:
     """The setting that says how often a training is evaluated, by the tuner's name; None where none does."""
-    return space.evaluate_every or workloads.cadence(workloads.label(space.workload)).setting
+    return space.evaluate_every or registry.cadence(registry.label(space.workload)).setting
 
 
 def samples(space: "Space", config: Config) -> int | None:
@@ -34,7 +34,7 @@ def _by_settings(space: "Space", config: Config) -> int | None:
         return steps * space.effective_batch_size({}) if isinstance(steps, int) else None
     if space.unit != "samples":
         return None
-    cadence = workloads.cadence(workloads.label(space.workload))
+    cadence = registry.cadence(registry.label(space.workload))
     return cadence.samples(settings, space.training.samples_per_epoch)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import TupleSchema, WithDefaultSchema
 
-from autotune import workloads
 from autotune.core import files
 from autotune.space.space import Space
+from autotune.workloads import registry
 
 
 def write(output: Path | None) -> int:
@@ -29,11 +29,11 @@ def text() -> str:
 def of_spaces() -> dict[str, Any]:
     """The schema of every search space; the built-in workload's settings are known by name."""
     schema = Space.model_json_schema(schema_generator=_ForEditors)
-    settings = workloads.load(workloads.BUILTIN).settings_model()
+    settings = registry.load(registry.BUILTIN).settings_model()
     if settings is not None:
         schema["$defs"]["Settings"] = _optional(settings.model_json_schema(schema_generator=_ForEditors))
         schema |= {
-            "if": {"properties": {"workload": {"const": workloads.BUILTIN}}},
+            "if": {"properties": {"workload": {"const": registry.BUILTIN}}},
             "then": _named(schema["$defs"]),
         }
     return {"$schema": _ForEditors.schema_dialect, **schema, "title": "A search space of autotune"}

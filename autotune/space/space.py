@@ -11,7 +11,6 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
-from autotune import workloads
 from autotune.core.errors import InputError, instead
 from autotune.core.settings import (
     ACCUMULATION,
@@ -37,6 +36,7 @@ from autotune.space.knobs import (
 )
 from autotune.space.naming import Naming, text_of
 from autotune.space.sections import Budget, Limits, Objective, Training
+from autotune.workloads import registry
 
 _MOST_LISTED = 20_000
 _DRAWS = 500
@@ -165,8 +165,8 @@ class Space(BaseModel):
         """What is known of settings, those included that are the workload's own."""
         knobs = {name: knob for name, knob in self.knobs.items() if isinstance(knob, Distribution)}
         said = tuple((name, knob.moves) for name, knob in knobs.items() if knob.moves is not None)
-        workload = workloads.label(self.workload)
-        return _knowledge(workload, said) if said else workloads.known_settings(workload)
+        workload = registry.label(self.workload)
+        return _knowledge(workload, said) if said else registry.known_settings(workload)
 
     @property
     def drawn_knobs(self) -> dict[str, Drawn]:
@@ -264,7 +264,7 @@ class Space(BaseModel):
 @cache
 def _knowledge(workload: str, said: tuple[tuple[str, tuple[str, ...]], ...]) -> Knowledge:
     """What is known of a workload's settings, and what its user has said of some."""
-    return workloads.known_settings(workload).with_own(Known.said(*one) for one in said)
+    return registry.known_settings(workload).with_own(Known.said(*one) for one in said)
 
 
 def _naming(read: Mapping[str, Any]) -> Naming:
@@ -292,7 +292,7 @@ def read(text: str, source: str) -> dict[str, Any]:
 def from_values(values: Mapping[str, Any], source: str) -> Space:
     """The search space in `values`; raises InputError with every mistake, naming `source`."""
     try:
-        space = Space.model_validate(workloads.completed(values))
+        space = Space.model_validate(registry.completed(values))
         json.dumps(to_values(space), ensure_ascii=False).encode()
     except ValidationError as error:
         raise InputError(f"search space {source}: {'; '.join(mistakes(error, Space))}") from None

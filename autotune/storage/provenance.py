@@ -17,7 +17,7 @@ from autotune.space.space import Space
 from autotune.storage.store import anew
 from autotune.system import telemetry
 from autotune.system.telemetry import Hardware
-from autotune.workloads import Workload
+from autotune.workloads.base import Workload
 
 _PACKAGES = ("autotune-r2gen", "torch", "ray", "optuna")
 # What figures depend on besides the settings, and what a user calls it.

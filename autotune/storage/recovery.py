@@ -9,8 +9,7 @@ from autotune.core.errors import DamagedError
 from autotune.core.passed_over import PassedOver
 from autotune.core.trial import Trial
 from autotune.space.space import Space
-from autotune.storage import identity, study_file
-from autotune.storage import study as record
+from autotune.storage import identity, studies, study_file
 from autotune.storage.integrity import is_another
 from autotune.storage.records import read_records, seconds_of, spans_of
 from autotune.storage.store import Session
@@ -50,8 +49,8 @@ def find(session: Session, space: Space) -> Found:
     Where both do, the study counts. The baseline's settings are known even where neither says.
     """
     study, numbers = _plausible(_readable(session), identity.numbers(session.trials_dir))
-    entries = {t.number: t for t in _trials_of(study, session.key) if record.fits(space, t.config)}
-    own = {t.number: t for n in numbers if (t := _from_files(session, n)) and record.fits(space, t.config)}
+    entries = {t.number: t for t in _trials_of(study, session.key) if studies.fits(space, t.config)}
+    own = {t.number: t for n in numbers if (t := _from_files(session, n)) and studies.fits(space, t.config)}
     known = {0: Trial(0, space.baseline_config)} | own
     for number, trial in entries.items():
         ended_unheard = trial.outcome is None and number in own and not is_another(session, trial)
@@ -83,17 +82,17 @@ def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
     new = session.study_file.with_name(f"{session.study_file.name}.new")
     for left in _files_of(new):
         left.unlink()
-    study = record.open_study(new, space, session.key)
+    study = studies.open_study(new, space, session.key)
     plan = found.plan or Plan(space.budget.trials, space.budget.time)
-    record.set_plan(study, replace(plan, spent_s=found.spent_s, ended=False))
+    studies.set_plan(study, replace(plan, spent_s=found.spent_s, ended=False))
     known = {trial.number: trial for trial in found.trials}
     for number in range(max(known) + 1):
         if (trial := known.get(number)) is None:
-            record.leave_out(study)
+            studies.leave_out(study)
         else:
-            record.write(study, space, trial, found.passed.get(number, ()))
-    record.close(study)
-    record.settle(new)
+            studies.write(study, space, trial, found.passed.get(number, ()))
+    studies.close(study)
+    studies.settle(new)
     aside = [identity.set_aside(file) for file in _files_of(session.study_file)]
     new.rename(session.study_file)
     others = [t for t in found.trials if is_another(session, t)]

@@ -19,7 +19,6 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, BinaryIO, NamedTuple
 
-from autotune import workloads
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.inside import stops
 from autotune.inside.inbox import Inbox, of_trial
@@ -34,6 +33,7 @@ from autotune.trials.cuda import Cuda
 from autotune.trials.order import Order
 from autotune.trials.pushed import Listener
 from autotune.trials.step_flops import StepFlops
+from autotune.workloads import registry
 from autotune.workloads.base import Fit
 
 STACK_SIGNAL = signal.SIGUSR1  # makes the process write the stack of every thread into its log
@@ -59,7 +59,7 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
     with os.fdopen(pipe.fileno(), "wb", closefd=False) as messages:
         try:
             guard = _become_independent(output)
-            fit = workloads.load(order.workload).fit
+            fit = registry.load(order.workload).fit
             gpus.open()
             count = _Count(order, messages, _Watch(gpus, _Memory(order)))
             outcome = _drive(fit, order, count, stopping, partial(_give_up, messages, order, gpus))

@@ -16,7 +16,7 @@ from autotune.storage.store import Options, Session
 from autotune.storage.trial_dir import TrialDir
 from autotune.system.telemetry import Hardware
 from autotune.trials.order import Order, RaceOrder
-from autotune.workloads import Workload
+from autotune.workloads.base import Workload
 
 _TIMES_TO_TARGET = 8  # as many samples as the baseline's: before that, time ends who cannot win
 _FEWEST_EVALUATIONS = 4  # before which nothing is called learnt

@@ -8,12 +8,12 @@ import time
 import psutil
 import pytest
 
-from autotune import workloads
 from autotune.core.trial import Failure, Status
 from autotune.storage import identity
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials import attempt
+from autotune.workloads import registry
 
 from .conftest import SETTINGS, finish
 from .kinds import KINDS
@@ -75,7 +75,7 @@ def test_the_time_of_an_evaluation_is_none_of_training(run, tmp_path):
 
 
 def test_the_seed_arrives(run, kind):
-    workload = workloads.load(kind.workload("trains", SETTINGS))
+    workload = registry.load(kind.workload("trains", SETTINGS))
     settings = workload.with_seed(SETTINGS, 5)
     assert run("trains", settings).measurement.quality == 0.012
 

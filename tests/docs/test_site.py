@@ -11,9 +11,9 @@ import typer
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from autotune import workloads
 from autotune.cli.cli import app
 from autotune.space import schema
+from autotune.workloads import registry
 from tests import browser as browsers
 
 from . import pages
@@ -79,7 +79,7 @@ def test_everything_that_is_made_from_the_code_is_there(site):
     whole = schema.of_spaces()
     for fields in (whole, *whole["$defs"].values()):
         assert [field for field in fields["properties"] if f"<code>{field}</code>" not in text] == []
-    known = workloads.known_settings("r2gen").by_name
+    known = registry.known_settings("r2gen").by_name
     assert [name for name in known if f"<td><code>{name}</code></td>\n<td>" not in text] == []
     assert "<td><code>weight_decay</code></td>\n<td>no</td>\n<td>yes</td>\n<td>no</td>" in text
 

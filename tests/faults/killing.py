@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from autotune.storage import study as record
+from autotune.storage import studies
 from autotune.system import cgroup
 from tests.forked import Forked
 
@@ -80,7 +80,7 @@ def output(directory: Path) -> str:
 def trials_of(directory: Path) -> list:
     """The trials in the session's study; none as long as it is being made."""
     try:
-        return record.trials(record.load_study(directory / "s" / "study.db"))
+        return studies.trials(studies.load_study(directory / "s" / "study.db"))
     except KeyError:
         return []
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from autotune import workloads
 from autotune.core.trial import (
     Evaluation,
     Failure,
@@ -19,12 +18,12 @@ from autotune.core.trial import (
     Trial,
 )
 from autotune.space import space as spaces
-from autotune.storage import identity, provenance
-from autotune.storage import study as record
+from autotune.storage import identity, provenance, studies
 from autotune.storage.store import Options, Session
-from autotune.storage.study import Plan
+from autotune.storage.studies import Plan
 from autotune.system.telemetry import Hardware
 from autotune.trials import failures
+from autotune.workloads import registry
 
 from .sessions import KEPT, SPACE
 
@@ -51,10 +50,10 @@ def make(root: Path) -> Session:
     space = spaces.complete(spaces.parse(SPACE, "test"), "test")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(KEPT)
-        facts = provenance.collect("s", space, workloads.load(space.workload), HARDWARE, 0)
+        facts = provenance.collect("s", space, registry.load(space.workload), HARDWARE, 0)
     session = Session.create(root, space, Options(wandb="off"), facts)
-    study = record.open_study(session.study_file, space, session.key)
-    record.set_plan(study, Plan(6, None, 40.0))
+    study = studies.open_study(session.study_file, space, session.key)
+    studies.set_plan(study, Plan(6, None, 40.0))
     for batch in BATCHES:
         trial = begin(
             session, study, {"micro_batch_size": batch, "learning_rate": 0.001 * (batch / 4) ** 0.5}
@@ -63,20 +62,20 @@ def make(root: Path) -> Session:
             end(session, study, trial, failures.failed(Failure.OOM, "made"), Measurement())
         else:
             end(session, study, trial, Outcome(Status.COMPLETED), figures(100.0 * batch))
-    config = dict(record.trials(study)[0].config)
+    config = dict(studies.trials(study)[0].config)
     race = begin(session, study, config, race=(0, 2))
     slices = tuple(Slice(n, r, 100, 1.0 / (n + 1), 10) for r in (1, 2) for n in (0, 2))
     end(session, study, race, Outcome(Status.COMPLETED), Measurement(slices=slices))
     repeat = begin(session, study, config, Repeat(0, 1, (0,)))
     end(session, study, repeat, Outcome(Status.COMPLETED), figures(400.0))
     begin(session, study, {"micro_batch_size": 8, "learning_rate": 0.001})
-    record.close(study)
+    studies.close(study)
     return session
 
 
 def begin(session: Session, study, config, repeat=None, **rest) -> Trial:
     """Begins a trial as the search and its supervisor do."""
-    trial = record.begin(study, session.space(), config, repeat, **rest)
+    trial = studies.begin(study, session.space(), config, repeat, **rest)
     place, card = session.trial_dir(trial.number), session.card(trial)
     place.root.mkdir(parents=True)
     identity.write_card(place, card)
@@ -91,5 +90,5 @@ def begin(session: Session, study, config, repeat=None, **rest) -> Trial:
 def end(session: Session, study, trial: Trial, outcome: Outcome, measurement: Measurement) -> None:
     identity.write_verdict(session.trial_dir(trial.number), outcome, measurement, session.card(trial).digest)
     ended = replace(trial, outcome=outcome, measurement=measurement, seconds=10.0)
-    record.end(study, ended, 0.85)
+    studies.end(study, ended, 0.85)
     session.remove_work([ended])

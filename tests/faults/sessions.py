@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from autotune import workloads
 from autotune.core.trial import Trial
-from autotune.storage import provenance
-from autotune.storage import study as record
+from autotune.storage import provenance, studies
 from autotune.storage.store import Session
 from autotune.system.telemetry import hardware
+from autotune.workloads.base import Workload
 from tests import forked
 from tests.forked import Forked
 
@@ -66,7 +65,7 @@ def as_if_here(place: Path) -> Path:
     """Lets a session have been begun on this machine's CPU, with what is installed here."""
     file, machine = place / "session.json", replace(hardware(), gpus=())
     info = json.loads(file.read_text())
-    now = provenance.collect("s", Session.open(place).space(), workloads.Workload("json:loads"), machine, 0)
+    now = provenance.collect("s", Session.open(place).space(), Workload("json:loads"), machine, 0)
     info["provenance"] |= {name: now[name] for name in ("device", "cpus", "driver", "torch")}
     file.write_text(json.dumps(info))
     return place
@@ -75,7 +74,7 @@ def as_if_here(place: Path) -> Path:
 def trials_of(place: Path) -> list[Trial]:
     """The trials of a session; none as long as its study is being made."""
     try:
-        return record.trials(record.load_study(place / "study.db")) if (place / "study.db").exists() else []
+        return studies.trials(studies.load_study(place / "study.db")) if (place / "study.db").exists() else []
     except KeyError:
         return []
 

@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from autotune.core import files
 from autotune.core.trial import Measurement, Status, Throughput
 from autotune.space import space as spaces
-from autotune.storage import study as record
+from autotune.storage import studies
 from autotune.storage.store import Session
 from autotune.trackers.tensorboard import Board
 from autotune.trials import child as children
@@ -49,7 +49,7 @@ FULL = "No space left on device", "database or disk is full", "disk I/O error"
 
 def test_every_connection_to_the_study_is_synced_fully(tmp_path):
     space = spaces.parse(SPACE, "test")
-    engine = record.open_study(tmp_path / "study.db", space)._storage._backend.engine
+    engine = studies.open_study(tmp_path / "study.db", space)._storage._backend.engine
     with engine.connect() as one, engine.connect() as another:
         for connection in (one, another):
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
@@ -157,11 +157,11 @@ def test_what_a_killed_search_has_written_ahead_is_seen_on_a_read_only_disk(tmp_
     """Its last trials are in the file beside the study, and only there."""
     place = kept("format-2", tmp_path / "s")
     script = (
-        "import os, pathlib; from autotune.storage import study as record;"
+        "import os, pathlib; from autotune.storage import studies;"
         "from autotune.storage.store import Session;"
         "session = Session(pathlib.Path('s')); space = session.space();"
-        "study = record.open_study(session.study_file, space);"
-        "record.begin(study, space, space.baseline_config); os._exit(9)"
+        "study = studies.open_study(session.study_file, space);"
+        "studies.begin(study, space, space.baseline_config); os._exit(9)"
     )
     before = len(trials_of(place))
     assert subprocess.run([sys.executable, "-c", script], check=False, cwd=tmp_path).returncode == 9

@@ -10,8 +10,7 @@ import pytest
 
 from autotune import __main__ as cli
 from autotune.cli import cli_run, cli_start, gpus
-from autotune.storage import identity
-from autotune.storage import study as record
+from autotune.storage import identity, studies
 from autotune.storage.store import Session
 from autotune.storage.trial_dir import TrialDir
 
@@ -261,13 +260,13 @@ def test_the_interrupted_trial_of_an_earlier_release_begins_anew_and_its_files_a
 def test_a_copy_of_the_study_alone_has_every_trial_that_had_ended(tmp_path):
     """A search goes on writing while it is copied; what is written ahead is not copied."""
     session = left_by_a_search.make(tmp_path / "s")
-    study = record.open_study(session.study_file, session.space(), session.key)
-    (running,) = [t for t in record.trials(study) if t.outcome is None]
-    left_by_a_search.end(session, study, running, *session.verdict_of(record.trials(study)[0]))
+    study = studies.open_study(session.study_file, session.space(), session.key)
+    (running,) = [t for t in studies.trials(study) if t.outcome is None]
+    left_by_a_search.end(session, study, running, *session.verdict_of(studies.trials(study)[0]))
     assert (session.root / "study.db-wal").stat().st_size
-    record.settle(session.study_file)
+    studies.settle(session.study_file)
     shutil.copy(session.study_file, tmp_path / "copy.db")
-    copied = record.trials(record.load_study(tmp_path / "copy.db"))
-    assert copied == record.trials(study)
+    copied = studies.trials(studies.load_study(tmp_path / "copy.db"))
+    assert copied == studies.trials(study)
     assert all(t.outcome is not None for t in copied)
-    record.close(study)
+    studies.close(study)

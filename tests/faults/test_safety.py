@@ -33,7 +33,7 @@ from autotune.judging.history import History
 from autotune.space import space as spaces
 from autotune.space import yaml_text
 from autotune.storage.study_file import Plan
-from autotune.workloads import Workload
+from autotune.workloads.base import Workload
 from r2gen import __main__ as trainer
 from r2gen import synthetic
 from tests.forked import Forked

@@ -9,12 +9,11 @@ import pytest
 import yaml
 
 from autotune import __main__ as cli
-from autotune import workloads
 from autotune.core.errors import InputError
-from autotune.storage import provenance
-from autotune.storage import study as record
+from autotune.storage import provenance, studies
 from autotune.storage.store import FORMAT, Session
 from autotune.system.telemetry import hardware
+from autotune.workloads import registry
 from r2gen import synthetic
 from tests.endings import ENDED
 
@@ -105,10 +104,10 @@ def test_a_session_of_format_1_says_why_it_is_not_gone_on_with_and_what_to_do(ru
 
 
 def test_what_format_1_kept_as_skipped_trials_is_what_was_passed_over(tmp_path):
-    study = record.load_study(kept("format-1", tmp_path / "s") / "study.db")
-    passed = record.passed_over(study)
+    study = studies.load_study(kept("format-1", tmp_path / "s") / "study.db")
+    passed = studies.passed_over(study)
     assert passed
-    assert len(record.trials(study)) + len(passed) == len(study.get_trials())
+    assert len(studies.trials(study)) + len(passed) == len(study.get_trials())
 
 
 @pytest.mark.slow
@@ -197,7 +196,7 @@ def test_a_module_beside_the_workload_that_was_edited_is_noticed(run, tmp_path, 
 
     def collect():
         return provenance.collect(
-            "s", Session.open(place).space(), workloads.load("imports_late:fit"), here, 0
+            "s", Session.open(place).space(), registry.load("imports_late:fit"), here, 0
         )
 
     here = replace(hardware(), gpus=())
@@ -217,7 +216,7 @@ def facts(tmp_path, monkeypatch):
 
     def collect():
         space = Session.open(place).space()
-        return provenance.collect("s", space, workloads.load("kept_workload:fit"), hardware(), 0)
+        return provenance.collect("s", space, registry.load("kept_workload:fit"), hardware(), 0)
 
     return place, collect
 
@@ -258,7 +257,7 @@ def test_only_what_a_new_session_can_learn_from_is_recommended_to_it(facts):
 
 def test_data_may_move_and_may_not_change(tmp_path):
     data = synthetic.make(tmp_path / "data", {"train": 4, "val": 2, "test": 2}, seed=0, size=32)
-    workload = workloads.load("r2gen")
+    workload = registry.load("r2gen")
     settings = workload.complete({"data": str(data)})
     then = workload.data_fingerprint(settings)
     moved = Path(shutil.copytree(data, tmp_path / "moved"))

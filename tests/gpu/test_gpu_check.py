@@ -18,11 +18,11 @@ COMMAND = """
 import os, sys, pynvml
 pynvml.nvmlLib = pynvml.CDLL(os.environ["LD_LIBRARY_PATH"] + "/libnvidia-ml.so.1")
 from pathlib import Path
-from autotune import workloads
+from autotune.workloads import registry
 from autotune.cli.gpu_check import command
 from r2gen import synthetic
 data = synthetic.make(Path("data").resolve(), {"train": 8, "val": 2, "test": 2}, seed=0, size=64)
-settings = {**workloads.load("r2gen").models["small"], "data": str(data), "num_workers": 0}
+settings = {**registry.load("r2gen").models["small"], "data": str(data), "num_workers": 0}
 sys.exit(command.main(settings, Path("found.json")))
 """
 KEY = "0123456789abcdef" * 2 + "01234567"

@@ -12,7 +12,7 @@ import pynvml
 import pytest
 
 from autotune.judging import confirm
-from autotune.storage import study as record
+from autotune.storage import studies
 from autotune.storage.store import Session
 from tests import forked
 from tests.endings import ENDED
@@ -70,7 +70,9 @@ def placements(file):
 
 def test_trials_share_unlike_gpus_and_what_confirms_has_one_to_itself(searched):
     session, said, placed = searched
-    trials = {t.number: t for t in record.trials(record.load_study(session.study_file)) if t.number in placed}
+    trials = {
+        t.number: t for t in studies.trials(studies.load_study(session.study_file)) if t.number in placed
+    }
     shared = [number for number, trial in trials.items() if not confirm.is_alone(trial)]
     alone = [number for number, trial in trials.items() if confirm.is_alone(trial)]
     assert len(shared) >= 4

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from autotune import workloads
 from autotune.cli import prepare
 from autotune.cli.gpu_check import elsewhere, small_trainings
 from autotune.core.settings import Setting
@@ -29,7 +28,8 @@ from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.setup import Training
-from autotune.workloads import Workload
+from autotune.workloads import registry
+from autotune.workloads.base import Workload
 
 SMALL = small_trainings.__name__
 _POLL_S = 0.2
@@ -93,7 +93,7 @@ class Bench:
         deadline_s: float,
     ) -> "Bench":
         """The bench of this machine, for a model of such `settings`."""
-        workload = workloads.load(workloads.BUILTIN)
+        workload = registry.load(registry.BUILTIN)
         whole = workload.complete(workload.fill(settings))
         return cls(hardware, machine, whole, directory, deadline_s, ForkServer([*workload.preload, SMALL]))
 
@@ -108,7 +108,7 @@ class Bench:
     @property
     def training_studies(self) -> int:
         """Studies of an epoch."""
-        samples = workloads.load(workloads.BUILTIN).training_samples({**self.settings, "epochs": 1})
+        samples = registry.load(registry.BUILTIN).training_samples({**self.settings, "epochs": 1})
         return samples or 1
 
     @property
@@ -126,7 +126,7 @@ class Bench:
         watched: bool = False,
     ) -> Order:
         """The order to train the built-in model so long, with some settings changed."""
-        workload = workloads.load(workloads.BUILTIN)
+        workload = registry.load(registry.BUILTIN)
         if watched:
             workload = replace(workload, entry_point=f"{SMALL}:watched")
         return self._order(workload, samples, evaluations, gpus, changed)

@@ -6,17 +6,17 @@ It says how the trial has ended, in JSON.
 import json
 import sys
 
-from autotune import workloads
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
+from autotune.workloads import registry
 
 _POLL_S = 1.0
 
 
 def main(told: str) -> None:
     order = Order.from_dict(json.loads(told))
-    attempt = Attempt(order, ForkServer(workloads.load(order.workload).preload))
+    attempt = Attempt(order, ForkServer(registry.load(order.workload).preload))
     try:
         while (outcome := attempt.step(_POLL_S).outcome) is None:
             pass

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from autotune import workloads
+from autotune.workloads import registry
 
 QUALITY = "bleu_4"
 _WAITING = "called a synchronizing CUDA operation"  # c10/cuda/CUDAFunctions.cpp
@@ -58,7 +58,7 @@ def watched(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]
 
     Of some steps they say how often they waited for the GPU.
     """
-    module, _, name = workloads.named(workloads.BUILTIN).entry_point.partition(":")
+    module, _, name = registry.named(registry.BUILTIN).entry_point.partition(":")
     records = getattr(importlib.import_module(module), name)(config, workdir)
     epoch = 0
     for number in itertools.count(1):

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from autotune import __main__ as cli
-from autotune import workloads
 from autotune.core.errors import InputError
 from autotune.export import formats
+from autotune.workloads import registry
 from tests.faults.sessions import kept
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "export.md"
@@ -110,7 +110,7 @@ def test_the_page_says_which_workload_has_which_format():
     assert {name for name, _, _ in said} == set(formats.FORMATS)
     assert {workload for _, workload, _ in said} == set(WORKLOADS)
     for name, workload, cell in said:
-        known = workloads.named(WORKLOADS[workload])
+        known = registry.named(WORKLOADS[workload])
         if cell == "no":
             with pytest.raises(InputError, match=f"--format {name}: the workload"):
                 formats.named(name, known)

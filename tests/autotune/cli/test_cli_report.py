@@ -10,7 +10,7 @@ import pytest
 from autotune import __main__ as cli
 from autotune.cli import cli_report
 from autotune.core.trial import Trial
-from autotune.storage import study as record
+from autotune.storage import studies
 
 KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
 
@@ -98,7 +98,7 @@ def test_standard_output_has_the_report_and_nothing_else(run):
 
 
 def known():
-    return record.trials(record.load_study(Path("s", "study.db")))
+    return studies.trials(studies.load_study(Path("s", "study.db")))
 
 
 def test_a_search_leaves_its_report_and_says_where(run):

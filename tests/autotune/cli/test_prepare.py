@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from autotune import workloads
 from autotune.cli import cli_start, prepare
 from autotune.cli.cli_options import Tuned
 from autotune.core.errors import InputError
@@ -12,10 +11,12 @@ from autotune.space import space as spaces
 from autotune.space.builtin import space_file, space_for, spaces_dir
 from autotune.space.knobs import Distribution
 from autotune.space.sections import Training
-from autotune.storage import study as record
+from autotune.storage import studies
 from autotune.storage.store import Options, Session
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
+from autotune.workloads import registry
+from autotune.workloads.base import Workload
 from r2gen import synthetic
 from r2gen.__main__ import _parser
 
@@ -37,7 +38,7 @@ def test_the_space_is_chosen_by_the_machine(hardware, name):
 @pytest.mark.parametrize(("hardware", "name"), [(CPU, "cpu"), (gpu(8), "gpu-small"), (gpu(80), "gpu-small")])
 def test_over_drawn_data_the_model_is_small(hardware, name):
     assert space_for(hardware, drawn=True).stem == name
-    small = workloads.load("r2gen").models["small"]
+    small = registry.load("r2gen").models["small"]
     baseline = prepare.read_space(space_file(name), {}).baseline
     assert baseline.items() & small.items() == {(k, v) for k, v in small.items() if k in baseline}
     assert baseline["d_model"] == 64
@@ -75,7 +76,7 @@ def test_every_space_that_ships_is_complete_for_its_machine(name, hardware, tmp_
     file = space_file(name)
     space = prepare.read_space(file, {})
     here = prepare.machine(hardware)
-    whole, _ = prepare.complete(space, {"data": str(data)}, workloads.load("r2gen"), here, str(file))
+    whole, _ = prepare.complete(space, {"data": str(data)}, registry.load("r2gen"), here, str(file))
     assert whole.baseline["weight_decay"] == 5e-5, "the trainer's defaults are filled in"
     assert whole.knobs
     assert {f.stem for f in spaces_dir().glob("*.yaml")} == {"cpu", "gpu", "gpu-small", "laptop-8gb"}
@@ -117,7 +118,7 @@ def complete(tmp_path):
         (tmp_path / "space.yaml").write_text(R2GEN % knobs)
         space = prepare.read_space(tmp_path / "space.yaml", {})
         here = prepare.machine(CPU)
-        return prepare.complete(space, {"data": str(data)}, workloads.load("r2gen"), here, "space.yaml")[0]
+        return prepare.complete(space, {"data": str(data)}, registry.load("r2gen"), here, "space.yaml")[0]
 
     return call
 
@@ -154,9 +155,7 @@ objective: {minimize: val_loss}
 budget: {samples_per_trial: 2000, evaluations_per_trial: 4}
 """
     machine = prepare.machine(CPU)
-    space, notes = prepare.complete(
-        spaces.parse(text, "test"), {}, workloads.Workload("json:loads"), machine, "test"
-    )
+    space, notes = prepare.complete(spaces.parse(text, "test"), {}, Workload("json:loads"), machine, "test")
     assert notes == [
         "a trial of the baseline: 250 steps of 8 samples, an evaluation every 63 (eval_interval)"
     ]
@@ -179,7 +178,7 @@ objective: {{quality: acc}}
 budget: {{samples_per_trial: 2000, evaluations_per_trial: 4}}
 """
     asked = spaces.parse(text, "test")
-    space, notes = prepare.complete(asked, {}, workloads.load(asked.workload), prepare.machine(CPU), "test")
+    space, notes = prepare.complete(asked, {}, registry.load(asked.workload), prepare.machine(CPU), "test")
     assert notes == ["a trial of the baseline: 125 steps of 16 samples, an evaluation every 32 (every)"]
     assert space.for_trial(space.baseline)["every"] == 32
 
@@ -192,13 +191,13 @@ def test_a_value_is_searched_as_the_trainer_takes_it(complete):
 def test_a_knob_that_moves_the_references_needs_whole_ones(complete, knob):
     with pytest.raises(InputError, match=f"knob {knob}: changes the references of bleu_4.*full_bleu_4"):
         complete(f"{knob}: {{choice: [4, 60]}}")
-    workloads.load("r2gen").require_comparable([knob], "full_bleu_4")
+    registry.load("r2gen").require_comparable([knob], "full_bleu_4")
 
 
 @pytest.mark.parametrize(("quality", "says"), [("bleu4", "did you mean bleu_4"), ("accuracy", "'accuracy'$")])
 def test_a_quality_that_nothing_measures_is_refused_before_the_search(quality, says):
     with pytest.raises(InputError, match=f"^objective.quality: bleu_1 to bleu_4, .*: got .*{says}"):
-        workloads.load("r2gen").require_comparable([], quality)
+        registry.load("r2gen").require_comparable([], quality)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +205,7 @@ def test_a_quality_that_nothing_measures_is_refused_before_the_search(quality, s
     [("val_loss", False, "'val_loss'"), ("bleu_4", True, "minimize: 'bleu_4'")],
 )
 def test_a_loss_is_minimized_and_a_score_is_not(quality, minimize, says):
-    r2gen = workloads.load("r2gen")
+    r2gen = registry.load("r2gen")
     r2gen.require_comparable(["micro_batch_size"], "val_loss", minimize=True)
     with pytest.raises(InputError, match=f"or objective.minimize: val_loss: got {says}$"):
         r2gen.require_comparable([], quality, minimize=minimize)
@@ -215,13 +214,13 @@ def test_a_loss_is_minimized_and_a_score_is_not(quality, minimize, says):
 @pytest.mark.parametrize("knob", ["cut_reports", "max_seq_length", "min_word_count"])
 def test_a_knob_that_moves_the_targets_moves_the_loss(knob):
     with pytest.raises(InputError, match=f"^knob {knob}: changes the references of val_loss"):
-        workloads.load("r2gen").require_comparable([knob], "val_loss", minimize=True)
+        registry.load("r2gen").require_comparable([knob], "val_loss", minimize=True)
 
 
 def test_r2gen_trains_on_one_gpu():
-    workloads.load("r2gen").require_gpus(0.5)
+    registry.load("r2gen").require_gpus(0.5)
     with pytest.raises(InputError, match="one GPU, or a part of one: got 2"):
-        workloads.load("r2gen").require_gpus(2)
+        registry.load("r2gen").require_gpus(2)
 
 
 def test_what_init_could_not_know_has_to_be_said(tmp_path):
@@ -240,12 +239,12 @@ def test_an_override_is_checked_like_the_file(tmp_path):
 
 
 def test_another_session_warms_only_its_like(tmp_path, space):
-    workload = workloads.Workload("json:loads")
+    workload = Workload("json:loads")
     facts = {"hardware": "one GPU", "revision": "abc"}
     earlier = Session.create(tmp_path / "earlier", space, Options(), facts)
     with pytest.raises(InputError, match="nothing was run"):
         prepare.warm_start(earlier, space, workload, "one GPU", "abc")
-    record.open_study(earlier.study_file, space)
+    studies.open_study(earlier.study_file, space)
     assert prepare.warm_start(earlier, space, workload, "one GPU", "abc") == []
     with pytest.raises(InputError, match="hardware 'one GPU', now 'two GPUs'") as raised:
         prepare.warm_start(earlier, space, workload, "two GPUs", "def")
@@ -257,7 +256,7 @@ def test_another_session_warms_only_its_like(tmp_path, space):
 
 
 def test_a_session_over_other_data_says_nothing_about_these(tmp_path, space):
-    class Told(workloads.Workload):
+    class Told(Workload):
         def data_fingerprint(self, settings):
             return settings["text"]
 
@@ -267,7 +266,7 @@ def test_a_session_over_other_data_says_nothing_about_these(tmp_path, space):
     )
     facts = {"hardware": "one GPU", "revision": "abc", "data": workload.data_fingerprint(then.baseline)}
     earlier = Session.create(tmp_path / "earlier", now, Options(), facts)
-    record.open_study(earlier.study_file, now)
+    studies.open_study(earlier.study_file, now)
     with pytest.raises(InputError, match="fingerprint of the data 'old', now 'new'") as raised:
         prepare.warm_start(earlier, now, workload, "one GPU", "abc")
     assert "\n" not in str(raised.value)
@@ -275,19 +274,19 @@ def test_a_session_over_other_data_says_nothing_about_these(tmp_path, space):
 
 
 def test_a_trial_does_not_wait_for_a_score_that_nobody_asked_for():
-    r2gen = workloads.load("r2gen")
+    r2gen = registry.load("r2gen")
     fails = {"halve_on_oom": False}  # so that it is seen to
     assert r2gen.for_trial({}, 1000, 4, "bleu_4") == {"eval_every_samples": 250, "meteor": False} | fails
     assert r2gen.for_trial({}, 1001, 4, "meteor") == {"eval_every_samples": 251, "meteor": True} | fails
 
 
 def test_a_repeat_has_a_seed_of_its_own():
-    r2gen = workloads.load("r2gen")
+    r2gen = registry.load("r2gen")
     assert [r2gen.with_seed({"seed": 7}, n)["seed"] for n in (0, 1, 2)] == [7, 8, 9]
 
 
 def test_the_whole_training_is_every_study_once_an_epoch(tmp_path):
-    r2gen = workloads.load("r2gen")
+    r2gen = registry.load("r2gen")
     data = synthetic.make(tmp_path, {"train": 5, "val": 1, "test": 1}, seed=0, size=32)
     settings = r2gen.complete({"data": str(data), "epochs": 30})
     assert r2gen.training_samples(settings) == 150
@@ -296,20 +295,20 @@ def test_the_whole_training_is_every_study_once_an_epoch(tmp_path):
     assert r2gen.training_samples({**settings, "skip_bad_samples": True}) == 120
     with pytest.raises(InputError, match="skip_bad_samples leaves them out"):
         r2gen.training_samples(settings)
-    assert workloads.Workload("json:loads").training_samples({"epochs": 30}) is None
+    assert Workload("json:loads").training_samples({"epochs": 30}) is None
 
 
 def test_a_checkpoint_is_scored_by_the_trainers_own_command(tmp_path):
-    command = workloads.load("r2gen").program.evaluate(tmp_path, {"data": "d"}, tmp_path / "reports.jsonl")
+    command = registry.load("r2gen").program.evaluate(tmp_path, {"data": "d"}, tmp_path / "reports.jsonl")
     given = vars(_parser().parse_args(command[3:]))
     assert command[:3] == [sys.executable, "-m", "r2gen"]
     assert (given["checkpoint"], given["data"]) == (tmp_path / "best.pt", Path("d"))
     assert (given["split"], given["reports"]) == ("test", tmp_path / "reports.jsonl")
-    assert workloads.Workload("json:loads").program is None
+    assert Workload("json:loads").program is None
 
 
 def test_a_model_is_asked_for_by_the_name_that_its_workload_gives_it():
-    r2gen, other = workloads.load("r2gen"), workloads.Workload("json:loads")
+    r2gen, other = registry.load("r2gen"), Workload("json:loads")
     given = prepare.settings(r2gen, "small", None, Path("d"))
     assert (given["d_model"], given["data"]) == (64, "d")
     with pytest.raises(InputError, match="--model: one of full, small: got 'huge'"):
@@ -319,8 +318,8 @@ def test_a_model_is_asked_for_by_the_name_that_its_workload_gives_it():
 
 
 def test_the_revision_is_that_of_the_code():
-    assert workloads.load("r2gen").revision() == workloads.load("r2gen").revision()
-    assert workloads.load("r2gen").revision() != workloads.Workload("autotune.cli.cli:app").revision()
+    assert registry.load("r2gen").revision() == registry.load("r2gen").revision()
+    assert registry.load("r2gen").revision() != Workload("autotune.cli.cli:app").revision()
 
 
 @pytest.mark.parametrize(
@@ -369,7 +368,7 @@ def test_other_samples_are_refused(given):
 def test_an_open_ended_trial_has_the_whole_training_or_some_times_its_samples_at_most(
     space, monkeypatch, training_samples, most, evaluations
 ):
-    workload = workloads.load("json:loads")
+    workload = registry.load("json:loads")
     monkeypatch.setattr(type(workload), "training_samples", lambda *_: training_samples)
     for until_learnt, expected in ((True, (most, evaluations)), (False, (1000, 4))):
         changes = {"samples_per_trial": 1000, "evaluations_per_trial": 4, "until_learnt": until_learnt}
@@ -379,7 +378,7 @@ def test_an_open_ended_trial_has_the_whole_training_or_some_times_its_samples_at
 
 
 def test_what_is_said_of_the_whole_training_comes_before_what_the_workload_knows(space, monkeypatch):
-    workload = workloads.load("json:loads")
+    workload = registry.load("json:loads")
     monkeypatch.setattr(type(workload), "training_samples", lambda *_: 7000)
     monkeypatch.setattr(type(workload), "samples_per_epoch", lambda *_: 500)
     for said, known in ((Training(), (7000, 500)), (Training(samples=9, samples_per_epoch=3), (9, 3))):

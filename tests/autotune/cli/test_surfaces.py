@@ -16,7 +16,7 @@ from autotune.replay import replay
 from autotune.replay.drift import Drift
 from autotune.replay.table import Header, Table
 from autotune.space.sections import Objective
-from autotune.storage import study as record
+from autotune.storage import studies
 from autotune.storage.store import Options, Session
 from tests import surfaces
 from tests.autotune.conftest import made_up_run
@@ -33,11 +33,11 @@ def session(tmp_path, monkeypatch):
     def make(trials, space, name="s"):
         known = space.model_copy(update={"workload": "kept_workload:fit"})
         made = Session.create(tmp_path / name, known, Options(wandb="off"), {"created": "now"})
-        study = record.open_study(made.study_file, known)
+        study = studies.open_study(made.study_file, known)
         for trial in trials:
             beside = {"ablation_of": trial.ablation_of, "race": trial.race}
-            record.begin(study, known, trial.config, trial.repeat, **beside)
-            record.end(study, trial, known.limits.memory_fraction)
+            studies.begin(study, known, trial.config, trial.repeat, **beside)
+            studies.end(study, trial, known.limits.memory_fraction)
         return made.root
 
     return make

@@ -21,12 +21,11 @@ from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughpu
 from autotune.judging.history import History
 from autotune.space import space as spaces
 from autotune.space.sections import Objective
-from autotune.storage import provenance
-from autotune.storage import study as record
+from autotune.storage import provenance, studies
 from autotune.storage.store import Options, Session
 from autotune.system.telemetry import hardware
 from autotune.trials.setup import Training
-from autotune.workloads import Workload
+from autotune.workloads.base import Workload
 from tests.faults import killing
 
 HERE = Path(__file__).parents[1]
@@ -92,11 +91,11 @@ def searched(root, space, winner=8, **options):
     machine, workload = replace(hardware(), gpus=()), Workload(space.workload)
     facts = provenance.collect("s", space, workload, machine, 0)
     session = Session.create(root, space, Options(**options), facts)
-    study = record.open_study(session.study_file, space)
+    study = studies.open_study(session.study_file, space)
     for batch, speed in ((4, 100.0), (winner, 200.0)):
-        trial = record.begin(study, space, space.config({"micro_batch_size": batch, "learning_rate": 1.0}))
+        trial = studies.begin(study, space, space.config({"micro_batch_size": batch, "learning_rate": 1.0}))
         shown = Measurement(Throughput(speed, 1.0, 50, 1.0), 0.2, 400, samples=400)
-        record.end(study, replace(trial, outcome=Outcome(Status.COMPLETED), measurement=shown), 0.85)
+        studies.end(study, replace(trial, outcome=Outcome(Status.COMPLETED), measurement=shown), 0.85)
     return session
 
 
@@ -117,7 +116,7 @@ def compared(session, space):
     def compare(label="bf16", *, workload=None, may_take=False, samples=400, seed=0, shared=False, **config):
         trials = [
             replace(trial, measurement=replace(trial.measurement, shared=shared))
-            for trial in record.trials(record.load_study(session.study_file))
+            for trial in studies.trials(studies.load_study(session.study_file))
         ]
         terms = Terms(samples=samples, facts=FACTS, may_take=may_take)
         training = training_of(session, space, workload or Scored())

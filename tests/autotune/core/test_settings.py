@@ -5,12 +5,12 @@ from typing import get_args
 
 import pytest
 
-from autotune import workloads
 from autotune.core import settings
 from autotune.core.settings import COMMON, PRECISIONS, Known, Memory, Result
 from autotune.judging.history import History
 from autotune.judging.speeds import Speeds
 from autotune.memory.feasibility import MemoryModel, dominating
+from autotune.workloads import registry
 from r2gen import config as trainer
 
 OWN = COMMON.with_own(
@@ -36,16 +36,16 @@ def test_what_leaves_more_of_the_result_leaves_less_of_it_too():
 
 def test_what_is_known_is_known_under_the_trainers_names():
     assert COMMON.by_name.keys() - {settings.PROCESSES} <= trainer.Config.model_fields.keys()
-    known = workloads.known_settings("r2gen").by_name.keys()
+    known = registry.known_settings("r2gen").by_name.keys()
     assert known - {settings.PROCESSES} <= trainer.Config.model_fields.keys()
     assert tuple(PRECISIONS) == get_args(trainer.Precision)
     assert COMMON[settings.COMPILE].needs.keys() <= set(get_args(trainer.CompileMode))
 
 
 def test_what_a_workload_calls_its_settings_is_known_of_it_alone():
-    assert workloads.known_settings("r2gen")["grad_clip_value"].moves_memory is Memory.NOT
-    assert workloads.known_settings("package.module:fit")["grad_clip_value"].moves_memory is Memory.SOMEHOW
-    assert workloads.known_settings("package.module:fit").by_name == COMMON.by_name
+    assert registry.known_settings("r2gen")["grad_clip_value"].moves_memory is Memory.NOT
+    assert registry.known_settings("package.module:fit")["grad_clip_value"].moves_memory is Memory.SOMEHOW
+    assert registry.known_settings("package.module:fit").by_name == COMMON.by_name
 
 
 def test_an_own_setting_that_moves_no_speed_shares_what_was_measured(make_trial):
@@ -74,7 +74,7 @@ def test_an_own_setting_that_moves_no_result_may_win_under_the_same_training(mak
     chosen = space.model_copy(update={"objective": goal})
     baseline, found = (make_trial(n, 10.0 + n, 0.2, half_width=0.1, cache=n) for n in range(2))
     assert History([baseline, found], chosen).best is baseline
-    monkeypatch.setattr(workloads, "known_settings", lambda _: OWN)
+    monkeypatch.setattr(registry, "known_settings", lambda _: OWN)
     assert History([baseline, found], chosen).best is found
     other = replace(found, config={**found.config, "clip": 2})
     assert History([baseline, other], chosen).best is baseline

@@ -13,7 +13,7 @@ from rich.console import Console
 from autotune.core.errors import InputError
 from autotune.core.trial import Outcome, Status, Trial
 from autotune.display import draw, events, snapshot
-from autotune.storage import study as record
+from autotune.storage import studies
 from autotune.storage.store import Options, Session
 from autotune.storage.study_file import Plan
 
@@ -84,12 +84,12 @@ def test_a_plan_that_is_done_has_ended(tmp_path, space):
     session = Session.create(tmp_path / "s", space, Options(), {})
     with pytest.raises(InputError, match="nothing was run yet; start it with: python -m autotune resume"):
         take(session)
-    study = record.open_study(session.study_file, space)
-    trial = record.begin(study, space, space.baseline_config)
-    record.end(study, Trial(0, trial.config, Outcome(Status.COMPLETED)), 0.85)
-    record.set_plan(study, Plan(1, None, 3.0))
+    study = studies.open_study(session.study_file, space)
+    trial = studies.begin(study, space, space.baseline_config)
+    studies.end(study, Trial(0, trial.config, Outcome(Status.COMPLETED)), 0.85)
+    studies.set_plan(study, Plan(1, None, 3.0))
     assert take(session).state == "interrupted"
-    record.set_plan(study, Plan(1, None, 3.0, ended=True))
+    studies.set_plan(study, Plan(1, None, 3.0, ended=True))
     assert take(session).state == "ended"
 
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from autotune import workloads
 from autotune.core.trial import Outside
 from autotune.display import events, spending, view
 from autotune.judging.history import History
 from autotune.space import space as spaces
 from autotune.space.sections import Training
+from autotune.workloads import registry
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_evaluation_weighs_more_where_steps_are_faster(told):
         "Evaluation is about 47% of the training with trial 1's settings, 23% of the baseline's: "
         "eval_every_samples 2000 instead of 1000 would save about 24%."
     )
-    assert line in view.summary(found, workloads.named("r2gen"), "runs/s")
+    assert line in view.summary(found, registry.named("r2gen"), "runs/s")
 
 
 def test_without_a_setting_of_it_half_as_many_are_advised(told):

@@ -7,7 +7,7 @@ from autotune.display import view
 from autotune.judging import confirm
 from autotune.judging.history import History
 from autotune.space.sections import Objective, Training
-from autotune.workloads import Workload
+from autotune.workloads.base import Workload
 
 
 @pytest.fixture

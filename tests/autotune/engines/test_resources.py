@@ -14,7 +14,7 @@ from autotune.storage.store import Options, Session
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from autotune.trials.setup import Setup
-from autotune.workloads import Workload
+from autotune.workloads.base import Workload
 
 GPU = Gpu("Test GPU", 8 * 2**30, (9, 0), "GPU-0")
 

@@ -7,7 +7,7 @@ import pytest
 
 from autotune.export.winner import Winner
 from autotune.space.naming import Naming
-from autotune.workloads import Workload
+from autotune.workloads.base import Workload
 
 EVIDENCE = {"trial": "7 of session s", "measured": "2.00x", "hardware": "a GPU\nseed: 9"}
 ROLES = {

@@ -5,11 +5,11 @@ import json
 import pytest
 import yaml
 
-from autotune import workloads
 from autotune.core.errors import InputError
 from autotune.export import formats
 from autotune.export.plain import EVIDENCE
-from autotune.workloads import Workload
+from autotune.workloads import registry
+from autotune.workloads.base import Workload
 
 FUNCTION = Workload("json:loads")
 FRAMEWORKS = ("lightning", "transformers", "accelerate", "deepspeed")
@@ -239,5 +239,5 @@ def test_the_workloads_own_format_is_the_default():
     command = {"kind": "command", "run": "python a.py", "quality": {"a": "(.)"}}
     assert formats.named(None, FUNCTION) is not formats.FORMATS["r2gen"]
     for value, name in (("r2gen", "r2gen"), (command, "shell")):
-        workload = workloads.load(value)
+        workload = registry.load(value)
         assert formats.named(None, workload) is formats.named(name, workload) is formats.FORMATS[name]

@@ -8,7 +8,7 @@ import yaml
 
 from autotune.core.errors import InputError
 from autotune.export import patch
-from autotune.workloads import Workload
+from autotune.workloads.base import Workload
 from autotune.workloads.command.workload import CommandWorkload
 
 OWN = """\

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from autotune.export import formats
-from autotune.workloads import Workload
+from autotune.workloads.base import Workload
 from tests import forked
 
 pytestmark = pytest.mark.slow  # to import one of them takes seconds

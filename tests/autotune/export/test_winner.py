@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from autotune import workloads
 from autotune.core import files
 from autotune.core.errors import InputError
 from autotune.core.trial import Measurement, Outcome, Status, Throughput, Trial
 from autotune.export import formats, winner
 from autotune.judging.history import History
-from autotune.workloads import Workload
+from autotune.workloads import registry
+from autotune.workloads.base import Workload
 from r2gen import config as trainer
 
 PROVENANCE = {"session": "s", "hardware": "a GPU\nseed: 9", "seed": 3}
@@ -46,7 +46,7 @@ def test_the_config_of_a_function_is_its_settings_below_what_was_measured(space,
 def test_the_config_of_a_program_is_one_that_it_reads(space, trial):
     settings = {name: space.baseline[name] for name in ("micro_batch_size", "precision")}
     known = space.model_copy(update={"baseline": {**settings, "data": "d"}, "knobs": {}})
-    text = exported(trial, held(trial, known), workloads.load("r2gen"), {})
+    text = exported(trial, held(trial, known), registry.load("r2gen"), {})
     assert str(trainer.parse(yaml.safe_load(text)).data) == "d"
 
 

@@ -16,7 +16,7 @@ from autotune.storage.store import Options
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from autotune.trials.setup import Training
-from autotune.workloads import Workload
+from autotune.workloads.base import Workload
 
 SPACE = """
 workload: toy_workload:fit

@@ -16,7 +16,7 @@ from autotune.compare.results import Model, Written
 from autotune.core.errors import InputError
 from autotune.core.trial import Failure, Measurement, Outcome, Status, Trial
 from autotune.reports.read import read
-from autotune.storage import study as record
+from autotune.storage import studies
 from autotune.storage.store import Options, Session
 
 KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
@@ -86,16 +86,16 @@ def test_where_nothing_was_run_there_is_nothing_to_report(session, tmp_path):
 
 
 def test_a_session_without_a_trial_has_a_report_that_says_so(session, space):
-    record.open_study(session.study_file, space)
+    studies.open_study(session.study_file, space)
     report = read(session.root, 5)
     assert (report.trials, report.answer.verdict, report.state) == ((), "none", "interrupted")
 
 
 def test_a_baseline_that_failed_is_reported_with_its_reason(session, space):
-    study = record.open_study(session.study_file, space)
-    begun = record.begin(study, space, space.baseline_config)
+    study = studies.open_study(session.study_file, space)
+    begun = studies.begin(study, space, space.baseline_config)
     ended = Trial(begun.number, begun.config, Outcome(Status.FAILED, Failure.OOM, "it is too large"))
-    record.end(study, ended, space.limits.memory_fraction)
+    studies.end(study, ended, space.limits.memory_fraction)
     report = read(session.root, 5)
     assert report.answer.verdict == "none"
     assert report.answer.sentence.endswith("It failed (oom): it is too large")

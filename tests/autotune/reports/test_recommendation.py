@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from autotune import workloads
 from autotune.core.trial import Failure, Outcome, Outside, Status
 from autotune.display import view
 from autotune.judging import confirm
@@ -16,7 +15,8 @@ from autotune.judging.history import History
 from autotune.reports.recommendation import answer
 from autotune.space.sections import Training
 from autotune.space.space import Objective
-from autotune.workloads import Workload
+from autotune.workloads import registry
+from autotune.workloads.base import Workload
 
 from .searched import GIB, confirmed, trial
 
@@ -203,7 +203,7 @@ def test_what_a_training_costs_is_asked_of_what_is_known_of_it(space, workload):
 
 
 def test_a_small_validation_split_and_a_throttled_gpu_are_pointed_out(space, workload):
-    r2gen = workloads.load("r2gen")
+    r2gen = registry.load("r2gen")
 
     def told(studies, workload=r2gen):
         scores = {"bleu_4": 0.2, "val_studies": studies}

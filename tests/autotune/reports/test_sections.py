@@ -8,7 +8,8 @@ from autotune.core.settings import PRECISION
 from autotune.judging.history import History
 from autotune.reports import as_json, figures, markdown, page, tables
 from autotune.reports.sections import sections
-from autotune.workloads import Workload, named
+from autotune.workloads.base import Workload
+from autotune.workloads.registry import named
 
 from .searched import confirmed, known, trial
 from .test_page import Page, words_of

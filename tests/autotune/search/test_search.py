@@ -15,10 +15,10 @@ from autotune.search.search import Search, Terms, World
 from autotune.space import space as spaces
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import Budget
-from autotune.storage import study as record
+from autotune.storage import studies
 from autotune.storage.identity import write_verdict
 from autotune.storage.store import Options, Session
-from autotune.storage.study import Plan
+from autotune.storage.studies import Plan
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 from tests.autotune.conftest import slices_of
@@ -71,9 +71,9 @@ def begin(session, clock):
     """Begins a search, or goes on with it; without `repeats` it only tries configurations."""
 
     def open_search(trials=5, time_s=None, repeats=0, study=None, until_learnt=False, **rest):
-        study = study or record.open_study(session.study_file, session.space())
-        if record.plan(study) is None:
-            record.set_plan(study, Plan(trials, time_s))
+        study = study or studies.open_study(session.study_file, session.space())
+        if studies.plan(study) is None:
+            studies.set_plan(study, Plan(trials, time_s))
         heard, space = Heard(), session.space()
         chosen = space.model_copy(
             update={"budget": Budget(trials=trials, repeats=repeats, until_learnt=until_learnt)}
@@ -291,12 +291,12 @@ def explained(begin, session):
         asked = [(0, None), (1, None), (0, confirm.noise_repeat()), *((r.of, r) for r in repeats), (0, RACE)]
         for of, repeat in asked:
             race = (0, 1) if repeat == RACE else ()
-            trial = record.begin(study, space, configs[of], None if race else repeat, race=race)
+            trial = studies.begin(study, space, configs[of], None if race else repeat, race=race)
             shown = by_knob(trial).measurement
             if race:
                 shown = Measurement(slices=slices_of({1: 12.0}, apart=0.01))
             ended = replace(trial, outcome=COMPLETED, measurement=shown, seconds=10.0)
-            record.end(study, ended, space.limits.memory_fraction)
+            studies.end(study, ended, space.limits.memory_fraction)
         return begin(trials=2, repeats=3, study=study, **rest)[0]
 
     return make
@@ -347,7 +347,7 @@ def test_a_step_that_fails_or_is_lost_is_not_run_again_and_changes_no_winner(exp
 
 
 def test_a_search_killed_on_the_way_goes_on_with_the_same_step(explained, begin, session):
-    killed = explained(record.open_study(session.study_file, session.space())).next()
+    killed = explained(studies.open_study(session.study_file, session.space())).next()
     again, _ = begin(trials=2, repeats=3)
     first = again.next()
     assert first == killed
@@ -371,7 +371,7 @@ def test_a_step_is_begun_only_where_there_is_time_for_a_whole_trial(explained, c
 
 def test_what_is_still_to_be_tried_or_confirmed_comes_before_the_way(explained):
     study = in_memory()
-    record.set_plan(study, Plan(3, None))
+    studies.set_plan(study, Plan(3, None))
     search = explained(study)
     assert search.next().searched
 
@@ -442,7 +442,7 @@ def test_what_is_passed_over_is_on_record_with_its_reason(begin):
     study = in_memory()
     search, _ = begin(trials=40, study=study)
     run(search, toy)
-    passed = record.passed_over(study)
+    passed = studies.passed_over(study)
     assert passed
     assert all(set(one.config) == set(search.space.knobs) and one.reason for one in passed)
 
@@ -519,19 +519,19 @@ def test_a_verdict_that_nobody_heard_of_counts(begin, session):
 
 
 def test_a_copy_of_the_studys_file_alone_has_a_trial_as_soon_as_it_has_ended(session, tmp_path):
-    study = record.open_study(session.study_file, session.space(), session.key)
-    settle = partial(record.settle, session.study_file)
+    study = studies.open_study(session.study_file, session.space(), session.key)
+    settle = partial(studies.settle, session.study_file)
     search = Search(session.space(), study, Heard(), world=World(settle=settle))
     end(search, search.next(), by_batch)
     shutil.copy(session.study_file, tmp_path / "copy.db")
-    assert record.trials(record.load_study(tmp_path / "copy.db"))[0].outcome == COMPLETED
+    assert studies.trials(studies.load_study(tmp_path / "copy.db"))[0].outcome == COMPLETED
 
 
 def test_what_lies_in_a_trials_way_is_set_aside_before_it_starts_and_that_is_said(session):
     place = session.trial_dir(0)
     place.root.mkdir(parents=True)
     write_verdict(place, COMPLETED, figures())
-    study, heard = record.open_study(session.study_file, session.space(), session.key), Heard()
+    study, heard = studies.open_study(session.study_file, session.space(), session.key), Heard()
     world = World(verdict_of=session.verdict_of, clear=session.clear)
     Search(session.space(), study, heard, world=world).next()
     assert not place.root.exists()
@@ -540,7 +540,7 @@ def test_what_lies_in_a_trials_way_is_set_aside_before_it_starts_and_that_is_sai
 
 
 def test_a_search_whose_session_is_gone_is_over(session):
-    study = record.open_study(session.study_file, session.space(), session.key)
+    study = studies.open_study(session.study_file, session.space(), session.key)
     search = Search(session.space(), study, Heard(), world=World(is_in_place=lambda: False))
     assert search.is_over()
     assert search.next() is None
@@ -619,8 +619,8 @@ def test_a_disk_fault_is_no_trials_end(begin):
 def test_time_runs_out_across_runs(begin, session, clock):
     search, _ = begin(time_s=1000.0)
     assert not search.is_over()
-    study = record.open_study(session.study_file, session.space())
-    record.set_plan(study, replace(record.plan(study), spent_s=900.0))
+    study = studies.open_study(session.study_file, session.space())
+    studies.set_plan(study, replace(studies.plan(study), spent_s=900.0))
     again, _ = begin()
     clock.now = 100.1
     assert again.is_over()

@@ -9,8 +9,7 @@ import pytest
 from autotune.core.errors import DamagedError
 from autotune.core.passed_over import PassedOver, Refused
 from autotune.core.trial import Failure, Measurement, Outcome, Repeat, Status, Trial
-from autotune.storage import study as record
-from autotune.storage import study_file
+from autotune.storage import studies, study_file
 from autotune.storage.study_file import Plan
 
 
@@ -20,47 +19,47 @@ def file(tmp_path):
 
 
 def test_it_reads_what_optuna_reads(file, space):
-    study = record.open_study(file, space)
-    record.set_plan(study, Plan(5, 100.0, 3.0, ended=True))
+    study = studies.open_study(file, space)
+    studies.set_plan(study, Plan(5, 100.0, 3.0, ended=True))
     passed = [PassedOver({"micro_batch_size": 64}, Refused.MEMORY, "no room")]
-    first = record.begin(study, space, space.baseline_config, passed=passed)
-    record.share(study, first.number)
-    record.end(study, Trial(0, first.config, Outcome(Status.FAILED, Failure.OOM, "x")), 0.85)
+    first = studies.begin(study, space, space.baseline_config, passed=passed)
+    studies.share(study, first.number)
+    studies.end(study, Trial(0, first.config, Outcome(Status.FAILED, Failure.OOM, "x")), 0.85)
     study.ask()  # somebody else's
-    record.begin(study, space, space.baseline_config, Repeat(0, 1, (0, 3)))
+    studies.begin(study, space, space.baseline_config, Repeat(0, 1, (0, 3)))
     read = study_file.load_study(file)
     by_optuna = optuna.load_study(study_name=study_file.NAME, storage=f"sqlite:///{file}")
     assert read.user_attrs == by_optuna.user_attrs
     assert [(t.number, t.user_attrs) for t in read.get_trials()] == [
         (t.number, t.user_attrs) for t in by_optuna.get_trials()
     ]
-    assert study_file.trials(read) == record.trials(study)
+    assert study_file.trials(read) == studies.trials(study)
     assert [t.number for t in study_file.trials(read)] == [0, 2]
     assert study_file.passed_over(read) == passed
     assert study_file.plan(read) == Plan(5, 100.0, 3.0, ended=True)
 
 
 def test_numbers_that_json_does_not_know_are_read(file, space):
-    study = record.open_study(file, space)
-    trial = record.begin(study, space, space.baseline_config)
+    study = studies.open_study(file, space)
+    trial = studies.begin(study, space, space.baseline_config)
     figures = Measurement(quality=float("inf"))
-    record.end(study, Trial(0, trial.config, Outcome(Status.COMPLETED), figures), 0.85)
+    studies.end(study, Trial(0, trial.config, Outcome(Status.COMPLETED), figures), 0.85)
     assert study_file.trials(study_file.load_study(file))[0].quality == float("inf")
 
 
 def test_a_number_of_hundreds_of_digits_is_damage(file, space):
-    study = record.open_study(file, space)
-    trial = record.begin(study, space, space.baseline_config)
+    study = studies.open_study(file, space)
+    trial = studies.begin(study, space, space.baseline_config)
     trial = Trial(0, trial.config, Outcome(Status.COMPLETED), Measurement(memory_limit_bytes=10**400))
-    record.end(study, trial, 0.85)
+    studies.end(study, trial, 0.85)
     with pytest.raises(DamagedError, match="its attribute measurement"):
         study_file.load_study(file)
 
 
 @pytest.mark.parametrize(("time_s", "spent_s"), [(100.0, float("inf")), (float("nan"), 3.0)])
 def test_a_plan_without_an_end_is_damage(file, space, time_s, spent_s):
-    study = record.open_study(file, space)
-    record.set_plan(study, Plan(5, time_s, spent_s))
+    study = studies.open_study(file, space)
+    studies.set_plan(study, Plan(5, time_s, spent_s))
     with pytest.raises(DamagedError, match="its plan"):
         study_file.plan(study_file.load_study(file))
 
@@ -78,7 +77,7 @@ def test_a_study_that_is_still_being_made_is_none(file, made):
 
 
 def test_a_study_without_trials_is_one(file, space):
-    record.open_study(file, space)
+    studies.open_study(file, space)
     assert study_file.trials(study_file.load_study(file)) == []
 
 
@@ -89,13 +88,13 @@ def test_what_is_no_study_is_an_error(file):
 
 
 def test_a_writer_is_not_disturbed(file, space):
-    study = record.open_study(file, space)
-    record.begin(study, space, space.baseline_config)
+    study = studies.open_study(file, space)
+    studies.begin(study, space, space.baseline_config)
     before = file.read_bytes()
     for _ in range(3):
         assert len(study_file.trials(study_file.load_study(file))) == 1
     assert file.read_bytes() == before
-    record.begin(study, space, space.baseline_config)
+    studies.begin(study, space, space.baseline_config)
     assert len(study_file.trials(study_file.load_study(file))) == 2
 
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from autotune.core.trial import Trial
-from autotune.storage import study as record
+from autotune.storage import studies
 from tests.endings import ENDED
 from tests.forked import Forked
 
@@ -79,7 +79,7 @@ class Searched:
 
     @property
     def trials(self) -> list[Trial]:
-        return record.trials(record.load_study(self.session / "study.db"))
+        return studies.trials(studies.load_study(self.session / "study.db"))
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
 
 def has_begun(study: Path) -> bool:
     try:
-        record.load_study(study)
+        studies.load_study(study)
     except KeyError:
         return False
     return True

@@ -13,7 +13,8 @@ from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from autotune.trials import order as ordering
 from autotune.trials.setup import Setup, Training
-from autotune.workloads import Workload, load
+from autotune.workloads.base import Workload
+from autotune.workloads.registry import load
 from r2gen import config as trainer
 
 GIB = 2**30

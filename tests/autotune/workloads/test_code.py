@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune import workloads
 from autotune.workloads import code
+from autotune.workloads.base import Workload
 
 ENTRY = """
 def fit(settings, workdir):
@@ -113,8 +113,8 @@ def test_a_workload_of_ours_follows_no_module_but_its_own():
 
 
 def test_there_may_be_no_such_module():
-    assert workloads.Workload("is_nowhere:fit").revision() == ""
-    assert workloads.Workload("time:sleep").revision() == ""
+    assert Workload("is_nowhere:fit").revision() == ""
+    assert Workload("time:sleep").revision() == ""
 
 
 @pytest.mark.parametrize("text", ["print 'Python 2'\n", "\0", "x = '\\d'\nimport late_helper\n"])

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from autotune import workloads
 from autotune.cli.gpu_check import check, of_model, of_speed
 from autotune.cli.gpu_check.bench import Bench
 from autotune.cli.gpu_check.check import Point
 from autotune.space.machine import Machine
 from autotune.system.telemetry import hardware
+from autotune.workloads import registry
 from r2gen import synthetic
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -23,7 +23,7 @@ def bench(tmp_path_factory):
     """A bench without a GPU and a compiler."""
     place = tmp_path_factory.mktemp("bench")
     data = synthetic.make(place, {"train": 40, "val": 2, "test": 1}, seed=0, size=64)
-    settings = {**workloads.load("r2gen").models["small"], **TINY, "data": str(data)}
+    settings = {**registry.load("r2gen").models["small"], **TINY, "data": str(data)}
     machine = Machine(1, has_compiler=False, fails={"bf16": "is left out"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_VISIBLE_DEVICES", "-1")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from autotune import workloads
 from autotune.__main__ import main
 from autotune.cli import prepare
 from autotune.cli.project import command, helped
 from autotune.cli.project.options import Option
 from autotune.core.errors import InputError
 from autotune.space.machine import Machine
+from autotune.workloads import registry
 
 from . import projects
 
@@ -42,7 +42,7 @@ def written(tmp_path, monkeypatch):
 def prepared(file):
     """The space in `file`, as a search prepares it; raises InputError where it would be refused."""
     space = prepare.read_space(file, {})
-    workload = workloads.load(space.workload)
+    workload = registry.load(space.workload)
     return prepare.complete(space, {}, workload, Machine(cpus=8, has_compiler=True), str(file))
 
 
@@ -136,7 +136,7 @@ def test_a_command_line_of_lightning_is_one_that_it_takes(tmp_path):
     output = directory / "space.yaml"
     assert command.main(directory, output, None, None, has_gpu=False) == 0
     space = prepare.read_space(output, {})
-    line = workloads.load(space.workload).command_line(space.for_workload(space.baseline))
+    line = registry.load(space.workload).command_line(space.for_workload(space.baseline))
     done = subprocess.run(
         ["sh", "-c", f"{line} --print_config"], capture_output=True, text=True, timeout=240, check=False
     )

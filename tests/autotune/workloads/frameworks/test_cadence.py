@@ -2,9 +2,9 @@
 
 import pytest
 
-from autotune import workloads
 from autotune.space import evaluating
 from autotune.space import space as spaces
+from autotune.workloads import registry
 
 BATCH = {"micro_batch_size": 16, "accumulation_steps": 4}
 
@@ -24,7 +24,7 @@ BATCH = {"micro_batch_size": 16, "accumulation_steps": 4}
     ],
 )
 def test_lightning_counts_batches_or_parts_of_an_epoch(settings, epoch, samples):
-    assert workloads.cadence("lightning").samples(settings, epoch) == samples
+    assert registry.cadence("lightning").samples(settings, epoch) == samples
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_lightning_counts_batches_or_parts_of_an_epoch(settings, epoch, samples)
     ],
 )
 def test_transformers_counts_optimizer_steps(settings, epoch, samples):
-    assert workloads.cadence("transformers").samples(settings, epoch) == samples
+    assert registry.cadence("transformers").samples(settings, epoch) == samples
 
 
 def test_a_fraction_of_an_epoch_is_searched_by_its_samples():

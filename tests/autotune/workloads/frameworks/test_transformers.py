@@ -3,8 +3,8 @@
 import pytest
 
 from autotune.space import space as spaces
-from autotune.workloads import known_settings
 from autotune.workloads.frameworks.transformers import TRANSFORMERS
+from autotune.workloads.registry import known_settings
 
 WORKLOAD = {"kind": "transformers", "run": "python train.py"}
 TRAINER = {"trainer": {"per_device_train_batch_size": 8, "precision": "fp32", "seed": 1}}

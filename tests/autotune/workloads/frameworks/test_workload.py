@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from autotune import workloads
 from autotune.core.errors import InputError
 from autotune.inside.inbox import SITE
+from autotune.workloads import registry
 from autotune.workloads.command.ending import CommandError
 
 # It says what its loaders and its optimizer have become.
@@ -47,7 +47,7 @@ def made(tmp_path):
     def make(run="python script.py 0", **keys):
         (tmp_path / "script.py").write_text(SCRIPT)
         values = {"kind": "lightning", "run": run, **keys}
-        return workloads.load(workloads.located({k: v for k, v in values.items() if v}, tmp_path))
+        return registry.load(registry.located({k: v for k, v in values.items() if v}, tmp_path))
 
     return make
 

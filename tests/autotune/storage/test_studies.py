@@ -11,8 +11,8 @@ from autotune.core.passed_over import PassedOver, Refused
 from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
 from autotune.space.knobs import KeptBatch
 from autotune.space.sections import Objective
-from autotune.storage import study as record
-from autotune.storage.study import Plan
+from autotune.storage import studies
+from autotune.storage.studies import Plan
 
 FRACTION = 0.85
 COMPLETED = Outcome(Status.COMPLETED)
@@ -43,19 +43,19 @@ def file(tmp_path):
 
 @pytest.fixture
 def study(file, space):
-    return record.open_study(file, space)
+    return studies.open_study(file, space)
 
 
 def test_a_setting_that_follows_others_is_kept_as_any_other(file, space):
     kept = {**space.knobs, "accumulation_steps": KeptBatch(keep="effective_batch_size")}
     space = space.model_copy(update={"knobs": kept})
     config = space.config({**space.drawn(space.baseline_config), "micro_batch_size": 4})
-    assert record.begin(record.open_study(file, space), space, config).config == config
-    assert record.fits(space, config)
+    assert studies.begin(studies.open_study(file, space), space, config).config == config
+    assert studies.fits(space, config)
 
 
 def baseline(study, space):
-    return record.begin(study, space, space.baseline_config)
+    return studies.begin(study, space, space.baseline_config)
 
 
 def ended(trial, outcome=COMPLETED, figures=FIGURES):
@@ -64,8 +64,8 @@ def ended(trial, outcome=COMPLETED, figures=FIGURES):
 
 def test_a_trial_is_read_back_as_it_was_written(study, space):
     trial = ended(baseline(study, space))
-    record.end(study, trial, FRACTION)
-    assert record.trials(study) == [trial]
+    studies.end(study, trial, FRACTION)
+    assert studies.trials(study) == [trial]
 
 
 def test_a_repeat_and_what_was_passed_over_are_read_back(study, space):
@@ -73,24 +73,24 @@ def test_a_repeat_and_what_was_passed_over_are_read_back(study, space):
     repeat = Repeat(0, 1, (0, 3))
     kinds = {64: Refused.MEMORY, 32: Refused.LIMITS}
     passed = [PassedOver({"micro_batch_size": size}, kind, "why") for size, kind in kinds.items()]
-    again = record.begin(study, space, space.baseline_config, repeat, passed=passed)
+    again = studies.begin(study, space, space.baseline_config, repeat, passed=passed)
     assert (again.number, again.repeat) == (1, repeat)
-    assert record.trials(study)[1] == again
-    assert record.passed_over(study) == passed
+    assert studies.trials(study)[1] == again
+    assert studies.passed_over(study) == passed
 
 
 def test_an_ablation_step_is_read_back_and_recovered(study, file, space):
     baseline(study, space)
-    step = record.begin(study, space, {**space.baseline_config, "precision": "bf16"}, ablation_of=0)
+    step = studies.begin(study, space, {**space.baseline_config, "precision": "bf16"}, ablation_of=0)
     assert (step.ablation_of, step.searched) == (0, False)
-    assert record.recover(record.open_study(file, space), FRACTION)[1] == step
-    record.end(study, ended(step), FRACTION)
-    assert record.trials(study)[1] == ended(step)
+    assert studies.recover(studies.open_study(file, space), FRACTION)[1] == step
+    studies.end(study, ended(step), FRACTION)
+    assert studies.trials(study)[1] == ended(step)
 
 
 def test_whoever_opens_the_study_sees_knobs_and_objectives_under_their_names(study, space):
     config = {**space.baseline_config, "micro_batch_size": 64, "learning_rate": 2.5e-4}
-    record.begin(study, space, config)
+    studies.begin(study, space, config)
     assert study.trials[0].params == config
     assert study.metric_names == ["throughput", "bleu_4"]
 
@@ -105,7 +105,7 @@ def test_every_configuration_lies_where_its_knobs_are_said_to_come_from(study, s
 
 def test_by_how_much_a_limit_is_exceeded_is_there_for_optuna_and_for_its_dashboard(study, space):
     for outcome in (COMPLETED, Outcome(Status.FAILED, Failure.OOM, "x")):
-        record.end(study, ended(baseline(study, space), outcome), FRACTION)
+        studies.end(study, ended(baseline(study, space), outcome), FRACTION)
     completed, failed = study.trials
     assert completed.constraints["memory"] == completed.system_attrs["constraints"][0] == 0.5 - FRACTION
     assert failed.constraints["failed (oom)"] == failed.system_attrs["constraints"][0] == 1.0
@@ -113,26 +113,26 @@ def test_by_how_much_a_limit_is_exceeded_is_there_for_optuna_and_for_its_dashboa
 
 def test_a_kill_leaves_a_trial_whole_or_not_there(study, file, space):
     baseline(study, space)
-    again = record.open_study(file, space)  # as after a kill right now
-    assert [(t.number, t.config) for t in record.recover(again, FRACTION)] == [(0, space.baseline_config)]
+    again = studies.open_study(file, space)  # as after a kill right now
+    assert [(t.number, t.config) for t in studies.recover(again, FRACTION)] == [(0, space.baseline_config)]
 
 
 def test_ending_a_trial_twice_changes_nothing(study, space):
     trial = baseline(study, space)
-    record.end(study, ended(trial), FRACTION)
+    studies.end(study, ended(trial), FRACTION)
     before = study.trials
-    record.end(study, ended(trial, Outcome(Status.FAILED, Failure.LOST, "late")), FRACTION)
+    studies.end(study, ended(trial, Outcome(Status.FAILED, Failure.LOST, "late")), FRACTION)
     assert study.trials == before
 
 
 def test_a_trial_that_has_not_ended_cannot_be_ended(study, space):
     with pytest.raises(ValueError, match="trial 0 has not ended"):
-        record.end(study, baseline(study, space), FRACTION)
+        studies.end(study, baseline(study, space), FRACTION)
 
 
 def test_a_failed_trial_is_told_as_infeasible_and_a_stopped_one_as_pruned(study, space):
     for outcome in (Outcome(Status.FAILED, Failure.OOM, "x"), Outcome(Status.STOPPED, reason="slow")):
-        record.end(study, ended(baseline(study, space), outcome), FRACTION)
+        studies.end(study, ended(baseline(study, space), outcome), FRACTION)
     failed, stopped = study.trials
     assert (failed.state, failed.values) == (TrialState.COMPLETE, [0.0, 0.0])
     assert stopped.state is TrialState.PRUNED
@@ -145,15 +145,15 @@ def test_a_failed_trial_is_told_as_infeasible_and_a_stopped_one_as_pruned(study,
 def test_numbers_that_are_none_never_reach_optuna(study, space, speed, quality):
     throughput = None if speed is None else Throughput(speed, None, 1, 1.0)
     figures = Measurement(throughput=throughput, quality=quality)
-    record.end(study, ended(baseline(study, space), figures=figures), FRACTION)
+    studies.end(study, ended(baseline(study, space), figures=figures), FRACTION)
     assert study.trials[0].values == [0.0, 0.0]
 
 
 def test_a_reopened_study_hands_back_what_was_running(study, file, space):
-    record.end(study, ended(baseline(study, space)), FRACTION)
-    running = record.begin(study, space, {**space.baseline_config, "micro_batch_size": 8})
-    again = record.open_study(file, space)
-    assert record.recover(again, FRACTION) == [running]
+    studies.end(study, ended(baseline(study, space)), FRACTION)
+    running = studies.begin(study, space, {**space.baseline_config, "micro_batch_size": 8})
+    again = studies.open_study(file, space)
+    assert studies.recover(again, FRACTION) == [running]
     assert again.trials[1].state is TrialState.RUNNING
 
 
@@ -162,30 +162,30 @@ def test_a_reopened_study_finishes_a_trial_whose_outcome_was_written(study, file
     handle = study.trials[0]
     for name, value in (("measurement", trial.measurement.to_dict()), ("outcome", trial.outcome.to_dict())):
         study._storage.set_trial_user_attr(handle._trial_id, name, value)
-    again = record.open_study(file, space)
-    assert record.recover(again, FRACTION) == []
+    again = studies.open_study(file, space)
+    assert studies.recover(again, FRACTION) == []
     assert again.trials[0].state is TrialState.COMPLETE
     assert again.trials[0].values == [trial.samples_per_s, trial.quality]
 
 
 def test_somebody_elses_trials_are_left_alone(study, space):
     study.ask()
-    assert record.trials(study) == []
-    assert record.recover(study, FRACTION) == []
+    assert studies.trials(study) == []
+    assert studies.recover(study, FRACTION) == []
     assert study.trials[0].state is TrialState.RUNNING
 
 
 def test_the_plan_is_kept(study, file):
-    assert record.plan(study) is None
-    record.set_plan(study, Plan(5, 100.0, 3.0))
-    assert record.plan(record.load_study(file)) == Plan(5, 100.0, 3.0)
+    assert studies.plan(study) is None
+    studies.set_plan(study, Plan(5, 100.0, 3.0))
+    assert studies.plan(studies.load_study(file)) == Plan(5, 100.0, 3.0)
 
 
 def test_of_a_loss_whoever_opens_the_study_sees_its_own_sign_and_that_lower_is_better(file, space):
     goal = Objective(minimize="val_loss", within=0.02)
-    study = record.open_study(file, lower := space.model_copy(update={"objective": goal}))
+    study = studies.open_study(file, lower := space.model_copy(update={"objective": goal}))
     trial = ended(baseline(study, lower), figures=replace(FIGURES, quality=-2.5))
-    record.end(study, trial, FRACTION)
+    studies.end(study, trial, FRACTION)
     assert (study.metric_names, study.directions[1].name) == (["throughput", "val_loss"], "MINIMIZE")
     assert study.trials[0].values == [61.25, 2.5]
-    assert record.trials(study) == [trial], "the record is what was measured, higher is better"
+    assert studies.trials(study) == [trial], "the record is what was measured, higher is better"

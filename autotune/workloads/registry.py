@@ -1,0 +1,118 @@
+"""The workload that a search space names: found by its name, or by its kind and what that takes."""
+
+import importlib.util
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from autotune.core import units
+from autotune.core.errors import InputError, instead
+from autotune.core.settings import COMMON, Knowledge
+from autotune.workloads.base import Cadence, Workload
+from autotune.workloads.command import spec
+from autotune.workloads.frameworks.cadence import CADENCES
+from autotune.workloads.frameworks.known import FRAMEWORKS
+
+BUILTIN = "r2gen"
+_RUN = (spec.KIND, *FRAMEWORKS)  # the kinds that run a command line
+_OWN_KEYS = {"function": "call", "r2gen": None}  # what says which one, where there are several
+
+
+def load(value: str | Mapping[str, Any]) -> Workload:
+    """The workload that a search space calls `value`, to be run.
+
+    That is the built-in one, an entry point `package.module:function`, or a mapping with its kind and what
+    that kind takes. Raises InputError where it is none, or its code cannot be found.
+    """
+    name = label(value)
+    if name in {BUILTIN, *_RUN}:
+        return named(value)
+    module, _, function = name.partition(":")
+    if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        raise InputError(f"workload: {BUILTIN}, or an entry point package.module:function: got {name!r}")
+    if not _exists(module):
+        raise InputError(
+            f"workload {name}: there is no module {module} on the Python path: run this in the directory "
+            "that holds it, or add that to PYTHONPATH"
+        )
+    return named(name)
+
+
+def label(value: str | Mapping[str, Any]) -> str:
+    """What a workload is called where there is a line for it; raises InputError for a mapping of no kind."""
+    if isinstance(value, str):
+        return value
+    kind, kinds = value.get("kind"), (*_OWN_KEYS, *_RUN)
+    if kind not in kinds:
+        raise InputError(
+            f"workload.kind: one of {', '.join(kinds)}: got {units.shown(kind)}{instead(str(kind), kinds)}"
+        )
+    return str(kind) if kind in _RUN else _one_of_its_kind(value, str(kind))
+
+
+def _one_of_its_kind(value: Mapping[str, Any], kind: str) -> str:
+    """What the key says that a kind has beside its name."""
+    own = _OWN_KEYS[kind]
+    keys = ["kind", *([own] if own else [])]
+    if unknown := sorted(set(map(str, value)) - set(keys)):
+        raise InputError(f"workload.{unknown[0]}: no such key{instead(unknown[0], keys)}")
+    if own is None:
+        return kind
+    if not isinstance(called := value.get(own), str):
+        raise InputError(f"workload.{own}: text is required for kind: {kind}: got {units.shown(called)}")
+    return called
+
+
+def located(value: Any, directory: Path) -> Any:
+    """`value` with its paths absolute, of which relative ones are below the `directory` of a search space.
+
+    What is no workload is left as it is, for `load` to refuse.
+    """
+    is_run = isinstance(value, Mapping) and value.get("kind") in _RUN
+    return spec.located(value, directory) if is_run else value
+
+
+def completed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a search space with the roles and words that its kind of workload has by default."""
+    workload = values.get("workload")
+    framework = FRAMEWORKS.get(str(workload.get("kind"))) if isinstance(workload, Mapping) else None
+    return framework.completed(values) if framework else dict(values)
+
+
+@cache
+def known_settings(name: str) -> Knowledge:
+    """What is known of the settings of the workload called `name`, which `load` need not find."""
+    framework = FRAMEWORKS.get(name)
+    return COMMON.with_own(framework.known if framework else named(name).known_settings)
+
+
+@cache
+def cadence(name: str) -> Cadence:
+    """How often a training of the workload called `name` is evaluated, which `load` need not find."""
+    return CADENCES[name] if name in CADENCES else named(name).cadence
+
+
+def named(value: str | Mapping[str, Any]) -> Workload:
+    """What is known of the workload called `value`, whose code need not be here: to show what it has done."""
+    name = label(value)
+    if not isinstance(value, str) and name in FRAMEWORKS:
+        from autotune.workloads.frameworks.workload import FrameworkWorkload  # noqa: PLC0415 - it is slow
+
+        return FrameworkWorkload.of(value, Path())
+    if not isinstance(value, str) and name == spec.KIND:
+        from autotune.workloads.command.workload import CommandWorkload  # noqa: PLC0415 - it is slow
+
+        return CommandWorkload.of(value, Path())
+    if name != BUILTIN:
+        return Workload(name)
+    from autotune.workloads.r2gen import R2GenWorkload  # noqa: PLC0415 - it imports the trainer
+
+    return R2GenWorkload()
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError, AttributeError):  # a package that is none, or __main__
+        return False
