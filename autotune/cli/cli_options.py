@@ -157,6 +157,10 @@ class Trained:
     baseline: Annotated[
         Path | None, typer.Option(help="YAML file with the settings to train with, for a space")
     ] = None
+    gpus_per_trial: Annotated[
+        float | None,
+        typer.Option(min=0, help="GPUs to train on, a share as the whole; default: as in the session, or 1"),
+    ] = None
     wandb: Annotated[
         str | None,
         typer.Option(

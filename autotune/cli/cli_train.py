@@ -96,6 +96,7 @@ def _of_session(root: Path, asked: Trained) -> Found:
     history = snapshot.take(session, root).history
     trial = cli_export.wanted(root, history, asked.trial)
     usable = gpus.usable(options.gpus_per_trial)
+    workload.require_gpus(usable.gpus_per_trial)
     devices.show(os.environ, usable.hardware.gpus[: math.ceil(usable.gpus_per_trial)])
     notes = [*usable.notes, *workload.check(given.for_workload(given.settings(trial.config)))]
     then = session.provenance()
@@ -116,7 +117,7 @@ def _of_space(name: str, asked: Trained) -> Found:
     if asked.trial is not None:
         raise InputError(f"--trial {asked.trial}: needs a session, and {name} is a search space")
     options = _options(asked, Options())
-    here = cli_start.hardware(None, None)
+    here = cli_start.hardware(None, asked.gpus_per_trial)
     tuned = Tuned(space=name, data=asked.data, baseline=asked.baseline)
     file = cli_start.space_file(tuned, here.hardware)
     space, workload, notes = cli_start.prepared(tuned, file, {}, here)
@@ -130,7 +131,8 @@ def _options(asked: Trained, kept: Options) -> Options:
     """How the training runs: as it was asked for, and in everything else as was `kept` with its session."""
     wandb = asked.wandb or kept.wandb
     cli_start.check_wandb(wandb)
-    return replace(kept, wandb=wandb, tags=tags.check(asked.tag or kept.tags))
+    count = kept.gpus_per_trial if asked.gpus_per_trial is None else asked.gpus_per_trial
+    return replace(kept, gpus_per_trial=count, wandb=wandb, tags=tags.check(asked.tag or kept.tags))
 
 
 def _default(session: Path | None, number: int | None) -> Path:

@@ -11,14 +11,20 @@ import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from autotune.__main__ import main
+from autotune.cli import cli_train, gpus
+from autotune.cli.cli_options import Trained
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events
 from autotune.training.events import Kind
 from tests import forked
+from tests.autotune.cli.test_gpus import torch_of
 from tests.autotune.trackers.test_tracking import read_runs
 from tests.faults import killing, left_by_a_search
 from tests.faults.sessions import KEPT
+from tests.gpu.fake_nvml import FakeGpu, fake_gpus, nvml_library
+
+__all__ = ["fake_gpus", "nvml_library"]
 
 HERE = Path(__file__).parents[1] / "training"
 ENDLESS = 10**6  # samples: who is to be stopped must not have ended before
@@ -210,6 +216,7 @@ def test_tensorboard_and_wandb_have_a_training_that_was_gone_on_with_as_one_run(
         (["--wandb", "maybe"], "--wandb: one of auto, online, offline, off: got 'maybe'"),
         (["--tag", "x" * 65], "--tag: a tag has 1 to 64 characters"),
         (["--trial", "3"], "--trial 3: needs a session"),
+        (["--gpus-per-trial", "1"], "--gpus-per-trial: 0: there is no GPU here: got 1"),
         (["--workdir", "{here}"], "must be empty or hold a training"),
     ],
 )
@@ -310,6 +317,28 @@ def test_what_is_for_a_search_space_is_not_passed_over_for_a_session(tmp_path, c
     said = f"{', '.join(options)}: only with a search space: {root} is a session"
     assert said in capsys.readouterr().err
     assert not (root / "training").exists()
+
+
+@pytest.mark.parametrize(("asked", "count"), [(None, 1), (0, 0), (0.5, 1), (2, 2)])
+def test_it_has_the_gpus_that_are_asked_for_or_else_those_of_its_session(
+    tmp_path, monkeypatch, fake_gpus, asked, count
+):
+    there = [FakeGpu(), FakeGpu(), FakeGpu()]
+    fake_gpus(*there)
+    monkeypatch.setattr(gpus, "ask", lambda more: torch_of({**os.environ, **more}))
+    monkeypatch.syspath_prepend(str(KEPT))
+    root = session(tmp_path, 400)
+    info = json.loads((root / "session.json").read_text())
+    info["options"]["gpus_per_trial"] = 1.0
+    (root / "session.json").write_text(json.dumps(info))
+    place, shown = TrainingDir(tmp_path / "t"), [gpu.uuid(index) for index, gpu in enumerate(there[:count])]
+
+    def check(found):
+        assert found.training.whole(found.config, place).gpus == count
+        assert os.environ.pop("CUDA_VISIBLE_DEVICES") == ",".join(shown)
+
+    check(cli_train._of_session(root, Trained(gpus_per_trial=asked)))
+    check(cli_train._of_space(str(space(tmp_path)), Trained(gpus_per_trial=asked)))
 
 
 def test_two_do_not_train_in_one_directory(tmp_path, capsys):
