@@ -33,6 +33,15 @@ class Failure(StrEnum):
     LOST = "lost"
 
 
+class StoppedFor(StrEnum):
+    """By what a trial could no longer win, so that it was stopped early."""
+
+    SLOW = "slow"  # another that qualifies is surely faster
+    POOR = "poor"  # the quality that is to be kept is out of reach
+    DOMINATED = "dominated"  # another on the front is surely faster, and its quality is out of reach
+    LATE = "late"  # another has been at the target sooner
+
+
 class Shortage(StrEnum):
     """Whose memory ran out, where it is not the trial's own process's alone."""
 
@@ -49,7 +58,8 @@ class Outcome:
     """The verdict on a trial: its status, and the kind of failure if it failed.
 
     `shortage` says of an out-of-memory that it concerns more than the trial's own process, `is_passing` of an
-    error that another attempt need not meet it. `reason` is a line for people: nothing is decided by it.
+    error that another attempt need not meet it. `stopped_for` is None of a trial that was stopped before
+    sessions had it, or by a person. `reason` is a line for people: nothing is decided by it.
     """
 
     status: Status
@@ -57,6 +67,7 @@ class Outcome:
     reason: str = ""
     shortage: Shortage | None = None
     is_passing: bool = False
+    stopped_for: StoppedFor | None = None
 
     def __str__(self) -> str:
         return f"{self.status} ({self.failure})" if self.failure else str(self.status)
@@ -71,6 +82,7 @@ class Outcome:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         failure, reason = values.get("failure"), values.get("reason", "")
+        stopped_for = values.get("stopped_for")
         shortage = values["shortage"] if "shortage" in values else _shortage_before(failure, reason)
         return cls(
             Status(values["status"]),
@@ -78,6 +90,7 @@ class Outcome:
             reason,
             Shortage(shortage) if shortage else None,
             is_passing=values.get("is_passing") is True,
+            stopped_for=StoppedFor(stopped_for) if stopped_for else None,
         )
 
 
@@ -315,6 +328,10 @@ class Trial:
     @property
     def completed(self) -> bool:
         return self.outcome is not None and self.outcome.status is Status.COMPLETED
+
+    @property
+    def stopped(self) -> bool:
+        return self.outcome is not None and self.outcome.status is Status.STOPPED
 
     @property
     def out_of_memory(self) -> bool:

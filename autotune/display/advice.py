@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from autotune.core.trial import Failure, Status, Trial
+from autotune.core.trial import Failure, Status, StoppedFor, Trial
 from autotune.judging import confirm, objective
 from autotune.judging.confirm import Claim
 from autotune.judging.history import History
@@ -56,7 +56,8 @@ class Fate(StrEnum):
     CHANCE = "reached a quality no better than chance"
     ANOTHER = "trained something else"
     REACHED = "reached the target no sooner"
-    LATE = "did not reach the target"
+    MISSED = "did not reach the target"
+    LATE = "stopped early, another having been at the target sooner"
     MEMORY = "took more memory than is allowed"
     OOM = "ran out of memory"
     DIVERGED = "diverged"
@@ -93,10 +94,18 @@ def _fate(trial: Trial, history: History) -> Fate:
     if outcome.status is Status.FAILED:
         return _FAILURES.get(outcome.failure or Failure.ERROR, Fate.FAILED)
     if outcome.status is Status.STOPPED:
-        if history.is_out_of_reach(trial):
-            return _without_quality(trial, history)
-        return Fate.STOPPED if _is_faster(trial, history) else Fate.SLOWER
+        return _fate_of_stopped(trial, outcome.stopped_for, history)
     return _fate_of_completed(trial, history)
+
+
+def _fate_of_stopped(trial: Trial, stopped_for: StoppedFor | None, history: History) -> Fate:
+    """That of a trial which could no longer win; of an older session that does not say why, by its curve."""
+    if stopped_for is StoppedFor.LATE:
+        return Fate.LATE
+    is_old = stopped_for is None
+    if stopped_for is StoppedFor.POOR or (is_old and history.is_out_of_reach(trial)):
+        return _without_quality(trial, history)
+    return Fate.STOPPED if _is_faster(trial, history) else Fate.SLOWER
 
 
 def _without_quality(trial: Trial, history: History) -> Fate:
@@ -122,7 +131,7 @@ def _fate_of_completed(trial: Trial, history: History) -> Fate:
     elif not goal.takes_any_quality and objective.no_quality(trial.measurement):
         return Fate.CHANCE
     elif not history.keeps_quality(trial):
-        return _without_quality(trial, history) if goal.target is None else Fate.LATE
+        return _without_quality(trial, history) if goal.target is None else Fate.MISSED
     if history.why_not(trial) is not None:
         return Fate.UNMEASURED
     if goal.target is not None:
@@ -180,7 +189,7 @@ def what_to_try(
         Fate.CHANCE: Try("longer trials, which learn more", f"{anew(session)} --samples auto"),
         Fate.QUALITY: Try(f"{_more_slack(goal)} in {file}", resume),
         Fate.BROKEN: Try(f"looser objective.constraints in {file}", resume),
-        Fate.LATE: Try(
+        Fate.MISSED: Try(
             f"an objective.target {'above' if goal.minimize else 'below'} {goal.target} in {file}", resume
         ),
         Fate.OOM: Try(f"a new search with smaller batches, or activation checkpointing as a knob, in {file}"),

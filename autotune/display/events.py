@@ -57,11 +57,12 @@ def progress(running: Running, space: Space, remaining: Remaining | None) -> dic
 
 def ended(trial: Trial, history: History) -> dict[str, Any]:
     """How a trial ended: what is known of its settings, what its own `run` has read, the gain."""
-    shown = history.shown(trial)
+    shown, outcome = history.shown(trial), trial.outcome
     return {
         **started(trial),
-        "status": str(trial.outcome.status) if trial.outcome else None,
-        "failure": str(trial.outcome.failure) if trial.outcome and trial.outcome.failure else None,
+        "status": str(outcome.status) if outcome else None,
+        "failure": str(outcome.failure) if outcome and outcome.failure else None,
+        "stopped_for": str(outcome.stopped_for) if outcome and outcome.stopped_for else None,
         "reason": _reason(trial, history),
         "samples": trial.measurement.samples,
         "throughput": _figure(shown.throughput),

@@ -122,7 +122,7 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
     oom = sum(t.outcome.failure is Failure.OOM for t in failed if t.outcome)
     parts = {
         "completed": sum(t.completed for t in searched),
-        "stopped early": sum(t.outcome is not None and t.outcome.status is Status.STOPPED for t in searched),
+        "stopped early": sum(t.stopped for t in searched),
         "out of memory": oom,
         "failed otherwise": len(failed) - oom,
         state: sum(t.outcome is None for t in searched),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.core.settings import settings_key
-from autotune.core.trial import Repeat, Status, Trial
+from autotune.core.trial import Repeat, Trial
 from autotune.judging import curves, objective, racing
 from autotune.judging.claims import Claim, claim, is_alone, next_seed, race_of, rests_on, seed_of
 from autotune.judging.history import History
@@ -177,8 +177,7 @@ def _may_have_been_better(trial: Trial, history: History) -> bool:
     """Whether a trial that was stopped is surely faster than the baseline, and was not stopped for more."""
     baseline, shown = history.baseline, trial.measurement
     return (
-        trial.outcome is not None
-        and trial.outcome.status is Status.STOPPED
+        trial.stopped
         and baseline is not None
         and shown.origin == baseline.measurement.origin
         and history.surely_per_s(trial) > history.surely_per_s(baseline)

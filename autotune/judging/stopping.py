@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from autotune.core.trial import Evaluation, Measurement, Throughput, Trial
+from autotune.core.trial import Evaluation, Measurement, Outcome, Status, StoppedFor, Throughput, Trial
 from autotune.judging import curves
 from autotune.judging.history import History
 from autotune.space.sections import turned
@@ -100,20 +100,25 @@ def _rival(trial: Trial, history: History, curve: tuple[Evaluation, ...] = ()) -
     return Rival(trial.number, surely, trial.measurement.shared, curve, trial.measurement.origin)
 
 
-def why_stop(shown: Measurement, threshold: Threshold) -> str | None:
-    """Why a trial that has `shown` this can no longer win, None while it may."""
+def verdict(shown: Measurement, threshold: Threshold) -> Outcome | None:
+    """The end of a trial that has `shown` this and can no longer win, None while it may."""
     return _too_slow(shown, threshold) or _too_poor(shown, threshold) or _too_late(shown, threshold)
 
 
-def _too_slow(shown: Measurement, threshold: Threshold) -> str | None:
+def _stopped(stopped_for: StoppedFor, reason: str) -> Outcome:
+    return Outcome(Status.STOPPED, reason=reason, stopped_for=stopped_for)
+
+
+def _too_slow(shown: Measurement, threshold: Threshold) -> Outcome | None:
     for rival in threshold.rivals:
         slower = why_slower(shown.throughput, rival, threshold) if rival.is_like(shown) else None
         if slower and not rival.curve:
-            return slower
+            return _stopped(StoppedFor.SLOW, slower)
         if slower and curves.is_out_of_reach(
             shown.curve, rival.curve, 1.0, threshold.noise, threshold.samples
         ):
-            return f"{slower}, and its quality cannot be reached either"
+            reason = f"{slower}, and its quality cannot be reached either"
+            return _stopped(StoppedFor.DOMINATED, reason)
     return None
 
 
@@ -127,7 +132,7 @@ def why_slower(throughput: Throughput | None, rival: Rival, threshold: Threshold
     return f"at most {most:.1f} {threshold.unit}/s; trial {rival.number} has {rival.samples_per_s:.1f}"
 
 
-def _too_poor(shown: Measurement, threshold: Threshold) -> str | None:
+def _too_poor(shown: Measurement, threshold: Threshold) -> Outcome | None:
     if not curves.is_out_of_reach(
         shown.curve, threshold.curve, threshold.keep, threshold.noise, threshold.samples
     ):
@@ -136,13 +141,15 @@ def _too_poor(shown: Measurement, threshold: Threshold) -> str | None:
     there = curves.at(threshold.curve, last.samples) or 0.0
     found, beside = (turned(quality, minimize=threshold.minimize) for quality in (last.quality, there))
     after = f"after {last.samples} {threshold.unit}"
-    return f"quality {found:.4f} {after}, where the baseline has {beside:.4f}"
+    reason = f"quality {found:.4f} {after}, where the baseline has {beside:.4f}"
+    return _stopped(StoppedFor.POOR, reason)
 
 
-def _too_late(shown: Measurement, threshold: Threshold) -> str | None:
+def _too_late(shown: Measurement, threshold: Threshold) -> Outcome | None:
     if threshold.seconds is None or not shown.throughput:
         return None
     trained_s = shown.samples / shown.throughput.samples_per_s
     if trained_s <= threshold.seconds * (1 + curves.SURE * threshold.drift):
         return None
-    return f"has trained for {trained_s:.0f} s; the target was reached in {threshold.seconds:.0f} s"
+    reason = f"has trained for {trained_s:.0f} s; the target was reached in {threshold.seconds:.0f} s"
+    return _stopped(StoppedFor.LATE, reason)

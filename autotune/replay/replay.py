@@ -94,10 +94,8 @@ class Machine:
             seconds = record["at_s"] - at_s
             if threshold is not None and seconds - asked_s >= _ASKED_EVERY_S:
                 asked_s = seconds
-                if reason := stopping.why_stop(progress.measurement(), threshold):
-                    return Simulated(
-                        Outcome(Status.STOPPED, reason=reason), self._shown(progress, run), seconds
-                    )
+                if beaten := stopping.verdict(progress.measurement(), threshold):
+                    return Simulated(beaten, self._shown(progress, run), seconds)
             if target is not None and curves.reached(progress.curve, target) is not None:
                 break
             if until_timed and progress.has_known_speed():

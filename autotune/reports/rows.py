@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from autotune.core.passed_over import PassedOver, Refused
 from autotune.core.settings import settings_key
-from autotune.core.trial import Status, Trial
+from autotune.core.trial import Trial
 from autotune.display import view
 from autotune.judging import gains, objective, quality
 from autotune.judging.history import History
@@ -33,6 +33,7 @@ def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: boo
         knobs=view.knobs(trial.config),
         status=outcome.status.value if outcome else "",
         failure=outcome.failure.value if outcome and outcome.failure else None,
+        stopped_for=outcome.stopped_for.value if outcome and outcome.stopped_for else None,
         reason=broken or (outcome.reason if outcome else ""),
         throughput=shown.throughput,
         factor=gains.gain(trial, history),
@@ -79,8 +80,7 @@ def _kind(trial: Trial, winner: int | None) -> str:
 def _saved_s(trial: Trial, space: Space) -> float:
     """What the rest of a trial that was stopped would have taken, at the pace that it had."""
     samples = trial.measurement.samples
-    is_stopped = trial.outcome is not None and trial.outcome.status is Status.STOPPED
-    if not is_stopped or not trial.searched or not samples:
+    if not trial.stopped or not trial.searched or not samples:
         return 0.0
     return max(0.0, trial.seconds / samples * space.budget.samples_per_trial - trial.seconds)
 
@@ -113,7 +113,7 @@ def _each_s(kind: Refused, history: History) -> float:
         return 0.0
     if kind is Refused.MEMORY:
         return _mean_s(history, lambda t: t.out_of_memory)
-    return _mean_s(history, lambda t: t.outcome is not None and t.outcome.status is Status.STOPPED)
+    return _mean_s(history, lambda t: t.stopped)
 
 
 def _mean_s(history: History, is_like: Callable[[Trial], bool]) -> float:

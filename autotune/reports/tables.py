@@ -72,7 +72,7 @@ def outcomes(report: Report) -> Table:
 
 def _reasons(rows: Iterable[Row]) -> str:
     """The commonest reasons, with how often where that is more than once."""
-    found = Counter(row.reason for row in rows if row.reason)
+    found = Counter(words.why(row) for row in rows if row.reason)
     told = [reason + (f" ({n} times)" if n > 1 else "") for reason, n in found.most_common(_MOST_REASONS)]
     more = len(found) - len(told)
     return "; ".join([*told, *([f"{more} other reasons"] if more > 0 else [])])

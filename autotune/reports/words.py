@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from autotune.core import units
+from autotune.core.trial import StoppedFor
 from autotune.display import view
 from autotune.judging import quality as qualities
 from autotune.judging.estimates import Figure
-from autotune.reports.model import Report
+from autotune.reports.model import Report, Row
 
 # Numbers that an evaluation has beside its scores.
 NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_reserved_bytes"})
@@ -19,6 +20,18 @@ _METRICS = {
     "rouge_l": "ROUGE-L",
     "cider": "CIDEr",
 }
+
+_STOPPED_FOR = {
+    StoppedFor.SLOW: "another is surely faster",
+    StoppedFor.POOR: "the quality to keep is out of reach",
+    StoppedFor.DOMINATED: "another is surely faster, and its quality out of reach",
+    StoppedFor.LATE: "another was at the target sooner",
+}
+
+
+def why(row: Row) -> str:
+    """Why a trial ended as it did: in a word for all that were stopped for the same, else its own reason."""
+    return _STOPPED_FOR[StoppedFor(row.stopped_for)] if row.stopped_for else row.reason
 
 
 def metric(name: str) -> str:

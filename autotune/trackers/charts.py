@@ -101,7 +101,12 @@ def summary(outcome: Outcome, shown: Measurement | None, quality: str, unit: str
 
     Of one that was lost nothing is `shown`.
     """
-    verdict = {"status": outcome.status, "failure": outcome.failure or "", "reason": outcome.reason}
+    verdict = {
+        "status": outcome.status,
+        "failure": outcome.failure or "",
+        "stopped_for": outcome.stopped_for or "",
+        "reason": outcome.reason,
+    }
     return (_figures(shown, quality, unit) if shown else {}) | {
         key: cleaned(str(value)) for key, value in verdict.items()
     }

@@ -158,10 +158,10 @@ class Attempt:
         """Stops what the threshold says need not go on."""
         file = self._order.threshold_file
         threshold = threshold_file.read(Path(file)) if file else None
-        reason = stopping.why_stop(self.measurement(), threshold) if threshold else None
-        if reason is not None and self._child is not None:
+        beaten = stopping.verdict(self.measurement(), threshold) if threshold else None
+        if beaten is not None and self._child is not None:
             self._child.stop(_BEATEN_GRACE_S)
-            self._outcome = Outcome(Status.STOPPED, reason=reason)
+            self._outcome = beaten
 
     def _interrupt(self, records: list[dict[str, Any]]) -> None:
         """Lets the workload write its checkpoint, unless it has ended; adds what it yielded before."""

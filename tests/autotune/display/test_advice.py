@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.trial import Outcome, Repeat, Status
+from autotune.core.trial import Outcome, Repeat, Status, StoppedFor
 from autotune.display import advice
 from autotune.display.advice import Fate, Verdict
 from autotune.judging import confirm
@@ -109,9 +109,27 @@ def test_every_trial_has_a_fate(make_trial, baseline, space, confirming):
 def test_a_target_that_was_not_reached_is_why(make_trial, space):
     to_target = goal(space, select="time-to-quality", target=0.3)
     trials = [make_trial(0, 10, curve=[0.3, 0.3]), make_trial(1, 10, curve=[0.1, 0.2], x=1)]
-    assert advice.fates(History(trials, to_target)) == {Fate.LATE: 1}
+    assert advice.fates(History(trials, to_target)) == {Fate.MISSED: 1}
     (hint, _) = advice.what_to_try(History(trials, to_target), SESSION, exhausted=False)
     assert "objective.target below 0.3" in hint.what
+
+
+@pytest.mark.parametrize(
+    ("stopped_for", "speed", "fate"),
+    [
+        (StoppedFor.SLOW, 40, Fate.STOPPED),
+        (StoppedFor.SLOW, 5, Fate.SLOWER),
+        (StoppedFor.POOR, 40, Fate.QUALITY),
+        (StoppedFor.POOR, 5, Fate.SLOW_AND_POOR),
+        (StoppedFor.DOMINATED, 40, Fate.STOPPED),
+        (StoppedFor.LATE, 40, Fate.LATE),
+    ],
+)
+def test_the_fate_of_a_stopped_trial_is_what_it_was_stopped_for(make_trial, space, stopped_for, speed, fate):
+    baseline = make_trial(0, 10, curve=[0.2], half_width=0.1, x=0)
+    stopped = make_trial(1, speed, curve=[0.2], half_width=0.1, x=1)
+    stopped = replace(stopped, outcome=Outcome(Status.STOPPED, stopped_for=stopped_for))
+    assert advice.fates(History([baseline, stopped], space)) == {fate: 1}
 
 
 def test_the_reasons_are_counted_the_most_frequent_first(make_trial, baseline, space):

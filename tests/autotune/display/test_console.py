@@ -167,7 +167,8 @@ def test_json_is_one_object_an_event_with_the_keys_that_are_documented(begun, co
     assert progress["quality"] is None, "no NaN is JSON"
     assert progress["share"] == 0.25
     assert progress["throughput"] == pytest.approx({"value": 61.2, "low": 60.8, "high": 61.6})
-    assert ended.keys() == COMMON | STARTED | FIGURES | {"status", "failure", "reason", "run", "factor"}
+    verdict = {"status", "failure", "stopped_for", "reason"}
+    assert ended.keys() == COMMON | STARTED | FIGURES | verdict | {"run", "factor"}
     assert (ended["status"], ended["factor"], ended["memory_share"]) == ("completed", 1.0, 0.5)
     assert (failed["failure"], failed["repeats"], failed["throughput"]) == ("oom", 0, None)
     assert (result["event"], result["exit_code"]) == ("result", 1)

@@ -5,10 +5,10 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from autotune.core.trial import Measurement, Repeat, Throughput
+from autotune.core.trial import Measurement, Repeat, Status, StoppedFor, Throughput
 from autotune.judging import stopping
 from autotune.judging.history import History
-from autotune.judging.stopping import Rival, Threshold, why_stop
+from autotune.judging.stopping import Rival, Threshold, verdict
 from autotune.space.sections import Objective
 from tests.autotune.conftest import curve_of
 
@@ -20,6 +20,30 @@ def shown(speed=None, half_width=1.0, steps=8, **rest):
     throughput = None if speed is None else Throughput(speed, half_width, steps, 10.0)
     curve = curve_of(rest.pop("curve", ()))
     return Measurement(throughput=throughput, curve=curve, **rest)
+
+
+def why_stop(measurement, threshold):
+    """The words alone, None where the trial goes on."""
+    found = verdict(measurement, threshold)
+    return found and found.reason
+
+
+@pytest.mark.parametrize(
+    ("stopped_for", "measurement", "threshold"),
+    [
+        (StoppedFor.SLOW, shown(98.0), AHEAD),
+        (StoppedFor.POOR, shown(curve=[0.05, 0.1]), Threshold(curve=BASELINE, keep=0.95, noise=0.02)),
+        (
+            StoppedFor.DOMINATED,
+            shown(98.0, curve=[0.05, 0.1]),
+            Threshold(rivals=(replace(AHEAD.rivals[0], curve=BASELINE),), noise=0.02),
+        ),
+        (StoppedFor.LATE, shown(10.0, samples=370), Threshold(seconds=30.0)),
+    ],
+)
+def test_who_is_stopped_knows_for_what(stopped_for, measurement, threshold):
+    found = verdict(measurement, threshold)
+    assert (found.status, found.stopped_for) == (Status.STOPPED, stopped_for)
 
 
 def test_a_trial_that_is_surely_slower_is_stopped_with_the_figures():

@@ -70,6 +70,7 @@ def trial(number: int, config: Config, rng: random.Random, **rest: object) -> Ro
         knobs=view.knobs(config),
         status="completed",
         failure=None,
+        stopped_for=None,
         reason="",
         throughput=None,
         factor=None,
@@ -108,18 +109,21 @@ def trial(number: int, config: Config, rng: random.Random, **rest: object) -> Ro
     if "kind" in rest:
         return replace(row, **rest)
     if speed < 150 and number:
-        return stopped(row, 0, "surely slower than trial 6, which keeps the quality")
+        return stopped(row, 0, "slow", "surely slower than trial 6, which keeps the quality")
     if whole[2].quality < 0.105 and number:
-        return stopped(row, 3, "bleu_4 0.0931 is surely below what is to be kept of the baseline's 0.1402")
+        return stopped(
+            row, 3, "poor", "bleu_4 0.0931 is surely below what is to be kept of the baseline's 0.1402"
+        )
     return replace(row, **rest)
 
 
-def stopped(row: Row, evaluations: int, reason: str) -> Row:
+def stopped(row: Row, evaluations: int, stopped_for: str, reason: str) -> Row:
     seen = row.curve[:evaluations]
     share = (evaluations + 0.5) / 8
     return replace(
         row,
         status="stopped",
+        stopped_for=stopped_for,
         reason=reason,
         curve=seen,
         quality=seen[-1].quality if seen else None,

@@ -119,6 +119,7 @@ def test_the_summary_is_the_whole_trials() -> None:
     assert charts.summary(Outcome(Status.COMPLETED), measurement, QUALITY, UNIT) == {
         "status": "completed",
         "failure": "",
+        "stopped_for": "",
         "reason": "",
         "perf/throughput": 31.0,
         "perf/steps_per_s": 1.5,
@@ -137,6 +138,7 @@ def test_a_failures_summary_says_why_without_the_users_name(monkeypatch: pytest.
     assert charts.summary(outcome, None, QUALITY, UNIT) == {
         "status": "failed",
         "failure": "oom",
+        "stopped_for": "",
         "reason": "see ~/runs/1/log",
     }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.trial import Failure, Outcome, Status
+from autotune.core.trial import Failure, Outcome, Status, StoppedFor
 from autotune.judging import leaks
 from autotune.judging.stopping import Rival, Threshold
 from autotune.storage import identity, threshold_file
@@ -208,7 +208,7 @@ def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, serv
     report = finish(Attempt(beaten, server))
     outcome, figures = identity.read_verdict(TrialDir(tmp_path / "3"))
     assert report.outcome == outcome
-    assert outcome.status is Status.STOPPED
+    assert (outcome.status, outcome.stopped_for) == (Status.STOPPED, StoppedFor.SLOW)
     assert outcome.reason.endswith("; trial 1 has 1000000.0")
     assert figures.throughput.samples_per_s > 0
     assert not (tmp_path / "3" / "work").exists()
