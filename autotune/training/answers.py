@@ -35,13 +35,15 @@ def answer(outcome: Outcome, settings: Mapping[str, Setting], tried: Tried, most
     """How to go on after an attempt that ended so; None where that is the end.
 
     It is gone on with `most` times without having come any further. What ran out of memory of its own is not
-    tried again as it was, what ran out of the machine's is: others may have had that.
+    tried again as it was. What ran out of the machine's is, because others may have had that; only when it
+    has not helped is less memory needed.
     """
     if outcome.status is Status.COMPLETED or outcome.failure is Failure.DIVERGED:
         return None
-    if outcome.failure is Failure.OOM and outcome.shortage is None:
+    is_used_up = tried.times > most
+    if outcome.failure is Failure.OOM and (outcome.shortage is None or is_used_up):
         return _smaller(settings)
-    if tried.times > most or not _may_come_further(outcome):
+    if is_used_up or not _may_come_further(outcome):
         return None
     return GoOn(_wait_s(tried.times), "goes on from its checkpoint", {})
 

@@ -6,6 +6,7 @@ from autotune.core.trial import Failure, Outcome, Shortage, Status
 from autotune.training.answers import Tried, answer
 
 SETTINGS = {"micro_batch_size": 16, "accumulation_steps": 2, "learning_rate": 1e-3}
+HALVED = {"micro_batch_size": 8, "accumulation_steps": 4}
 
 
 def failed(failure, reason="", shortage=None, *, is_passing=False):
@@ -65,6 +66,22 @@ def test_out_of_memory_halves_the_micro_batch_and_keeps_the_effective_one():
     found = answer(failed(Failure.OOM, "CUDA out of memory"), SETTINGS, Tried(1, 100), most=3)
     assert dict(found.changes) == {"micro_batch_size": 8, "accumulation_steps": 4}
     assert "8x4 instead of 16x2" in found.text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "times", "sizes"),
+    [
+        (failed(Failure.OOM, "killed by the kernel", Shortage.MACHINE), 3, {}),
+        (failed(Failure.OOM, "killed by the kernel", Shortage.MACHINE), 4, HALVED),
+        (failed(Failure.OOM, "a loader's worker was killed", Shortage.KILLED_WORKER), 3, {}),
+        (failed(Failure.OOM, "a loader's worker was killed", Shortage.KILLED_WORKER), 4, HALVED),
+        (Outcome(Status.INTERRUPTED, Failure.LOST, "killed by SIGKILL"), 4, None),
+        (failed(Failure.TIMEOUT, "no record for 300 s"), 4, None),
+    ],
+)
+def test_what_others_may_have_taken_of_the_memory_is_waited_for_before_it_is_halved(outcome, times, sizes):
+    found = answer(outcome, SETTINGS, Tried(times, 100), most=3)
+    assert (found and dict(found.changes)) == sizes
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,17 @@ def test_without_getting_further_it_is_tried_so_often_and_no_more(run):
     assert (outcome, len(heard), len(gone_on)) == (KILLED, 6, 2)
 
 
+def test_out_of_the_machines_memory_it_is_halved_once_waiting_has_not_helped(run):
+    machine = failures.killed_inside("its loader's worker has ended")
+    outcome, _, gone_on = run(*[machine] * 3, COMPLETED, retries=2)
+    assert outcome == COMPLETED
+    assert [dict(how.changes) for how in gone_on] == [
+        {},
+        {},
+        {"micro_batch_size": 4, "accumulation_steps": 2},
+    ]
+
+
 @pytest.mark.parametrize("fault", [KILLED, PASSING, SHORT, failures.lost("it received a SIGTERM")])
 def test_a_fault_while_it_is_asked_to_stop_leaves_a_training_that_can_be_gone_on_with(run, fault):
     """As where a whole job is ended: its every process gets the signal."""
