@@ -23,9 +23,9 @@ from autotune.judging.history import History
 from autotune.memory import room
 from autotune.search.search import Search, Terms, World
 from autotune.space.space import Space
-from autotune.storage import studies, threshold_file
+from autotune.storage import provenance, studies, threshold_file
 from autotune.storage.lock import Held
-from autotune.storage.store import Session, going_on, is_session
+from autotune.storage.store import Session, going_on
 from autotune.storage.studies import Plan
 from autotune.system.scratch import Scratch
 from autotune.system.telemetry import Hardware
@@ -148,7 +148,7 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Sea
         Terms(
             seed=setup.options.seed,
             memory_limit_bytes=setup.memory_limit_bytes,
-            earlier=_earlier(setup),
+            earlier=_earlier(setup, shows),
         ),
         World(
             verdict_of=session.verdict_of,
@@ -162,13 +162,16 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Sea
     return running
 
 
-def _earlier(setup: Setup) -> list[Trial]:
-    """What a session was told to learn from; nothing where that is gone since, or is of another machine."""
-    warm_start, workload = setup.options.warm_start, setup.workload
-    if warm_start is None or not is_session(Path(warm_start)):
+def _earlier(setup: Setup, shows: Screen) -> list[Trial]:
+    """What a session was told to learn from; it goes on without what is gone since, or has changed."""
+    if (warm_start := setup.options.warm_start) is None:
         return []
-    known = Session.open(Path(warm_start))
-    return prepare.warm_start(known, setup.space, workload, setup.hardware.description, workload.revision())
+    try:
+        now = provenance.kept(setup.session)
+        return prepare.warm_start(Session.open(Path(warm_start)), now, setup.workload.places)
+    except InputError as error:
+        shows.note(f"nothing is learnt from the earlier session any more: {error}")
+        return []
 
 
 def _execute(

@@ -32,10 +32,9 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
     file = space_file(tuned, found)
     space, workload, notes = prepared(tuned, file, overrides, here)
     root = output.session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
-    if options.warm_start:
-        known = Session.open(Path(options.warm_start))
-        prepare.warm_start(known, space, workload, found.description, workload.revision())
     facts = provenance.collect(root.name, space, workload, found, options.seed)
+    if options.warm_start:
+        prepare.warm_start(Session.open(Path(options.warm_start)), facts, workload.places)
     notes += [*here.notes, *_warnings(running.address), *_demonstration(tuned, found)]
     opened = Session.create(root, space, options, facts)
     with opened.lock() as held:
@@ -120,7 +119,7 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
     space = opened.space()
     workload = registry.load(space.workload)
     with opened.lock() as held:  # who comes second is told so at once
-        options, then = opened.options(), opened.provenance()
+        options, then = opened.options(), provenance.kept(opened)
         notes = workload.check(space.for_workload(space.baseline))
         here = hardware(options.address, options.gpus_per_trial)
         found = here.hardware

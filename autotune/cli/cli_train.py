@@ -99,7 +99,7 @@ def _of_session(root: Path, asked: Trained) -> Found:
     workload.require_gpus(usable.gpus_per_trial)
     devices.show(os.environ, usable.hardware.gpus[: math.ceil(usable.gpus_per_trial)])
     notes = [*usable.notes, *workload.check(given.for_workload(given.settings(trial.config)))]
-    then = session.provenance()
+    then = provenance.kept(session)
     now = provenance.collect(session.name, given, workload, usable.hardware, options.seed)
     if changed := provenance.changes(then, now, workload.places):
         notes.append(f"changed since the search, so that its promise may not hold: {'; '.join(changed)}")

@@ -22,7 +22,7 @@ from autotune.space.knobs import Distribution, Knob, explained
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import PROMISES, Budget, Limits, Objective, Training
 from autotune.space.space import Space
-from autotune.storage import study_file
+from autotune.storage import provenance, study_file
 from autotune.storage.store import Session
 from autotune.system.telemetry import Hardware
 from autotune.workloads import registry
@@ -292,32 +292,10 @@ def _c_compilers(environment: Mapping[str, str]) -> tuple[str, ...]:
     return (named,) if named else ("gcc", "clang")
 
 
-def warm_start(
-    earlier: Session, space: Space, workload: Workload, hardware: str, revision: str
-) -> list[Trial]:
-    """The trials of an `earlier` session; raises InputError where they say nothing about this one.
-
-    Over other data none does: quality is another, and so may be the steps' time and memory, by what is in it.
-    """
-    theirs, provenance = earlier.space(), earlier.provenance()
-    fixed = [n for n in space.baseline if n not in space.knobs and n not in workload.places]
-    pairs = {
-        "workload": (theirs.workload, space.workload),
-        "roles": (theirs.roles, space.roles),
-        "values": (theirs.values, space.values),
-        "code": (provenance.get("revision"), revision),
-        "fingerprint of the data": (provenance.get("data"), workload.data_fingerprint(space.baseline)),
-        "hardware": (provenance.get("hardware"), hardware),
-        "samples_per_trial": (theirs.budget.samples_per_trial, space.budget.samples_per_trial),
-        "quality": (theirs.objective.quality, space.objective.quality),
-        "minimize": (theirs.objective.minimize, space.objective.minimize),
-        "unit": (theirs.unit, space.unit),
-        **{n: (theirs.baseline.get(n), space.baseline[n]) for n in fixed},
-    }
-    differ = [f"{name} {then!r}, now {now!r}" for name, (then, now) in pairs.items() if then != now]
-    if differ:
-        rule = "must be of the same workload, settings, data and hardware"
-        raise InputError(f"--warm-start {earlier.root}: {rule}: {'; '.join(differ)}")
+def warm_start(earlier: Session, now: Mapping[str, Any], places: Collection[str]) -> list[Trial]:
+    """The trials of an `earlier` session; raises InputError where they teach nothing to a search of `now`."""
+    if why := provenance.warm_start(provenance.kept(earlier), now, places):
+        raise InputError(f"--warm-start {earlier.root}: {why}")
     return [t for t in study_file.trials(earlier.study()) if t.searched]
 
 

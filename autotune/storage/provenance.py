@@ -14,7 +14,7 @@ from autotune.core.errors import InputError
 from autotune.core.shell import quoted
 from autotune.space import space as spaces
 from autotune.space.space import Space
-from autotune.storage.store import anew
+from autotune.storage.store import Session, anew
 from autotune.system import telemetry
 from autotune.system.telemetry import Hardware
 from autotune.workloads.base import Workload
@@ -29,6 +29,10 @@ _DECISIVE = {
     "revision": "code",
     "data": "data",
 }
+# What memory and quality depend on besides the settings: speed, with another driver say, is measured anew.
+_LEARNT = {"hardware": "hardware", "revision": "code", "data": "data"}
+# Of the search space, what makes a run of a configuration, and says what is measured of it.
+_RUN = ("workload", "roles", "values", "counted_in_steps", "follow_learning_rate", "evaluate_every", "unit")
 # Of the search space, what says how trials are judged and how many there are, and not what they do.
 _FREE = (
     *("limits.effective_batch_size", "limits.memory_fraction"),
@@ -58,6 +62,11 @@ def collect(name: str, space: Space, workload: Workload, hardware: Hardware, see
     }
 
 
+def kept(session: Session) -> dict[str, Any]:
+    """What `collect` gave when `session` was begun, as far as its version kept that."""
+    return {"space": spaces.to_values(session.space()), **session.provenance()}
+
+
 def decisive(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Those of `facts`, as `collect` gives them, without which figures of equal settings do not compare."""
     return {name: facts[name] for name in _DECISIVE}
@@ -74,7 +83,7 @@ def require_same(
         raise InputError(
             f"session {session}: has changed since it was begun, so new trials cannot be compared with its "
             f"own: {'; '.join(changed)}; undo that, or start a new search with: "
-            f"{anew(session)}{_warm(session, then, now)}"
+            f"{anew(session)}{_warmed(session, then, now, places)}"
         )
     free = [text for name, text in _edited(then, now) if name in _FREE]
     return [f"{text}: this applies to earlier trials as well" for text in free]
@@ -98,7 +107,7 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[
 
 def _edited(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What differs between the search spaces of then and of now, by name."""
-    before, after = _flat(_with_defaults(then.get("space", now["space"]))), _flat(now["space"])
+    before, after = _flat(_with_defaults(then["space"])), _flat(now["space"])
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
             yield name, _told(f"{name} of space.yaml", before.get(name), after.get(name))
@@ -129,7 +138,30 @@ def _shown(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _warm(session: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """How the new session learns from the old one, where it can."""
-    is_like = all(then.get(key) == now[key] for key in ("hardware", "revision", "data", "space"))
-    return f" --warm-start {quoted(session)}" if is_like else ""
+def warm_start(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> str | None:
+    """Why a search of `now` can learn nothing from the trials of `then`; None where it can.
+
+    Over other data none says anything: quality is another, and so may be the steps' time and memory, by what
+    is in it. Knobs may differ, and so may what is judged: only what trials show of memory and quality counts.
+    """
+    try:
+        before, after = (spaces.from_values(facts["space"], "of a session") for facts in (then, now))
+    except InputError as error:
+        return str(error)
+    fixed = (before.baseline.keys() | after.baseline.keys()) - after.knobs.keys() - set(places)
+    pairs = {
+        **{label: (then.get(key), now.get(key)) for key, label in _LEARNT.items()},
+        **{name: (getattr(before, name), getattr(after, name)) for name in _RUN},
+        "samples_per_trial": (before.budget.samples_per_trial, after.budget.samples_per_trial),
+        "quality": (before.objective.quality, after.objective.quality),
+        "minimize": (before.objective.minimize, after.objective.minimize),
+        **{name: (before.baseline.get(name), after.baseline.get(name)) for name in sorted(fixed)},
+    }
+    differ = [_told(name, one, other) for name, (one, other) in pairs.items() if one != other]
+    rule = "must be of the same workload, settings, data and hardware"
+    return f"{rule}: {'; '.join(differ)}" if differ else None
+
+
+def _warmed(session: Path, then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> str:
+    """How a new session learns from the old one, where it can."""
+    return "" if warm_start(then, now, places) else f" --warm-start {quoted(session)}"

@@ -236,7 +236,8 @@ def test_how_trials_are_judged_may_change_and_is_said(facts):
 
 def test_what_an_older_version_did_not_keep_is_not_asked_for(facts):
     place, collect = facts
-    assert provenance.require_same(place, {"hardware": "what", "seed": 1}, collect(), ()) == []
+    edit(place, lambda info: info.update(provenance={"hardware": "what", "seed": 1}))
+    assert provenance.require_same(place, provenance.kept(Session.open(place)), collect(), ()) == []
 
 
 def test_how_long_the_whole_training_is_does_not_change_what_is_measured(facts):
@@ -245,14 +246,39 @@ def test_how_long_the_whole_training_is_does_not_change_what_is_measured(facts):
     assert provenance.require_same(place, {**collect(), "training_samples": 7}, collect(), ()) == []
 
 
-def test_only_what_a_new_session_can_learn_from_is_recommended_to_it(facts):
-    place, collect = facts
-    now = collect()
-    with pytest.raises(InputError, match=f"--warm-start {place}$"):
-        provenance.require_same(place, {**now, "torch": "1.0"}, now, ())
-    for other in ("revision", "data"):
-        with pytest.raises(InputError, match=r"--session [^ ]+$"):
-            provenance.require_same(place, {**now, "torch": "1.0", other: "other"}, now, ())
+@pytest.mark.parametrize(
+    ("happens", "said"),
+    [
+        (lambda earlier: None, None),
+        (shutil.rmtree, "there is no session here"),
+        (lambda earlier: (earlier / "study.db").unlink(), "its study is missing, or empty"),
+        (
+            lambda earlier: edit(earlier, lambda info: info["provenance"].update(revision="0123456789ab")),
+            "must be of the same workload, settings, data and hardware: code 0123456789ab, now ",
+        ),
+    ],
+)
+def test_a_session_goes_on_without_what_it_has_learnt_from(run, tmp_path, monkeypatch, happens, said):
+    learnt = []
+
+    def note(running, *_):
+        learnt.extend(running._terms.earlier)
+
+    monkeypatch.setattr("autotune.engines.engine.run", note)  # everything of a resumed search but its trials
+    place, earlier = (as_if_here(kept("format-2", tmp_path / name)) for name in ("s", "earlier"))
+    edit(place, lambda info: info["options"].update(warm_start=str(earlier), wandb="off"))
+    happens(earlier)
+    code, out, err = run("resume", "s")
+    assert (code in ENDED, err) == (True, ""), err
+    told = [
+        line for line in out.splitlines() if "nothing is learnt from the earlier session any more" in line
+    ]
+    assert (len(told), bool(learnt)) == ((0, True) if said is None else (1, False))
+    assert (
+        said is None
+        or f"--warm-start {earlier}: {said}" in told[0]
+        or f"session {earlier}: {said}" in told[0]
+    )
 
 
 def test_data_may_move_and_may_not_change(tmp_path):
