@@ -16,7 +16,8 @@ _FEWEST_STEPS = 8  # before that an interval is a guess, and it is asked again e
 class Rival:
     """A trial that qualifies: what it surely reaches, and the curve that makes up for being slower.
 
-    An empty curve: only speed counts. `origin` is where its figures come from, None for wherever.
+    An empty curve: only speed counts. `origin` is where its figures come from, None for wherever. `seconds`
+    are those that it takes to the target, where there is one: they count then, and not its speed.
     """
 
     number: int
@@ -24,9 +25,10 @@ class Rival:
     shared: bool
     curve: tuple[Evaluation, ...] = ()
     origin: tuple[str, str] | None = None
+    seconds: float | None = None
 
     def is_like(self, shown: Measurement) -> bool:
-        """Whether its speed can be held against `shown`."""
+        """Whether its figures can be held against `shown`."""
         return self.shared == shown.shared and self.origin in {None, shown.origin}
 
     @classmethod
@@ -41,8 +43,8 @@ class Threshold:
 
     A whole trial has so many `samples`. `curve` is the baseline's quality, of which a share of `keep` is to
     be kept; `noise` is the relative standard deviation between runs that differ in their seed alone, None
-    while it is not known. `drift` is that of the throughput of the same settings from run to run. `seconds`
-    is the best time to the target so far. `minimize` and `unit` are how qualities and samples are told.
+    while it is not known. `drift` is that of the throughput of the same settings from run to run. `minimize`
+    and `unit` are how qualities and samples are told.
     """
 
     rivals: tuple[Rival, ...] = ()
@@ -51,7 +53,6 @@ class Threshold:
     keep: float = 0.0
     noise: float | None = None
     drift: float = 0.0
-    seconds: float | None = None
     minimize: bool = False
     unit: str = "samples"
 
@@ -74,8 +75,7 @@ def threshold(history: History) -> Threshold:
 def _threshold(history: History) -> Threshold:
     goal, drift, noise = history.space.objective, history.speeds.drift, history.noise
     if goal.target is not None:
-        times = map(history.seconds_to_target, history.ranked)
-        return Threshold(drift=drift, seconds=min((s for s in times if s), default=None))
+        return Threshold(_soonest(history), drift=drift)
     samples = history.space.budget.samples_per_trial
     if goal.select == "pareto":
         front = tuple(_rival(t, history, t.measurement.curve) for t in history.front)
@@ -95,6 +95,16 @@ def _threshold(history: History) -> Threshold:
     )
 
 
+def _soonest(history: History) -> tuple[Rival, ...]:
+    """Who was first at the target, of those that ran alone and of those that ran beside others."""
+    first: dict[bool, Rival] = {}
+    for trial in history.ranked:  # best first
+        if seconds := history.seconds_to_target(trial):
+            rival = replace(_rival(trial, history), seconds=seconds)
+            first.setdefault(rival.shared, rival)
+    return tuple(first.values())
+
+
 def _rival(trial: Trial, history: History, curve: tuple[Evaluation, ...] = ()) -> Rival:
     surely = history.surely_per_s(trial)
     return Rival(trial.number, surely, trial.measurement.shared, curve, trial.measurement.origin)
@@ -109,9 +119,14 @@ def _stopped(stopped_for: StoppedFor, reason: str) -> Outcome:
     return Outcome(Status.STOPPED, reason=reason, stopped_for=stopped_for)
 
 
+def _like(shown: Measurement, threshold: Threshold) -> list[Rival]:
+    """Those whose figures can be held against `shown`: the one place that says who may beat a trial."""
+    return [rival for rival in threshold.rivals if rival.is_like(shown)]
+
+
 def _too_slow(shown: Measurement, threshold: Threshold) -> Outcome | None:
-    for rival in threshold.rivals:
-        slower = why_slower(shown.throughput, rival, threshold) if rival.is_like(shown) else None
+    for rival in _like(shown, threshold):
+        slower = why_slower(shown.throughput, rival, threshold) if rival.seconds is None else None
         if slower and not rival.curve:
             return _stopped(StoppedFor.SLOW, slower)
         if slower and curves.is_out_of_reach(
@@ -146,10 +161,11 @@ def _too_poor(shown: Measurement, threshold: Threshold) -> Outcome | None:
 
 
 def _too_late(shown: Measurement, threshold: Threshold) -> Outcome | None:
-    if threshold.seconds is None or not shown.throughput:
+    if not shown.throughput:
         return None
     trained_s = shown.samples / shown.throughput.samples_per_s
-    if trained_s <= threshold.seconds * (1 + curves.SURE * threshold.drift):
-        return None
-    reason = f"has trained for {trained_s:.0f} s; the target was reached in {threshold.seconds:.0f} s"
-    return _stopped(StoppedFor.LATE, reason)
+    for rival in _like(shown, threshold):
+        if rival.seconds is not None and trained_s > rival.seconds * (1 + curves.SURE * threshold.drift):
+            there = f"trial {rival.number} was at the target in {rival.seconds:.0f} s"
+            return _stopped(StoppedFor.LATE, f"has trained for {trained_s:.0f} s; {there}")
+    return None

@@ -14,6 +14,7 @@ from tests.autotune.conftest import curve_of
 
 BASELINE = curve_of([0.1, 0.2, 0.3, 0.4])
 AHEAD = Threshold(rivals=(Rival(3, 100.0, shared=False),))
+SOONER = Rival(3, 100.0, shared=False, seconds=30.0)
 
 
 def shown(speed=None, half_width=1.0, steps=8, **rest):
@@ -38,7 +39,7 @@ def why_stop(measurement, threshold):
             shown(98.0, curve=[0.05, 0.1]),
             Threshold(rivals=(replace(AHEAD.rivals[0], curve=BASELINE),), noise=0.02),
         ),
-        (StoppedFor.LATE, shown(10.0, samples=370), Threshold(seconds=30.0)),
+        (StoppedFor.LATE, shown(10.0, samples=370), Threshold(rivals=(SOONER,))),
     ],
 )
 def test_who_is_stopped_knows_for_what(stopped_for, measurement, threshold):
@@ -111,11 +112,25 @@ def test_of_a_front_a_slower_trial_goes_on_as_long_as_its_quality_may_make_up_fo
 
 
 def test_a_trial_that_trains_longer_than_the_best_took_to_the_target_is_stopped():
-    threshold = Threshold(seconds=30.0, drift=0.1)
+    threshold = Threshold(rivals=(SOONER,), drift=0.1)
     assert why_stop(shown(10.0, samples=360), threshold) is None, "36 s: within the drift"
-    reason = "has trained for 37 s; the target was reached in 30 s"
+    reason = "has trained for 37 s; trial 3 was at the target in 30 s"
     assert why_stop(shown(10.0, samples=370), threshold) == reason
     assert why_stop(shown(None, samples=370), threshold) is None
+
+
+def test_for_a_target_nobody_is_stopped_for_its_speed():
+    """Who is slower may need fewer samples."""
+    assert why_stop(shown(10.0, samples=10), Threshold(rivals=(SOONER,))) is None
+
+
+@pytest.mark.parametrize("change", [{"shared": True}, {"device": "that"}, {"revision": "then"}])
+def test_seconds_to_the_target_are_never_compared_between_devices_code_or_company(change):
+    """A slower kind of device takes longer to the same target, whatever the settings are."""
+    like = {"shared": False, "device": "this", "revision": "now"}
+    threshold = Threshold(rivals=(replace(SOONER, origin=("this", "now")),))
+    assert why_stop(shown(10.0, samples=370, **like), threshold) is not None
+    assert why_stop(shown(10.0, samples=370, **like | change), threshold) is None
 
 
 def rivals(threshold):
@@ -155,12 +170,16 @@ def test_for_time_to_quality_the_bar_is_the_best_time(make_trial, space):
         make_trial(1, 10, curve=[0.2, 0.2], precision="bf16"),
         make_trial(2, 99, curve=[0.1], precision="tf32"),
     ]
-    threshold = stopping.threshold(History(trials, there))
-    assert (threshold.seconds, threshold.rivals) == (20.0, ())
-    assert stopping.threshold(History([trials[0]], there)).seconds == 40.0
-    assert stopping.threshold(History([make_trial(0, 10, curve=[0.1])], there)).seconds is None, (
-        "nobody is there yet"
-    )
+    assert times(History(trials, there)) == [(1, False, 20.0)]
+    assert times(History([trials[0]], there)) == [(0, False, 40.0)]
+    assert times(History([make_trial(0, 10, curve=[0.1])], there)) == [], "nobody is there yet"
+    beside = make_trial(3, 8, curve=[0.2, 0.2], precision="fp16", shared=True)
+    slower = make_trial(4, 4, curve=[0.2, 0.2], precision="fp8", shared=True)
+    assert times(History([*trials, slower, beside], there)) == [(1, False, 20.0), (3, True, 25.0)]
+
+
+def times(history):
+    return [(r.number, r.shared, r.seconds) for r in stopping.threshold(history).rivals]
 
 
 def test_for_the_same_training_only_speed_can_beat_a_trial(make_trial, space):
