@@ -1,10 +1,25 @@
 """Memory that grows, in words: how fast, and when it is full. Pure."""
 
 import math
+from typing import NamedTuple
 
 from autotune.core import units
 from autotune.core.trial import Slope
 from autotune.judging.trends import Full
+
+
+class Memory(NamedTuple):
+    """A memory by what telemetry shows of it: what is `held`, and what that leaves `free`."""
+
+    name: str
+    held: str
+    free: str
+
+
+MEMORIES = (
+    Memory("the host's memory", "host_rss_bytes", "host_memory_free_bytes"),
+    Memory("the GPU's memory", "gpu_memory_used_bytes", "gpu_memory_free_bytes"),
+)
 
 
 def more(found: Slope, unit: str) -> str:

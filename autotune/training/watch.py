@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from autotune.core import units
 from autotune.core.trial import PHASES
 from autotune.display import growth
+from autotune.display.growth import MEMORIES, Memory
 from autotune.judging import drift, trends
 from autotune.judging.drift import Drift, Window
 from autotune.judging.trends import Series
@@ -19,9 +20,7 @@ from autotune.trials.reported import Report
 
 _WINDOW_S = 10.0
 _RECENT = 30  # windows
-# Whose figures tell a leak, and what they leave free.
-_MEMORY = {"host_rss_bytes": "host_memory_free_bytes", "gpu_memory_used_bytes": "gpu_memory_free_bytes"}
-_OF = {"host_rss_bytes": "the host's memory", "gpu_memory_used_bytes": "the GPU's memory"}
+_AS_LONG_AGAIN = 3  # times what was trained so far: what nobody knows the length of is taken to go on so long
 
 
 class Said(NamedTuple):
@@ -50,16 +49,16 @@ class Watch:
         self._steps = _Steps()
         self._windows: list[Window] = []
         self._before: Mapping[str, Any] | None = None
-        self._held = {name: Series() for name in _MEMORY}
+        self._held = {memory: Series() for memory in MEMORIES}
         self._since = math.inf  # the samples that this process began with
-        self._told: set[str] = set()
+        self._told: set[Memory] = set()
 
     def hear(self, report: Report) -> list[Said]:
         """What is to be said now."""
         self._since = min(self._since, report.samples)
-        for name, series in self._held.items():
-            if name in report.telemetry:
-                series.add(report.samples, report.telemetry[name])
+        for memory, series in self._held.items():
+            if memory.held in report.telemetry:
+                series.add(report.samples, report.telemetry[memory.held])
         is_full = [self._count(record, report.telemetry) for record in report.records]
         return [*self._drifted(), *self._leaking(report)] if any(is_full) else []
 
@@ -96,21 +95,31 @@ class Watch:
         """Asked only after a whole epoch of this process: until then a cache may be filling."""
         if report.samples - self._since <= (self._length.epoch or 0):
             return []
-        found = {name: self._leak(name, report) for name in self._held.keys() - self._told}
-        self._told |= {name for name, text in found.items() if text}
+        found = {memory: self._leak(memory, report) for memory in self._held.keys() - self._told}
+        self._told |= {memory for memory, text in found.items() if text}
         return [Said(Kind.LEAK, text) for text in found.values() if text]
 
-    def _leak(self, name: str, report: Report) -> str | None:
-        slope = trends.slope(self._held[name].points)
-        held, free = report.telemetry.get(name), report.telemetry.get(_MEMORY[name])
-        if slope is None or held is None or free is None or self._length.samples is None:
+    def _leak(self, memory: Memory, report: Report) -> str | None:
+        slope, samples = trends.slope(self._held[memory].points), report.samples
+        held, free = report.telemetry.get(memory.held), report.telemetry.get(memory.free)
+        if slope is None or held is None or free is None:
             return None
-        if not trends.will_fill(slope, held, held + free, report.samples, self._length.samples):
+        if not trends.will_fill(slope, held, held + free, samples, self._end(samples)):
             return None
-        full = trends.full_at(slope, held, held + free, report.samples)
+        full = trends.full_at(slope, held, held + free, samples)
         unit, when = self._length.unit, growth.until(full, self._length.unit, self._length.epoch)
-        rises = f"use of {_OF[name]} grows: {growth.more(slope, unit)}"
-        return f"{rises}; at this slope it is full after {when}, before the training ends"
+        rises = f"use of {memory.name} grows: {growth.more(slope, unit)}"
+        return f"{rises}; at this slope it is full after {when}, {self._how_soon(full.samples - samples)}"
+
+    def _end(self, samples: int) -> float:
+        """After how many samples it ends, or is taken to end where nobody knows that."""
+        return self._length.samples or samples + _AS_LONG_AGAIN * (samples - self._since)
+
+    def _how_soon(self, left: float) -> str:
+        """When so many more samples are trained."""
+        if self._length.samples is not None:
+            return "before the training ends"
+        return f"in about {units.format_seconds(left / (self.recent_per_s or math.inf))} of training"
 
 
 class _Steps:

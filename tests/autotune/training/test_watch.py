@@ -1,6 +1,8 @@
 """What is said of a training while it runs."""
 
 import random
+import re
+from dataclasses import replace
 
 import pytest
 
@@ -64,31 +66,38 @@ def test_its_speed_is_the_one_of_now():
     assert watch.recent_per_s == pytest.approx(10.0, rel=0.05)
 
 
+def leaking(per_sample):
+    """Reports of 100 samples a second. Free memory is what it was at the start less what has leaked."""
+    for r in reports(600):
+        grown = per_sample * 100 * r.elapsed_s
+        telemetry = {
+            "host_rss_bytes": 500 * MIB + grown,
+            "host_memory_free_bytes": 8 * 2**30 - grown,
+        }
+        yield replace(r, telemetry=telemetry)
+
+
 @pytest.mark.parametrize("per_sample", [10_000.0, 100_000.0])
 def test_a_leak_is_foretold_by_when_memory_is_full(per_sample):
-    """Free memory is what it was at the start less what has leaked."""
-    samples_a_second = 100
-    grown = lambda s: per_sample * samples_a_second * s  # noqa: E731 - a line of a drawing
-    told = (
-        Report(
-            r.number,
-            r.phase,
-            r.elapsed_s,
-            r.measurement,
-            r.records,
-            {
-                "host_rss_bytes": 500 * MIB + grown(r.elapsed_s),
-                "host_memory_free_bytes": 8 * 2**30 - grown(r.elapsed_s),
-            },
-        )
-        for r in reports(600)
-    )
-    found = heard(told)
+    found = heard(leaking(per_sample))
     assert [said.kind for _, said in found] == [Kind.LEAK]
     assert found[0][1].text.startswith("use of the host's memory grows: ")
     assert found[0][1].text.endswith(", before the training ends")
     said_full = float(found[0][1].text.partition("full after ")[2].split()[0])
     assert said_full == pytest.approx(8 * 2**30 / per_sample, rel=0.2)
+
+
+def test_of_a_training_whose_length_nobody_knows_it_is_said_how_soon_memory_is_full():
+    """Once a fourth of the way there has surely passed."""
+    found = heard(leaking(100_000.0), Length(None, None, "samples"))
+    ((samples, said),) = found
+    at_this_slope = r"full after (\d+) samples, in about (\d+)m (\d+)s of training$"
+    said_full, minutes, seconds = map(int, re.search(at_this_slope, said.text).groups())
+    full = 8 * 2**30 / 100_000
+    assert said_full == pytest.approx(full, rel=0.2)
+    assert 60 * minutes + seconds == pytest.approx((full - samples) / 100, rel=0.2)
+    assert full / 5 < samples < full / 2
+    assert heard(leaking(1000.0), Length(None, None, "samples")) == []
 
 
 def test_of_a_leak_that_a_training_outlasts_nothing_is_said():
