@@ -50,7 +50,7 @@ def prepared(
     workload = registry.load(asked.workload)
     workload.require_gpus(here.gpus_per_trial)
     settings = prepare.settings(
-        workload, tuned.model, tuned.baseline, tuned.data, skip_bad_samples=tuned.skip_bad_samples
+        workload, asked, tuned.model, tuned.baseline, tuned.data, skip_bad_samples=tuned.skip_bad_samples
     )
     space, notes = prepare.complete(asked, settings, workload, here.machine, str(file))
     return space, workload, notes

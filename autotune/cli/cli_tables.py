@@ -88,7 +88,7 @@ def _training(
     here, source = gpus.usable(None), builtin.space_file(space)
     asked = prepare.read_space(source, {})
     workload = registry.load(asked.workload)
-    given = prepare.settings(workload, model, baseline, data)
+    given = prepare.settings(workload, asked, model, baseline, data)
     chosen, notes = prepare.complete(asked, given, workload, here.machine, str(source))
     return Training(chosen, workload, here.hardware, limits), [*here.notes, *notes]
 

@@ -87,13 +87,17 @@ def baseline_file(file: Path) -> dict[str, Setting]:
 
 def settings(
     workload: Workload,
+    space: Space,
     model: str | None,
     baseline: Path | None,
     data: Path | None,
     *,
     skip_bad_samples: bool = False,
 ) -> dict[str, Setting]:
-    """What the command line says about the baseline, the more specific the later."""
+    """What the command line says about the baseline of `space`, the more specific the later.
+
+    Raises InputError for an option whose setting neither the workload nor the baseline has.
+    """
     given: dict[str, Setting] = {}
     if model is not None:
         if not workload.models:
@@ -102,9 +106,22 @@ def settings(
         given |= workload.models[model]
     if baseline is not None:
         given |= baseline_file(baseline)
-    if data is not None:
-        given["data"] = str(data)
-    return given | ({"skip_bad_samples": True} if skip_bad_samples else {})
+    options: dict[str, Setting] = {} if data is None else {"data": str(data)}
+    options |= {"skip_bad_samples": True} if skip_bad_samples else {}
+    _require_known(options, workload, {*space.baseline, *map(space.naming.name, given)})
+    return given | options
+
+
+def _require_known(options: Collection[str], workload: Workload, said: Collection[str]) -> None:
+    """Raises InputError for an option that is no setting of the `workload`, and none that was `said`."""
+    model = workload.settings_model()
+    known = {*said, *(model.model_fields if model else ())}
+    for name in options:
+        if name not in known:
+            raise InputError(
+                f"--{name.replace('_', '-')}: must be a setting of the workload or of the baseline: "
+                f"neither {workload.entry_point} nor the baseline has {name}"
+            )
 
 
 def select(promise: str | None, rule: str | None) -> str | None:

@@ -172,6 +172,31 @@ def test_a_wrong_space_is_one_line_and_makes_no_session(run, data, old, new, par
     assert not Path("s").exists()
 
 
+@pytest.mark.parametrize("command", [["search", "--session", "s"], ["record", "t.jsonl"]])
+def test_data_for_a_workload_that_takes_none_are_refused(run, data, command):
+    Path("space.yaml").write_text(SPACE.replace("r2gen", "json:loads"))
+    rule = "autotune: --data: must be a setting of the workload or of the baseline: neither json:loads nor"
+    is_one_line(*run(*command, "--space", "space.yaml", "--data", data), rule)
+    assert [file.name for file in Path().iterdir()] == ["space.yaml"]
+
+
+def test_bad_samples_are_left_out_where_the_workload_or_the_baseline_can(run, monkeypatch):
+    taken = []
+
+    def search(_, __, space, *rest, **more):
+        taken.append(space.baseline["skip_bad_samples"])
+        return 0
+
+    monkeypatch.setattr("autotune.cli.cli_run.run", search)
+    text = SPACE.replace("r2gen", "json:loads")
+    Path("without.yaml").write_text(text)
+    Path("with.yaml").write_text(text.replace("baseline: {", "baseline: {skip_bad_samples: false, "))
+    refused = run("search", "--space", "without.yaml", "--session", "s", "--skip-bad-samples")
+    is_one_line(*refused, ": --skip-bad-samples: must be", "json:loads nor the baseline has skip_bad_samples")
+    assert run("search", "--space", "with.yaml", "--session", "s", "--skip-bad-samples")[0] == 0
+    assert taken == [True]
+
+
 def test_a_grid_that_is_not_finite_is_one_line_and_makes_no_table(run, data):
     Path("grid.yaml").write_text(SPACE.replace("choice: [4, 8]", "randint: [4, 8]"))
     is_one_line(

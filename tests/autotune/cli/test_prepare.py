@@ -288,14 +288,14 @@ def test_a_checkpoint_is_scored_by_the_trainers_own_command(tmp_path):
     assert Workload("json:loads").program is None
 
 
-def test_a_model_is_asked_for_by_the_name_that_its_workload_gives_it():
+def test_a_model_is_asked_for_by_the_name_that_its_workload_gives_it(space):
     r2gen, other = registry.load("r2gen"), Workload("json:loads")
-    given = prepare.settings(r2gen, "small", None, Path("d"))
+    given = prepare.settings(r2gen, space, "small", None, Path("d"))
     assert (given["d_model"], given["data"]) == (64, "d")
     with pytest.raises(InputError, match="--model: one of full, small: got 'huge'"):
-        prepare.settings(r2gen, "huge", None, None)
+        prepare.settings(r2gen, space, "huge", None, None)
     with pytest.raises(InputError, match="--model: json:loads has no models to choose from: got 'small'"):
-        prepare.settings(other, "small", None, None)
+        prepare.settings(other, space, "small", None, None)
 
 
 def test_the_revision_is_that_of_the_code():
