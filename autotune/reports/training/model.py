@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autotune.core.settings import Setting
-from autotune.core.trial import Measurement, Outcome
+from autotune.core.trial import Measurement, Outcome, Slope
 from autotune.judging.promise import Answer, Kept
+from autotune.judging.trends import Full
 from autotune.training.events import Kind
 
 
@@ -61,6 +62,18 @@ class Curves:
 
 
 @dataclass(frozen=True)
+class Growth:
+    """How the use of a `memory` has grown in the last process: by a `slope` in bytes for each sample.
+
+    At that it is `full` after so many samples in all; None where it is not sure to go on, or nobody knows.
+    """
+
+    memory: str
+    slope: Slope
+    full: Full | None
+
+
+@dataclass(frozen=True)
 class TrainingReport:
     """A training, running or over. `outcome` is None while it has none: while it runs, or may be resumed.
 
@@ -88,6 +101,7 @@ class TrainingReport:
     attempts: int
     repeated: int
     curves: Curves
+    growth: tuple[Growth, ...]
     events: tuple[Happened, ...]
     settings: Mapping[str, Setting]
     changes: Mapping[str, Setting]

@@ -9,7 +9,7 @@ from autotune.core.errors import InputError
 from autotune.core.trial import Measurement, Outcome, Status
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging import promise
-from autotune.reports.training import series
+from autotune.reports.training import growing, series
 from autotune.reports.training.model import Happened, Point, Promised, TrainingReport
 from autotune.reports.training.series import Attempt, Track
 from autotune.storage import lock
@@ -72,6 +72,7 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
         attempts=len(attempts),
         repeated=track.repeated,
         curves=track.curves(seen),
+        growth=tuple(growing.of(seen, attempts)),
         events=happened,
         settings=settings,
         changes=known.changes,

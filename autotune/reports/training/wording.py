@@ -3,13 +3,14 @@
 from datetime import UTC, datetime
 
 from autotune.core import units
+from autotune.display import growth
 from autotune.display.snapshot import ENDED, RUNNING
 from autotune.judging import estimates, objective
 from autotune.judging.estimates import Figure
 from autotune.judging.promise import Answer, Kept
 from autotune.reports import words
 from autotune.reports.plot import Table
-from autotune.reports.training.model import TrainingReport
+from autotune.reports.training.model import Growth, TrainingReport
 from autotune.space.sections import turned
 from autotune.training import told
 from autotune.training.events import Kind
@@ -112,6 +113,7 @@ def figures(report: TrainingReport) -> list[tuple[str, str]]:
         "optimizer steps/s, evaluations left out": _steps_per_s(report),
         words.metric(report.quality): _quality(report),
         "peak memory": _memory(report),
+        **{f"use of {one.memory}": _growth(one, report) for one in report.growth},
         "evaluations": _evaluations(report),
         "parts of a step": _step(report),
         "HFU, of the device's peak FLOP/s": words.share(shown.mfu),
@@ -152,6 +154,15 @@ def _memory(report: TrainingReport) -> str:
     shown = report.measured
     share = objective.memory_share(shown)
     return words.peak(shown.peak_memory_bytes, share, is_rising=shown.memory_is_rising)
+
+
+def _growth(one: Growth, report: TrainingReport) -> str:
+    if one.slope.low <= 0:
+        return "no growth that is sure"
+    rises = growth.more(one.slope, report.unit)
+    if one.full is None:
+        return rises + ", and less and less" * one.slope.is_slowing
+    return f"{rises}; at this slope it is full after {growth.until(one.full, report.unit, None)}"
 
 
 def _evaluations(report: TrainingReport) -> str:

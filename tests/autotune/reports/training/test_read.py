@@ -95,6 +95,18 @@ def test_steps_that_were_left_out_are_counted(killed):
     assert dict(wording.figures(found))["optimizer steps/s, evaluations left out"] == "2.0"
 
 
+def test_how_memory_has_grown_is_told(killed):
+    """By a MiB a sample, as its telemetry says."""
+    lines = handmade.telemetry(handmade.BEGUN, range(0, 1000, 16))
+    killed.telemetry_file.write_text(
+        "".join(json.dumps({**line, "at": handmade.BEGUN + n + 1}) + "\n" for n, line in enumerate(lines))
+    )
+    found = read.read(killed.root)
+    assert found.growth[0].slope.per_sample == pytest.approx(2**20)
+    assert dict(wording.figures(found))["use of the host's memory"].startswith("1000 MiB more for every 1000")
+    assert dict(wording.figures(found))["use of the GPU's memory"] == "no growth that is sure"
+
+
 def test_a_training_that_was_gone_on_with_elsewhere_is_not_held_to_the_speed_of_before(killed):
     plan.write(killed, replace(plan.read(killed), device="another GPU"))
     found = {one.what: one for one in read.read(killed.root).promised.kept}

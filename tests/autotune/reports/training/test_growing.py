@@ -1,0 +1,74 @@
+"""How much memory a training uses the longer it runs: of its last process, with how sure that is."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.trial import Slope
+from autotune.judging.trends import Full
+from autotune.reports.training import growing, read, wording
+from autotune.reports.training.model import Growth, Point
+from autotune.reports.training.series import Attempt
+
+from . import handmade
+
+MIB = 2**20
+ATTEMPTS = [Attempt(1000.0, 0.0, 500.0), Attempt(5000.0, 500.0, 2500.0)]
+
+
+def seen(**held):
+    """By its name what is held in the second process, by the samples; the first one held far more."""
+    rng = random.Random(0)
+    return {
+        name: [Point(8 * n, 10.0 * n, 9000.0 * MIB) for n in range(51)]
+        + [Point(8 * n, 10.0 * n, of(8 * n) + rng.gauss(0, MIB / 4)) for n in range(51, 250)]
+        for name, of in held.items()
+    }
+
+
+def test_growth_is_of_the_last_process_and_says_when_memory_is_full():
+    shown = seen(
+        host_rss_bytes=lambda samples: 500 * MIB + samples * MIB / 8,
+        host_memory_free_bytes=lambda samples: 3992 * MIB / 8 - samples * MIB / 8,
+    )
+    (found,) = growing.of(shown, ATTEMPTS)
+    assert found.memory == "the host's memory"
+    assert found.slope.per_sample == pytest.approx(MIB / 8, rel=0.05)
+    assert found.full.samples == pytest.approx(3992, rel=0.05)
+
+
+def test_what_does_not_surely_grow_is_never_full():
+    shown = seen(gpu_memory_used_bytes=lambda _: 500 * MIB, gpu_memory_free_bytes=lambda _: 100 * MIB)
+    (found,) = growing.of(shown, ATTEMPTS)
+    assert (found.memory, found.full) == ("the GPU's memory", None)
+    assert found.slope.low <= 0 <= found.slope.high
+
+
+def test_of_a_process_that_was_hardly_seen_nothing_is_said():
+    shown = seen(host_rss_bytes=lambda samples: samples * MIB)
+    assert not list(growing.of(shown, [*ATTEMPTS, Attempt(9000.0, 2400.0, 2600.0)]))
+    assert not list(growing.of({}, []))
+
+
+@pytest.mark.parametrize(
+    ("slope", "full", "told"),
+    [
+        (Slope(-1.0, -2.0, 1.0), None, "no growth that is sure"),
+        (
+            Slope(2000.0, 1800.0, 2200.0),
+            Full(4000.4, 3900.0, 4100.0),
+            "2 MiB more for every 1000 samples (2 MiB to 2 MiB); at this slope it is full after 4000 samples",
+        ),
+        (
+            Slope(2000.0, 1000.0, 3000.0, is_slowing=True),
+            None,
+            "2 MiB more for every 1000 samples (977 KiB to 3 MiB), and less and less",
+        ),
+    ],
+)
+def test_it_is_told_beside_the_peak(tmp_path, slope, full, told):
+    found = read.read(handmade.write(tmp_path / "t").root)
+    assert found.growth == ()
+    shown = replace(found, growth=(Growth("the host's memory", slope, full),))
+    assert dict(wording.figures(shown))["use of the host's memory"] == told
