@@ -42,7 +42,9 @@ def _told(found: Found, aside: Sequence[Path]) -> Iterator[str]:
     if found.lost:
         yield f"Lost: the settings and results of trials {integrity.listed(found.lost)}"
     if found.plan is None:
-        yield "Lost: trials and time that `resume` had added, and the time between trials"
-    yield "Lost: the suggestions that were passed over, as far as the study does not say"
+        yield "Lost: the time between trials, and what `resume` had added of trials and time, if anything"
+    if found.lost_passed:
+        before = integrity.listed(found.lost_passed)
+        yield f"Lost: the suggestions that were passed over before trials {before}, if any were"
     for path in aside:
         yield f"Set aside: {path}"

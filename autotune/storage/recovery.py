@@ -38,6 +38,11 @@ class Found:
         return any(trial.outcome for trial in self.trials) or not self.lost
 
     @property
+    def lost_passed(self) -> list[int]:
+        """The trials before which something may have been passed over that is not known any more."""
+        return sorted({*self.lost, *(t.number for t in self.trials if t.number not in self.passed)})
+
+    @property
     def spent_s(self) -> float:
         """What the trials have taken, or what the study says where that is more."""
         return max(sum(trial.seconds for trial in self.trials), self.plan.spent_s if self.plan else 0.0)

@@ -138,6 +138,24 @@ def test_a_study_is_rebuilt_from_what_its_trials_have_written(place, run, left, 
     assert run("recover", "s")[1].startswith("session s: its study is intact")
 
 
+@pytest.mark.parametrize(
+    ("lose", "lost"),
+    [
+        (missing, ["the time between trials, and what", "trials 0, 1, 2, 3, 4 and 2 more, if any were"]),
+        (without_its_last_trials, ["passed over before trials 3, 4, 5, 6, if any were"]),
+        (with_other_settings, []),
+        (with_other_figures, []),
+    ],
+)
+def test_lost_is_only_what_nothing_says_any_more(place, run, lose, lost):
+    lose(place)
+    _, out, _ = run("recover", "s")
+    assert "The study is rebuilt" in out
+    said = [line for line in out.splitlines() if line.startswith("Lost: ")]
+    assert len(said) == len(lost)
+    assert all(part in line for part, line in zip(lost, said, strict=True)), said
+
+
 def test_what_a_study_was_is_kept_beside_the_rebuilt_one(place, run):
     damaged = b"not a study" * 1000
     (place / "study.db").write_bytes(damaged)
