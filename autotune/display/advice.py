@@ -1,15 +1,14 @@
 """Whether a search has found a winner; where it has not, why, and what to try. Pure functions of trials."""
 
-from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from autotune.core.trial import Failure, Status, StoppedFor, Trial
-from autotune.judging import confirm, objective
+from autotune.core.trial import Trial
+from autotune.judging import confirm, fates
 from autotune.judging.confirm import Claim
+from autotune.judging.fates import Fate
 from autotune.judging.history import History
-from autotune.judging.quality import Answer
 from autotune.space.sections import Objective
 from autotune.storage.store import Session, anew, going_on
 
@@ -43,120 +42,13 @@ def has_winner(history: History) -> bool:
     return found is Verdict.CONFIRMED or (found is Verdict.UNCONFIRMED and not space.budget.repeats)
 
 
-class Fate(StrEnum):
-    """What kept a trial from winning."""
-
-    BROKEN = "broke a constraint"
-    KEPT = "kept the quality and ran no faster"
-    SLOWER = "ran no faster"
-    CLOSE = "ran faster by too little to be sure"
-    STOPPED = "stopped early for being slower than another"
-    SLOW_AND_POOR = "ran no faster and lost the quality"
-    QUALITY = "ran faster and lost the quality"
-    CHANCE = "reached a quality no better than chance"
-    ANOTHER = "trained something else"
-    REACHED = "reached the target no sooner"
-    MISSED = "did not reach the target"
-    LATE = "stopped early, another having been at the target sooner"
-    MEMORY = "took more memory than is allowed"
-    OOM = "ran out of memory"
-    DIVERGED = "diverged"
-    SILENT = "fell silent"
-    FAILED = "failed"
-    REFUTED = "did not hold when confirmed"
-    UNDECIDED = "stayed undecided when confirmed"
-    UNCONFIRMED = "seemed better and awaited confirmation"
-    UNMEASURED = "ended too early to be measured"
-    OPEN = "had not ended"
-
-
-_FAILURES = {Failure.OOM: Fate.OOM, Failure.DIVERGED: Fate.DIVERGED, Failure.TIMEOUT: Fate.SILENT}
-
-
-def fates(history: History) -> Counter[Fate]:
-    """How many trials besides the baseline were kept from winning by what."""
-    repeated = {t.number: Fate.UNCONFIRMED for t in history.better}
-    repeated |= {t.number: _of_refuted(t, history) for t, _ in confirm.refuted(history)}
-    others = [t for t in history.searched if t.number]
-    return Counter(repeated.get(t.number) or _fate(t, history) for t in others)
-
-
-def _of_refuted(trial: Trial, history: History) -> Fate:
-    is_open = confirm.claim(trial, history).answer is Answer.UNDECIDED
-    return Fate.UNDECIDED if is_open else Fate.REFUTED
-
-
-def _fate(trial: Trial, history: History) -> Fate:
-    """That of a trial which is no better than the baseline by its own run."""
-    outcome = trial.outcome
-    if outcome is None or outcome.status is Status.INTERRUPTED:
-        return Fate.OPEN
-    if outcome.status is Status.FAILED:
-        return _FAILURES.get(outcome.failure or Failure.ERROR, Fate.FAILED)
-    if outcome.status is Status.STOPPED:
-        return _fate_of_stopped(trial, outcome.stopped_for, history)
-    return _fate_of_completed(trial, history)
-
-
-def _fate_of_stopped(trial: Trial, stopped_for: StoppedFor | None, history: History) -> Fate:
-    """That of a trial which could no longer win; of an older session that does not say why, by its curve."""
-    if stopped_for is StoppedFor.LATE:
-        return Fate.LATE
-    is_old = stopped_for is None
-    if stopped_for is StoppedFor.POOR or (is_old and history.is_out_of_reach(trial)):
-        return _without_quality(trial, history)
-    return Fate.STOPPED if _is_faster(trial, history) else Fate.SLOWER
-
-
-def _without_quality(trial: Trial, history: History) -> Fate:
-    return Fate.QUALITY if _is_faster(trial, history) else Fate.SLOW_AND_POOR
-
-
-def _is_faster(trial: Trial, history: History) -> bool:
-    factor = history.factor(trial)
-    return factor is not None and factor.value > 1
-
-
-def _fate_of_completed(trial: Trial, history: History) -> Fate:
-    goal, baseline = history.space.objective, history.baseline
-    if baseline is None or history.baseline_quality is None or trial.quality is None:
-        return Fate.UNMEASURED
-    if objective.over_memory(trial.measurement, history.space.limits.memory_fraction):
-        return Fate.MEMORY
-    if history.breaks(trial):
-        return Fate.BROKEN
-    if goal.select == "same-training":
-        if not objective.trains_alike(trial.config, baseline.config, history.space.known):
-            return Fate.ANOTHER
-    elif not goal.takes_any_quality and objective.no_quality(trial.measurement):
-        return Fate.CHANCE
-    elif not history.keeps_quality(trial):
-        return _without_quality(trial, history) if goal.target is None else Fate.MISSED
-    if history.why_not(trial) is not None:
-        return Fate.UNMEASURED
-    if goal.target is not None:
-        return Fate.REACHED
-    if _is_faster(trial, history):
-        return Fate.CLOSE
-    return Fate.KEPT if not goal.takes_any_quality and goal.select != "same-training" else Fate.SLOWER
-
-
-def counted(history: History) -> str:
-    """`of 12 other trials 5 ran faster and lost the quality, 4 ran out of memory, ...`."""
-    found = fates(history)
-    if not found:
-        return "nothing else was tried"
-    told = ", ".join(f"{n} {what}" for what, n in found.most_common())
-    return f"of {found.total()} other trial{'s' * (found.total() > 1)}, {told}"
-
-
 def why_none(history: History) -> str:
     """`No winner: of 12 other trials 5 ran faster and lost the quality, 4 ran out of memory, ...`."""
     if (failed := history.failed_baseline) and failed.outcome:
         return f"No winner: the baseline {failed.outcome}: {failed.outcome.reason}"
     if history.baseline is None:
         return "No winner: the baseline has not ended"
-    return f"No winner: {counted(history)}"
+    return f"No winner: {fates.counted(history)}"
 
 
 @dataclass(frozen=True)
@@ -179,7 +71,7 @@ def what_to_try(
         return [_for_baseline(failed, session)]
     if history.baseline is None:
         return [Try("more time", f"{resume} --time 1h")]
-    found, space, goal = fates(history), history.space, history.space.objective
+    found, space, goal = fates.of(history), history.space, history.space.objective
     repeats = f"budget.repeats {2 * space.budget.repeats} in {file}"
     longer = [Try(f"longer trials: {fell_back}", f"{anew(session)} --samples auto")] if fell_back else []
     told = {

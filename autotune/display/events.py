@@ -12,7 +12,7 @@ from autotune.core.trial import Measurement, Trial
 from autotune.display import advice, view
 from autotune.display.estimate import Remaining
 from autotune.display.snapshot import Running, Snapshot
-from autotune.judging import estimates, gains, objective, outside, quality
+from autotune.judging import estimates, fates, gains, objective, outside, quality
 from autotune.judging.confirm import Claim
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
@@ -63,7 +63,7 @@ def ended(trial: Trial, history: History) -> dict[str, Any]:
         "status": str(outcome.status) if outcome else None,
         "failure": str(outcome.failure) if outcome and outcome.failure else None,
         "stopped_for": str(outcome.stopped_for) if outcome and outcome.stopped_for else None,
-        "reason": _reason(trial, history),
+        "reason": fates.reason(trial, history),
         "samples": trial.measurement.samples,
         "throughput": _figure(shown.throughput),
         "quality": shown.quality,
@@ -72,11 +72,6 @@ def ended(trial: Trial, history: History) -> dict[str, Any]:
         "factor": _value(gains.gain(trial, history)),
         "seconds": trial.seconds,
     }
-
-
-def _reason(trial: Trial, history: History) -> str:
-    """Why a trial ended; of a completed one the constraint of the user's own that keeps it from winning."""
-    return history.breaks(trial) or (trial.outcome.reason if trial.outcome else "")
 
 
 def _of_run(trial: Trial, space: Space) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from autotune.core.errors import printable
 from autotune.core.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION, Config, Setting
 from autotune.core.shell import quoted
 from autotune.core.trial import Failure, Measurement, Status, Trial
-from autotune.display import advice, spending
+from autotune.display import spending
 from autotune.display.cautions import cautions, company
-from autotune.judging import confirm, gains, objective, racing
+from autotune.judging import confirm, fates, gains, objective, racing
 from autotune.judging import quality as qualities
 from autotune.judging.confirm import Claim
 from autotune.judging.estimates import Figure
@@ -221,7 +221,7 @@ def nothing_better(history: History) -> str:
         f"{speed(history.throughput(baseline))} {history.space.unit}/s, "
         f"{history.space.objective.quality} {score(baseline, history)}"
     )
-    return f"The baseline is the best so far ({figures}): {advice.counted(history)}."
+    return f"The baseline is the best so far ({figures}): {fates.counted(history)}."
 
 
 def unconfirmed(trial: Trial, history: History) -> str:

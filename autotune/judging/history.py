@@ -14,6 +14,7 @@ from autotune.core.settings import Key, settings_key
 from autotune.core.trial import Evaluation, Measurement, Trial
 from autotune.judging import curves, estimates, objective, quality
 from autotune.judging.estimates import Beside, Figure
+from autotune.judging.objective import Disqualified
 from autotune.judging.speeds import Speeds
 from autotune.space.space import Space
 
@@ -244,45 +245,43 @@ class History:
             return None
         return objective.broken_constraint(trial.measurement, self.space.objective)
 
-    def why_not(self, trial: Trial) -> str | None:
-        """Why a completed trial cannot be recommended, None if it can. The baseline can, measured in full."""
+    def disqualified(self, trial: Trial) -> Disqualified | None:
+        """What keeps a completed trial from being recommended. The baseline never is, measured in full."""
         if self.baseline is None:
-            return "the baseline has not completed"
+            return Disqualified.WITHOUT_BASELINE
         figures = (trial.samples_per_s, trial.quality, self.baseline_quality)
         if not all(figure is not None and math.isfinite(figure) for figure in figures):
-            return "its throughput or quality could not be measured"
+            return Disqualified.UNMEASURED
         if trial.number == self.baseline.number:
             return None
-        if trial.measurement.origin != self.baseline.measurement.origin:
-            return "it was measured on another device, or with other code, than the baseline"
-        goal = self.space.objective
+        goal, shown = self.space.objective, trial.measurement
+        if shown.origin != self.baseline.measurement.origin:
+            return Disqualified.ELSEWHERE
         if goal.select == "same-training" and not objective.trains_alike(
             trial.config, self.baseline.config, self.space.known
         ):
-            return "it trains something else than the baseline"
-        if too_much := objective.over_memory(trial.measurement, self.space.limits.memory_fraction):
-            return too_much
-        if broken := self.breaks(trial):
-            return broken
-        if goal.aim is not None:
-            reached = objective.samples_to(trial, goal.aim)
-            return None if reached else f"it has not reached {goal.quality} {goal.target:g}"
-        if not _is_sure(trial) and _is_sure(self.baseline):
-            return "it took too few steps to tell its throughput"
-        return None if goal.select == "same-training" else self._lost(trial)
+            return Disqualified.ANOTHER
+        if objective.over_memory(shown, self.space.limits.memory_fraction):
+            return Disqualified.MEMORY
+        if self.breaks(trial):
+            return Disqualified.BROKEN
+        if lost := self._lost(trial):
+            return lost
+        is_unsure = goal.aim is None and not _is_sure(trial) and _is_sure(self.baseline)
+        return Disqualified.UNSURE if is_unsure else None
 
-    def _lost(self, trial: Trial) -> str | None:
-        """How far a trial's quality is from what is to be kept, None where it is not."""
+    def _lost(self, trial: Trial) -> Disqualified | None:
+        """How a trial has missed the quality that counts, None where it has not."""
         goal = self.space.objective
-        if goal.takes_any_quality:
+        if goal.select == "same-training" or goal.takes_any_quality:
             return None
-        if none := objective.no_quality(trial.measurement, goal):
-            return none
-        if self.keeps_quality(trial):
+        if goal.aim is not None and objective.samples_to(trial, goal.aim):
             return None
-        found, least = curves.ended_with(trial.measurement) or 0.0, self.least_quality or 0.0
-        worse = "above" if goal.minimize else "below"
-        return f"{goal.quality} {goal.turned(found):.4f} is {worse} {goal.turned(least):.4f}"
+        if objective.no_quality(trial.measurement, goal):
+            return Disqualified.CHANCE
+        if goal.aim is not None:
+            return Disqualified.MISSED
+        return None if self.keeps_quality(trial) else Disqualified.QUALITY
 
     @cached_property
     def ranked(self) -> tuple[Trial, ...]:
@@ -291,7 +290,7 @@ class History:
         Best is whose interval of throughput has the highest lower end - of two that read the same, the surer
         one - and of equal ones that with the higher quality; or who was quickest at the target.
         """
-        eligible = [t for t in self.searched if t.completed and self.why_not(t) is None]
+        eligible = [t for t in self.searched if t.completed and self.disqualified(t) is None]
         return tuple(sorted(eligible, key=self._rank, reverse=True))
 
     def _rank(self, trial: Trial) -> tuple[float, float]:

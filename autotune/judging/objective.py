@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from enum import StrEnum
 
 from autotune.core.settings import COMMON, Config, Knowledge, Setting, effective_batch
 from autotune.core.trial import Measurement, Trial
@@ -11,6 +12,21 @@ from autotune.space.space import Space
 
 _HIGHER_IS_BETTER = Objective()
 _ROUNDING = 1e-3  # of a learning rate, which has four digits
+
+
+class Disqualified(StrEnum):
+    """What keeps a completed trial from being recommended."""
+
+    WITHOUT_BASELINE = "without baseline"  # there is nothing to compare it with
+    UNMEASURED = "unmeasured"  # its throughput or quality is no number
+    UNSURE = "unsure"  # it took too few steps to tell its throughput
+    ELSEWHERE = "elsewhere"  # its device or code is not the baseline's
+    ANOTHER = "another"  # it trains something else than the baseline
+    MEMORY = "memory"  # it takes more than is allowed
+    BROKEN = "broken"  # a constraint of the user's own
+    CHANCE = "chance"  # its quality is none
+    MISSED = "missed"  # the target
+    QUALITY = "quality"  # it has lost what is to be kept
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -7,7 +7,7 @@ from autotune.core.passed_over import PassedOver, Refused
 from autotune.core.settings import settings_key
 from autotune.core.trial import Trial
 from autotune.display import view
-from autotune.judging import gains, objective, quality
+from autotune.judging import fates, gains, objective, quality
 from autotune.judging.history import History
 from autotune.reports.model import Row, Skipped
 from autotune.space.space import Space
@@ -24,7 +24,6 @@ def rows(history: History, winner: int | None) -> tuple[Row, ...]:
 
 def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: bool) -> Row:
     m, outcome, shown = trial.measurement, trial.outcome, history.shown(trial)
-    broken = history.breaks(trial)
     return Row(
         number=trial.number,
         kind=_kind(trial, winner),
@@ -34,7 +33,7 @@ def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: boo
         status=outcome.status.value if outcome else "",
         failure=outcome.failure.value if outcome and outcome.failure else None,
         stopped_for=outcome.stopped_for.value if outcome and outcome.stopped_for else None,
-        reason=broken or (outcome.reason if outcome else ""),
+        reason=fates.reason(trial, history),
         throughput=shown.throughput,
         factor=gains.gain(trial, history),
         quality=shown.quality,
@@ -50,7 +49,7 @@ def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: boo
         disturbed=m.disturbed,
         throttled=m.throttled,
         curve=quality.shown_curve(m.curve, history.space.objective),
-        breaks_constraint=broken is not None,
+        breaks_constraint=history.breaks(trial) is not None,
     )
 
 

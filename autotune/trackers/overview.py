@@ -7,7 +7,7 @@ from autotune.core.secrecy import cleaned
 from autotune.core.settings import Setting
 from autotune.core.trial import Measurement, Trial
 from autotune.display import view
-from autotune.judging import confirm, gains, objective, quality
+from autotune.judging import confirm, fates, gains, objective, quality
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 
@@ -43,14 +43,13 @@ def table(trials: Sequence[Trial], history: History) -> Rows:
 def _row(trial: Trial, history: History, mixed: set[str]) -> tuple[Value, ...]:
     knobs = [_shown(trial.config.get(name), as_text=name in mixed) for name in history.space.knobs]
     shown = history.shown(trial)
-    outcome, reason = (str(trial.outcome), trial.outcome.reason) if trial.outcome else ("", "")
     return (
         *(trial.number, trial.repeat.of if trial.repeat else None, trial.ablation_of),
         *(cleaned(view.knobs(trial.config)), *knobs),
         *(_value(shown.throughput), _value(gains.gain(trial, history)), shown.quality),
         *_memory(shown.memory),
         *(trial.samples_per_s, quality.shown(trial.quality, history.space.objective)),
-        *(outcome, cleaned(reason)),
+        *(str(trial.outcome or ""), cleaned(fates.reason(trial, history))),
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from autotune.core.trial import Repeat
 from autotune.judging import objective, stopping
 from autotune.judging.history import History
+from autotune.judging.objective import Disqualified
 from autotune.space.sections import Objective
 
 KEEP = Objective(keep=0.95)
@@ -165,38 +166,38 @@ def test_who_was_not_at_the_target_cannot_win_and_the_baseline_always_may(make_t
         make_trial(n, 10, curve=curve, half_width=1.0)
         for n, curve in enumerate(([0.1, 0.1], [0.2, 0.2], [0.3, 0.1]))
     )
-    assert held([baseline], goal).why_not(baseline) is None
-    assert held([baseline, there], goal).why_not(there) is None
-    assert held([baseline, not_there], goal).why_not(not_there) is None, "on average it was"
+    assert held([baseline], goal).disqualified(baseline) is None
+    assert held([baseline, there], goal).disqualified(there) is None
+    assert held([baseline, not_there], goal).disqualified(not_there) is None, "on average it was"
     late = make_trial(3, 10, curve=[0.1, 0.3], half_width=1.0, collapsed=True)
-    assert held([baseline, late], goal).why_not(late) == "it has not reached bleu_4 0.2"
+    assert held([baseline, late], goal).disqualified(late) is Disqualified.CHANCE
 
 
 def test_a_quality_that_is_none_is_refused_where_quality_counts(make_trial, held):
     baseline = make_trial(0, 10, curve=[0.1, 0.2], half_width=1.0)
     trial = make_trial(1, 90, curve=[0.1, 0.2], half_width=1.0, collapsed=True)
     for keep, select, why in (
-        (0.9, "fastest", "it does the same whatever it sees"),
+        (0.9, "fastest", Disqualified.CHANCE),
         (0.0, "fastest", None),
         (0.9, "same-training", None),
     ):
-        assert held([baseline, trial], Objective(keep=keep, select=select)).why_not(trial) == why
+        assert held([baseline, trial], Objective(keep=keep, select=select)).disqualified(trial) == why
 
 
 def test_who_breaks_a_constraint_of_the_users_own_cannot_win(make_trial, held):
     goal = Objective(constraints={"rouge_l": ">= 0.2"})
     baseline = make_trial(0, 10, curve=[0.2], half_width=1.0)
-    for found, why in ((0.2, None), (0.19, "rouge_l is 0.19, and must be >= 0.2")):
+    for found, why in ((0.2, None), (0.19, Disqualified.BROKEN)):
         trial = make_trial(1, 90, curve=[0.2], half_width=1.0, scores={"rouge_l": found})
-        assert held([baseline, trial], goal).why_not(trial) == why
+        assert held([baseline, trial], goal).disqualified(trial) == why
 
 
 def test_what_trains_something_else_is_refused_for_the_promise_of_the_same_training(make_trial, held):
     baseline = make_trial(0, 10, curve=[0.2], half_width=0.1, dropout=0.1)
     other = make_trial(1, 11, curve=[0.2], half_width=0.1, dropout=0.2)
-    why = held([baseline, other], Objective(select="same-training")).why_not(other)
-    assert why == "it trains something else than the baseline"
-    assert held([baseline, other], Objective()).why_not(other) is None
+    why = held([baseline, other], Objective(select="same-training")).disqualified(other)
+    assert why is Disqualified.ANOTHER
+    assert held([baseline, other], Objective()).disqualified(other) is None
 
 
 def test_the_same_training_is_not_refused_for_a_quality_that_scatters(make_trial, win):
@@ -216,7 +217,7 @@ def test_a_search_for_a_negative_quality_keeps_the_best_and_refuses_the_worse(ma
     ]
     assert win(trials) == 1
     history = held(trials)
-    assert history.why_not(trials[2]) == "bleu_4 -2.5000 is below -2.1000"
+    assert history.disqualified(trials[2]) is Disqualified.QUALITY
     assert (history.least_quality, history.keeps_quality(trials[1]), history.keeps_quality(trials[2])) == (
         pytest.approx(-2.1),
         True,
@@ -254,7 +255,7 @@ def test_a_quality_is_kept_by_what_a_trial_ended_with_and_of_a_target_by_having_
     lucky = make_trial(1, 40, curve=[0.1] * 7 + [0.2], micro_batch_size=32)
     history = held([baseline, lucky])
     assert (history.least_quality, history.keeps_quality(lucky)) == (pytest.approx(0.19), False)
-    assert history.why_not(lucky) == "bleu_4 0.1500 is below 0.1900"
+    assert history.disqualified(lucky) is Disqualified.QUALITY
     reached = held([baseline, lucky], at(0.15))
     assert (reached.least_quality, reached.keeps_quality(lucky)) == (0.15, True)
     assert held([lucky]).keeps_quality(lucky) is None, "there is nothing to keep"
@@ -321,7 +322,7 @@ def test_of_losses_the_fastest_within_the_slack_wins(make_trial, held, win):
     trials = [make_trial(n, 10 + 10 * n, curve=[loss], half_width=0.1, x=n) for n, loss in losses.items()]
     assert win(trials, LOSS) == 3
     assert win(trials[:3], LOSS) == 1
-    assert held(trials, LOSS).why_not(trials[2]) == "val_loss 2.0600 is above 2.0500"
+    assert held(trials, LOSS).disqualified(trials[2]) is Disqualified.QUALITY
     assert held(trials, LOSS).shown(trials[2]).quality == 2.06
 
 
@@ -331,7 +332,7 @@ def test_a_target_of_a_loss_is_given_and_told_in_its_own_sign(make_trial, held):
     history = held(trials, goal)
     assert history.least_quality == -2.0
     assert history.samples_to_target(trials[0]) is not None
-    assert history.why_not(trials[1]) == "it has not reached val_loss 2"
+    assert history.disqualified(trials[1]) is Disqualified.MISSED
 
 
 def test_who_breaks_a_constraint_is_not_on_the_front_however_fast(make_trial, held):

@@ -28,6 +28,15 @@ def test_a_row_says_what_was_run_and_what_came_of_it(space, make_trial):
     assert overview.table([], History([], space)).rows == ()
 
 
+def test_a_row_says_which_constraint_a_completed_trial_breaks(space, make_trial):
+    asked = space.model_copy(
+        update={"objective": space.objective.model_copy(update={"constraints": {"rouge_l": ">= 0.2"}})}
+    )
+    trials = [make_trial(n, 10.0, 0.2, scores={"rouge_l": found}) for n, found in enumerate((0.3, 0.1))]
+    table = overview.table(trials, History(trials, asked))
+    assert column(table, "reason") == ["", "rouge_l is 0.1, and must be >= 0.2"]
+
+
 @pytest.mark.parametrize(
     ("values", "shown"),
     [

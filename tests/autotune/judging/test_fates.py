@@ -1,0 +1,132 @@
+"""Every trial has a fate: one word for why it has not won."""
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.trial import Outcome, Repeat, Status, StoppedFor
+from autotune.judging import fates
+from autotune.judging.fates import Fate
+from autotune.judging.history import History
+
+CURVE = [0.1, 0.15, 0.2]
+
+
+def goal(space, **changes):
+    return space.model_copy(update={"objective": space.objective.model_copy(update=changes)})
+
+
+@pytest.fixture
+def baseline(make_trial):
+    return make_trial(0, 10, curve=[0.2], half_width=0.1, x=0)
+
+
+def test_every_trial_has_a_fate(make_trial, baseline, space, confirming):
+    half = {"half_width": 0.1}
+    trials = [
+        replace(baseline, measurement=make_trial(0, 10, None, curve=CURVE, **half).measurement),
+        make_trial(1, 30, 0.2, x=1, **half),
+        make_trial(2, 9, 0.2, x=2, **half),
+        make_trial(3, 9, 0.2, x=3, **half),
+        make_trial(4, 40, 0.1, x=4, **half),
+        make_trial(5, 40, 0.2, x=5, peak=99, limit=100, **half),
+        make_trial(6, failure="oom"),
+        make_trial(7, failure="diverged"),
+        make_trial(8, failure="timeout"),
+        make_trial(9, failure="lost"),
+        make_trial(16, 5, x=16, stopped=True),
+        make_trial(17, 40, curve=[0.01, 0.01], x=17, stopped=True, **half),
+        make_trial(18, 40, 0.2, x=18),
+        replace(make_trial(19), outcome=None),
+        replace(make_trial(20), outcome=Outcome(Status.INTERRUPTED)),
+        make_trial(21, 20, 0.2, x=21, **half),
+        make_trial(22, 10, None, repeat=Repeat(0, 0, (0,)), curve=CURVE, x=0, **half),
+        make_trial(23, 40, curve=CURVE, x=23, collapsed=True, **half),
+        make_trial(24, 30, 0.2, x=24, **half),
+    ]
+    trials += confirming(trials, 1, start=30, curve=[0.1])
+    trials += confirming(trials, 24, start=40, curve=[0.192])
+    assert fates.of(History(trials, space)) == {
+        Fate.REFUTED: 1,
+        Fate.SLOWER: 1,
+        Fate.KEPT: 2,
+        Fate.UNDECIDED: 1,
+        Fate.QUALITY: 2,
+        Fate.CHANCE: 1,
+        Fate.MEMORY: 1,
+        Fate.OOM: 1,
+        Fate.DIVERGED: 1,
+        Fate.SILENT: 1,
+        Fate.FAILED: 1,
+        Fate.UNMEASURED: 1,
+        Fate.OPEN: 2,
+        Fate.UNCONFIRMED: 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("stopped_for", "speed", "fate"),
+    [
+        (StoppedFor.SLOW, 40, Fate.STOPPED),
+        (StoppedFor.SLOW, 5, Fate.SLOWER),
+        (StoppedFor.POOR, 40, Fate.QUALITY),
+        (StoppedFor.POOR, 5, Fate.SLOW_AND_POOR),
+        (StoppedFor.DOMINATED, 40, Fate.STOPPED),
+        (StoppedFor.LATE, 40, Fate.LATE),
+    ],
+)
+def test_the_fate_of_a_stopped_trial_is_what_it_was_stopped_for(make_trial, space, stopped_for, speed, fate):
+    baseline = make_trial(0, 10, curve=[0.2], half_width=0.1, x=0)
+    stopped = make_trial(1, speed, curve=[0.2], half_width=0.1, x=1)
+    stopped = replace(stopped, outcome=Outcome(Status.STOPPED, stopped_for=stopped_for))
+    assert fates.of(History([baseline, stopped], space)) == {fate: 1}
+
+
+def test_what_was_slow_poor_or_too_close_to_tell_is_told_apart(make_trial, baseline, space):
+    half = {"half_width": 0.1}
+    trials = [
+        baseline,
+        make_trial(1, 40, 0.1, x=1, **half),
+        make_trial(2, 9, 0.1, x=2, **half),
+        make_trial(3, 10.1, 0.2, x=3, half_width=0.9),
+        make_trial(4, 20, x=4, stopped=True, **half),
+        make_trial(5, 5, x=5, stopped=True, **half),
+    ]
+    assert fates.counted(History(trials, space)) == (
+        "of 5 other trials, 1 ran faster and lost the quality, 1 ran no faster and lost the quality, "
+        "1 ran faster by too little to be sure, 1 stopped early for being slower than another, "
+        "1 ran no faster"
+    )
+    assert fates.counted(History([baseline], space)) == "nothing else was tried"
+
+
+def test_of_what_trains_something_else_no_quality_is_asked(make_trial, baseline, space):
+    same = goal(space, select="same-training")
+    alike = make_trial(1, 9, 0.1, half_width=0.1, x=0, precision="bf16")
+    trials = [baseline, alike, make_trial(2, 90, 0.2, half_width=0.1, x=1)]
+    assert fates.of(History(trials, same)) == {Fate.SLOWER: 1, Fate.ANOTHER: 1}
+
+
+@pytest.mark.parametrize("where", [{"device": "another"}, {"revision": "another"}])
+def test_who_ran_elsewhere_did_so_and_was_measured(make_trial, baseline, space, where):
+    other = make_trial(1, 99, 0.2, half_width=0.1, x=1)
+    other = replace(other, measurement=replace(other.measurement, **where))
+    assert fates.of(History([baseline, other], space)) == {Fate.ELSEWHERE: 1}
+
+
+def test_too_few_steps_to_tell_are_no_measurement_but_a_lost_quality_is_lost(make_trial, baseline, space):
+    trials = [baseline, make_trial(1, 99, 0.2, x=1), make_trial(2, 99, 0.1, x=2)]
+    assert fates.of(History(trials, space)) == {Fate.UNMEASURED: 1, Fate.QUALITY: 1}
+
+
+def test_a_reason_is_why_a_trial_ended_or_the_constraint_that_it_breaks(make_trial, space):
+    asked = goal(space, constraints={"rouge_l": ">= 0.2"})
+    trials = [
+        make_trial(0, 10, curve=[0.2], half_width=0.1, x=0, scores={"rouge_l": 0.3}),
+        make_trial(1, 30, 0.2, half_width=0.1, x=1, scores={"rouge_l": 0.1}),
+        make_trial(2, failure="oom"),
+        replace(make_trial(3), outcome=None),
+    ]
+    history = History(trials, asked)
+    broken = "rouge_l is 0.1, and must be >= 0.2"
+    assert [fates.reason(t, history) for t in trials] == ["", broken, "as made", ""]
