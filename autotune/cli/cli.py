@@ -104,7 +104,7 @@ def train(
     target: Annotated[
         str,
         typer.Argument(
-            help="a session, whose winner is trained, or a search space, whose baseline is",
+            help="a session (its winner is trained), a search space (its baseline is), or a config of r2gen",
             autocompletion=completion.sessions,
         ),
     ],

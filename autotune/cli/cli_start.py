@@ -1,7 +1,6 @@
 """How a search begins: what was given becomes a session, or a session is opened again."""
 
 import os
-from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
     overrides = _overrides(length, goal)
     prepare.require_options(overrides, {"select": "--promise"} if goal.promise else {})
     file = space_file(tuned, found)
-    space, workload, notes = prepared(tuned, file, overrides, here)
+    space, workload, notes = prepared(tuned, prepare.read_space(file, overrides), file, here)
     root = output.session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     facts = provenance.collect(root.name, space, workload, found, options.seed)
     if options.warm_start:
@@ -41,11 +40,11 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
         return _run(opened, root, space, workload, found, held=held, notes=notes, as_json=output.as_json)
 
 
-def prepared(
-    tuned: Tuned, file: Path, overrides: Mapping[str, Mapping[str, Any]], here: Usable
-) -> tuple[Space, Workload, list[str]]:
-    """The space in `file`, complete, its workload, and notes; raises InputError where one cannot start."""
-    asked = prepare.read_space(file, overrides)
+def prepared(tuned: Tuned, asked: Space, file: Path, here: Usable) -> tuple[Space, Workload, list[str]]:
+    """The space that was `asked` for in `file`, complete, its workload, and notes.
+
+    Raises InputError where a training of its baseline cannot start.
+    """
     prepare.require_said(asked, file)
     workload = registry.load(asked.workload)
     workload.require_gpus(here.gpus_per_trial)

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autotune.cli import cli_export, cli_report, cli_start, gpus
+from autotune.cli import cli_export, cli_report, cli_start, gpus, train_target
 from autotune.cli.cli_options import Trained, Tuned
 from autotune.core.errors import InputError, printable
 from autotune.core.settings import Config
@@ -49,7 +49,7 @@ class Found(NamedTuple):
 
 
 def train(target: str, asked: Trained) -> int:
-    """Trains with a session's winner, or with the baseline of a search space; the exit code."""
+    """Trains with a session's winner, a search space's baseline, or a trainer's config; the exit code."""
     scratch.end_orphans()
     root = Path(target) if is_session(Path(target)) else None
     found = _of_space(target, asked) if root is None else _of_session(root, asked)
@@ -113,14 +113,14 @@ def _conclude(directory: Path) -> None:
 
 
 def _of_space(name: str, asked: Trained) -> Found:
-    """The baseline of a search space."""
+    """The baseline of a search space, or what a trainer's own config says."""
+    given, file = train_target.space(name, asked.data)
     if asked.trial is not None:
-        raise InputError(f"--trial {asked.trial}: needs a session, and {name} is a search space")
+        raise InputError(f"--trial {asked.trial}: needs a session: {name} is none")
     options = _options(asked, Options())
     here = cli_start.hardware(None, asked.gpus_per_trial)
-    tuned = Tuned(space=name, data=asked.data, baseline=asked.baseline)
-    file = cli_start.space_file(tuned, here.hardware)
-    space, workload, notes = cli_start.prepared(tuned, file, {}, here)
+    tuned = Tuned(data=asked.data, baseline=asked.baseline)
+    space, workload, notes = cli_start.prepared(tuned, given, file, here)
     devices.show(os.environ, here.hardware.gpus[: math.ceil(here.gpus_per_trial)])
     options = replace(options, gpus_per_trial=here.gpus_per_trial)
     training = Training(space, workload, here.hardware, options)

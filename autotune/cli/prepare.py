@@ -78,10 +78,10 @@ def _of_options(section: str, given: Mapping[str, Any], called: Mapping[str, str
             yield f"{options}: {explained(one, model)}"
 
 
-def baseline_file(file: Path) -> dict[str, Setting]:
-    """The settings in a YAML file: those that the user trains with today."""
-    values = yaml_text.mapping(_text(file), f"--baseline {file}")
-    secrecy.refuse(values, f"--baseline {file}")
+def settings_file(file: Path, given_to: str) -> dict[str, Setting]:
+    """The settings in a YAML file that is `given_to` an option, or to a command."""
+    values = yaml_text.mapping(_text(file), f"{given_to} {file}")
+    secrecy.refuse(values, f"{given_to} {file}")
     return values
 
 
@@ -105,7 +105,7 @@ def settings(
         one_of("--model", model, tuple(workload.models))
         given |= workload.models[model]
     if baseline is not None:
-        given |= baseline_file(baseline)
+        given |= settings_file(baseline, "--baseline")
     options: dict[str, Setting] = {} if data is None else {"data": str(data)}
     options |= {"skip_bad_samples": True} if skip_bad_samples else {}
     _require_known(options, workload, {*space.baseline, *map(space.naming.name, given)})

@@ -174,6 +174,10 @@ class R2GenConfig(OwnFile):
     def text(self, settings: Mapping[str, Any]) -> str:
         return trainer.dump(trainer.parse(settings))
 
+    def recognises(self, values: Mapping[str, Any]) -> bool:
+        """One that says its data, and is mostly settings: whoever misspells one is to be told which."""
+        return "data" in values and 2 * len(values.keys() & trainer.Config.model_fields) > len(values)
+
     def trains_with(self, file: Path) -> str:
         return f"python -m r2gen train --config {quoted(file)}"
 

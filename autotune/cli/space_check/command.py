@@ -40,7 +40,7 @@ def main(tuned: Tuned, most: str) -> int:
     most_s = prepare.duration_s("--time", most) or 0.0
     here = cli_start.hardware(None, None)
     file = cli_start.space_file(tuned, here.hardware)
-    space, workload, notes = cli_start.prepared(tuned, file, {}, here)
+    space, workload, notes = cli_start.prepared(tuned, prepare.read_space(file, {}), file, here)
     console = Console(soft_wrap=True)
     for note in [*here.notes, *notes]:
         console.print(note, markup=False, highlight=False)

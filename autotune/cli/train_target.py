@@ -1,0 +1,61 @@
+"""What `train` is given that is no session: a search space, or a trainer's own config."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from autotune.cli import completion, prepare
+from autotune.core import units
+from autotune.core.errors import InputError
+from autotune.core.shell import quoted
+from autotune.space import builtin
+from autotune.space.space import Space
+from autotune.training import plan
+from autotune.workloads import registry
+
+_MOST_LISTED = 5
+
+
+def space(name: str, data: Path | None) -> tuple[Space, Path]:
+    """The search space called `name`, and its file. Of a trainer's own config it has no knobs.
+
+    `data` take the place of the config's own. Raises InputError where it is neither.
+    """
+    file = _file(name)
+    values = prepare.settings_file(file, "train")
+    if values.keys() & Space.model_fields.keys():
+        return prepare.read_space(file, {}), file
+    settings = values if data is None else {**values, "data": str(data)}
+    if not registry.load(registry.BUILTIN).own_file.recognises(settings):
+        raise InputError(
+            f"train {name}: must be a search space, which says its workload and its baseline, or a config of "
+            f"{registry.BUILTIN} with its data: got {units.shown(list(values))}"
+        )
+    # Not validated: whoever searches needs a knob, and nothing is searched here.
+    return Space.model_construct(workload=registry.BUILTIN, baseline=settings, knobs={}), file
+
+
+def _file(name: str) -> Path:
+    try:
+        return builtin.space_file(name)
+    except InputError:
+        raise InputError(f"train {name}: {_why_not(name)}") from None
+
+
+def _why_not(name: str) -> str:
+    """What is wrong with a name of nothing that can be trained, and what can."""
+    with suppress(OSError):  # a name that is too long for a file
+        if plan.is_training(Path(name)):
+            how = f"with --workdir {quoted(name)} --resume"
+            return f"is a training: to continue it, give its session, search space or config {how}"
+    beside = f"{Path(name).parent}/" if Path(name).parent.name else ""
+    sessions = list(dict.fromkeys([*completion.sessions(beside), *completion.sessions("")]))
+    return (
+        f"no session, search space or config is there; sessions: {_listed(sessions) or 'none in runs'}; "
+        f"search spaces: {', '.join(builtin.names())}, or a file"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - _MOST_LISTED
+    return ", ".join([*names[:_MOST_LISTED], *([f"and {rest} more"] if rest > 0 else [])])
