@@ -272,15 +272,14 @@ class History:
 
     def _lost(self, trial: Trial) -> Disqualified | None:
         """How a trial has missed the quality that counts, None where it has not."""
-        goal = self.space.objective
+        goal, none = self.space.objective, objective.no_quality(trial.measurement)
+        if goal.aim is not None:
+            missed = Disqualified.CHANCE if none else Disqualified.MISSED
+            return None if objective.samples_to(trial, goal.aim) else missed
         if goal.select == "same-training" or goal.takes_any_quality:
             return None
-        if goal.aim is not None and objective.samples_to(trial, goal.aim):
-            return None
-        if objective.no_quality(trial.measurement, goal):
+        if none:
             return Disqualified.CHANCE
-        if goal.aim is not None:
-            return Disqualified.MISSED
         return None if self.keeps_quality(trial) else Disqualified.QUALITY
 
     @cached_property

@@ -171,6 +171,10 @@ def test_who_was_not_at_the_target_cannot_win_and_the_baseline_always_may(make_t
     assert held([baseline, not_there], goal).disqualified(not_there) is None, "on average it was"
     late = make_trial(3, 10, curve=[0.1, 0.3], half_width=1.0, collapsed=True)
     assert held([baseline, late], goal).disqualified(late) is Disqualified.CHANCE
+    never = make_trial(4, 10, curve=[0.1, 0.1], half_width=1.0)
+    for keep in (0.0, 0.95):
+        asked = goal.model_copy(update={"keep": keep})
+        assert held([baseline, never], asked).disqualified(never) is Disqualified.MISSED
 
 
 def test_a_quality_that_is_none_is_refused_where_quality_counts(make_trial, held):
