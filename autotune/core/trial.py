@@ -334,5 +334,10 @@ class Trial:
         return self.outcome is not None and self.outcome.status is Status.STOPPED
 
     @property
+    def ended_well(self) -> bool:
+        """Whether nothing was wrong with it, so that its figures are its settings'."""
+        return self.completed or self.stopped
+
+    @property
     def out_of_memory(self) -> bool:
         return self.outcome is not None and self.outcome.failure is Failure.OOM
