@@ -193,9 +193,14 @@ class Child:
                 member.send_signal(signal.SIGCONT)  # a process that was stopped writes nothing
                 time.sleep(_STACK_S)
         self._process.join(_STACK_WAIT_S)
+        still_s = self._still_s
+        # It may have got on after all, as where a program that it waits for has died of the signal: its
+        # checkpoint is then of records that are still to be heard.
+        family.suspend(self.pid)
+        self._take(self._inbox.read())
         self.verdict = failures.failed(
             Failure.TIMEOUT,
-            f"no record of more samples for {self._still_s:.0f} s; its stack is in {self._order.place.log}",
+            f"no record of more samples for {still_s:.0f} s; its stack is in {self._order.place.log}",
         )
         self.kill()
 

@@ -214,6 +214,15 @@ def hangs_here(config, workdir):
     time.sleep(600)
 
 
+def waits_for_a_program(config, workdir):
+    """Takes three steps more when the program has ended."""
+    yield {"samples": 1}
+    Path(workdir, "hanging").touch()
+    subprocess.run(["sleep", "600"], check=False)
+    yield from ({"samples": step} for step in (2, 3, 4))
+    time.sleep(600)
+
+
 def stands_still(config, workdir):
     """Records without end that lead nowhere."""
     while True:

@@ -251,6 +251,15 @@ def test_a_hang_is_ended_and_its_stack_is_in_the_log(start, tmp_path):
     assert "in hangs_here" in (tmp_path / "log").read_text()
 
 
+def test_what_a_hang_still_yields_when_it_is_asked_for_its_stack_is_heard(start, tmp_path):
+    """A program without a stack to show dies of the question, and who waits for it goes on."""
+    child = start("waits_for_a_program", stall_timeout_s=60.0)
+    wait_for((tmp_path / "work" / "hanging").exists)
+    limit_stall(child, 1.0)
+    assert [event.record["samples"] for event in listen(child)] == [1, 2, 3, 4]
+    assert child.verdict.failure is Failure.TIMEOUT
+
+
 def test_a_flood_of_records_that_keeps_its_supervisor_busy_is_no_progress(start):
     child = start("stands_still", stall_timeout_s=1.0)
     listened = 0
