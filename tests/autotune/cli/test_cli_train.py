@@ -6,6 +6,7 @@ import re
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -15,8 +16,9 @@ from autotune.cli import cli_train, gpus
 from autotune.cli.cli_options import Trained
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrainingDir
-from autotune.training import events
+from autotune.training import answers, events
 from autotune.training.events import Kind
+from autotune.trials import child
 from tests import forked
 from tests.autotune.cli.test_gpus import torch_of
 from tests.autotune.trackers.test_tracking import read_runs
@@ -30,7 +32,8 @@ HERE = Path(__file__).parents[1] / "training"
 ENDLESS = 10**6  # samples: who is to be stopped must not have ended before
 SPACE = """
 workload: long_workload:fit
-baseline: {{micro_batch_size: 8, accumulation_steps: 1, room: 4, again: {again}, faults: "{faults}"}}
+baseline:
+  {{micro_batch_size: 8, accumulation_steps: 1, room: 4, again: {again}, faults: "{faults}", leaks: {leaks}}}
 knobs: {{micro_batch_size: {{choice: [4, 8]}}}}
 objective: {{quality: score}}
 training: {{samples: {samples}}}
@@ -42,11 +45,12 @@ def _workload(monkeypatch):
     monkeypatch.syspath_prepend(str(HERE))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(answers, "_FIRST_WAIT_S", 0.1)  # the faults of tests pass at once
 
 
-def space(directory, faults="", samples=600, again=False):
+def space(directory, faults="", samples=600, again=False, leaks=0):
     file = directory / "space.yaml"
-    file.write_text(SPACE.format(faults=faults, samples=samples, again=str(again).lower()))
+    file.write_text(SPACE.format(faults=faults, samples=samples, again=str(again).lower(), leaks=leaks))
     return file
 
 
@@ -55,10 +59,10 @@ def train(directory, *more, faults="", samples=600, again=False):
     return main(["train", str(file), "--workdir", str(directory / "t"), "--wandb", "off", *map(str, more)])
 
 
-def started(directory, *more, samples=ENDLESS):
+def started(directory, *more, samples=ENDLESS, leaks=0):
     """The same in a process of its own, once it has a checkpoint."""
     where = ("--workdir", directory / "t", "--wandb", "off")
-    process = begun(directory, "train", space(directory, samples=samples), *where, *more)
+    process = begun(directory, "train", space(directory, samples=samples, leaks=leaks), *where, *more)
     place = TrainingDir(directory / "t")
     killing.wait_for(lambda: (place.work / "state.json").exists() or process.poll() is not None)
     return process
@@ -127,6 +131,43 @@ def test_faults_that_pass_do_not_end_it(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "unspecified launch failure; goes on from its checkpoint" in said
     assert "killed by SIGKILL" in said
+
+
+def test_killed_five_times_it_loses_no_record(tmp_path, capsys):
+    """At different places between two evaluations, and once where one has just been heard."""
+    killed = [104, 200, 296, 400, 552]
+    assert train(tmp_path, faults=" ".join(f"killed@{at}" for at in killed)) == 0
+    assert happened(tmp_path) == [Kind.BEGUN, *[Kind.RETRIED] * 5, Kind.ENDED]
+    steps = [record["samples"] for record in records(tmp_path) if "train_loss" in record]
+    assert steps == list(range(8, steps[-1] + 1, 8))
+    assert evaluations(tmp_path)[:3] == [200, 400, 600]
+    assert capsys.readouterr().out.count("killed by SIGKILL") == 5
+
+
+def test_a_loader_that_hangs_is_ended_told_and_gone_on_with(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(child, "_SHORTEST_STALL_S", 3.0)
+    assert train(tmp_path, faults="hung@300") == 0
+    first, *between, last = happened(tmp_path)
+    assert (first, set(between), last) == (Kind.BEGUN, {Kind.RETRIED}, Kind.ENDED)
+    assert re.search(
+        r"failed \(timeout\) after 304 samples: no record .* for 3 s; .* goes on", capsys.readouterr().out
+    )
+    assert evaluations(tmp_path)[:3] == [200, 400, 600]
+    worker = int((tmp_path / "t" / "work" / "worker").read_text())
+    assert not killing.alive(one for one in psutil.process_iter() if one.pid == worker)
+    assert "in hung" in (tmp_path / "t" / "log").read_text()  # where its stack is
+
+
+@pytest.mark.slow
+def test_a_leak_is_told_long_before_memory_is_full(tmp_path):
+    """Some megabytes a second, which are seen once there is half a minute of them."""
+    process = started(tmp_path, samples=10**10, leaks=8192)
+    killing.wait_for(lambda: Kind.LEAK in happened(tmp_path) or process.poll() is not None)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(120) == 130
+    assert happened(tmp_path) == [Kind.BEGUN, Kind.LEAK, Kind.STOPPED]
+    said = (tmp_path / "said").read_text()
+    assert re.search(r"use of the host's memory grows: .*; at this slope it is full after \d+", said)
 
 
 def test_out_of_memory_is_answered_with_smaller_micro_batches(tmp_path, capsys):

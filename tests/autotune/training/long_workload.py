@@ -1,6 +1,7 @@
 """A workload that trains nothing, and meets every fault once that its settings say. Children import it."""
 
 import json
+import multiprocessing
 import os
 import signal
 import time
@@ -12,25 +13,29 @@ class OutOfMemoryError(RuntimeError):
     """Told by its name, as torch's own is."""
 
 
-def out_of_memory(config):
+def out_of_memory(config, workdir):
     if config["micro_batch_size"] > config["room"]:
         raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
 
-def killed(config):
+def killed(config, workdir):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def passing(config):
+def passing(config, workdir):
     raise RuntimeError("CUDA error: unspecified launch failure")
 
 
-def lasting(config):
+def lasting(config, workdir):
     raise ValueError("image 7 has no caption")
 
 
-def hung(config):
-    time.sleep(3600)
+def hung(config, workdir):
+    """Waits for a process of its own, as for a loader's worker, that delivers nothing."""
+    worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(3600,))
+    worker.start()
+    (workdir / "worker").write_text(str(worker.pid))
+    worker.join()
 
 
 def _keep(file, samples, met):
@@ -44,19 +49,24 @@ FAULTS = {fault.__name__: fault for fault in (out_of_memory, killed, passing, la
 
 
 def fit(config, workdir):
-    """A step trains all micro-batches that are accumulated; `faults` are met once, after so many samples."""
+    """A step trains all micro-batches that are accumulated, and leaves as many bytes behind as it `leaks`.
+
+    Every one of the `faults` is met once, after so many samples.
+    """
     workdir.mkdir(parents=True, exist_ok=True)
     state = workdir / "state.json"
     samples, met = json.loads(state.read_text()) if state.exists() else (0, [])
     batch = config["micro_batch_size"] * config["accumulation_steps"]
-    faults = {name: int(at) for name, _, at in (f.partition("@") for f in config["faults"].split())}
+    left = []
     while True:
         time.sleep(0.002)
-        for name, at in faults.items():
-            if at <= samples and name not in met:
-                met = met if config["again"] else [*met, name]
+        left.append(b"x" * config["leaks"])
+        for fault in config["faults"].split():
+            name, _, at = fault.partition("@")
+            if int(at) <= samples and fault not in met:
+                met = met if config["again"] else [*met, fault]
                 _keep(state, samples, met)
-                FAULTS[name](config)
+                FAULTS[name](config, workdir)
         samples += batch
         yield {"samples": samples, "train_loss": 1.0, "batch": batch}
         if samples // EVALUATED_EVERY != (samples - batch) // EVALUATED_EVERY:

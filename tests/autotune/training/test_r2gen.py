@@ -9,7 +9,7 @@ import yaml
 
 from autotune.__main__ import main
 from autotune.storage.trial_dir import TrainingDir
-from autotune.training import events
+from autotune.training import answers, events
 from autotune.training.events import Kind
 from r2gen import checkpoint, synthetic
 from tests import tiny_r2gen
@@ -22,7 +22,43 @@ SMALL = {
     "epochs": 2,
     "num_workers": 0,
     "meteor": False,
+    "checkpoint_every_steps": 1,
 }
+
+
+@pytest.fixture
+def train(tmp_path, monkeypatch):
+    """Trains two epochs of ten studies with a workload of this directory; where, and with what exit code."""
+    here = str(Path(__file__).parent)
+    monkeypatch.syspath_prepend(here)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(answers, "_FIRST_WAIT_S", 0.1)
+
+    def call(workload, **settings):
+        data = synthetic.make(tmp_path, {"train": 10, "val": 4, "test": 3}, 0, 80)
+        space = {
+            "workload": workload,
+            "baseline": {**SMALL, "data": str(data), **settings},
+            "knobs": {"micro_batch_size": {"choice": [2, 4]}},
+            "objective": {"quality": "bleu_4"},
+            "training": {"samples": 20},
+        }
+        (tmp_path / "space.yaml").write_text(yaml.safe_dump(space))
+        command = ["train", str(tmp_path / "space.yaml"), "--workdir", str(tmp_path / "t"), "--wandb", "off"]
+        return TrainingDir(tmp_path / "t"), main(command)
+
+    return call
+
+
+def happened(place):
+    return [event.kind for event in events.read(place.events_file)]
+
+
+def steps(place):
+    """After how many samples they came: each study of an epoch is trained with once."""
+    records = map(json.loads, place.records_file.read_text().splitlines())
+    return [record["samples"] for record in records if "train_loss" in record]
 
 
 @pytest.mark.parametrize(
@@ -32,30 +68,26 @@ SMALL = {
         (True, "the trainer halved its micro-batch: 2x2 instead of 4x1"),
     ],
 )
-def test_out_of_memory_it_goes_on_with_half_the_micro_batch(tmp_path, monkeypatch, capsys, by_itself, said):
-    """In the middle of an epoch of ten studies: each of them is trained with once."""
-    here = str(Path(__file__).parent)
-    monkeypatch.syspath_prepend(here)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    data = synthetic.make(tmp_path, {"train": 10, "val": 4, "test": 3}, 0, 80)
-    space = {
-        "workload": "short_of_memory:fit",
-        "baseline": {**SMALL, "data": str(data), "checkpoint_every_steps": 1, "halve_on_oom": by_itself},
-        "knobs": {"micro_batch_size": {"choice": [2, 4]}},
-        "objective": {"quality": "bleu_4"},
-        "training": {"samples": 20},
-    }
-    (tmp_path / "space.yaml").write_text(yaml.safe_dump(space))
-    place = TrainingDir(tmp_path / "t")
-    command = ["train", str(tmp_path / "space.yaml"), "--workdir", str(tmp_path / "t"), "--wandb", "off"]
-
-    assert main(command) == 0
-
+def test_out_of_memory_it_goes_on_with_half_the_micro_batch(train, capsys, by_itself, said):
+    """In the middle of an epoch."""
+    place, code = train("short_of_memory:fit", halve_on_oom=by_itself)
+    assert code == 0
     assert said in capsys.readouterr().out
-    assert [event.kind for event in events.read(place.events_file)] == [Kind.BEGUN, Kind.HALVED, Kind.ENDED]
-    records = map(json.loads, (tmp_path / "t" / "records.jsonl").read_text().splitlines())
-    assert [r["samples"] for r in records if "train_loss" in r] == [4, 8, 10, 14, 18, 20]
+    assert happened(place) == [Kind.BEGUN, Kind.HALVED, Kind.ENDED]
+    assert steps(place) == [4, 8, 10, 14, 18, 20]
     state = checkpoint.load(place.work / "last.pt")
     size = state["micro_batch_size"] if by_itself else state["config"]["micro_batch_size"]
     assert (state["samples"], size) == (20, 2)
+
+
+def test_a_loader_that_hangs_is_gone_on_with(train, capsys):
+    """The trainer ends it, and what was trained by then is in its checkpoint."""
+    place, code = train("hanging_loader:fit", num_workers=1, loader_timeout_s=5)
+    assert code == 0
+    assert (
+        "LoaderError: loader_timeout_s 5: the loader's processes delivered no batch"
+        in capsys.readouterr().out
+    )
+    first, *between, last = happened(place)
+    assert (first, set(between), last) == (Kind.BEGUN, {Kind.RETRIED}, Kind.ENDED)
+    assert steps(place) == [4, 8, 10, 14, 18, 20]
