@@ -21,6 +21,7 @@ from autotune.judging import promise
 from autotune.judging.promise import Promise
 from autotune.space import evaluating
 from autotune.storage import lock, provenance
+from autotune.storage.session_dir import SessionDir
 from autotune.storage.store import Options, Session, is_session
 from autotune.storage.trial_dir import TrainingDir
 from autotune.system import devices, scratch, telemetry
@@ -138,7 +139,7 @@ def _options(asked: Trained, kept: Options) -> Options:
 def _default(session: Path | None, number: int | None) -> Path:
     if session is None:
         return Path("runs", f"train-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
-    return session / "training" / ("winner" if number is None else f"trial-{number}")
+    return SessionDir(session).training_dir(number).root
 
 
 def _make(place: TrainingDir) -> None:

@@ -197,10 +197,12 @@ class Comparison:
         """Sets aside models made under other conditions: no new model can be compared with them."""
         jobs = {contender.name: self._job(contender) for contender in contenders}
         for place in self._session.comparison.models:
-            job, name = jobs.get(place.root.name), place.root.name
+            job = jobs.get(place.name)
             if changed := job.changed() if job else ["settings"]:
                 aside = set_aside(place.root)
-                self._say(f"{name}: was made with other {', '.join(changed)}: set aside as {aside.name}")
+                self._say(
+                    f"{place.name}: was made with other {', '.join(changed)}: set aside as {aside.name}"
+                )
 
     def _job(self, contender: Contender) -> _Job:
         """A training alone on the device and to the last sample; its checkpoint is kept for now."""

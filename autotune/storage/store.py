@@ -1,4 +1,4 @@
-"""The session directory: every path in it, and what it was started with."""
+"""A session: how it is begun, opened and held, and what it was started with."""
 
 import json
 import secrets
@@ -22,8 +22,8 @@ from autotune.storage import identity, lock, study_file
 from autotune.storage.identity import Card
 from autotune.storage.lock import Held
 from autotune.storage.records import read_records
+from autotune.storage.session_dir import SessionDir
 from autotune.storage.study_file import StudyFile
-from autotune.storage.trial_dir import ComparisonDir, ModelDir, TrialDir
 
 FORMAT = 2  # code that takes ablation steps for trials of a search was never released
 WANDB_MODES = ("auto", "online", "offline", "off")
@@ -65,66 +65,8 @@ class _Provenance(BaseModel):
 _OPTIONS, _PROVENANCE = TypeAdapter(Options), TypeAdapter(_Provenance)
 
 
-@dataclass(frozen=True)
-class Session:
-    """One search's directory. Every path in it is made here."""
-
-    root: Path
-
-    @property
-    def info_file(self) -> Path:
-        return self.root / "session.json"
-
-    @property
-    def space_file(self) -> Path:
-        return self.root / "space.yaml"
-
-    @property
-    def study_file(self) -> Path:
-        return self.root / "study.db"
-
-    @property
-    def lock_file(self) -> Path:
-        return self.root / "lock"
-
-    @property
-    def threshold_file(self) -> Path:
-        """What running trials have to be able to reach."""
-        return self.root / "threshold.json"
-
-    @property
-    def stop_file(self) -> Path:
-        """Is there when running trials are to close, to be gone on with another day."""
-        return self.root / "stop"
-
-    @property
-    def ray_dir(self) -> Path:
-        """Ray Tune's scratch space; nothing in it outlives a run."""
-        return self.root / "ray"
-
-    @property
-    def tensorboard_dir(self) -> Path:
-        return self.root / "tensorboard"
-
-    @property
-    def wandb_dir(self) -> Path:
-        """W&B's own, and beside it what tells this session's runs from another's of the same name."""
-        return self.root / "wandb"
-
-    @property
-    def wandb_key_file(self) -> Path:
-        return self.wandb_dir / "session-key"
-
-    @property
-    def report_file(self) -> Path:
-        return self.root / "report.html"
-
-    @property
-    def trials_dir(self) -> Path:
-        return self.root / "trials"
-
-    def trial_dir(self, number: int) -> TrialDir:
-        return TrialDir(self.trials_dir / f"{number:04d}")
+class Session(SessionDir):
+    """One search's directory, and what its own files say."""
 
     @property
     def key(self) -> str:
@@ -158,17 +100,6 @@ class Session:
             return None
         aside = identity.set_aside(place.root)
         return f"{place.root} is not, or not surely, of trial {trial.number}: set aside as {aside.name}"
-
-    @property
-    def comparison(self) -> ComparisonDir:
-        return ComparisonDir(self.root / "comparison")
-
-    def model_dir(self, label: str) -> ModelDir:
-        return ModelDir(self.comparison.root / label)
-
-    @property
-    def name(self) -> str:
-        return self.root.name
 
     @classmethod
     def create(cls, root: Path, space: Space, options: Options, provenance: Mapping[str, Any]) -> Self:
@@ -335,7 +266,7 @@ def is_in_use(session: Session) -> bool:
 
 def is_session(root: Path) -> bool:
     with suppress(OSError):  # a name that no directory can have
-        return Session(root).info_file.is_file()
+        return SessionDir(root).info_file.is_file()
     return False
 
 
@@ -346,5 +277,5 @@ def going_on(session: Path) -> str:
 
 def anew(session: Path) -> str:
     """The command that searches a session's space in a new one."""
-    space, new = quoted(Session(session).space_file), quoted(f"{session}-2")
+    space, new = quoted(SessionDir(session).space_file), quoted(f"{session}-2")
     return f"python -m autotune search --space {space} --session {new}"

@@ -60,6 +60,11 @@ class ModelDir(TrialDir):
     """The directory of a model that is compared: it is trained there as a trial is, and scored."""
 
     @property
+    def name(self) -> str:
+        """What the comparison calls the model."""
+        return self.root.name
+
+    @property
     def plan_file(self) -> Path:
         """All that its figures come from."""
         return self.root / "plan.json"
@@ -79,6 +84,9 @@ class ComparisonDir:
     """The directory `root` of a comparison: one below it for each model, and these files."""
 
     root: Path
+
+    def model(self, name: str) -> ModelDir:
+        return ModelDir(self.root / name)
 
     @property
     def models(self) -> list[ModelDir]:

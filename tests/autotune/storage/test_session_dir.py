@@ -1,0 +1,29 @@
+"""What lies where in the directory of a session: sessions that are there already have it so."""
+
+from autotune.storage.session_dir import SessionDir
+from autotune.storage.store import Session
+
+
+def test_the_names_are_those_of_every_session_there_is(tmp_path):
+    place = SessionDir(tmp_path)
+    names = {
+        "session.json": place.info_file,
+        "space.yaml": place.space_file,
+        "study.db": place.study_file,
+        "lock": place.lock_file,
+        "threshold.json": place.threshold_file,
+        "stop": place.stop_file,
+        "ray": place.ray_dir,
+        "tensorboard": place.tensorboard_dir,
+        "wandb/session-key": place.wandb_key_file,
+        "report.html": place.report_file,
+        "trials/0007": place.trial_dir(7).root,
+        "comparison/bf16": place.model_dir("bf16").root,
+        "training/winner": place.training_dir(None).root,
+        "training/trial-7": place.training_dir(7).root,
+    }
+    assert {name: tmp_path / name for name in names} == names
+
+
+def test_a_session_is_known_by_the_name_of_its_directory(tmp_path):
+    assert Session(tmp_path / "first").name == "first"
