@@ -201,8 +201,9 @@ class Measurement:
     the trial ended, so that a longer training takes more; `memory_slope` is by how many bytes steps raise it,
     None where there were too few. `flops_per_sample` are the floating-point operations of a sample's part of
     a step, by the kind of their numbers, where they could be counted; `mfu` is the share of the device's peak
-    that they are run at, where that is known: the HFU, as what a checkpoint computes again counts. Of a race,
-    `slices` are all that was measured.
+    that they are run at, where that is known: the HFU, as what a checkpoint computes again counts. The
+    `trained_parameters` are those that its optimizer trains: not those of a frozen part. Of a race, `slices`
+    are all that was measured.
     """
 
     throughput: Throughput | None = None
@@ -223,6 +224,7 @@ class Measurement:
     memory_slope: Slope | None = None
     flops_per_sample: Mapping[str, float] = field(default_factory=dict)
     mfu: float | None = None
+    trained_parameters: int | None = None
     shared: bool = False
     device: str = ""
     revision: str = ""
@@ -332,6 +334,11 @@ class Trial:
     @property
     def stopped(self) -> bool:
         return self.outcome is not None and self.outcome.status is Status.STOPPED
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether nothing was wrong with it, so that its figures are its settings'."""
+        return self.completed or self.stopped
 
     @property
     def out_of_memory(self) -> bool:

@@ -140,8 +140,7 @@ def _is_measured_like(trial: Trial, like: Trial) -> bool:
     """Whether the throughput of `trial` is known, and can be held against that of `like`."""
     ours, theirs = trial.measurement, like.measurement
     return (
-        trial.outcome is not None
-        and trial.outcome.status in {Status.COMPLETED, Status.STOPPED}
+        trial.ended_well
         and ours.throughput is not None
         and (ours.shared, ours.origin) == (theirs.shared, theirs.origin)
     )

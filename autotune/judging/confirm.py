@@ -92,7 +92,7 @@ def _may_be_as_good(trial: Trial, champion: Trial, history: History) -> bool:
     target, speeds = history.space.objective.target, history.speeds
     moved = 1 + curves.SURE * max(speeds.drift, _LEAST_DRIFT)
     if target is not None:
-        ours, best = map(history.seconds_to_target, (trial, champion))
+        ours, best = map(history.to_target.seconds, (trial, champion))
         return ours is not None and best is not None and ours <= best * moved
     throughput = speeds.of(trial)
     if throughput is None:
@@ -119,7 +119,7 @@ def _place(trial: Trial, history: History) -> tuple[bool, float]:
     if speed is None:
         return False, 0.0
     if history.space.objective.target is not None:
-        samples = history.samples_to_target(trial)
+        samples = history.to_target.samples(trial)
         return True, speed.factor / samples if samples else 0.0
     return speed.rounds >= max(one.round for one in slices), speed.factor
 

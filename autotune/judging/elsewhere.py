@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from autotune.core import units
 from autotune.core.settings import ACCUMULATION, LARGEST_BATCH, LEARNING_RATE, MICRO_BATCH, Config, Setting
-from autotune.core.trial import Status, Trial
+from autotune.core.trial import Trial
 from autotune.judging.history import History
 from autotune.memory import room
 from autotune.memory.feasibility import MemoryModel, Prediction
@@ -87,8 +87,7 @@ def _why_not_known(trial: Trial, history: History) -> str:
 
 
 def _shows_peak(trial: Trial) -> bool:
-    has_ended = trial.outcome is not None and trial.outcome.status in {Status.COMPLETED, Status.STOPPED}
-    return has_ended and bool(trial.measurement.peak_memory_bytes) and MICRO_BATCH in trial.config
+    return trial.ended_well and bool(trial.measurement.peak_memory_bytes) and MICRO_BATCH in trial.config
 
 
 def _fit(memory_bytes: int, trial: Trial, candidates: Iterable[Config], history: History) -> Fit:

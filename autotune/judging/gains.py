@@ -23,5 +23,5 @@ def gain(trial: Trial, history: History) -> Figure | None:
     found = claim(history.of(number), history) if history.beside.raced(trial) else None
     if found is not None and not math.isnan(found.factor):
         return within(found.factor, found.low or None, found.high)
-    ours, theirs = (history.samples_to_target(t) for t in (history.of(number), history.of(0)))
+    ours, theirs = (history.to_target.samples(t) for t in (history.of(number), history.of(0)))
     return Figure(speed.value * theirs / ours) if ours and theirs else None

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
-from autotune.core.settings import Key, settings_key
 from autotune.core.trial import Evaluation, Measurement, Trial
 from autotune.judging import curves, estimates, objective, quality
 from autotune.judging.estimates import Beside, Figure
 from autotune.judging.objective import Disqualified
 from autotune.judging.speeds import Speeds
+from autotune.judging.targets import ToTarget
 from autotune.space.space import Space
 
 
@@ -150,6 +150,11 @@ class History:
         """How fast every configuration is beside the baseline: the one place that says it."""
         return Beside(self.trials, self.baseline, self.speeds, self.space.known)
 
+    @cached_property
+    def to_target(self) -> ToTarget:
+        """When every configuration was at the target, where there is one."""
+        return ToTarget(self.trials, self.speeds, self.space)
+
     def throughput(self, trial: Trial) -> Figure | None:
         """Samples per second of a trial's settings, over all runs that count; None if it has shown none."""
         return self.beside.throughput(trial)
@@ -199,43 +204,6 @@ class History:
         throughput = self.speeds.of(trial)
         return throughput.samples_per_s - (throughput.half_width_per_s or 0.0) if throughput else 0.0
 
-    def samples_to_target(self, trial: Trial) -> float | None:
-        """Training samples until `trial` was at the target, the mean of all runs that compute the same.
-
-        None where it was not there itself, or there is no target.
-        """
-        return objective.mean(self._runs_to_target(trial))
-
-    def most_samples_to_target(self, trial: Trial) -> float | None:
-        """Training samples until the slowest of those runs was there; None as above."""
-        return max(self._runs_to_target(trial), default=None)
-
-    def _runs_to_target(self, trial: Trial) -> list[float]:
-        target = self.space.objective.aim
-        if target is None or objective.samples_to(trial, target) is None:
-            return []
-        return self._samples_to_target[self._computes(trial)]
-
-    def seconds_to_target(self, trial: Trial) -> float | None:
-        """The time that those take at the throughput that is known of its settings, evaluation excluded."""
-        samples, throughput = self.samples_to_target(trial), self.speeds.of(trial)
-        return samples / throughput.samples_per_s if samples and throughput else None
-
-    @cached_property
-    def _samples_to_target(self) -> dict[tuple[Key, str], list[float]]:
-        """Of each run; one that was not there by its end counts with all it had, and would need more."""
-        found: dict[tuple[Key, str], list[float]] = defaultdict(list)
-        target = self.space.objective.aim
-        for trial in self.trials:
-            if target is not None and trial.completed and trial.measurement.curve:
-                samples = objective.samples_to(trial, target) or trial.measurement.curve[-1].samples
-                found[self._computes(trial)].append(samples)
-        return found
-
-    def _computes(self, trial: Trial) -> tuple[Key, str]:
-        """What trials have in common that compute the same: settings, but for those of speed, and code."""
-        return settings_key(trial.config, self.space.known.same_quality), trial.measurement.origin[1]
-
     def breaks(self, trial: Trial) -> str | None:
         """Which of the user's own constraints a completed trial breaks, None where it keeps them all.
 
@@ -272,15 +240,14 @@ class History:
 
     def _lost(self, trial: Trial) -> Disqualified | None:
         """How a trial has missed the quality that counts, None where it has not."""
-        goal = self.space.objective
+        goal, none = self.space.objective, objective.no_quality(trial.measurement)
+        if goal.aim is not None:
+            missed = Disqualified.CHANCE if none else Disqualified.MISSED
+            return None if objective.samples_to(trial, goal.aim) else missed
         if goal.select == "same-training" or goal.takes_any_quality:
             return None
-        if goal.aim is not None and objective.samples_to(trial, goal.aim):
-            return None
-        if objective.no_quality(trial.measurement, goal):
+        if none:
             return Disqualified.CHANCE
-        if goal.aim is not None:
-            return Disqualified.MISSED
         return None if self.keeps_quality(trial) else Disqualified.QUALITY
 
     @cached_property
@@ -295,7 +262,7 @@ class History:
 
     def _rank(self, trial: Trial) -> tuple[float, float]:
         if self.space.objective.target is not None:
-            seconds = self.seconds_to_target(trial)
+            seconds = self.to_target.seconds(trial)
             return (1 / seconds if seconds else 0.0, self.surely_per_s(trial))
         return (self.surely_per_s(trial), trial.quality or 0.0)
 

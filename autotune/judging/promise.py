@@ -92,7 +92,7 @@ def of(trial: Trial, history: History, session: str) -> Promise:
     found, goal = history.quality(trial), history.space.objective
     counts = found is not None and not goal.takes_any_quality
     noise = history.noise
-    needed = history.most_samples_to_target(trial) if counts else None
+    needed = history.to_target.most_samples(trial) if counts else None
     whole = history.space.budget.samples_per_trial
     return Promise(
         session=session,

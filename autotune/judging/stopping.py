@@ -99,7 +99,7 @@ def _soonest(history: History) -> tuple[Rival, ...]:
     """Who was first at the target, of those that ran alone and of those that ran beside others."""
     first: dict[bool, Rival] = {}
     for trial in history.ranked:  # best first
-        if seconds := history.seconds_to_target(trial):
+        if seconds := history.to_target.seconds(trial):
             rival = replace(_rival(trial, history), seconds=seconds)
             first.setdefault(rival.shared, rival)
     return tuple(first.values())

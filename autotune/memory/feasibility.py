@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeVar
 
 from autotune.core import units
 from autotune.core.settings import COMMON, MICRO_BATCH, Config, Knowledge
-from autotune.core.trial import Status, Trial
+from autotune.core.trial import Trial
 from autotune.memory import memory_needs
 from autotune.memory.memory_border import Border
 from autotune.memory.memory_needs import Label, Need
@@ -60,7 +60,7 @@ class MemoryModel:
         failed = [f for t in trials if (f := _failed(t, known)) and self._is_as_tight(f.trial)]
         for found in failed:
             self._failed.setdefault(found.need.group, []).append(found)
-        ran = [(memory_needs.of(t.config, known), t) for t in trials if _ran(t)]
+        ran = [(memory_needs.of(t.config, known), t) for t in trials if t.ended_well]
         peaks = [
             Peak(need, peak, t.measurement.memory_is_rising)
             for need, t in ran
@@ -189,10 +189,6 @@ def _largest(pairs: Iterable[tuple[_Key, float]]) -> dict[_Key, float]:
     for key, size in pairs:
         largest[key] = max(size, largest.get(key, 0.0))
     return largest
-
-
-def _ran(trial: Trial) -> bool:
-    return trial.outcome is not None and trial.outcome.status in {Status.COMPLETED, Status.STOPPED}
 
 
 def _told(found: Prediction, allowed_bytes: float) -> str:

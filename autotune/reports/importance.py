@@ -17,7 +17,7 @@ from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.trial import FrozenTrial, create_trial
 
 from autotune.core.settings import Config, Known, Result, settings_key
-from autotune.core.trial import Status, Trial
+from autotune.core.trial import Trial
 from autotune.judging import ablation
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
@@ -31,7 +31,6 @@ _TOP_SHARES = (0.1, 0.5)
 _GROUPS = 10  # of trials, each of which is left out once
 _LEVEL = 0.95
 _SHUFFLES = 19  # that chance shows more than all of them happens once in twenty times
-_ENDED = {Status.COMPLETED, Status.STOPPED}
 
 Shares = Mapping[str, Figure]
 
@@ -94,8 +93,7 @@ def _ended(history: History) -> list[Trial]:
     return [
         t
         for t in history.searched
-        if t.outcome is not None
-        and t.outcome.status in _ENDED
+        if t.ended_well
         and history.space.contains(t.config)
         and (baseline is None or t.measurement.origin == baseline.measurement.origin)
     ]

@@ -8,6 +8,7 @@ from autotune.core.secrecy import cleaned
 from autotune.core.trial import Measurement, Outcome
 from autotune.storage.records import STANDS_FOR
 from autotune.trials.reported import Report
+from autotune.trials.step_flops import PARAMETERS
 
 _NAMES = {
     "elapsed_s": "seconds",
@@ -30,7 +31,7 @@ _GROUPS = {"train_": "train/", "val_": "val/", "memory_": "memory/", "gpu_": "gp
 _OF_ONE_GPU = re.compile(r"gpu_(\d+)_(\w+)")
 _OVER_SAMPLES, _OVER_SECONDS = ("train/*", "val/*", "perf/*"), ("memory/*", "gpu/*", "system/*")
 _CLOCK = "at_s"
-_NO_FIGURES = frozenset({_CLOCK, STANDS_FOR})
+_NO_FIGURES = frozenset({_CLOCK, STANDS_FOR, PARAMETERS})  # the last one is no curve, but in the summary
 _LARGEST = 2**63
 
 
@@ -122,7 +123,12 @@ def _figures(shown: Measurement, quality: str, unit: str) -> dict[str, Any]:
         "memory_peak_share": peak / limit if peak and limit else None,
         **shown.telemetry,
     }
-    return metrics(figures, quality, unit) | ({"memory/is_rising": shown.memory_is_rising} if peak else {})
+    known = {"memory/is_rising": shown.memory_is_rising} if peak else {}
+    return metrics(figures, quality, unit) | known | _parameters(shown)
+
+
+def _parameters(shown: Measurement) -> dict[str, int]:
+    return {PARAMETERS: shown.trained_parameters} if shown.trained_parameters else {}
 
 
 def _speed(shown: Measurement) -> dict[str, float | None]:

@@ -24,7 +24,7 @@ from autotune.judging.measure import Meter, prefetched_steps, with_evaluations
 from autotune.space.sections import turned
 from autotune.storage.records import COMPILING, QUEUED, STANDS_FOR, is_mark
 from autotune.trials import failures
-from autotune.trials.step_flops import FLOPS
+from autotune.trials.step_flops import FLOPS, PARAMETERS
 
 _MOST_ITEMS = 100_000  # whose scores are kept
 _LARGEST = 1e30  # of a quality: its squares, sums and ratios are numbers, too
@@ -81,6 +81,7 @@ class Progress:
         self._peak = _Peak()
         self._phase_s = dict.fromkeys(PHASES, 0.0)
         self._flops = _Flops()
+        self._parameters = 0
 
     @property
     def evaluated_samples(self) -> int:
@@ -163,6 +164,7 @@ class Progress:
         self._hold(record, is_step=is_step)
         if is_step and FLOPS in record:
             self._flops.count(record[FLOPS], self._samples - before)
+        self._parameters = int(_amount(record, PARAMETERS)) or self._parameters
         self._steps_since_evaluation += 1
         if is_evaluation:
             self._evaluated(record)
@@ -260,6 +262,7 @@ class Progress:
             context_bytes=self._context_bytes or None,
             memory_is_rising=has_peak and self._peak.is_rising(self._samples),
             memory_slope=self._peak.slope() if has_peak else None,
+            trained_parameters=self._parameters or None,
             scores=self._scores,
             step_shares={p: s / total_s for p, s in self._phase_s.items()} if total_s else {},
         )

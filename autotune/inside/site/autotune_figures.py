@@ -53,6 +53,12 @@ class Figures:
         return {"memory_script_bytes": max(peak_bytes, self._memory.get("memory_script_bytes", 0))}
 
 
+def trained_parameters(optimizer: Any) -> int:
+    """How many numbers an optimizer trains, those of this process."""
+    found = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    return sum(int(parameter.numel()) for parameter in found if parameter.requires_grad)
+
+
 def _gpu_memory() -> dict[str, int]:
     """The allocator's figures in bytes; nothing where it has never been used."""
     cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)

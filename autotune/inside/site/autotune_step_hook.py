@@ -30,7 +30,7 @@ import autotune_tokens
 import autotune_transformers
 import autotune_wire
 from autotune_batches import Seen, Tally, Total, size
-from autotune_figures import Figures
+from autotune_figures import Figures, trained_parameters
 from autotune_flops import Flops
 from autotune_imports import After, attempt
 from autotune_journal import Journal, file_of
@@ -175,6 +175,8 @@ class Teller:
         if flops := self._flops.stepped():
             of_all = autotune_wire.world_size()
             figures["flops"] = {kind: counted * of_all for kind, counted in flops.items()}
+        if not self._has_told and autotune_wire.world_size() == 1:  # of several each may hold a part
+            figures["trained_parameters"] = trained_parameters(optimizer)
         self._wire.tell({"step": {**seen._asdict(), "figures": figures}}, at_s)
         self._has_told = True
 

@@ -78,10 +78,11 @@ class TrainingReport:
     """A training, running or over. `outcome` is None while it has none: while it runs, or may be resumed.
 
     It has run for `seconds` in so many `attempts`; `repeated` samples were trained more than once, about,
-    because a fault came after the last checkpoint. `planned` samples are the whole training's, None where
-    only its workload knows. `settings` are those that it runs with now, `changes` which of them it has
-    changed itself. Where the speed of `measured` `counts_evaluations`, that of the curve does not. Qualities
-    of `measured` have the tuner's sign: higher is better.
+    because a fault came after the last checkpoint. `work_bytes` are those of its checkpoints, and of all
+    else that the workload keeps beside them. `planned` samples are the whole training's, None where only its
+    workload knows. `settings` are those that it runs with now, `changes` which of them it has changed itself.
+    Where the speed of `measured` `counts_evaluations`, that of the curve does not. Qualities of `measured`
+    have the tuner's sign: higher is better.
     """
 
     directory: str
@@ -100,6 +101,7 @@ class TrainingReport:
     seconds: float
     attempts: int
     repeated: int
+    work_bytes: int | None
     curves: Curves
     growth: tuple[Growth, ...]
     events: tuple[Happened, ...]

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from autotune.core import files
 from autotune.core.errors import InputError
 from autotune.core.trial import Measurement, Outcome, Status
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
@@ -71,6 +72,7 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
         seconds=track.timeline.seconds,
         attempts=len(attempts),
         repeated=track.repeated,
+        work_bytes=files.room_bytes(place.work) or None,
         curves=track.curves(seen),
         growth=tuple(growing.of(seen, attempts)),
         events=happened,

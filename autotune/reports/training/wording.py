@@ -114,6 +114,8 @@ def figures(report: TrainingReport) -> list[tuple[str, str]]:
         words.metric(report.quality): _quality(report),
         "peak memory": _memory(report),
         **{f"use of {one.memory}": _growth(one, report) for one in report.growth},
+        "trained parameters": words.count(shown.trained_parameters),
+        "checkpoints, and what else is in work": words.memory(report.work_bytes),
         "evaluations": _evaluations(report),
         "parts of a step": _step(report),
         "HFU, of the device's peak FLOP/s": words.share(shown.mfu),

@@ -61,6 +61,13 @@ def test_what_the_first_steps_compute_is_told(hear):
     assert not any(told[3:])
 
 
+def test_how_many_parameters_are_trained_is_told_once(hear):
+    told = [step.figures.get("trained_parameters") for step in hear("loader").steps]
+    assert told == [5] + [None] * (len(told) - 1)
+    first = hear("loader", RANK="0", WORLD_SIZE="4")
+    assert not any("trained_parameters" in step.figures for step in first.steps), "others may hold the rest"
+
+
 def test_a_loss_that_is_no_number_is_told_with_every_step(hear):
     losses = [step.figures.get("loss") for step in hear("diverging").steps]
     told = [loss for loss in losses if loss is not None]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.trial import Repeat
-from autotune.judging import objective, stopping
+from autotune.judging import stopping
 from autotune.judging.history import History
 from autotune.judging.objective import Disqualified
 from autotune.space.sections import Objective
@@ -171,6 +171,10 @@ def test_who_was_not_at_the_target_cannot_win_and_the_baseline_always_may(make_t
     assert held([baseline, not_there], goal).disqualified(not_there) is None, "on average it was"
     late = make_trial(3, 10, curve=[0.1, 0.3], half_width=1.0, collapsed=True)
     assert held([baseline, late], goal).disqualified(late) is Disqualified.CHANCE
+    never = make_trial(4, 10, curve=[0.1, 0.1], half_width=1.0)
+    for keep in (0.0, 0.95):
+        asked = goal.model_copy(update={"keep": keep})
+        assert held([baseline, never], asked).disqualified(never) is Disqualified.MISSED
 
 
 def test_a_quality_that_is_none_is_refused_where_quality_counts(make_trial, held):
@@ -268,41 +272,6 @@ def test_nobody_is_better_than_a_baseline_that_is_not_ranked(make_trial, held):
     assert [t.number for t in held([make_trial(0, 10, 0.2), faster]).better] == [1]
 
 
-def at_target(trials, space, target=0.2):
-    goal = Objective(select="time-to-quality", target=target)
-    return History(trials, space.model_copy(update={"objective": goal}))
-
-
-def test_of_two_that_compute_the_same_the_faster_is_the_sooner_at_the_target(make_trial, space):
-    """Which of the two was luckier with its seed says nothing of the other settings."""
-    lucky = make_trial(1, 10, curve=[0.3, 0.3], half_width=0.1, num_workers=0)
-    fast = make_trial(2, 12, curve=[0.0, 0.1, 0.1, 0.3, 0.3], half_width=0.1, num_workers=2)
-    history = at_target([make_trial(0, 5, curve=[0.3, 0.3], micro_batch_size=4), lucky, fast], space)
-    of_lucky, of_fast = (objective.samples_to(t, 0.2) for t in (lucky, fast))
-    assert of_lucky < of_fast
-    assert history.samples_to_target(lucky) == history.samples_to_target(fast) == (of_lucky + of_fast) / 2
-    assert [t.number for t in history.ranked] == [2, 1, 0]
-
-
-def test_a_run_that_never_was_at_the_target_counts_with_all_that_it_had(make_trial, space):
-    there = make_trial(1, 10, curve=[0.3, 0.3])
-    never = make_trial(2, 10, curve=[0.1, 0.1, 0.1], repeat=Repeat(1, 1, (1,)))
-    history = at_target([make_trial(0, 5, curve=[0.3, 0.3], micro_batch_size=4), there, never], space)
-
-    expected = (objective.samples_to(there, 0.2) + 300) / 2
-    assert history.samples_to_target(there) == expected
-    assert history.samples_to_target(never) is None
-    assert at_target([there], space, target=None).samples_to_target(there) is None
-
-
-def test_the_seconds_to_the_target_are_at_the_speed_that_equals_have_shown(make_trial, space):
-    slow = make_trial(1, 5, curve=[0.1, 0.3, 0.3], half_width=1.0)
-    equal = make_trial(2, 15, half_width=1.0)
-    history = at_target([slow, equal], space)
-    assert objective.seconds_to(slow, 0.2) == 40.0
-    assert history.seconds_to_target(slow) == 20.0
-
-
 def test_what_repeats_races_or_explains_a_lost_trial_is_lost_with_it(make_trial, space):
     whole = [make_trial(number, 100.0, 0.2) for number in range(2)]
     orphans = [
@@ -331,7 +300,7 @@ def test_a_target_of_a_loss_is_given_and_told_in_its_own_sign(make_trial, held):
     trials = [make_trial(n, 10, curve=[-3.0, end, end], half_width=0.1) for n, end in ((0, -1.9), (1, -2.1))]
     history = held(trials, goal)
     assert history.least_quality == -2.0
-    assert history.samples_to_target(trials[0]) is not None
+    assert history.to_target.samples(trials[0]) is not None
     assert history.disqualified(trials[1]) is Disqualified.MISSED
 
 

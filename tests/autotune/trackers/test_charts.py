@@ -19,6 +19,7 @@ TRAINING = {
     "memory_allocated_bytes": 1000,
     "memory_peak_bytes": 3000,
     "stands_for": 8,
+    "trained_parameters": 900,
     "note": "text is not charted",
     "finished": False,
 }
@@ -113,6 +114,7 @@ def test_the_summary_is_the_whole_trials() -> None:
         peak_memory_bytes=3000,
         memory_limit_bytes=4000,
         memory_is_rising=True,
+        trained_parameters=900,
         scores={"samples": 1800.0, "bleu_4": 0.17},  # as an evaluation has them
         telemetry={"gpu_energy_j": 5000.0},
     )
@@ -127,6 +129,7 @@ def test_the_summary_is_the_whole_trials() -> None:
         "memory/peak_bytes": 3000.0,
         "memory/peak_share": 0.75,
         "memory/is_rising": True,
+        "trained_parameters": 900,
         "val/bleu_4": 0.17,
         "gpu/energy_j": 5000.0,
     }

@@ -70,6 +70,13 @@ def found(flops: StepFlops, losses: Iterator[Tensor]) -> list[dict[str, int]]:
     return [dict(flops.taken().get("step_flops", {})) for _ in losses]
 
 
+def test_how_many_parameters_are_trained_is_told_once(flops: StepFlops) -> None:
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 32))
+    model[0].weight.requires_grad_(False)
+    told = [flops.taken().get("trained_parameters") for _ in train(model, 4)]
+    assert told == [None, WIDTH + WIDTH * 32 + 32, None, None]
+
+
 @pytest.mark.parametrize(("dtype", "kind"), [(torch.float32, "fp32"), (torch.bfloat16, "bf16")])
 def test_two_steps_are_counted_by_the_kind_of_their_numbers(
     flops: StepFlops, dtype: torch.dtype, kind: str

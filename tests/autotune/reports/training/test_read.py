@@ -95,6 +95,20 @@ def test_steps_that_were_left_out_are_counted(killed):
     assert dict(wording.figures(found))["optimizer steps/s, evaluations left out"] == "2.0"
 
 
+def test_how_large_the_model_and_its_checkpoints_are_is_told(killed):
+    before = dict(wording.figures(read.read(killed.root)))
+    assert not {"trained parameters", "checkpoints, and what else is in work"} & before.keys()
+    lines = killed.records_file.read_text().replace(
+        '"grad_norm"', '"trained_parameters": 78463132, "grad_norm"'
+    )
+    killed.records_file.write_text(lines)
+    killed.work.mkdir()
+    (killed.work / "last.pt").write_bytes(bytes(3 * 2**20))
+    found = dict(wording.figures(read.read(killed.root)))
+    assert found["trained parameters"] == "78,463,132"
+    assert found["checkpoints, and what else is in work"] == "3 MiB"
+
+
 def test_how_memory_has_grown_is_told(killed):
     """By a MiB a sample, as its telemetry says."""
     lines = handmade.telemetry(handmade.BEGUN, range(0, 1000, 16))
