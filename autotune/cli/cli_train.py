@@ -3,12 +3,14 @@
 import math
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from rich.console import Console
 
 from autotune.cli import cli_export, cli_report, cli_start, gpus, train_target
 from autotune.cli.cli_options import Trained, Tuned
@@ -29,14 +31,15 @@ from autotune.trackers import tags
 from autotune.trackers.following import Following, Shown
 from autotune.training import plan
 from autotune.training.plan import Plan
+from autotune.training.screen import screen
 from autotune.training.whole import Whole, is_done
 from autotune.trials.setup import Training
 from autotune.workloads import registry
 
 EXIT_FAILED = 1
 _STOPPING = (
-    b"stopping: the checkpoint is written after the next record; "
-    b"a second Ctrl-C, or a second SIGTERM, does not wait for it\n"
+    "stopping: the checkpoint is written after the next record; "
+    "a second Ctrl-C, or a second SIGTERM, does not wait for it"
 )
 
 
@@ -60,7 +63,8 @@ def train(target: str, asked: Trained) -> int:
         raise InputError(f"--resume: {target} is not a session: name its training's directory by --workdir")
     is_new = not place.plan_file.exists()
     _make(place)
-    with lock.locked(place.lock_file, f"training {place.root}"), _stop_signals() as stopped:
+    shows = screen(Console())
+    with lock.locked(place.lock_file, f"training {place.root}"), _stop_signals(shows.stopping) as stopped:
         planned = _planned(found, place, resume=asked.resume)
         if is_done(place):
             _say(f"{place.root}: has completed already")
@@ -72,8 +76,8 @@ def train(target: str, asked: Trained) -> int:
             _say(note)
         plan.write(place, planned)
         options = found.training.options
-        with Following(place, _shown(planned, place, options.tags), options.wandb) as following:
-            whole = Whole(found.training, planned, place, say=_say, follow=following.hear)
+        with Following(place, _shown(planned, place, options.tags), options.wandb) as following, shows:
+            whole = Whole(found.training, planned, place, shows=shows, follow=following.hear)
             last = whole.run(retries=asked.retries, is_stopping=lambda: bool(stopped))
             following.ended(last)
     _conclude(shown)
@@ -187,7 +191,7 @@ def _shown(planned: Plan, place: TrainingDir, own: tuple[str, ...]) -> Shown:
 
 
 @contextmanager
-def _stop_signals() -> Iterator[list[int]]:
+def _stop_signals(stopping: Callable[[str], None]) -> Iterator[list[int]]:
     """The first Ctrl-C or SIGTERM is only noted, so that a checkpoint is written; its second ends all."""
     noted: list[int] = []
     before: dict[int, Any] = {}
@@ -195,8 +199,7 @@ def _stop_signals() -> Iterator[list[int]]:
     def note(number: int, _: object) -> None:
         noted.append(number)
         signal.signal(number, before[number])
-        with suppress(OSError):
-            os.write(1, _STOPPING)  # the signal may have come in the middle of a print
+        stopping(_STOPPING)
 
     before.update({number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)})
     try:

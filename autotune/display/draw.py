@@ -18,14 +18,13 @@ from autotune.judging import quality as qualities
 from autotune.judging.confirm import Claim
 from autotune.space.space import Space
 
+HEADING, HINT = "bold", "dim"
+WIDEST = 100  # an eye must find the figures of a configuration
 _SPEED, _QUALITY, _MEMORY, _FACTOR = 14, 8, 9, 7  # columns of figures
 _MANY = 20  # for speeds in a finer unit than samples
-_WIDEST = 100  # an eye must find the figures of a configuration
 _LONGEST_REASON = 160
 _ENDED_SHOWN = 8
 _LINES_BESIDE, _LINES_OF_TRIAL = 12, 2  # what running trials leave of a terminal to the rest of the picture
-_HEADING = "bold"
-_HINT = "dim"
 
 
 def fitted(shown: Snapshot, height: int) -> RenderableType:
@@ -47,7 +46,7 @@ def _picture(shown: Snapshot, ended: Sequence[Trial], running: int | None) -> Re
     parts += [Text(), _best(shown)]
     if ended:
         parts += [Text(), _ended(shown, ended)]
-    return Constrain(Group(*parts), _WIDEST)
+    return Constrain(Group(*parts), WIDEST)
 
 
 def _header(shown: Snapshot) -> Group:
@@ -58,7 +57,7 @@ def _header(shown: Snapshot) -> Group:
     more += f", {others}" if (others := view.besides(shown.trials)) else ""
     where = f" on {shown.device}" if shown.device else ""
     return Group(
-        Text(printable(f"{shown.session}{where}"), style=_HEADING),
+        Text(printable(f"{shown.session}{where}"), style=HEADING),
         Text(f"{searched} of {shown.plan.trials} trials ended{more}"),
         Text(_time(shown)),
     )
@@ -77,7 +76,7 @@ def _time(shown: Snapshot) -> str:
 
 def _grid(title: str, figures: str) -> Table:
     """A table of trials: number, configuration, and figures in columns as wide as their headings."""
-    grid = Table(box=None, expand=True, pad_edge=False, padding=(0, 1, 0, 0), header_style=_HEADING)
+    grid = Table(box=None, expand=True, pad_edge=False, padding=(0, 1, 0, 0), header_style=HEADING)
     grid.add_column("#", justify="right", width=4, no_wrap=True)
     grid.add_column(title, ratio=1, overflow="fold")
     grid.add_column(figures, width=len(figures), overflow="fold")
@@ -115,25 +114,29 @@ def _running(shown: Snapshot, most: int | None) -> Table:
         figures = Group(_of_run(running.trial, shown.space), _bar(running, shown.space))
         grid.add_row(str(running.trial.number), Text(view.name(running.trial)), figures)
     if most is not None:
-        grid.add_row("", Text(f"and {len(shown.running) - most} more", style=_HINT), "")
+        grid.add_row("", Text(f"and {len(shown.running) - most} more", style=HINT), "")
     return grid
 
 
 def _bar(running: Running, space: Space) -> Table:
-    """What a running trial does, how far it has come, and for how long it has run."""
     samples, budget = running.trial.measurement.samples, space.budget.samples_per_trial
+    # A race ends when it is decided: nobody knows how far it is.
+    share = None if running.trial.race else min(1.0, samples / budget)
+    return bar(running.phase, share, running.seconds)
+
+
+def bar(phase: str, share: float | None, seconds: float) -> Table:
+    """What is done, how far that has come, None where nobody knows, and for how long it has been done."""
     grid = Table.grid(padding=(0, 1, 0, 0), expand=True)
     grid.add_column(width=11)
     grid.add_column(ratio=1)
     grid.add_column(width=4, justify="right")
     grid.add_column(width=7, justify="right")
-    # A race ends when it is decided: nobody knows how far it is.
-    share = 0.0 if running.trial.race else min(1.0, samples / budget)
     grid.add_row(
-        Text(running.phase, style="cyan"),
-        ProgressBar(total=1.0, completed=share),
-        "" if running.trial.race else f"{share:.0%}",
-        units.format_seconds(running.seconds),
+        Text(phase, style="cyan"),
+        ProgressBar(total=1.0, completed=share or 0.0),
+        "" if share is None else f"{share:.0%}",
+        units.format_seconds(seconds),
     )
     return grid
 
@@ -142,11 +145,11 @@ def _best(shown: Snapshot) -> Table:
     grid = _grid("best so far", _headings(shown.space, "factor"))
     baseline = shown.history.baseline
     if baseline is None or shown.best is None:
-        grid.add_row("", Text("the baseline is not measured yet", style=_HINT), "")
+        grid.add_row("", Text("the baseline is not measured yet", style=HINT), "")
         return grid
     trial, claim = shown.best
     if trial.number != baseline.number:
-        surety = Text(_surety(trial, claim, shown), style=_HINT, justify="right")
+        surety = Text(_surety(trial, claim, shown), style=HINT, justify="right")
         grid.add_row(str(trial.number), Text(view.name(trial)), Group(_figures(trial, shown), surety))
     name = Text(f"baseline: {view.name(baseline)}")
     grid.add_row("0", name, _figures(baseline, shown))

@@ -39,7 +39,7 @@ class LiveView:
 
     def __init__(self, console: Console, draw: Callable[[], RenderableType]) -> None:
         self._console, self._draw = console, draw
-        self._lock, self._closed = threading.RLock(), False
+        self._lock, self.is_open = threading.RLock(), False
         self._last_words: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._live = Live(
             get_renderable=self._drawn,
@@ -55,6 +55,7 @@ class LiveView:
     def __enter__(self) -> Self:
         self._redirected.enter_context(redirect_stdout(_Aside(sys.stdout, self.say)))
         self._redirected.enter_context(redirect_stderr(_Aside(sys.stderr, self.say)))
+        self.is_open = True
         self._live.start(refresh=True)
         self._thread.start()
         return self
@@ -67,8 +68,8 @@ class LiveView:
     def close(self) -> None:
         """Leaves the terminal as it was, with the lines that were said."""
         with self._lock:
-            if not self._closed:
-                self._closed = True
+            if self.is_open:
+                self.is_open = False
                 self._live.stop()
                 self._redirected.close()
 
@@ -81,12 +82,12 @@ class LiveView:
         self._last_words.put(text)
 
     def _refresh(self) -> None:
-        while not self._closed:
+        while self.is_open:
             try:
                 text = self._last_words.get(timeout=_REFRESH_S)
             except queue.Empty:
                 with self._lock:
-                    if not self._closed:
+                    if self.is_open:
                         self._live.refresh()
             else:
                 self.close()
@@ -94,8 +95,8 @@ class LiveView:
 
     def _drawn(self) -> RenderableType:
         return (
-            Text() if self._closed else self._draw()
-        )  # Rich draws once more when it stops, and crops nothing
+            self._draw() if self.is_open else Text()
+        )  # when it stops, Rich draws once more, and crops nothing
 
 
 class _Aside(io.TextIOBase):

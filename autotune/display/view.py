@@ -1,6 +1,6 @@
 """Trials as text: the same words and columns for the live table, the log, `status` and the summary."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autotune.core import units
@@ -94,6 +94,12 @@ def peak(measurement: Measurement) -> str:
     if measurement.peak_memory_bytes is None:
         return "-"
     return f"{'>' if measurement.memory_is_rising else ''}{units.format_bytes(measurement.peak_memory_bytes)}"
+
+
+def step(shares: Mapping[str, float]) -> str:
+    """`forward 61%, data 39%`: what part of a step each phase takes, the largest first; empty if unknown."""
+    parts = sorted(shares.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name.removesuffix('_s')} {share:.0%}" for name, share in parts if share > 0)
 
 
 def quality(value: float | None) -> str:

@@ -20,7 +20,7 @@ from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 from autotune.space.sections import Objective
 
-_SLACK = 0.05  # of what was promised: days differ by as much on a machine that nothing is wrong with
+SLACK = 0.05  # of what was promised: days differ by as much on a machine that nothing is wrong with
 _SLACK_BYTES = 64 * 2**20  # by which the memory of one training differs from day to day, caches and libraries
 _SCATTERS = 2.0  # standard deviations between equal runs, beyond which a quality is no chance
 
@@ -140,18 +140,20 @@ def _speed(promise: Promise, shown: Measurement, unit: str) -> Kept | None:
     found = estimates.of_run(shown.throughput)
     if found is None:
         return _not_yet("speed", promise.throughput, "not measured yet")
-    ratio, least = estimates.over(found, promise.throughput), 1 - _SLACK
+    ratio, least = estimates.over(found, promise.throughput), 1 - SLACK
     is_kept = found.low is not None and found.low >= least * promise.throughput.value
     is_broken = ratio.high is not None and ratio.high < least / (1 + promise.moved)
     answer = _answer(is_kept=is_kept, is_broken=is_broken)
-    beside = "as promised" if abs(ratio.value - 1) < _SLACK else _apart(ratio.value)
-    text = f"{found.value:.1f} {unit}/s, {promise.throughput.value:.1f} promised: {beside}"
-    if promise.moved > _SLACK and not is_kept:
+    text = f"{found.value:.1f} {unit}/s, {promise.throughput.value:.1f} promised: {beside(ratio.value)}"
+    if promise.moved > SLACK and not is_kept:
         text += f"; equal trials of that session were up to {promise.moved:.0%} apart"
     return Kept("speed", answer, text, promise.throughput, found)
 
 
-def _apart(ratio: float) -> str:
+def beside(ratio: float) -> str:
+    """`as promised`, or `7% slower`: a speed that is `ratio` times the one that was promised."""
+    if abs(ratio - 1) < SLACK:
+        return "as promised"
     return f"{abs(ratio - 1):.0%} {'faster' if ratio > 1 else 'slower'}"
 
 
@@ -189,7 +191,7 @@ def _memory(promise: Promise, shown: Measurement) -> Kept | None:
     found, promised = map(units.format_bytes, (own_bytes, promise.memory_bytes))
     share = objective.memory_share(shown)
     of_all = "" if share is None else f", {share:.0%} of what there is"
-    is_kept = own_bytes <= max(promise.memory_bytes * (1 + _SLACK), promise.memory_bytes + _SLACK_BYTES)
+    is_kept = own_bytes <= max(promise.memory_bytes * (1 + SLACK), promise.memory_bytes + _SLACK_BYTES)
     more = "" if is_kept else f": {ratio - 1:.0%} more"
     answer = Answer.HELD if is_kept else Answer.BROKEN
     text = f"{found}{of_all}, {promised} promised{more}"

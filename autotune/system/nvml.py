@@ -12,7 +12,7 @@ import pynvml
 
 Reading = Mapping[str, float]
 
-_OF_ONE = re.compile(r"^gpu_\d+_")
+_OF_ONE = re.compile(r"^gpu_(\d+)_")
 _NO_DRIVER = (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded)
 _NODES = ("/dev/nvidiactl", "/dev/dxg")  # the second one is Windows' own, under WSL: of any make of GPU
 
@@ -166,6 +166,15 @@ def _apart(readings: Sequence[Reading]) -> dict[str, float]:
         for name, value in reading.items()
         if name in _QUERIES and name.startswith("gpu_")
     }
+
+
+def of_each(values: Reading) -> dict[int, dict[str, float]]:
+    """The figures of each of several GPUs, by its place among them, under the names that one alone has."""
+    found: dict[int, dict[str, float]] = {}
+    for name, value in values.items():
+        if one := _OF_ONE.match(name):
+            found.setdefault(int(one[1]), {})[of_all(name)] = value
+    return dict(sorted(found.items()))
 
 
 def of_all(name: str) -> str:

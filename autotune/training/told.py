@@ -7,9 +7,7 @@ from autotune.core.trial import Measurement, Outcome, Status
 from autotune.display import view
 from autotune.judging import estimates, quality
 from autotune.training.plan import Plan
-from autotune.trials.reported import Report
-
-_SHOWN_LOSS = "train_loss"
+from autotune.training.standing import Standing
 
 
 def begun(plan: Plan) -> str:
@@ -24,24 +22,19 @@ def begun(plan: Plan) -> str:
     return f"training {length} with {of}: {view.knobs(plan.config)}{speed}"
 
 
-def progress(report: Report, plan: Plan, per_s: float | None) -> str:
+def progress(standing: Standing) -> str:
     """How far it is, how fast it is now, and how long it will take from here at that speed."""
-    unit, done = plan.unit, report.samples
-    parts = [f"{done}{'' if plan.samples is None else f' of {plan.samples}'} {unit}"]
+    plan, per_s, shown = standing.plan, standing.recent_per_s, standing.measurement
+    parts = [f"{standing.samples}{'' if plan.samples is None else f' of {plan.samples}'} {plan.unit}"]
     if per_s:
-        parts.append(f"{per_s:.1f} {unit}/s")
-        if plan.samples is not None:
-            left_s = max(0, plan.samples - done) / per_s
-            parts.append(f"{units.format_seconds(left_s)} of training left")
-    parts += _loss(report)
-    if report.measurement.peak_memory_bytes is not None:
-        parts.append(f"memory {view.peak(report.measurement)}")
+        parts.append(f"{per_s:.1f} {plan.unit}/s")
+    if standing.left_s is not None:
+        parts.append(f"{units.format_seconds(standing.left_s)} of training left")
+    if standing.loss is not None:
+        parts.append(f"loss {standing.loss:.4f}")
+    if shown.peak_memory_bytes is not None:
+        parts.append(f"memory {view.peak(shown)}")
     return ", ".join(parts)
-
-
-def _loss(report: Report) -> list[str]:
-    losses = [record[_SHOWN_LOSS] for record in report.records if _SHOWN_LOSS in record]
-    return [f"loss {losses[-1]:.4f}"] if losses and units.number(losses[-1]) is not None else []
 
 
 def evaluation(record: Mapping[str, object], plan: Plan) -> str:

@@ -68,6 +68,14 @@ class Watch:
         recent = self._windows[-_RECENT:]
         return sum(w.trained for w in recent) / sum(w.seconds for w in recent) if recent else None
 
+    @property
+    def recent_shares(self) -> dict[str, float]:
+        """What part of those steps each of their phases took; empty where nothing tells it."""
+        recent = self._windows[-_RECENT:]
+        spent_s = {name: sum(w.phases_s.get(name, 0.0) for w in recent) for name in PHASES}
+        total_s = sum(spent_s.values())
+        return {name: s / total_s for name, s in spent_s.items()} if total_s else {}
+
     def _count(self, record: Mapping[str, Any], seen: Mapping[str, float]) -> bool:
         """Adds a step to its window; whether that is one now.
 

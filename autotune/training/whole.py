@@ -2,9 +2,10 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from autotune.core.settings import Setting
 from autotune.core.trial import Outcome, Status
@@ -16,19 +17,20 @@ from autotune.training.answers import GoOn
 from autotune.training.events import Event, Kind
 from autotune.training.halving import MicroBatch
 from autotune.training.plan import Plan
-from autotune.training.watch import Length, Watch
+from autotune.training.screen import Lines
+from autotune.training.standing import Standing
+from autotune.training.watch import Length, Said, Watch
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.reported import Report
 from autotune.trials.setup import Training
 
-_SAY_EVERY_S = 30.0
 _TELEMETRY_EVERY_S = 10.0  # a day of it is some thousand samples
 
 
 class Whole:
-    """Trains as planned in `place`, whose lock is held; `say` gets a line for all that people should know,
-    and `follow` every report.
+    """Trains as planned in `place`, whose lock is held; what people should know, `shows` shows them, and
+    `follow` gets every report.
 
     What happens is kept beside the records, as events, and changes to its settings in its plan, unless the
     disk is full: the training answers that itself, and must not end of it.
@@ -40,17 +42,22 @@ class Whole:
         planned: Plan,
         place: TrainingDir,
         *,
-        say: Callable[[str], None],
+        shows: Lines,
         follow: Callable[[Report], None],
     ) -> None:
         self._training, self._plan, self._place = training, planned, place
-        self._say, self._follow = say, follow
-        self._said_s = self._sampled_s = float("-inf")
-        self._samples, self._micro_batch = 0, MicroBatch({**planned.settings, **planned.changes})
-        for record in read_records(place):
-            self._samples = max(self._samples, record.get("samples", 0))
-            self._micro_batch.hear(record)
+        self._shows, self._follow = shows, follow
+        self._sampled_s = float("-inf")
+        self._micro_batch = MicroBatch({**planned.settings, **planned.changes})
         self._watch = self._new_watch()
+        standing = Standing(planned, training.space.training.samples_per_epoch)
+        self._standing = standing.with_records(self._earlier())
+
+    def _earlier(self) -> Iterator[dict[str, Any]]:
+        """The records of the processes before, of whose micro-batches is heard as they are taken."""
+        for record in read_records(self._place):
+            self._micro_batch.hear(record)
+            yield record
 
     def run(self, *, retries: int, is_stopping: Callable[[], bool]) -> Report:
         """The last report, which has the outcome.
@@ -78,6 +85,7 @@ class Whole:
             self._micro_batch.hear(changes)
             with suppress(OSError):
                 plan.write(self._place, self._plan)
+            self._standing = replace(self._standing, plan=self._plan)
         return self._training.whole({**self._plan.config, **self._plan.changes}, self._place)
 
     def _end_of(self, last: Report) -> str:
@@ -93,25 +101,24 @@ class Whole:
 
     def _happened(self, kind: Kind, text: str) -> None:
         with suppress(OSError):
-            events.write(self._place.events_file, Event(time.time(), self._samples, kind, text))
-        self._say(text)
+            events.write(self._place.events_file, Event(time.time(), self._standing.furthest, kind, text))
+        self._shows.say(text)
 
     def _hear(self, report: Report) -> None:
-        self._samples = max(self._samples, report.samples)
         self._follow(report)
         self._keep_telemetry(report)
-        for record in report.records:
-            if text := self._micro_batch.hear(record):
-                self._watch = self._new_watch()  # other micro-batches have a speed and a memory of their own
-                self._happened(Kind.HALVED, text)
-        for kind, text in self._watch.hear(report):
+        halved = [text for record in report.records if (text := self._micro_batch.hear(record))]
+        if halved:
+            self._watch = self._new_watch()  # other micro-batches have a speed and a memory of their own
+        said = [*(Said(Kind.HALVED, text) for text in halved), *self._watch.hear(report)]
+        self._standing = self._standing.after(report, self._watch)
+        for kind, text in said:
             self._happened(kind, text)
         for record in report.records:
             if self._plan.quality in record:
-                self._say(told.evaluation(record, self._plan))
-        if report.outcome is None and time.monotonic() - self._said_s >= _SAY_EVERY_S:
-            self._said_s = time.monotonic()
-            self._say(told.progress(report, self._plan, self._watch.recent_per_s))
+                self._shows.say(told.evaluation(record, self._plan))
+        if report.outcome is None:
+            self._shows.stands(self._standing)
 
     def _keep_telemetry(self, report: Report) -> None:
         now_s = time.monotonic()

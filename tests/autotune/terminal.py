@@ -1,12 +1,24 @@
 """A terminal in a few lines: what is on it after a program has written. It knows what Rich writes."""
 
+import codecs
+import fcntl
 import io
+import os
+import pty
 import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
 from collections import deque
 
 _PIECE = re.compile(
     r"\x1b\[\?\d+[hl]|\x1b\[(?P<count>\d*)(?P<what>[A-Za-z])|\x1b\[[\d;]*m|(?P<plain>[^\x1b])"
 )
+_SHOW_CURSOR, _HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 
 
 class Tty(io.StringIO):
@@ -14,6 +26,12 @@ class Tty(io.StringIO):
 
     def isatty(self) -> bool:
         return True
+
+    def on(self, columns: int, lines: int) -> "Terminal":
+        """A terminal that has got it."""
+        terminal = Terminal(columns, lines)
+        terminal.feed(self.getvalue().replace("\n", "\r\n"))
+        return terminal
 
 
 class Terminal:
@@ -23,6 +41,7 @@ class Terminal:
         self.columns, self.lines = columns, lines
         self.above: list[str] = []  # what was scrolled away
         self.wrapped = self.cleared = 0  # lines that were too long, and times that all was cleared
+        self.has_cursor = True
         self._screen: deque[list[str]] = deque([[]])
         self._row = self._column = 0
         self._begun = ""  # of an escape sequence, the rest of which is still to come
@@ -45,6 +64,8 @@ class Terminal:
         for piece in _PIECE.finditer(whole):
             if piece["plain"]:
                 self._write(piece["plain"])
+            elif piece[0] in {_SHOW_CURSOR, _HIDE_CURSOR}:
+                self.has_cursor = piece[0] == _SHOW_CURSOR
             elif piece["what"] == "A":
                 self._row = max(0, self._row - int(piece["count"] or 1))
             elif piece["what"] == "K":
@@ -77,3 +98,70 @@ class Terminal:
     @property
     def shown(self) -> list[str]:
         return ["".join(line[: self.columns]).rstrip() for line in self._screen]
+
+    @property
+    def left(self) -> list[str]:
+        """What was scrolled away, and what is shown, but for empty lines."""
+        return [line for line in [*self.above, *self.shown] if line]
+
+
+class OnTerminal:
+    """Python with these arguments in a process of its own, and the pseudo-terminal that it writes to."""
+
+    def __init__(self, columns: int, lines: int, *arguments: object) -> None:
+        self.terminal = Terminal(columns, lines)
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._master, slave = pty.openpty()
+        self._set_size(columns, lines)
+        environment = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "LINES"}}
+        self.process = subprocess.Popen(
+            [sys.executable, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=slave,
+            stderr=slave,
+            env=environment | {"TERM": "xterm-256color"},
+            text=True,
+        )
+        os.close(slave)
+
+    def _set_size(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def resize(self, columns: int, lines: int) -> None:
+        self._set_size(columns, lines)
+        self.terminal.resize(columns, lines)
+        self.process.send_signal(signal.SIGWINCH)
+
+    def step(self, times: int = 1) -> None:
+        """Lets what waits for lines go on."""
+        for _ in range(times):
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+
+    def read_until(self, condition, seconds: float = 30) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition(self.terminal.shown):
+            assert time.monotonic() < deadline, "\n".join(self.terminal.shown)
+            self._read()
+
+    def _read(self, seconds: float = 0.05) -> bool:
+        """What is there; False when the other end is closed."""
+        if not select.select([self._master], [], [], seconds)[0]:
+            return True
+        try:
+            self.terminal.feed(self._decoder.decode(os.read(self._master, 65536)))
+        except OSError:
+            return False
+        return True
+
+    def end(self) -> int:
+        """Its exit code, once all that it has written was read."""
+        self.process.stdin.close()
+        while self._read(5):
+            pass
+        os.close(self._master)
+        return self.process.wait()
+
+    @property
+    def left(self) -> list[str]:
+        return self.terminal.left

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from autotune.core import units
-from autotune.display import growth
+from autotune.display import growth, view
 from autotune.display.snapshot import ENDED, RUNNING
 from autotune.judging import estimates, objective
 from autotune.judging.estimates import Figure
@@ -117,7 +117,7 @@ def figures(report: TrainingReport) -> list[tuple[str, str]]:
         "trained parameters": words.count(shown.trained_parameters),
         "checkpoints, and what else is in work": words.memory(report.work_bytes),
         "evaluations": _evaluations(report),
-        "parts of a step": _step(report),
+        "parts of a step": view.step(report.measured.step_shares) or words.NOTHING,
         "HFU, of the device's peak FLOP/s": words.share(shown.mfu),
         "trained again after faults": f"about {words.count(report.repeated)} {report.unit}"
         if report.repeated
@@ -173,13 +173,6 @@ def _evaluations(report: TrainingReport) -> str:
         return words.NOTHING
     share = min(1.0, seen.evaluations * seen.evaluation_s / report.seconds)
     return f"{seen.evaluations} of {words.duration(seen.evaluation_s)} each, {share:.0%} of the time"
-
-
-def _step(report: TrainingReport) -> str:
-    """What part of a step each phase takes, the largest first."""
-    shares = sorted(report.measured.step_shares.items(), key=lambda item: -item[1])
-    told = (f"{name.removesuffix('_s')} {share:.0%}" for name, share in shares if share > 0)
-    return ", ".join(told) or words.NOTHING
 
 
 def scores(report: TrainingReport) -> list[tuple[str, str]]:

@@ -21,6 +21,7 @@ from autotune.training.events import Kind
 from autotune.trials import child
 from tests import forked
 from tests.autotune.cli.test_gpus import torch_of
+from tests.autotune.terminal import OnTerminal
 from tests.autotune.trackers.test_tracking import read_runs
 from tests.faults import killing, left_by_a_search
 from tests.faults.sessions import KEPT
@@ -216,6 +217,53 @@ def test_stopped_or_killed_it_goes_on_from_its_checkpoint(tmp_path, number, code
     unheard = set(range(200, enough + 1, 200)) - set(evaluations(tmp_path))
     assert not unheard or number == signal.SIGKILL  # of the tuner: its child may tell what nobody hears
     assert enough not in unheard
+
+
+@pytest.fixture
+def watched(tmp_path):
+    """A training that somebody watches on a terminal, once its panel has figures."""
+    started = []
+
+    def start(faults=""):
+        where = ("--workdir", tmp_path / "t", "--wandb", "off")
+        file = space(tmp_path, faults, samples=ENDLESS)
+        started.append(OnTerminal(80, 30, "-m", "autotune", "train", file, *where))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.wait()
+
+
+def panels(lines):
+    return sum(line.startswith("throughput ") for line in lines), lines.count("training 8")
+
+
+def test_on_a_terminal_a_panel_shows_how_it_stands_and_leaves_lines_alone(watched):
+    it = watched()
+    it.read_until(lambda lines: panels(lines) == (1, 1) and any("▁" in line for line in lines), 120)
+    it.resize(40, 24)
+    it.read_until(lambda lines: panels(lines) == (1, 1) and max(map(len, lines)) <= 40)
+    it.process.send_signal(signal.SIGTERM)
+    assert it.end() == 143
+    assert it.terminal.has_cursor
+    assert panels(it.left) == (0, 0)
+    assert any(line.startswith("after 400 samples: score 0.4000") for line in it.left)
+    said = " ".join(" ".join(it.left).split())
+    assert said.count("stopping: the checkpoint is written after the next record") == 1
+    assert "stopped; to continue" in said
+
+
+def test_a_second_signal_finds_the_terminal_as_it_was(watched):
+    it = watched("hung@400")
+    it.read_until(lambda lines: panels(lines) == (1, 1) and any("after 400" in line for line in lines), 120)
+    it.process.send_signal(signal.SIGTERM)
+    it.read_until(lambda lines: any(line.startswith("stopping: ") for line in lines))
+    it.process.send_signal(signal.SIGTERM)
+    assert it.end() == -signal.SIGTERM
+    assert it.terminal.has_cursor
+    assert panels(it.left) == (0, 0)
 
 
 def test_a_job_of_which_every_process_gets_the_signal_has_stopped_as_well(tmp_path):

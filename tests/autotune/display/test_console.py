@@ -1,19 +1,8 @@
 """What is shown while a search runs: lines, JSON, and a picture on a real pseudo-terminal."""
 
-import codecs
-import fcntl
 import io
 import json
-import os
-import pty
 import re
-import select
-import signal
-import struct
-import subprocess
-import sys
-import termios
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +17,7 @@ from autotune.storage.study_file import Plan
 from autotune.trials import failures
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
-from tests.autotune.terminal import Terminal, Tty
+from tests.autotune.terminal import OnTerminal, Tty
 
 SHOWN = Path(__file__).parents[1] / "shown_search.py"
 
@@ -193,68 +182,13 @@ def test_progress_is_told_at_a_bounded_rate_and_at_once_where_the_phase_changes(
     assert [(e["trial"], e["phase"]) for e in said(capsys)] == [(0, "evaluating"), (1, "training")]
 
 
-class Shown:
-    """The picture in a process of its own, and the pseudo-terminal that it draws on."""
-
-    def __init__(self, columns, lines, *words):
-        self.terminal = Terminal(columns, lines)
-        self.decoder = codecs.getincrementaldecoder("utf-8")()
-        self.master, slave = pty.openpty()
-        self._set_size(columns, lines)
-        environment = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "LINES"}}
-        self.process = subprocess.Popen(
-            [sys.executable, str(SHOWN), *words],
-            stdin=subprocess.PIPE,
-            stdout=slave,
-            stderr=slave,
-            env=environment | {"TERM": "xterm-256color"},
-            text=True,
-        )
-        os.close(slave)
-
-    def _set_size(self, columns, lines):
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-
-    def resize(self, columns, lines):
-        self._set_size(columns, lines)
-        self.terminal.resize(columns, lines)
-        self.process.send_signal(signal.SIGWINCH)
-
-    def step(self, times=1):
-        for _ in range(times):
-            self.process.stdin.write("\n")
-            self.process.stdin.flush()
-
-    def read_until(self, condition, seconds=30):
-        deadline = time.monotonic() + seconds
-        while not condition(self.terminal.shown):
-            assert time.monotonic() < deadline, "\n".join(self.terminal.shown)
-            self.read()
-
-    def read(self, seconds=0.05):
-        """What is there; False when the other end is closed."""
-        if not select.select([self.master], [], [], seconds)[0]:
-            return True
-        try:
-            self.terminal.feed(self.decoder.decode(os.read(self.master, 65536)))
-        except OSError:
-            return False
-        return True
-
-    def end(self):
-        self.process.stdin.close()
-        while self.read(5):
-            pass
-        os.close(self.master)
-        return self.process.wait()
-
-
 @pytest.fixture
 def shown():
+    """The picture in a process of its own."""
     started = []
 
     def start(columns, lines, *words):
-        started.append(Shown(columns, lines, *words))
+        started.append(OnTerminal(columns, lines, SHOWN, *words))
         return started[-1]
 
     yield start
@@ -280,7 +214,7 @@ def test_the_picture_stays_one_picture_whatever_is_printed_above_it(shown):
         "no half of a picture is left behind"
     )
     assert it.end() == 0
-    left = [*it.terminal.above, *it.terminal.shown]
+    left = it.left
     assert not any("trials ended" in line or "best so far" in line for line in left), "it is gone in the end"
     ends = [int(line.split("trial ")[1].split()[0]) for line in left if line.startswith("[")]
     assert ends == list(range(12)), "every line is there, once and in order"
@@ -298,7 +232,7 @@ def test_what_a_library_prints_stays_whole_above_the_picture(shown):
     it.read_until(lambda lines: any("and more of 100" in line for line in [*it.terminal.above, *lines]))
     assert it.terminal.cleared == it.terminal.wrapped == 0
     assert it.end() == 0
-    left = [*it.terminal.above, *it.terminal.shown]
+    left = it.left
     assert not any("trials ended" in line or "best so far" in line for line in left)
     told = [line for line in left if "says" in line or "and more" in line]
     assert told == [

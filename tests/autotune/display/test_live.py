@@ -8,10 +8,8 @@ from rich.text import Text
 
 from autotune.display import live
 from autotune.display.live import LiveView
-from tests.autotune.terminal import Terminal, Tty
+from tests.autotune.terminal import Tty
 from tests.faults.killing import wait_for
-
-SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 
 
 @pytest.fixture
@@ -22,10 +20,8 @@ def console(monkeypatch):
 
 def left(console):
     """The lines on the terminal, and whether it has its cursor."""
-    written, terminal = console.file.getvalue(), Terminal(40, 10)
-    terminal.feed(written.replace("\n", "\r\n"))
-    lines = [line for line in [*terminal.above, *terminal.shown] if line]
-    return lines, written.rfind(SHOW_CURSOR) > written.rfind(HIDE_CURSOR)
+    terminal = console.file.on(40, 10)
+    return terminal.left, terminal.has_cursor
 
 
 def picture():
@@ -67,5 +63,4 @@ def test_a_signals_handler_has_it_closed_with_a_last_line(console):
         wait_for(lambda: left(console)[0] == ["stopping"])
         view.say("stopped")
         view.close()
-    assert left(console)[0] == ["stopping", "stopped"]
-    assert console.file.getvalue().count(SHOW_CURSOR) == 1
+    assert left(console) == (["stopping", "stopped"], True)

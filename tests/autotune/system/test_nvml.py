@@ -59,6 +59,8 @@ def test_each_of_several_devices_has_its_own_figures_as_well() -> None:
         "gpu_0_power_w": 300.0,
         "gpu_1_power_w": 100.0,
     }
+    each = nvml.of_each(nvml.combine([one, {"gpu_power_w": 100.0}]))
+    assert each == {0: {"gpu_power_w": 300.0}, 1: {"gpu_power_w": 100.0}}
     assert nvml.of_all("gpu_12_power_w") == nvml.of_all("gpu_power_w") == "gpu_power_w"
 
 

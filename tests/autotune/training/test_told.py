@@ -6,14 +6,13 @@ import pytest
 
 from autotune.core.trial import Measurement, Outcome, Status, Throughput
 from autotune.training import told
-from autotune.trials.progress import Phase
-from autotune.trials.reported import Report
+from autotune.training.standing import Standing
 
 from .test_plan import PLAN
 
 SHOWN = Measurement(Throughput(100.0, 2.0, 50, 10.0), samples=1000, peak_memory_bytes=2**26)
 MEMORY = "memory 64 MiB"
-REPORT = Report(0, Phase.TRAINING, 12.0, SHOWN, ({"samples": 1000, "train_loss": 0.51234},))
+STANDING = Standing(PLAN, samples=1000, loss=0.51234, measurement=SHOWN)
 
 
 def test_it_begins_with_what_is_trained_and_what_was_promised():
@@ -31,12 +30,7 @@ def test_it_begins_with_what_is_trained_and_what_was_promised():
     ],
 )
 def test_progress_says_how_long_it_will_take_at_its_speed_of_now(plan, per_s, line):
-    assert told.progress(REPORT, plan, per_s) == line
-
-
-def test_a_loss_that_is_no_number_is_not_shown():
-    spoilt = replace(REPORT, records=({"samples": 1000, "train_loss": float("nan")},))
-    assert "loss" not in told.progress(spoilt, PLAN, None)
+    assert told.progress(replace(STANDING, plan=plan, recent_per_s=per_s)) == line
 
 
 def test_an_end_says_why():

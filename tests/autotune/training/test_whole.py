@@ -12,6 +12,7 @@ from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events, plan, supervise
 from autotune.training.answers import GoOn
 from autotune.training.events import Kind
+from autotune.training.screen import Lines
 from autotune.training.whole import Whole
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
@@ -44,7 +45,9 @@ def train(tmp_path, monkeypatch):
 
         monkeypatch.setattr(supervise, "run", run)
         place, said = TrainingDir(tmp_path), []
-        whole = Whole(TRAINING, PLAN, place, say=said.append, follow=lambda _: None)
+        shows = Lines()
+        shows.say = said.append
+        whole = Whole(TRAINING, PLAN, place, shows=shows, follow=lambda _: None)
         whole.run(retries=3, is_stopping=lambda: False)
         return list(events.read(place.events_file)), said
 

@@ -1,0 +1,208 @@
+"""How a training stands, drawn for a terminal. Pure."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.constrain import Constrain
+from rich.table import Table
+from rich.text import Text
+
+from autotune.core import units
+from autotune.core.errors import printable
+from autotune.core.trial import Measurement
+from autotune.display import draw, view
+from autotune.judging import estimates, promise
+from autotune.judging.estimates import Figure
+from autotune.judging.trends import Point
+from autotune.system import nvml
+from autotune.training import told
+from autotune.training.standing import Standing
+from autotune.trials.progress import Phase
+
+_LABELS = 11  # characters, as wide as the phase above them
+_BARS = "▁▂▃▄▅▆▇█"
+_FEWEST_IN_CURVE, _WIDEST_CURVE = 3, 16
+_GOOD, _WARNING = "green", "yellow"
+
+
+def panel(standing: Standing) -> RenderableType:
+    """What is trained, how far it is, and its figures beside those that were promised."""
+    plan, phase = standing.plan, standing.phase
+    share = None if plan.samples is None else min(1.0, standing.samples / plan.samples)
+    parts: list[RenderableType] = [
+        *_heading(standing),
+        draw.bar(Phase.TRAINING if phase is Phase.MEASURING else phase, share, standing.seconds),
+        Text(_done(standing)),
+        Text(),
+        _figures(standing),
+    ]
+    return Constrain(Group(*parts), draw.WIDEST)
+
+
+def _heading(standing: Standing) -> Iterator[Text]:
+    plan = standing.plan
+    knobs = view.knobs({**plan.config, **plan.changes}) or "the baseline"
+    of = f"trial {plan.promise.trial} of session {plan.promise.session}, " if plan.promise else ""
+    yield Text(f"training {knobs}", style=draw.HEADING)
+    yield Text(printable(f"{of}on {plan.device}"), style=draw.HINT)
+
+
+def _done(standing: Standing) -> str:
+    """`12400 of 40000 samples, epoch 3.1 of 10.0, 27m 05s of training left`, as far as it is known."""
+    total, epoch = standing.plan.samples, standing.epoch
+    of = "" if total is None else f" of {total}"
+    parts = [f"{standing.samples}{of} {standing.plan.unit}"]
+    if epoch:
+        of = "" if total is None else f" of {total / epoch:.1f}"
+        parts.append(f"epoch {standing.samples / epoch:.1f}{of}")
+    if standing.left_s is not None:
+        parts.append(f"{units.format_seconds(standing.left_s)} of training left")
+    return ", ".join(parts)
+
+
+def _figures(standing: Standing) -> Table:
+    grid = Table.grid(padding=(0, 1, 0, 0), expand=True)
+    grid.add_column(width=_LABELS)
+    grid.add_column(ratio=1, overflow="fold")
+    rows = {
+        "throughput": _throughput(standing),
+        "promised": _promised(standing),
+        "quality": _quality(standing),
+        "loss": _loss(standing),
+        "step": Text(view.step(standing.step_shares)),
+        "memory": Text(_memory(standing)),
+        "CPUs": Text(_cpus(standing.telemetry)),
+        **_gpus(standing.telemetry),
+        "meanwhile": Text(_meanwhile(standing.telemetry), style=_WARNING),
+    }
+    for label, text in rows.items():
+        if text:
+            grid.add_row(Text(label, style="cyan"), text)
+    return grid
+
+
+def _throughput(standing: Standing) -> Text:
+    """Of now, and of all so far."""
+    unit, so_far, mfu = standing.plan.unit, _so_far(standing), standing.measurement.mfu
+    parts = [
+        f"{standing.recent_per_s:.1f} {unit}/s now" if standing.recent_per_s else "",
+        f"{view.speed(so_far)} so far" if so_far else "",
+        "" if mfu is None else f"HFU {mfu:.0%}",
+    ]
+    told = ", ".join(part for part in parts if part)
+    return Text(told) if told else Text("not known yet", style=draw.HINT)
+
+
+def _so_far(standing: Standing) -> Figure | None:
+    return estimates.of_run(standing.measurement.throughput)
+
+
+def _promised(standing: Standing) -> Text:
+    """The throughput, with how far from it that of now is, and the quality."""
+    plan, known, text = standing.plan, standing.plan.promise, Text()
+    if known is None:
+        return text
+    if known.throughput is not None:
+        text.append(f"{view.speed(known.throughput)} {plan.unit}/s")
+        if per_s := _comparable_per_s(standing):
+            ratio = per_s / known.throughput.value
+            is_slower = ratio <= 1 - promise.SLACK
+            text.append(": ").append(promise.beside(ratio), style=_WARNING if is_slower else _GOOD)
+    if known.least is not None and known.quality is not None:
+        quality = _found(Point(known.samples, plan.goal.turned(known.quality)))
+        text.append(f"{', ' if text else ''}{printable(plan.quality)} {quality}")
+    return text
+
+
+def _comparable_per_s(standing: Standing) -> float | None:
+    """Its throughput of now; of all so far where evaluations count, which those steps are without."""
+    so_far = _so_far(standing)
+    now = None if standing.plan.counts_evaluations else standing.recent_per_s
+    return now or (so_far.value if so_far else None)
+
+
+def _quality(standing: Standing) -> Text:
+    """The last evaluation, the best where that is another one, and the curve."""
+    name, best = printable(standing.plan.quality), standing.best
+    if best is None:
+        return Text(f"no evaluation has {name} yet", style=draw.HINT)
+    last = standing.curve[-1]
+    text = f"{name} {_found(last)}" + (f", best {_found(best)}" if best.value != last.value else "")
+    return Text(text).append(_curve(standing.curve), style=_GOOD)
+
+
+def _found(point: Point) -> str:
+    return f"{view.quality(point.value)} after {point.samples:.0f}"
+
+
+def _loss(standing: Standing) -> Text:
+    if standing.loss is None:
+        return Text()
+    return Text(f"{standing.loss:.4f}").append(_curve(standing.losses), style=_GOOD)
+
+
+def _curve(points: Sequence[Point]) -> str:
+    """How a figure went: as a bar for every so many samples the mean of the points there, after a space."""
+    width = min(_WIDEST_CURVE, len(points))
+    if width < _FEWEST_IN_CURVE:
+        return ""
+    first, last = points[0].samples, points[-1].samples
+    columns: dict[int, list[float]] = defaultdict(list)
+    for point in points:
+        columns[min(width - 1, int((point.samples - first) / (last - first) * width))].append(point.value)
+    means = [statistics.fmean(columns[n]) for n in range(width) if n in columns]
+    low, high = min(means), max(means)
+    steps = [(mean - low) / (high - low) if high > low else 0.0 for mean in means]
+    return " " + "".join(_BARS[round(step * (len(_BARS) - 1))] for step in steps)
+
+
+def _memory(standing: Standing) -> str:
+    """Of the training: now, and at its peak; and of the machine that it runs on."""
+    seen, parts = standing.telemetry, []
+    if (held := seen.get("host_rss_bytes")) is not None:
+        parts.append(f"{units.format_bytes(held)} on the host")
+    if standing.measurement.peak_memory_bytes is not None:
+        parts.append(f"peak {view.peak(standing.measurement)}")
+    if machine := _share(seen, "host_memory"):
+        parts.append(f"the machine {machine}")
+    return ", ".join(parts)
+
+
+def _share(seen: Mapping[str, float], of: str) -> str:
+    """`3.1 GiB of 15.6 GiB`: what is in use of a memory; empty where it is not known."""
+    used, free = seen.get(f"{of}_used_bytes"), seen.get(f"{of}_free_bytes")
+    if used is None or free is None:
+        return ""
+    return f"{units.format_bytes(used)} of {units.format_bytes(used + free)}"
+
+
+def _cpus(seen: Mapping[str, float]) -> str:
+    """How many CPUs it keeps busy."""
+    if "cpu_percent" not in seen:
+        return ""
+    of = f" of {seen['allowed_cpus']:.0f}" if "allowed_cpus" in seen else ""
+    return f"{seen['cpu_percent'] / 100:.1f}{of} busy"
+
+
+def _gpus(seen: Mapping[str, float]) -> dict[str, Text]:
+    """A line for each GPU."""
+    each = {f"GPU {index}": Text(_gpu(figures)) for index, figures in nvml.of_each(seen).items()}
+    return each or {"GPU": Text(_gpu(seen))}
+
+
+def _gpu(seen: Mapping[str, float]) -> str:
+    figures = {
+        "gpu_utilisation_percent": "{:.0f}% busy",
+        "gpu_temperature_c": "{:.0f} °C",
+        "gpu_power_w": "{:.0f} W",
+        "gpu_sm_clock_mhz": "{:.0f} MHz",
+    }
+    told = [text.format(seen[name]) for name, text in figures.items() if name in seen]
+    return ", ".join([*told[:1], *filter(None, [_share(seen, "gpu_memory")]), *told[1:]])
+
+
+def _meanwhile(seen: Mapping[str, float]) -> str:
+    """What slows it down just now."""
+    return ", ".join(told.meanwhile(Measurement(telemetry=seen)))
