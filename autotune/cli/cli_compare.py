@@ -15,7 +15,7 @@ from autotune.cli.cli_options import Models
 from autotune.cli.gpus import Usable
 from autotune.compare import compare as comparing
 from autotune.compare import results
-from autotune.compare.compare import Comparison, Contender, Terms
+from autotune.compare.compare import Comparison, Contender, Length, Terms
 from autotune.compare.verdict import search_noise, verdict
 from autotune.core.errors import InputError, printable
 from autotune.core.settings import PRECISION, PRECISIONS
@@ -56,8 +56,8 @@ def compare(session: Path, asked: Models) -> int:
         history = pilot.settled(History(study_file.trials(opened.study()), given))
         space, models = history.space, comparing.contenders(history, wanted, asked.seeds)
         facts, changed, more = _facts(opened, given, workload, here)
-        samples = _samples(asked, space, workload, comparing.samples_known(opened, facts))
-        terms = Terms(samples, facts, may_take=not changed)
+        length = _length(asked, space, workload, comparing.length_known(opened, facts))
+        terms = Terms(length.samples, facts, may_take=not changed, epochs=length.epochs)
         for note in [*usable.notes, *notes, *_equal(wanted, models), *more]:
             _say(note)
         for contender in models:
@@ -79,13 +79,15 @@ def compare(session: Path, asked: Models) -> int:
     return EXIT_MODEL_FAILED if failed else 0
 
 
-def _samples(asked: Models, space: Space, workload: Workload, known: int | None) -> int:
+def _length(asked: Models, space: Space, workload: Workload, known: Length | None) -> Length:
     """Of each model's training, as of those that are `known` where nothing else is asked for.
 
     Raises InputError where epochs are asked for whose size is not known.
     """
     if asked.epochs_per_model is None:
-        return asked.samples_per_model or known or space.budget.samples_per_trial
+        if asked.samples_per_model is not None:
+            return Length(asked.samples_per_model)
+        return known or Length(space.budget.samples_per_trial)
     if asked.samples_per_model is not None:
         raise InputError(
             "one of --samples-per-model and --epochs-per-model: "
@@ -97,7 +99,7 @@ def _samples(asked: Models, space: Space, workload: Workload, known: int | None)
             f"--epochs-per-model: how many {space.unit} an epoch has is not known: "
             "give training.samples_per_epoch in the session's space.yaml, or --samples-per-model"
         )
-    return asked.epochs_per_model * epoch
+    return Length(asked.epochs_per_model * epoch, asked.epochs_per_model)
 
 
 def _facts(

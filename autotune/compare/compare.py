@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotune.compare import evaluation, results, steps
 from autotune.compare.results import BASELINE, Model
@@ -69,22 +69,31 @@ class Terms:
     """What all models of a comparison have in common.
 
     `facts` are what their figures depend on besides. `may_take` says that what the search has measured
-    compares with what is measured now, so that a checkpoint that it has kept may be taken.
+    compares with what is measured now, so that a checkpoint that it has kept may be taken. `epochs` are what
+    the `samples` were asked for as, None where they were not.
     """
 
     samples: int
     facts: Mapping[str, Any]
     may_take: bool
+    epochs: int | None = None
 
 
-def samples_known(session: Session, facts: Mapping[str, Any]) -> int | None:
-    """Over how many samples the models of these `facts` that are there are trained; None without any."""
+class Length(NamedTuple):
+    """Of a model's training: `epochs` where it was asked for in them."""
+
+    samples: int
+    epochs: int | None = None
+
+
+def length_known(session: Session, facts: Mapping[str, Any]) -> Length | None:
+    """How long the models of these `facts` that are there are trained; None without any."""
     now = _conditions(facts)
     for place in session.comparison.models:
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             then = json.loads(place.plan_file.read_text(encoding="utf-8"))
             if not _changed(then, now):
-                return int(then["samples"])
+                return Length(int(then["samples"]), then.get("epochs"))
     return None
 
 
@@ -174,6 +183,8 @@ class Comparison:
         """`training` is that of the search's own settings, from which the samples of the terms may differ."""
         self._session, self._space, self._training = session, training.space, training
         self._trials, self._terms, self._say = trials, terms, say
+        baseline = self._space.baseline
+        self._baseline = training.workload.lasting(baseline, terms.epochs) if terms.epochs else baseline
         self._server = ForkServer(training.workload.preload)
 
     def run(self, contender: Contender) -> bool:
@@ -207,12 +218,14 @@ class Comparison:
     def _job(self, contender: Contender) -> _Job:
         """A training alone on the device and to the last sample; its checkpoint is kept for now."""
         budget = self._space.budget.model_copy(update={"samples_per_trial": self._terms.samples})
-        training = replace(self._training, space=self._space.model_copy(update={"budget": budget}))
+        changes = {"budget": budget, "baseline": self._baseline}
+        training = replace(self._training, space=self._space.model_copy(update=changes))
         place = self._session.model_dir(contender.name)
         order = replace(training.order(contender.config, place, seed=contender.seed), keep_work=True)
         plan = {
             "settings": order.settings,
             "samples": order.samples,
+            **({"epochs": self._terms.epochs} if self._terms.epochs else {}),
             "quality": order.quality,
             **_conditions(self._terms.facts),
         }
@@ -221,7 +234,7 @@ class Comparison:
     def _taken(self, job: _Job) -> tuple[Model, Path] | None:
         """The model of a trial of the search that ran just so and alone, where its checkpoint was kept."""
         asked, samples = job.contender, job.order.samples
-        settings = self._space.settings(asked.config)
+        settings = {**self._baseline, **asked.config}
         if not self._terms.may_take or samples != self._space.budget.samples_per_trial:
             return None
         for trial in self._trials:

@@ -112,6 +112,11 @@ class Workload:
         del settings
         return None
 
+    def lasting(self, settings: Mapping[str, Setting], epochs: int) -> dict[str, Setting]:
+        """`settings` of a training of so many `epochs`; unchanged where none of them says how many."""
+        del epochs
+        return dict(settings)
+
     def with_seed(self, settings: Mapping[str, Setting], repeat: int) -> dict[str, Setting]:
         """`settings` with the seed of the `repeat`-th run, 0 for their own."""
         return {**settings, SEED: int(settings.get(SEED) or 0) + repeat} if repeat else dict(settings)

@@ -131,6 +131,9 @@ class R2GenWorkload(Workload):
     def samples_per_epoch(self, settings: Mapping[str, Setting]) -> int | None:
         return _epoch(settings)[1]
 
+    def lasting(self, settings: Mapping[str, Setting], epochs: int) -> dict[str, Setting]:
+        return {**settings, "epochs": epochs}
+
     def settings_model(self) -> type[BaseModel]:
         return trainer.Config
 

@@ -14,7 +14,7 @@ import pytest
 
 from autotune.__main__ import main
 from autotune.compare import evaluation, results, steps
-from autotune.compare.compare import Comparison, Contender, Terms, contenders, samples_known
+from autotune.compare.compare import Comparison, Contender, Length, Terms, contenders, length_known
 from autotune.compare.results import Model
 from autotune.core.errors import EvaluationError, InputError
 from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
@@ -337,6 +337,32 @@ def test_what_has_changed_since_the_search_is_said(session, capsys):
     assert results.first(results.runs(session.comparison.root))["fp32"].samples == 100
 
 
+def test_epochs_are_those_of_the_models_settings_too(session, capsys, monkeypatch):
+    """Else a trainer that ends by itself would stop after the search's, and a schedule would not end."""
+    monkeypatch.setattr(Workload, "lasting", lambda _, settings, epochs: {**settings, "rounds": epochs})
+    asked = (session.root, "--precisions", "fp32")
+    code, _, _ = compare(capsys, *asked, "--epochs-per-model", 3)
+    plan = json.loads(session.model_dir("fp32").plan_file.read_text())
+    assert (code, plan["samples"], plan["settings"]["rounds"]) == (0, 150, 3)
+    _, said, _ = compare(capsys, *asked)
+    assert said[:2] == ["baseline: already done", "fp32: already done"]
+    _, said, _ = compare(capsys, *asked, "--samples-per-model", 150)
+    assert "fp32: was made with other settings: set aside as fp32.aside-1" in said
+
+
+def test_a_checkpoint_of_a_trial_is_not_one_of_so_many_epochs(session, space, monkeypatch):
+    monkeypatch.setattr(Workload, "lasting", lambda _, settings, epochs: {**settings, "rounds": epochs})
+    trials = studies.trials(studies.load_study(session.study_file))
+    (session.trial_dir(0).work).mkdir(parents=True)
+    training = training_of(session, space, Scored())
+    taken = []
+    for epochs in (None, 8):
+        terms = Terms(samples=400, facts=FACTS, may_take=True, epochs=epochs)
+        comparing = Comparison(session, training, trials, terms=terms, say=taken.append)
+        comparing._taken(comparing._job(Contender("baseline", space.baseline_config)))
+    assert taken == ["baseline: taken from trial 0"]
+
+
 def test_models_that_are_there_say_how_long_others_are_trained(session, capsys):
     asked = (session.root, "--precisions", "fp32")
     compare(capsys, *asked, "--samples-per-model", 100)
@@ -361,12 +387,14 @@ def test_models_that_are_there_say_how_long_others_are_trained(session, capsys):
 
 def test_models_of_other_conditions_do_not_say_how_long_others_are_trained(session, compared):
     compared(samples=100)
-    assert samples_known(session, FACTS) == 100
-    assert samples_known(session, {**FACTS, "driver": "580"}) == 100, "what was not kept is not asked for"
-    assert samples_known(session, {**FACTS, "torch": "2.6"}) is None
+    assert length_known(session, FACTS) == Length(100)
+    assert length_known(session, {**FACTS, "driver": "580"}) == Length(100), (
+        "what was not kept is not asked for"
+    )
+    assert length_known(session, {**FACTS, "torch": "2.6"}) is None
     compared("fp32", samples=150)
     session.model_dir("bf16").plan_file.write_text("[]")
-    assert samples_known(session, FACTS) == 150
+    assert length_known(session, FACTS) == Length(150)
 
 
 def test_what_is_told_of_a_label_is_of_its_first_seed_that_completed(session):
