@@ -10,7 +10,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from autotune.cli import gpus, prepare
+from autotune.cli import gpus, option_values
 from autotune.cli.cli_options import Models
 from autotune.cli.gpus import Usable
 from autotune.compare import compare as comparing
@@ -136,7 +136,7 @@ def _precisions(text: str | None, space: Space, here: Machine) -> tuple[list[str
         raise InputError(f"compare: the workload {space.workload} has no setting called {PRECISION}")
     asked = list(PRECISIONS) if text is None else [name.strip() for name in text.split(",")]
     for name in asked:
-        prepare.one_of("--precisions", name, tuple(PRECISIONS))
+        option_values.one_of("--precisions", name, tuple(PRECISIONS))
     lacking = {name: why for name in asked if (why := why_not(PRECISION, name, here, space.known))}
     if lacking.keys() == set(asked):
         raise InputError(f"--precisions: {'; '.join(f'{name} {why}' for name, why in lacking.items())}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from autotune.cli import prepare
+from autotune.cli import option_values
 from autotune.cli.cli_options import Priced
 from autotune.core import files
 from autotune.core.errors import InputError, printable
@@ -28,7 +28,7 @@ _STDOUT = Path("-")
 
 def report(session: Path, form: str, output: Path | None, samples: int, prices: Prices | None = None) -> int:
     """Writes the report of a session, or of a training, in one of the formats; the exit code."""
-    prepare.one_of("--format", form, FORMATS)
+    option_values.one_of("--format", form, FORMATS)
     if plan.is_training(session):
         if prices is not None:
             raise InputError(f"--price-per-hour, --price-per-kwh: go with a session: {session} is a training")

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from autotune.cli import gpus, prepare
+from autotune.cli import gpus, option_values, prepare
 from autotune.cli.cli_options import Goal, Length, Output, Running, Tuned
 from autotune.cli.gpus import Usable
 from autotune.core import secrecy
@@ -27,7 +27,7 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
     found = here.hardware
     options = _options(tuned, output, running, here)
     overrides = _overrides(length, goal)
-    prepare.require_options(overrides, {"select": "--promise"} if goal.promise else {})
+    option_values.require_options(overrides, {"select": "--promise"} if goal.promise else {})
     file = space_file(tuned, found)
     space, workload, notes = prepared(tuned, prepare.read_space(file, overrides), file, here)
     root = output.session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
@@ -81,9 +81,9 @@ def _options(tuned: Tuned, output: Output, running: Running, here: Usable) -> Op
     """What is kept with the session of how its trials run."""
     return Options(
         gpus_per_trial=here.gpus_per_trial,
-        cpus_per_trial=prepare.cpus_per_trial(running.cpus_per_trial, here.hardware),
-        memory_limit_bytes=prepare.size_bytes("--memory-limit", running.memory_limit),
-        stall_timeout_s=prepare.duration_s("--stall-timeout", running.stall_timeout),
+        cpus_per_trial=option_values.cpus_per_trial(running.cpus_per_trial, here.hardware),
+        memory_limit_bytes=option_values.size_bytes("--memory-limit", running.memory_limit),
+        stall_timeout_s=option_values.duration_s("--stall-timeout", running.stall_timeout),
         wandb=output.wandb,
         address=running.address,
         seed=running.seed,
@@ -95,9 +95,9 @@ def _options(tuned: Tuned, output: Output, running: Running, here: Usable) -> Op
 
 def _overrides(length: Length, goal: Goal) -> dict[str, dict[str, Any]]:
     """What the command line says instead of the search space, by its sections."""
-    time_s = prepare.duration_s("--time", length.time)
-    budget = {"trials": length.trials, "time": time_s, **prepare.samples(length.samples)}
-    rule = prepare.select(goal.promise, goal.select)
+    time_s = option_values.duration_s("--time", length.time)
+    budget = {"trials": length.trials, "time": time_s, **option_values.samples(length.samples)}
+    rule = option_values.select(goal.promise, goal.select)
     return {
         "budget": {**budget, "finalists": goal.finalists, "repeats": goal.repeats},
         "objective": {
@@ -112,7 +112,7 @@ def _overrides(length: Length, goal: Goal) -> dict[str, dict[str, Any]]:
 
 def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
     """Opens a session again and runs what is left of it, or more."""
-    time_s = prepare.duration_s("--time", time)
+    time_s = option_values.duration_s("--time", time)
     opened = Session.open(session)
     opened.require_current(session)
     space = opened.space()
@@ -167,5 +167,5 @@ def hardware(address: str | None, gpus_per_trial: float | None) -> Usable:
 
 def check_wandb(mode: str) -> None:
     """Raises InputError where runs cannot be kept as they are asked for."""
-    prepare.one_of("--wandb", mode, WANDB_MODES)
+    option_values.one_of("--wandb", mode, WANDB_MODES)
     secrecy.wandb_is_online(mode, os.environ)

@@ -52,12 +52,12 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
 ) -> int:
     """Record a grid of runs, to replay searches over. Example: autotune record lab.jsonl --space grid.yaml"""
     # Imported here because what runs a trial takes a while, which `status` does not wait for.
-    from autotune.cli import prepare  # noqa: PLC0415
+    from autotune.cli import option_values  # noqa: PLC0415
     from autotune.replay import recording  # noqa: PLC0415
 
-    prepare.one_of("--only", only, recording.PARTS)
-    drift_s = prepare.duration_s("--drift", drift)
-    limits = Options(memory_limit_bytes=prepare.size_bytes("--memory-limit", memory_limit))
+    option_values.one_of("--only", only, recording.PARTS)
+    drift_s = option_values.duration_s("--drift", drift)
+    limits = Options(memory_limit_bytes=option_values.size_bytes("--memory-limit", memory_limit))
     training, notes = _training(space, model, baseline, data, limits)
     recording.grid(training.space)  # says what is wrong with it before anything is written
     _require_file(file)
@@ -138,11 +138,11 @@ def replay(
     trials: Annotated[int, typer.Option(min=1, help="configurations per search")] = 40,
 ) -> int:
     """Replay searches over recorded runs, in simulated time. Example: autotune replay lab.jsonl --seeds 20"""
-    from autotune.cli import prepare  # noqa: PLC0415 - it imports the sampler, which takes a second
+    from autotune.cli import option_values  # noqa: PLC0415 - as above
     from autotune.replay import scoring  # noqa: PLC0415 - it imports the sampler, which takes a second
     from autotune.replay.table import Table  # noqa: PLC0415
 
-    prepare.one_of("--strategy", strategy, tuple(scoring.STRATEGIES))
+    option_values.one_of("--strategy", strategy, tuple(scoring.STRATEGIES))
     known = Table.read(file)
     require_whole(known, file)
     best = scoring.Truth(known).best

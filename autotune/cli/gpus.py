@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autotune.cli import prepare
+from autotune.cli import option_values, prepare
 from autotune.core.errors import InputError
 from autotune.core.settings import Setting
 from autotune.core.shell import pip_install
@@ -108,7 +108,7 @@ def usable(asked: float | None) -> Usable:
     if asked != 0 and (found.gpus or found.refused or nvml.is_hidden()):
         look = look_at(found)
         found = replace(found, gpus=_require_some(look))
-    count = prepare.gpus_per_trial(asked, found)
+    count = option_values.gpus_per_trial(asked, found)
     if look is not None and count:
         _show(look)
     here = found if count else replace(found, gpus=())
@@ -117,7 +117,7 @@ def usable(asked: float | None) -> Usable:
 
 def of_cluster(found: Hardware, asked: float | None) -> Usable:
     """The same of a cluster's machines, of which NVML alone was asked."""
-    count = prepare.gpus_per_trial(asked, found)
+    count = option_values.gpus_per_trial(asked, found)
     here = found if count else replace(found, gpus=())
     notes = tuple(f"{one.label} of the cluster: {one.refused}" for one in found.refused)
     return Usable(here, machine(here, None), count, notes if count else ())

@@ -3,24 +3,23 @@
 import math
 import os
 import sysconfig
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
+from autotune.cli import option_values
 from autotune.cli.project.proposal import UNSAID
-from autotune.core import secrecy, units
+from autotune.core import secrecy
 from autotune.core.errors import InputError
-from autotune.core.settings import LARGEST_INT, Setting
+from autotune.core.settings import Setting
 from autotune.core.trial import Trial
 from autotune.space import checks, evaluating, yaml_text
 from autotune.space import space as spaces
-from autotune.space.knobs import Distribution, Knob, explained
+from autotune.space.knobs import Distribution, Knob
 from autotune.space.machine import Machine, fit_to
-from autotune.space.sections import PROMISES, Budget, Limits, Objective, Training
+from autotune.space.sections import Budget, Training
 from autotune.space.space import Space
 from autotune.storage import provenance, study_file
 from autotune.storage.store import Session
@@ -28,8 +27,6 @@ from autotune.system.telemetry import Hardware
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
 
-AUTO = "auto"
-_SECTIONS: dict[str, type[BaseModel]] = {"budget": Budget, "objective": Objective, "limits": Limits}
 _IN_PLACE_OF = {"keep": "within", "within": "keep"}  # of these a search has one
 _LOOKS = 4  # times the samples of a trial, at most, where the length of the training is not known
 
@@ -57,27 +54,6 @@ def require_said(space: Space, file: Path) -> None:
         )
 
 
-def require_options(overrides: Mapping[str, Mapping[str, Any]], called: Mapping[str, str]) -> None:
-    """Raises InputError, by the options' names, where they contradict one another or their section's rules.
-
-    A value is `called` by the option that it came from, `--keep` for `keep` unless another one is named.
-    """
-    mistakes = [one for section, given in overrides.items() for one in _of_options(section, given, called)]
-    if mistakes:
-        raise InputError("; ".join(mistakes))
-
-
-def _of_options(section: str, given: Mapping[str, Any], called: Mapping[str, str]) -> Iterator[str]:
-    model, values = _SECTIONS[section], {name: value for name, value in given.items() if value is not None}
-    try:
-        model.model_validate(values)
-    except ValidationError as error:
-        for one in error.errors():
-            names = map(str, one["loc"][:1] or values)
-            options = ", ".join(called.get(name, f"--{name.replace('_', '-')}") for name in names)
-            yield f"{options}: {explained(one, model)}"
-
-
 def settings_file(file: Path, given_to: str) -> dict[str, Setting]:
     """The settings in a YAML file that is `given_to` an option, or to a command."""
     values = yaml_text.mapping(_text(file), f"{given_to} {file}")
@@ -102,7 +78,7 @@ def settings(
     if model is not None:
         if not workload.models:
             raise InputError(f"--model: {workload.entry_point} has no models to choose from: got {model!r}")
-        one_of("--model", model, tuple(workload.models))
+        option_values.one_of("--model", model, tuple(workload.models))
         given |= workload.models[model]
     if baseline is not None:
         given |= settings_file(baseline, "--baseline")
@@ -122,50 +98,6 @@ def _require_known(options: Collection[str], workload: Workload, said: Collectio
                 f"--{name.replace('_', '-')}: must be a setting of the workload or of the baseline: "
                 f"neither {workload.entry_point} nor the baseline has {name}"
             )
-
-
-def select(promise: str | None, rule: str | None) -> str | None:
-    """The rule that decides who wins, by either of the options that name it; None where neither is given."""
-    if promise is None:
-        return rule
-    one_of("--promise", promise, tuple(PROMISES))
-    meant = PROMISES[promise]
-    if rule not in {None, meant}:
-        raise InputError(f"--promise {promise}: is --select {meant}: got --select {rule}")
-    return meant
-
-
-def duration_s(option: str, text: str | None) -> float | None:
-    """The seconds that an option says, None where it was not given; raises InputError that names it."""
-    try:
-        return None if text is None else units.seconds(text)
-    except InputError as error:
-        raise InputError(f"{option}: {error}") from None
-
-
-def size_bytes(option: str, text: str | None) -> int | None:
-    """The bytes that an option says, None where it was not given; raises InputError that names it."""
-    try:
-        return None if text is None else units.size_bytes(text)
-    except InputError as error:
-        raise InputError(f"{option}: {error}") from None
-
-
-def samples(given: str | None) -> dict[str, Any]:
-    """The samples of a trial as values of the budget: a number, or `auto`."""
-    if given == AUTO:
-        return {"until_learnt": True}
-    if given is None:
-        return {}
-    if not given.isdecimal() or not 1 <= int(given) <= LARGEST_INT:
-        raise InputError(f"--samples: a whole number above 0, or {AUTO}: got {units.shown(given)}")
-    return {"samples_per_trial": int(given)}
-
-
-def one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Raises InputError where an option has a value that is not `allowed`."""
-    if value not in allowed:
-        raise InputError(f"{option}: one of {', '.join(allowed)}: got {value!r}")
 
 
 def without(space: Space, names: Collection[str]) -> Space:
@@ -314,24 +246,3 @@ def warm_start(earlier: Session, now: Mapping[str, Any], places: Collection[str]
     if why := provenance.warm_start(provenance.kept(earlier), now, places):
         raise InputError(f"--warm-start {earlier.root}: {why}")
     return [t for t in study_file.trials(earlier.study()) if t.searched]
-
-
-def gpus_per_trial(asked: float | None, hardware: Hardware) -> float:
-    """GPUs of a trial: what was asked for, else one where there is one."""
-    available = len(hardware.gpus)
-    if asked is None:
-        return float(min(1, available))
-    if not 0 <= asked <= available or (asked > 1 and asked != int(asked)):
-        allowed = f"0 to 1, or a whole number up to {available}" if available else "0: there is no GPU here"
-        raise InputError(f"--gpus-per-trial: {allowed}: got {asked:g}")
-    alone = [gpu for gpu in hardware.gpus if gpu.exclusive]
-    if 0 < asked < 1 and alone:
-        rule = f"0, or a whole number: {alone[0].label} is in exclusive compute mode"
-        raise InputError(f"--gpus-per-trial: {rule}; nvidia-smi --compute-mode=0 ends that: got {asked:g}")
-    return asked
-
-
-def cpus_per_trial(asked: int | None, hardware: Hardware) -> int | None:
-    if asked is not None and asked > hardware.cpus:
-        raise InputError(f"--cpus-per-trial: at most the {hardware.cpus} CPUs of this machine: got {asked}")
-    return asked

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from autotune.cli import cli_start, doctor, prepare
+from autotune.cli import cli_start, doctor, option_values, prepare
 from autotune.cli.cli_options import Tuned
 from autotune.cli.space_check import runs, seen
 from autotune.cli.space_check.findings import Checked, findings, is_ready
@@ -37,7 +37,7 @@ def main(tuned: Tuned, most: str) -> int:
 
     Raises InputError where a search would.
     """
-    most_s = prepare.duration_s("--time", most) or 0.0
+    most_s = option_values.duration_s("--time", most) or 0.0
     here = cli_start.hardware(None, None)
     file = cli_start.space_file(tuned, here.hardware)
     space, workload, notes = cli_start.prepared(tuned, prepare.read_space(file, {}), file, here)

@@ -82,26 +82,6 @@ def test_every_space_that_ships_is_complete_for_its_machine(name, hardware, tmp_
     assert {f.stem for f in spaces_dir().glob("*.yaml")} == {"cpu", "gpu", "gpu-small", "laptop-8gb"}
 
 
-@pytest.mark.parametrize(
-    ("asked", "hardware", "expected"),
-    [
-        (None, CPU, 0.0),
-        (None, gpu(8), 1.0),
-        (0.25, gpu(8), 0.25),
-        (2, gpu(8, count=4), 2.0),
-        (0, gpu(8), 0.0),
-    ],
-)
-def test_gpus_of_a_trial(asked, hardware, expected):
-    assert prepare.gpus_per_trial(asked, hardware) == expected
-
-
-@pytest.mark.parametrize(("asked", "hardware"), [(1, CPU), (2, gpu(8)), (1.5, gpu(8, count=4))])
-def test_gpus_that_are_not_there_are_refused(asked, hardware):
-    with pytest.raises(InputError, match="--gpus-per-trial"):
-        prepare.gpus_per_trial(asked, hardware)
-
-
 R2GEN = """
 workload: r2gen
 baseline: {micro_batch_size: 4, learning_rate: 1e-3}
@@ -302,46 +282,6 @@ def test_a_model_is_asked_for_by_the_name_that_its_workload_gives_it(space):
 def test_the_revision_is_that_of_the_code():
     assert registry.load("r2gen").revision() == registry.load("r2gen").revision()
     assert registry.load("r2gen").revision() != Workload("autotune.cli.cli:app").revision()
-
-
-@pytest.mark.parametrize(
-    ("promise", "rule", "meant"),
-    [
-        (None, None, None),
-        (None, "pareto", "pareto"),
-        ("same-quality", None, "time-to-quality"),
-        ("same-training", None, "same-training"),
-        ("same-training", "same-training", "same-training"),
-    ],
-)
-def test_a_promise_is_a_rule_that_decides_who_wins(promise, rule, meant):
-    assert prepare.select(promise, rule) == meant
-
-
-def test_a_promise_that_is_none_or_contradicts_the_rule_is_refused():
-    with pytest.raises(InputError, match="--promise: one of same-quality, same-training: got 'faster'"):
-        prepare.select("faster", None)
-    with pytest.raises(InputError, match="--promise same-quality: is --select time-to-quality"):
-        prepare.select("same-quality", "fastest")
-
-
-@pytest.mark.parametrize(
-    ("given", "values"),
-    [
-        (None, {}),
-        ("auto", {"until_learnt": True}),
-        ("1", {"samples_per_trial": 1}),
-        ("20000", {"samples_per_trial": 20000}),
-    ],
-)
-def test_the_samples_of_a_trial_are_a_number_or_auto(given, values):
-    assert prepare.samples(given) == values
-
-
-@pytest.mark.parametrize("given", ["0", "-1", "1e4", "many", "", "1.5", "9" * 30])
-def test_other_samples_are_refused(given):
-    with pytest.raises(InputError, match="--samples: a whole number above 0, or auto: got"):
-        prepare.samples(given)
 
 
 @pytest.mark.parametrize(

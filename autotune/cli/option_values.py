@@ -1,0 +1,102 @@
+"""What the options of the command line say, in the tuner's own terms: numbers, units, names, one by one."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from autotune.core import units
+from autotune.core.errors import InputError
+from autotune.core.settings import LARGEST_INT
+from autotune.space.knobs import explained
+from autotune.space.sections import PROMISES, Budget, Limits, Objective
+from autotune.system.telemetry import Hardware
+
+_AUTO = "auto"
+_SECTIONS: dict[str, type[BaseModel]] = {"budget": Budget, "objective": Objective, "limits": Limits}
+
+
+def one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Raises InputError where an option has a value that is not `allowed`."""
+    if value not in allowed:
+        raise InputError(f"{option}: one of {', '.join(allowed)}: got {value!r}")
+
+
+def duration_s(option: str, text: str | None) -> float | None:
+    """The seconds that an option says, None where it was not given; raises InputError that names it."""
+    try:
+        return None if text is None else units.seconds(text)
+    except InputError as error:
+        raise InputError(f"{option}: {error}") from None
+
+
+def size_bytes(option: str, text: str | None) -> int | None:
+    """The bytes that an option says, None where it was not given; raises InputError that names it."""
+    try:
+        return None if text is None else units.size_bytes(text)
+    except InputError as error:
+        raise InputError(f"{option}: {error}") from None
+
+
+def samples(given: str | None) -> dict[str, Any]:
+    """The samples of a trial as values of the budget: a number, or `auto`."""
+    if given == _AUTO:
+        return {"until_learnt": True}
+    if given is None:
+        return {}
+    if not given.isdecimal() or not 1 <= int(given) <= LARGEST_INT:
+        raise InputError(f"--samples: a whole number above 0, or {_AUTO}: got {units.shown(given)}")
+    return {"samples_per_trial": int(given)}
+
+
+def select(promise: str | None, rule: str | None) -> str | None:
+    """The rule that decides who wins, by either of the options that name it; None where neither is given."""
+    if promise is None:
+        return rule
+    one_of("--promise", promise, tuple(PROMISES))
+    meant = PROMISES[promise]
+    if rule not in {None, meant}:
+        raise InputError(f"--promise {promise}: is --select {meant}: got --select {rule}")
+    return meant
+
+
+def gpus_per_trial(asked: float | None, hardware: Hardware) -> float:
+    """GPUs of a trial: what was asked for, else one where there is one."""
+    available = len(hardware.gpus)
+    if asked is None:
+        return float(min(1, available))
+    if not 0 <= asked <= available or (asked > 1 and asked != int(asked)):
+        allowed = f"0 to 1, or a whole number up to {available}" if available else "0: there is no GPU here"
+        raise InputError(f"--gpus-per-trial: {allowed}: got {asked:g}")
+    alone = [gpu for gpu in hardware.gpus if gpu.exclusive]
+    if 0 < asked < 1 and alone:
+        rule = f"0, or a whole number: {alone[0].label} is in exclusive compute mode"
+        raise InputError(f"--gpus-per-trial: {rule}; nvidia-smi --compute-mode=0 ends that: got {asked:g}")
+    return asked
+
+
+def cpus_per_trial(asked: int | None, hardware: Hardware) -> int | None:
+    if asked is not None and asked > hardware.cpus:
+        raise InputError(f"--cpus-per-trial: at most the {hardware.cpus} CPUs of this machine: got {asked}")
+    return asked
+
+
+def require_options(overrides: Mapping[str, Mapping[str, Any]], called: Mapping[str, str]) -> None:
+    """Raises InputError, by the options' names, where they contradict one another or their section's rules.
+
+    A value is `called` by the option that it came from, `--keep` for `keep` unless another one is named.
+    """
+    mistakes = [one for section, given in overrides.items() for one in _of_options(section, given, called)]
+    if mistakes:
+        raise InputError("; ".join(mistakes))
+
+
+def _of_options(section: str, given: Mapping[str, Any], called: Mapping[str, str]) -> Iterator[str]:
+    model, values = _SECTIONS[section], {name: value for name, value in given.items() if value is not None}
+    try:
+        model.model_validate(values)
+    except ValidationError as error:
+        for one in error.errors():
+            names = map(str, one["loc"][:1] or values)
+            options = ", ".join(called.get(name, f"--{name.replace('_', '-')}") for name in names)
+            yield f"{options}: {explained(one, model)}"
