@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from autotune.cli import prepare
 from r2gen import layers
 from r2gen.config import Config
 from r2gen.model import R2Gen, loss_sum
@@ -23,6 +24,14 @@ TINY = {
     "dropout": 0.0,
     "drop_prob_lm": 0.0,
 }
+
+
+def test_the_hours_search_space_has_the_two_configurations_of_the_page():
+    space = prepare.read_space(BENCHMARKS / "hour.yaml", {})
+    small = prepare.read_space(BENCHMARKS.parent / "examples" / "r2gen_iu_xray" / "cpu.yaml", {})
+    assert space.every() == [{"micro_batch_size": n, "accumulation_steps": 16 // n} for n in (4, 16)]
+    assert space.baseline == {**small.baseline, "epochs": 850, "channels_last": True}
+    assert (space.objective, space.limits) == (small.objective, small.limits)
 
 
 @pytest.fixture
