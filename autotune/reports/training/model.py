@@ -51,7 +51,8 @@ class Curves:
     """Figures over the training, thinned out to what a plot can show; `quality` has every evaluation.
 
     It has the user's own sign, `speed` is samples per second of steps alone. `beside` has other figures of
-    the records by their names, `machine` what was seen of the processes, the machine and its GPUs.
+    the records by their names, `machine` what was seen of the processes, the machine and its GPUs. `phases_s`
+    has the seconds of a sample by the phase of its step.
     """
 
     loss: tuple[Point, ...] = ()
@@ -59,6 +60,7 @@ class Curves:
     speed: tuple[Point, ...] = ()
     beside: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
     machine: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+    phases_s: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

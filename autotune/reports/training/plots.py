@@ -4,23 +4,20 @@ All over time have one axis: the time in which the training ran.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
 from autotune.judging.estimates import Figure
 from autotune.judging.promise import Kept
-from autotune.reports import words
+from autotune.reports import marks, words
 from autotune.reports.marks import Mark
-from autotune.reports.plot import Plot, Table, Trace, layout, line, lines, note, plain
-from autotune.reports.training.model import Happened, Point, TrainingReport
+from autotune.reports.plot import Plot, Trace, note, plain
+from autotune.reports.training import drawing
+from autotune.reports.training.model import Point, TrainingReport
 from autotune.reports.training.series import thinned
-from autotune.training.events import Kind
 
-_EVENT = Mark("event, in the table below", "var(--failed)", "triangle-down-open", 9)
-_UNMARKED = {Kind.BEGUN, Kind.ENDED}
-_EVENTS_AXIS = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
 _LOSS = Mark("Training loss", "var(--completed)", "line")
 _OF_QUALITY, _OF_STEPS = ("var(--winner)", "line"), ("var(--completed)", "line")
 _SPEED = Mark("measured", "var(--completed)", "line")
@@ -32,10 +29,8 @@ _LOOKS = (
     ("var(--fp8)", "dashdot"),
     ("var(--fp16)", "longdash"),
 )
-_ROOM, _ROOM_RIGHT = 1.12, 1.03  # above the fastest, and behind the end
-_MOST_MARKED = 60  # points: more of them would hide how the line is dashed
-_MOST_ROWS = 60  # of a table beside a plot
-_ALL, _OF_GPU = 100.0, re.compile(r"gpu_(?:(\d+)_)?(\w+)")
+_ROOM = 1.12  # above the fastest
+_OF_GPU = re.compile(r"gpu_(?:(\d+)_)?(\w+)")
 _LABELS = {
     "memory_peak_bytes": "peak so far, as it is compared",
     "memory_peak_reserved_bytes": "peak of the GPU's allocator",
@@ -84,15 +79,16 @@ def learning(report: TrainingReport) -> list[Plot]:
 def _beside(name: str, points: Sequence[Point], report: TrainingReport) -> Plot:
     """A figure of the training over its samples."""
     title = name.replace("_", " ").capitalize()
+    first, last = (drawing.number(point.value) for point in (points[0], points[-1]))
     return Plot(
         id=f"{name}-samples",
         title=f"{title} over {report.unit}",
         axes=f"↑ {name}",
-        label=f"{title}: {_number(points[0].value)} at first, {_number(points[-1].value)} in the end",
-        data=_over_samples(Mark(title, *_OF_STEPS), points, report),
-        layout=_layout(report, _samples_axis(report)),
-        legend=_legend([], report),
-        table=_table(name, {name: points}, report, _number),
+        label=f"{title}: {first} at first, {last} in the end",
+        data=drawing.over_samples(Mark(title, *_OF_STEPS), points, report),
+        layout=drawing.framed(report, drawing.samples_axis(report)),
+        legend=drawing.legend([], report),
+        table=drawing.table(name, {name: points}, report, drawing.number),
     )
 
 
@@ -107,17 +103,17 @@ def _both(mark: Mark, axis: str, points: Sequence[Point], report: TrainingReport
         title=f"{title} over {report.unit}",
         axes=f"↑ {axis}",
         label=f"{title}: {ends}",
-        data=_over_samples(mark, points, report),
-        layout=_layout(report, _samples_axis(report)),
-        legend=_legend([], report),
-        table=_table(title, {title: points}, report, words.score),
+        data=drawing.over_samples(mark, points, report),
+        layout=drawing.framed(report, drawing.samples_axis(report)),
+        legend=drawing.legend([], report),
+        table=drawing.table(title, {title: points}, report, words.score),
     )
     over_time = replace(
         over_samples,
         id=f"{name}-time",
         title=f"{title} over time",
-        data=_over_time(mark, points, report),
-        layout=_layout(report, _time_axis(report)),
+        data=drawing.over_time(mark, points, report),
+        layout=drawing.framed(report, drawing.time_axis(report)),
         table=None,
         elsewhere=(f"table-{name}-samples", f"In the table of {title} over {report.unit}"),
     )
@@ -125,6 +121,11 @@ def _both(mark: Mark, axis: str, points: Sequence[Point], report: TrainingReport
 
 
 def speed(report: TrainingReport) -> list[Plot]:
+    """How many samples a second were trained, and what the time of one went to."""
+    return [*_per_s(report), *_phases(report)]
+
+
+def _per_s(report: TrainingReport) -> list[Plot]:
     """Samples per second over time, beside what was promised of steps alone."""
     points = report.curves.speed
     if not points:
@@ -140,10 +141,12 @@ def speed(report: TrainingReport) -> list[Plot]:
             title=f"{title} over time",
             axes=f"↑ {axis}. Evaluations are left out.",
             label=f"{title} from {words.rate(min(values))} to {words.rate(max(values))}{told}",
-            data=_over_time(_SPEED, points, report),
-            layout=_layout(report, _time_axis(report), yaxis={"range": [0, top]}, **_level(promised)),
-            legend=_legend([_SPEED, *([_PROMISED] if promised else [])], report),
-            table=_table(title, {title: points}, report, words.rate),
+            data=drawing.over_time(_SPEED, points, report),
+            layout=drawing.framed(
+                report, drawing.time_axis(report), yaxis={"range": [0, top]}, **_level(promised)
+            ),
+            legend=drawing.legend([_SPEED, *([_PROMISED] if promised else [])], report),
+            table=drawing.table(title, {title: points}, report, words.rate),
         )
     ]
 
@@ -170,6 +173,40 @@ def _level(promised: Figure | None) -> dict[str, Any]:
     return {"shapes": shapes, "annotations": [text]}
 
 
+def _phases(report: TrainingReport) -> list[Plot]:
+    """Milliseconds of a sample by the part of its step, one on top of the other, over time."""
+    found, each = report.curves.phases_s, report.unit.removesuffix("s")
+    if not found:
+        return []
+    shown = {mark: _milliseconds(found[mark.label]) for mark in marks.phases(found)}
+    ends = (f"{mark.label} {drawing.number(points[-1].value)} ms" for mark, points in shown.items())
+    return [
+        Plot(
+            id="phases-time",
+            title=f"A {each}'s time over time, part by part",
+            axes=f"↑ milliseconds of training per {each}, by part of a step. Evaluations are left out.",
+            label=f"A {each}'s time, in the end: {'; '.join(ends)}",
+            data=[*(_stacked(*one, report) for one in shown.items()), *drawing.events_over_time(report)],
+            layout=drawing.framed(report, drawing.time_axis(report), yaxis={"rangemode": "tozero"}),
+            legend=drawing.legend(list(shown), report),
+            table=drawing.table(
+                f"ms per {each}", {m.label: p for m, p in shown.items()}, report, drawing.number
+            ),
+        )
+    ]
+
+
+def _milliseconds(points: Iterable[Point]) -> list[Point]:
+    return [replace(point, value=1000 * point.value) for point in points]
+
+
+def _stacked(mark: Mark, points: Sequence[Point], report: TrainingReport) -> Trace:
+    """A curve on top of the one before, filled down to it."""
+    curve = drawing.drawn(mark, drawing.at(points, report), points, report, "ms")
+    filled = {"stackgroup": "phases", "fillcolor": mark.colour, "hoveron": "points"}
+    return curve | filled | {"mode": "lines", "line": {"color": mark.colour, "width": 0.5}}
+
+
 def machine(report: TrainingReport) -> list[Plot]:
     """What was seen of the machine over time, a plot for each unit of measurement."""
     return [plot for kind in _KINDS if (plot := _machine(*kind, report=report))]
@@ -192,14 +229,17 @@ def _machine(
         title=title,
         axes=f"↑ {unit}" + (", 100% is all that it may use" if name == "use" else ""),
         label=f"{title}, in the end: "
-        + "; ".join(f"{label} {_number(points[-1].value)} {unit}" for label, points in found.items()),
+        + "; ".join(f"{label} {drawing.number(points[-1].value)} {unit}" for label, points in found.items()),
         data=[
-            *(_drawn(mark, _at(points, report), points, report, unit) for mark, points in shown.items()),
-            *_marked(_at(_shown(report.events), report), report),
+            *(
+                drawing.drawn(mark, drawing.at(points, report), points, report, unit)
+                for mark, points in shown.items()
+            ),
+            *drawing.events_over_time(report),
         ],
-        layout=_layout(report, _time_axis(report), yaxis={"rangemode": "tozero"}),
-        legend=_legend(list(shown), report),
-        table=_table(unit, found, report, _number),
+        layout=drawing.framed(report, drawing.time_axis(report), yaxis={"rangemode": "tozero"}),
+        legend=drawing.legend(list(shown), report),
+        table=drawing.table(unit, found, report, drawing.number),
     )
 
 
@@ -216,109 +256,3 @@ def _scaled(figure: str, points: Iterable[Point], scale: float, report: Training
         allowed = report.curves.machine.get("allowed_cpus", ())
         scale /= max((point.value for point in allowed), default=1.0) or 1.0
     return [Point(point.samples, point.seconds, scale * point.value) for point in points]
-
-
-def _number(value: float) -> str:
-    return f"{value:,.3g}" if abs(value) < _ALL else f"{value:,.0f}"
-
-
-def _time(report: TrainingReport) -> tuple[float, str]:
-    """How many seconds a unit of the time axis has, and its title."""
-    for seconds, unit in ((3600.0, "hours"), (60.0, "minutes")):
-        if report.seconds >= 2 * seconds:
-            return seconds, f"{unit} in which it ran"
-    return 1.0, "seconds in which it ran"
-
-
-def _at(points: Iterable[Point | Happened], report: TrainingReport) -> list[float]:
-    scale_s, _ = _time(report)
-    return [point.seconds / scale_s for point in points]
-
-
-def _over_samples(mark: Mark, points: Sequence[Point], report: TrainingReport) -> list[Trace]:
-    at = [float(event.samples) for event in _shown(report.events)]
-    return [_drawn(mark, [float(point.samples) for point in points], points, report), *_marked(at, report)]
-
-
-def _over_time(mark: Mark, points: Sequence[Point], report: TrainingReport) -> list[Trace]:
-    at = _at(_shown(report.events), report)
-    return [_drawn(mark, _at(points, report), points, report), *_marked(at, report)]
-
-
-def _drawn(
-    mark: Mark, x: Sequence[float], points: Sequence[Point], report: TrainingReport, unit: str = ""
-) -> Trace:
-    texts = (
-        f"{mark.label}: {_number(p.value)} {unit}, {words.count(p.samples)} {report.unit}, "
-        f"{words.duration(p.seconds)}"
-        for p in points
-    )
-    values = [point.value for point in points]
-    mode = "lines+markers" if len(points) <= _MOST_MARKED else "lines"
-    look = {"mode": mode, "marker": {"color": mark.colour, "size": 3}, "hoverinfo": "text"}
-    return line(mark, x, values, 1.6, **look, text=[plain(text) for text in texts])
-
-
-def _shown(events: Iterable[Happened]) -> list[Happened]:
-    return [event for event in events if event.kind not in _UNMARKED]
-
-
-def _marked(x: Sequence[float], report: TrainingReport) -> list[Trace]:
-    """The events that a reader may look for, as lines from top to bottom, each telling its text."""
-    found = _shown(report.events)
-    if not found:
-        return []
-    across = [place for each in x for place in (each, each, None)]
-    rule = line(_EVENT, across, [0, 1, None] * len(found), 1)
-    told = [lines(f"{event.kind}: {event.text}") for event in found]
-    return [
-        rule | {"yaxis": "y2", "line": {"color": _EVENT.colour, "width": 1, "dash": "dot"}},
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": _EVENT.label,
-            "x": list(x),
-            "y": [1] * len(found),
-            "yaxis": "y2",
-            "text": told,
-            "hoverinfo": "text",
-            "marker": {"symbol": _EVENT.symbol, "size": _EVENT.size, "color": _EVENT.colour},
-            "cliponaxis": False,
-        },
-    ]
-
-
-def _samples_axis(report: TrainingReport) -> dict[str, Any]:
-    return {"title": report.unit, "rangemode": "tozero"}
-
-
-def _time_axis(report: TrainingReport) -> dict[str, Any]:
-    scale_s, title = _time(report)
-    return {"title": title, "range": [0, _ROOM_RIGHT * report.seconds / scale_s]}
-
-
-def _layout(report: TrainingReport, xaxis: dict[str, Any], **rest: Any) -> dict[str, Any]:
-    given = {"yaxis": {}, **rest}
-    events = {"yaxis2": _EVENTS_AXIS} if _shown(report.events) else {}
-    return layout(320, xaxis=xaxis, **given, **events)
-
-
-def _legend(shown: Sequence[Mark], report: TrainingReport) -> tuple[Mark, ...]:
-    return (*shown, *([_EVENT] if _shown(report.events) else []))
-
-
-def _table(what: str, found: Mapping[str, Sequence[Point]], report: TrainingReport, told: Any) -> Table:
-    """Every so many of the points, the last one always."""
-    several = len(found) > 1
-    rows = tuple(
-        (*([label] if several else []), words.count(p.samples), words.duration(p.seconds), told(p.value))
-        for label, points in found.items()
-        for p in _some(points, _MOST_ROWS // len(found) or 1)
-    )
-    head = (*(["figure"] if several else []), report.unit, "time", what)
-    return Table(head, rows, numeric=tuple(range(len(head) - 3, len(head))))
-
-
-def _some(points: Sequence[Point], most: int) -> list[Point]:
-    apart = -(-len(points) // most) or 1
-    return [point for n, point in enumerate(points) if (len(points) - 1 - n) % apart == 0]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.core import units
+from autotune.core.trial import PHASES
 from autotune.reports.training.model import Curves, Point
 from autotune.storage.records import COMPILING, is_mark
 
@@ -60,12 +61,13 @@ def seconds_at(at: float, attempts: Sequence[Attempt]) -> float:
 
 @dataclass(frozen=True)
 class _Step:
-    """So many samples in so many seconds, up to a point."""
+    """So many samples in so many seconds, up to a point; or several steps in a row."""
 
     samples: int
     at_s: float
     trained: int
     seconds: float
+    phases_s: tuple[float, ...]  # in the order of `PHASES`, of those steps that were kept
 
 
 class Track:
@@ -117,15 +119,18 @@ class Track:
         is_step = self._quality not in record and record.get(COMPILING) is not True
         if is_step and self._before is not None and samples > self._before[0]:
             trained, seconds = samples - self._before[0], at_s - self._before[1]
-            self._steps.append(_Step(samples, at_s, trained, seconds))
+            phases_s = tuple(units.number(record.get(name)) or 0.0 for name in PHASES)
+            self._steps.append(_Step(samples, at_s, trained, seconds, phases_s))
         self._before = (samples, at_s) if is_step else None
 
     def curves(self, seen: Mapping[str, Sequence[Point]]) -> Curves:
         """All that there is by now, with what was `seen` of the machine."""
+        windows = list(_windows(self._steps, self.timeline.seconds))
         return Curves(
             loss=thinned(self._loss),
             quality=tuple(self._found),
-            speed=tuple(_speeds(self._steps, self.timeline.seconds)),
+            speed=tuple(Point(w.samples, w.at_s, w.trained / w.seconds) for w in windows),
+            phases_s=_phases(windows),
             beside={name: thinned(points) for name, points in self._beside.items()},
             machine={name: thinned(points) for name, points in {**self._memory, **seen}.items()},
         )
@@ -159,12 +164,36 @@ def _mean(points: Sequence[Point]) -> Point:
     return Point(points[-1].samples, points[-1].seconds, sum(p.value for p in points) / len(points))
 
 
-def _speeds(steps: Sequence[_Step], whole_s: float) -> Iterator[Point]:
-    """Samples per second over windows of equal times of training."""
+def _windows(steps: Sequence[_Step], whole_s: float) -> Iterator[_Step]:
+    """The steps over windows of equal times of training."""
     window_s = max(min(_WINDOW_S, whole_s / _FEWEST_WINDOWS), whole_s / _MOST_POINTS)
-    trained, seconds = 0, 0.0
-    for step in steps:
-        trained, seconds = trained + step.trained, seconds + step.seconds
-        if seconds >= window_s > 0:
-            yield Point(step.samples, step.at_s, trained / seconds)
-            trained, seconds = 0, 0.0
+    begun, within_s = 0, 0.0
+    for n, step in enumerate(steps, start=1):
+        within_s += step.seconds
+        if within_s >= window_s > 0:
+            yield _joined(steps[begun:n])
+            begun, within_s = n, 0.0
+
+
+def _joined(steps: Sequence[_Step]) -> _Step:
+    """Steps in a row as one."""
+    phases_s = zip(*(step.phases_s for step in steps), strict=True)
+    return _Step(
+        samples=steps[-1].samples,
+        at_s=steps[-1].at_s,
+        trained=sum(step.trained for step in steps),
+        seconds=sum(step.seconds for step in steps),
+        phases_s=tuple(map(sum, phases_s)),
+    )
+
+
+def _phases(windows: Sequence[_Step]) -> dict[str, tuple[Point, ...]]:
+    """The seconds of a sample by the phase of its step: all together those that the window shows."""
+    told = [(window, sum(window.phases_s)) for window in windows if sum(window.phases_s) > 0]
+    found = {
+        name.removesuffix("_s"): tuple(
+            Point(w.samples, w.at_s, w.seconds / w.trained * w.phases_s[n] / whole_s) for w, whole_s in told
+        )
+        for n, name in enumerate(PHASES)
+    }
+    return {name: points for name, points in found.items() if any(point.value for point in points)}

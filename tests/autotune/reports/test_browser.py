@@ -301,7 +301,7 @@ def test_the_page_of_a_training_is_drawn_whole_and_fetches_nothing(browser, tmp_
     assert browser.said() == []
     assert [url for url in browser.fetched() if not url.startswith("data:")] == [file.as_uri()]
     drawn = browser.drawn()
-    assert len(drawn) == 11
+    assert len(drawn) == 12
     assert [plot for plot, (marks, _) in drawn.items() if not marks] == []
     browser.run("for (const d of document.querySelectorAll('details')) d.open = true")
     assert browser.run("return document.documentElement.scrollWidth") == width

@@ -53,10 +53,10 @@ def test_text_from_outside_is_shown_as_text(text, whole):
 
 def test_every_plot_has_its_figures_in_words_and_in_a_table(whole):
     drawn = [values for _, values in whole.tags if values.get("role") == "img"]
-    assert len(drawn) == 11
+    assert len(drawn) == 12
     assert all(values["aria-label"] for values in drawn)
     tables = {name for name in whole.ids if name.startswith("table-")}
-    assert len(tables) == 9  # those of the loss and of the quality have both of their plots
+    assert len(tables) == 10  # those of the loss and of the quality have both of their plots
     links = {values["href"][1:] for values in whole.all("a")}
     assert links <= set(whole.ids)
 
@@ -121,20 +121,32 @@ def test_what_is_not_there_yet_says_how_to_look_again(found):
 
 
 def test_events_are_marked_but_for_its_begin_and_its_end(found):
-    (drawn,) = plots.speed(found)
+    drawn, _ = plots.speed(found)
     *_, rule, told = drawn.data
     assert [found.events[n].seconds / 60 for n in (1, 2)] == told["x"] == rule["x"][::3]
     assert told["text"][0].startswith("retried: failed")
     quiet = tuple(e for e in found.events if e.kind in {Kind.BEGUN, Kind.ENDED})
-    (drawn,) = plots.speed(replace(found, events=quiet))
+    drawn, _ = plots.speed(replace(found, events=quiet))
     assert (len(drawn.data), len(drawn.legend)) == (1, 2)
 
 
 def test_all_over_time_have_one_axis_whatever_was_seen_when(found):
     drawn = [*plots.learning(found), *plots.speed(found), *plots.machine(found)]
     ranges = [tuple(p.layout["xaxis"]["range"]) for p in drawn if p.id.endswith("-time")]
-    assert len(ranges) == 8
+    assert len(ranges) == 9
     assert len(set(ranges)) == 1
+
+
+def test_the_parts_of_a_step_add_up_to_the_time_of_a_sample(found):
+    """A step of 8 samples takes 0.5 s; of what is known of it a fourth is spent waiting for data."""
+    _, drawn = plots.speed(found)
+    data, forward = (trace["y"] for trace in drawn.data[:2])
+    assert [mark.label for mark in drawn.legend[:2]] == ["data", "forward"]
+    assert data == pytest.approx([62.5 / 4] * len(data))
+    assert forward == pytest.approx([62.5 * 3 / 4] * len(data))
+    assert drawn.label == "A sample's time, in the end: data 15.6 ms; forward 46.9 ms"
+    silent = replace(found, curves=replace(found.curves, phases_s={}))
+    assert [plot.id for plot in plots.speed(silent)] == ["speed-time"]
 
 
 def test_processors_are_counted_in_what_the_training_may_use(found):

@@ -72,6 +72,17 @@ def test_a_speed_is_that_of_steps_alone():
     assert {point.value for point in speeds} == {8.0}
 
 
+def test_a_samples_time_is_told_by_the_parts_of_the_steps_that_were_kept():
+    """A step of 8 samples takes a second. The loader is slow in the second half; every other step is kept."""
+    kept = (step(8 * n, 50.0 + n, data_s=0.6 if n > 200 else 0.1, forward_s=0.3) for n in range(1, 401, 2))
+    found = track(FIRST[0], *kept).curves({}).phases_s
+    assert found.keys() == {"data", "forward"}
+    times = [(1000 * a.value, 1000 * b.value) for a, b in zip(found["data"], found["forward"], strict=True)]
+    assert times[0] == pytest.approx((125 / 4, 125 * 3 / 4))
+    assert times[-1] == pytest.approx((125 * 2 / 3, 125 / 3))
+    assert track(*FIRST).curves({}).phases_s == {}
+
+
 def test_what_is_no_number_is_on_no_curve():
     records = [FIRST[0], step(8, 52.0), step(16, 53.0) | {"train_loss": float("nan")}, step(24, 54.0)]
     assert [point.samples for point in track(*records).curves({}).loss] == [8, 24]
