@@ -25,7 +25,8 @@ from autotune.core.passed_over import Refused
 from autotune.core.trial import Failure, Measurement, Outcome, Status, Throughput, Trial
 from autotune.memory import memory_needs
 from autotune.memory.feasibility import MemoryModel
-from autotune.search.search import Search, Silent, Terms
+from autotune.search.search import Search
+from autotune.search.surroundings import Silent, Terms
 from autotune.space import space as spaces
 from autotune.space.space import Space
 from autotune.storage import studies

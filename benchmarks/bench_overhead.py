@@ -22,7 +22,8 @@ import optuna
 from autotune.cli import prepare
 from autotune.core.trial import Evaluation, Measurement, Outcome, Status, Throughput
 from autotune.engines import engine
-from autotune.search.search import Search, Silent
+from autotune.search.search import Search
+from autotune.search.surroundings import Silent
 from autotune.space import builtin
 from autotune.space import space as spaces
 from autotune.storage import studies

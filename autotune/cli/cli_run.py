@@ -21,7 +21,8 @@ from autotune.engines import engine, revival
 from autotune.judging import confirm, pilot
 from autotune.judging.history import History
 from autotune.memory import room
-from autotune.search.search import Search, Terms, World
+from autotune.search.search import Search
+from autotune.search.surroundings import Terms, World
 from autotune.space.space import Space
 from autotune.storage import provenance, studies, threshold_file
 from autotune.storage.lock import Held

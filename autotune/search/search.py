@@ -1,10 +1,8 @@
 """One search, whoever executes its trials: what runs next, what came out, when it is over."""
 
-import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import replace
 
 import optuna
 
@@ -13,71 +11,18 @@ from autotune.core.settings import Config
 from autotune.core.trial import Failure, Measurement, Outcome, Repeat, Status, Trial
 from autotune.judging import ablation, confirm, pilot, stopping
 from autotune.judging.history import History
-from autotune.judging.stopping import Threshold
 from autotune.search import sampler as samplers
 from autotune.search.allowance import Allowance
 from autotune.search.heuristics import Heuristics
 from autotune.search.losses import Losses
 from autotune.search.screening import Screening
+from autotune.search.surroundings import Listener, Terms, Verdict, World
 from autotune.search.underway import Underway
 from autotune.space.space import Space
 from autotune.storage import studies
 from autotune.storage.studies import Plan
 from autotune.trials import failures
 from autotune.trials.reported import Report
-
-Verdict = tuple[Outcome, Measurement]
-
-
-class Listener(Protocol):
-    """Who is told what happens: the terminal."""
-
-    def note(self, text: str) -> None: ...
-    def started(self, trial: Trial) -> None: ...
-    def progress(self, trial: Trial, report: Report) -> None: ...
-    def ended(self, trial: Trial) -> None: ...
-
-
-class Silent:
-    """Listens to a search and says nothing."""
-
-    def note(self, text: str) -> None: ...
-    def started(self, trial: Trial) -> None: ...
-    def progress(self, trial: Trial, report: Report) -> None: ...
-    def ended(self, trial: Trial) -> None: ...
-
-
-@dataclass(frozen=True)
-class Terms:
-    """How a search goes about it.
-
-    `memory_limit_bytes` is what a trial may take, None for no limit that is known. `earlier` trials, of
-    another session, are known to the sampler and to the memory model, and to nobody else. To `explain` a
-    confirmed winner, what lies between the baseline and it is measured in the end, as far as time allows.
-    """
-
-    seed: int = 0
-    memory_limit_bytes: int | None = None
-    earlier: Sequence[Trial] = ()
-    explain: bool = True
-
-
-@dataclass(frozen=True)
-class World:
-    """What is around a search: the verdict that a trial has written itself; where running trials read the
-    threshold; and a clock, in seconds.
-
-    `clear` sees to it that a trial finds nothing of another one where it is to run, and returns what is to be
-    said of that. `settle` lets a copy of the study's file have all of it, and is called when a trial has
-    ended. `is_in_place` says whether the session is still where it was.
-    """
-
-    verdict_of: Callable[[Trial], Verdict | None] = lambda _: None
-    publish: Callable[[Threshold], None] = lambda _: None
-    clock: Callable[[], float] = time.monotonic
-    clear: Callable[[Trial], str | None] = lambda _: None
-    settle: Callable[[], None] = lambda: None
-    is_in_place: Callable[[], bool] = lambda: True
 
 
 class Search:

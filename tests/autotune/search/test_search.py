@@ -11,7 +11,8 @@ from autotune.core.settings import COMMON, settings_key
 from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
 from autotune.judging import ablation, confirm
 from autotune.memory.feasibility import dominating
-from autotune.search.search import Search, Terms, World
+from autotune.search.search import Search
+from autotune.search.surroundings import Terms, World
 from autotune.space import space as spaces
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import Budget

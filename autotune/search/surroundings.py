@@ -1,0 +1,63 @@
+"""What a search is given from outside: how it is to go about it, who listens, and what is around it."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from autotune.core.trial import Measurement, Outcome, Trial
+from autotune.judging.stopping import Threshold
+from autotune.trials.reported import Report
+
+Verdict = tuple[Outcome, Measurement]
+
+
+class Listener(Protocol):
+    """Who is told what happens: the terminal."""
+
+    def note(self, text: str) -> None: ...
+    def started(self, trial: Trial) -> None: ...
+    def progress(self, trial: Trial, report: Report) -> None: ...
+    def ended(self, trial: Trial) -> None: ...
+
+
+class Silent:
+    """Listens to a search and says nothing."""
+
+    def note(self, text: str) -> None: ...
+    def started(self, trial: Trial) -> None: ...
+    def progress(self, trial: Trial, report: Report) -> None: ...
+    def ended(self, trial: Trial) -> None: ...
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a search goes about it.
+
+    `memory_limit_bytes` is what a trial may take, None for no limit that is known. `earlier` trials, of
+    another session, are known to the sampler and to the memory model, and to nobody else. To `explain` a
+    confirmed winner, what lies between the baseline and it is measured in the end, as far as time allows.
+    """
+
+    seed: int = 0
+    memory_limit_bytes: int | None = None
+    earlier: Sequence[Trial] = ()
+    explain: bool = True
+
+
+@dataclass(frozen=True)
+class World:
+    """What is around a search: the verdict that a trial has written itself; where running trials read the
+    threshold; and a clock, in seconds.
+
+    `clear` sees to it that a trial finds nothing of another one where it is to run, and returns what is to be
+    said of that. `settle` lets a copy of the study's file have all of it, and is called when a trial has
+    ended. `is_in_place` says whether the session is still where it was.
+    """
+
+    verdict_of: Callable[[Trial], Verdict | None] = lambda _: None
+    publish: Callable[[Threshold], None] = lambda _: None
+    clock: Callable[[], float] = time.monotonic
+    clear: Callable[[Trial], str | None] = lambda _: None
+    settle: Callable[[], None] = lambda: None
+    is_in_place: Callable[[], bool] = lambda: True
