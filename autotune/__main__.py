@@ -5,6 +5,7 @@ from autotune.core.linux import require_linux
 require_linux("autotune")
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code. An unexpected error keeps its traceback."""
     if arguments is None:
         _look_here()
+        _say_in_any_encoding()
     return _flushed(_run(arguments))
 
 
@@ -38,6 +40,13 @@ def _look_here() -> None:
         here = str(Path.cwd())
         if not sys.flags.safe_path and here not in sys.path:
             sys.path.insert(0, here)
+
+
+def _say_in_any_encoding() -> None:
+    """A terminal that has no sign for something is shown `?`: nothing ends of that."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _run(arguments: Sequence[str] | None) -> int:

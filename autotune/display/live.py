@@ -94,9 +94,8 @@ class LiveView:
                 self.say(text)
 
     def _drawn(self) -> RenderableType:
-        return (
-            self._draw() if self.is_open else Text()
-        )  # when it stops, Rich draws once more, and crops nothing
+        # Nothing when it stops: Rich draws once more then, and crops nothing.
+        return self._draw() if self.is_open else Text()
 
 
 class _Aside(io.TextIOBase):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -351,6 +352,15 @@ def test_status_shows_what_runs_what_is_best_and_how_everything_ended(run, kept,
     assert "python -m autotune export s -o best.yaml" in out
     with kept.lock():
         assert "4 of 7 trials ended, 1 running" in run("status", "s")[1]
+
+
+def test_a_terminal_that_has_not_all_signs_is_shown_the_rest(tmp_path):
+    kept = shutil.copytree(KEPT / "drawn", tmp_path / "kept")
+    command = [sys.executable, "-m", "autotune", "status", str(kept)]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"\d ?\? ?\d", done.stdout)  # a figure and how sure it is, without the sign for that
 
 
 def test_status_as_json_is_one_object_with_all_of_it(run, kept):
