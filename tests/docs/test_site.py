@@ -94,7 +94,7 @@ def browser():
 
 def test_it_can_be_searched_where_it_was_opened_from_the_disk(site, browser):
     browsers.load(browser, site / "how-to" / "data.html")
-    browser.find_element(By.CSS_SELECTOR, "[data-md-component=search-query]").send_keys("batch means")
+    browser.find_element(By.CSS_SELECTOR, "[data-md-component=search-query]").send_keys("Kelton")
     found = WebDriverWait(browser, 30).until(
         lambda shown: shown.find_elements(By.CSS_SELECTOR, ".md-search-result__link")
     )
