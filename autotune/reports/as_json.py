@@ -13,21 +13,13 @@ FORMAT = 1
 
 def render(report: Report) -> str:
     """`report` as strict JSON: what is no finite number is null."""
-    return written(_format_1(asdict(report)))
+    return written(asdict(report))
 
 
 def written(values: Mapping[str, Any]) -> str:
     """`values` as strict JSON, with the format's number."""
     plain = _plain({"format": FORMAT, **values})
     return json.dumps(plain, indent=2, allow_nan=False) + "\n"
-
-
-def _format_1(values: dict[str, Any]) -> dict[str, Any]:
-    """`values` under the names of format 1, which calls the ablation `way`."""
-    values["way"] = values.pop("ablation")
-    for row in values["trials"]:
-        row["kind"] = "way" if row["kind"] == "ablation" else row["kind"]
-    return values
 
 
 def _plain(value: Any) -> Any:

@@ -21,7 +21,8 @@ from autotune.storage import identity
 from autotune.storage.identity import OF, SEAL, Card
 
 # User attributes of a trial, and of the study.
-CONFIG, REPEAT, ABLATION_OF, RACE = "config", "repeat", "way_to", "race"
+CONFIG, REPEAT, ABLATION_OF, RACE = "config", "repeat", "ablation_of", "race"
+_WAY_TO = "way_to"  # what studies call `ablation_of` that are older than the word
 PASSED_OVER, SHARED = "passed_over", "shared"
 PLAN, SESSION = "plan", "session"
 NAME = "autotune"
@@ -294,7 +295,7 @@ def _values(known: Attributes) -> dict[str, Any]:
         "measurement": values.get("measurement", {"shared": values.get(SHARED, False)}),
         "seconds": values.get("seconds", 0.0),
         "repeat": values.get(REPEAT),
-        "ablation_of": values.get(ABLATION_OF),
+        "ablation_of": values.get(ABLATION_OF, values.get(_WAY_TO)),
         "race": values.get(RACE, ()),
     }
 

@@ -30,7 +30,7 @@ def table(trials: Sequence[Trial], history: History) -> Rows:
     """
     space = history.space
     columns = (
-        *("trial", "repeat_of", "way_to", "configuration", *space.knobs),
+        *("trial", "repeat_of", "ablation_of", "configuration", *space.knobs),
         *("throughput", "factor", space.objective.quality),
         *("peak_memory_bytes", "memory_is_rising", "memory_share"),
         *("run_throughput", f"run_{space.objective.quality}"),

@@ -25,18 +25,18 @@ def read(report):
 def test_scripts_get_every_field_under_its_name(report):
     found = read(report)
     assert found["format"] == 1
-    assert found.keys() == {"format", "way", *(f.name for f in fields(Report))} - {"ablation"}
+    assert found.keys() == {"format", *(f.name for f in fields(Report))}
     assert found["answer"].keys() == {f.name for f in fields(Answer)}
     assert found["answer"]["factor"]["value"] == report.answer.factor.value
     assert [row["kind"] for row in found["trials"]] == [row.kind for row in report.trials]
     assert found["trials"][1]["config"]["precision"] == "bf16"
 
 
-def test_the_ablation_keeps_its_name_of_format_1(report):
+def test_the_ablation_is_called_so(report):
     step = replace(report.trials[1], kind="ablation")
     found = read(replace(report, trials=(*report.trials, step)))
-    assert len(found["way"]) == len(report.ablation) > 0
-    assert found["trials"][-1]["kind"] == "way"
+    assert len(found["ablation"]) == len(report.ablation) > 0
+    assert found["trials"][-1]["kind"] == "ablation"
 
 
 def test_what_is_no_number_is_null(report):

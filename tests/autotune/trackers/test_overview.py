@@ -15,11 +15,12 @@ def test_a_row_says_what_was_run_and_what_came_of_it(space, make_trial):
     trials = [
         make_trial(0, 10.0, 0.2, peak=60, limit=80),
         make_trial(1, repeat=Repeat(0, 1, (0,))),
-        make_trial(2, failure="oom"),
+        make_trial(2, failure="oom", ablation_of=1),
     ]
     table = overview.table(trials, History(trials, space))
     assert column(table, "trial") == [0, 1, 2]
     assert column(table, "repeat_of") == [None, 0, None]
+    assert column(table, "ablation_of") == [None, None, 1]
     assert column(table, "precision") == ["fp32"] * 3
     assert column(table, "bleu_4") == [0.2, None, None]
     assert column(table, "memory_share") == [0.75, None, None]
