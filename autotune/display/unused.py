@@ -8,8 +8,7 @@ from autotune.core.errors import printable
 from autotune.core.trial import Measurement, Trial
 from autotune.judging import confirm, objective
 from autotune.judging.history import History
-
-_NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_reserved_bytes"})
+from autotune.storage.records import is_score
 
 
 def unused(history: History) -> list[str]:
@@ -41,7 +40,7 @@ def _read_the_same(trials: Sequence[Trial]) -> Iterator[tuple[Trial, Trial]]:
 
 def _figures(measurement: Measurement) -> object:
     """What a trial's evaluations found, to be compared; None where it is one number, same by chance."""
-    scores = {k: v for k, v in measurement.scores.items() if k not in _NO_SCORES}
+    scores = {k: v for k, v in measurement.scores.items() if is_score(k)}
     if len(set(scores.values())) > 1:
         return frozenset(scores.items())
     qualities = [point.quality for point in measurement.curve]

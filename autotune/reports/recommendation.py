@@ -15,10 +15,10 @@ from autotune.judging.costs import Prices
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 from autotune.judging.outside import Spent
-from autotune.reports import words
 from autotune.reports.model import Answer, Side
 from autotune.space.space import Space
 from autotune.storage import store
+from autotune.storage.records import is_score
 from autotune.workloads.base import Workload
 
 _FEWEST_SEEDS = 3
@@ -171,7 +171,7 @@ def _scored(scores: Mapping[str, float], quality: Figure | None, space: Space) -
 
 
 def _scores(measurement: Measurement) -> dict[str, float]:
-    return {name: value for name, value in measurement.scores.items() if name not in words.NO_SCORES}
+    return {name: value for name, value in measurement.scores.items() if is_score(name)}
 
 
 def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -11,8 +11,6 @@ from autotune.judging import quality as qualities
 from autotune.judging.estimates import Figure
 from autotune.reports.model import Report, Row
 
-# Numbers that an evaluation has beside its scores.
-NO_SCORES = frozenset({"samples", "epoch", "memory_peak_bytes", "memory_peak_reserved_bytes"})
 NOTHING, _TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
 _METRICS = {
     **{f"bleu_{n}": f"BLEU-{n}" for n in range(1, 5)},

@@ -22,6 +22,11 @@ def is_mark(record: Mapping[str, Any]) -> bool:
     return "samples" not in record
 
 
+def is_score(name: str) -> bool:
+    """Whether a number of an evaluation is what it found: not how far the training was, or what it held."""
+    return name not in {"samples", "epoch"} and not (name.startswith("memory_") and name.endswith("_bytes"))
+
+
 def read_records(place: TrialDir) -> Iterator[dict[str, Any]]:
     """The records written in a trial's directory; a line cut short by a kill, or spoilt, is left out."""
     yield from (record for record in lines_of(place.records_file) if _is_record(record))

@@ -183,8 +183,8 @@ def _phases(report: TrainingReport) -> list[Plot]:
     return [
         Plot(
             id="phases-time",
-            title=f"A {each}'s time over time, part by part",
-            axes=f"↑ milliseconds of training per {each}, by part of a step. Evaluations are left out.",
+            title=f"What a {each}'s time goes to",
+            axes=f"↑ ms per {each}, by part of a step. Evaluations are left out.",
             label=f"A {each}'s time, in the end: {'; '.join(ends)}",
             data=[*(_stacked(*one, report) for one in shown.items()), *drawing.events_over_time(report)],
             layout=drawing.framed(report, drawing.time_axis(report), yaxis={"rangemode": "tozero"}),

@@ -12,6 +12,7 @@ from autotune.reports import words
 from autotune.reports.plot import Table
 from autotune.reports.training.model import Growth, TrainingReport
 from autotune.space.sections import turned
+from autotune.storage.records import is_score
 from autotune.training import told
 from autotune.training.events import Kind
 
@@ -178,7 +179,7 @@ def _evaluations(report: TrainingReport) -> str:
 def scores(report: TrainingReport) -> list[tuple[str, str]]:
     """The scores of the last evaluation."""
     found = report.measured.scores
-    return [(words.metric(name), words.score(found[name])) for name in found if name not in words.NO_SCORES]
+    return [(words.metric(name), words.score(found[name])) for name in found if is_score(name)]
 
 
 def happened(report: TrainingReport) -> Table:

@@ -255,6 +255,15 @@ def test_a_seed_that_changes_something_is_not(make_trial, figures, told):
     assert told([make_trial(0, 10, 0.2, scores=SCORES), other]) == ""
 
 
+def test_memory_is_none_of_the_figures_that_a_seed_could_change(make_trial, told):
+    """What subprocesses hold differs from run to run."""
+    first, second = ({**SCORES, "memory_children_bytes": 1000.0 + n, "samples": 400.0} for n in (0, 1))
+    again = make_trial(1, 10, 0.2, scores=second, repeat=Repeat(0, 0, (0,)))
+    assert "have different seeds and the very same figures" in told(
+        [make_trial(0, 10, 0.2, scores=first), again]
+    )
+
+
 def test_one_number_may_be_the_same_by_chance(make_trial, told):
     repeat = Repeat(0, 0, (0,))
     for figures in ({"curve": [0.0, 0.0]}, {"scores": {"bleu_4": 0.0, "samples": 400.0}}, {}):

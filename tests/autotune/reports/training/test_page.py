@@ -162,6 +162,13 @@ def test_a_gpu_of_several_is_named(found):
     assert power.legend[0].label == "GPU"
 
 
+def test_scores_are_what_an_evaluation_has_found(found):
+    scores = {"bleu_4": 0.2, "memory_children_bytes": 1.1e9, "memory_context_bytes": 5e8, "epoch": 3.0}
+    assert wording.scores(replace(found, measured=replace(found.measured, scores=scores))) == [
+        ("BLEU-4", "0.2000")
+    ]
+
+
 def test_the_best_evaluation_is_told_where_it_is_not_the_last(found):
     points = (Point(200, 1.0, 0.2), Point(400, 2.0, 0.3), Point(600, 3.0, 0.1))
     told = replace(found, curves=replace(found.curves, quality=points))
