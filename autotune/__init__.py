@@ -1,6 +1,6 @@
 """Finds the training settings that are fastest on this hardware at the same quality, and proves it.
 
-From inside a training that is tuned: `report` tells of a step or an evaluation, `should_stop` asks whether to
+A training that is tuned may call these: `report` sends a step or an evaluation, `should_stop` asks whether to
 end, `workdir` and `settings` are the trial's.
 """
 

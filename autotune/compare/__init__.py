@@ -1,4 +1,5 @@
 """Trains and scores models in each precision, and says which precision to take.
 
-May import `display` and the rooms below. A search does not use it.
+May import `display` and the rooms below.
+A search does not use it.
 """

@@ -1,5 +1,5 @@
-"""A search as text, as a picture, as JSON lines, and what it means in words.
+"""Shows a search as text, as a picture and as JSON lines, and says what it means.
 
-Imports `search` and the rooms below.
-Changes nothing; `status` needs neither Optuna nor Ray.
+May import `search` and the rooms below.
+It changes nothing, and what `status` uses of it imports neither Optuna nor Ray.
 """

@@ -1,4 +1,5 @@
-"""Runs the trials, with Ray Tune, the only engine: supervisors, a cluster, a restart when Ray dies.
+"""Runs the trials with Ray Tune, the only engine: supervisors, a cluster, a restart when Ray dies.
 
-May import `search` and the rooms below. It decides nothing: the search does.
+May import `search` and the rooms below.
+It decides nothing: the search does.
 """

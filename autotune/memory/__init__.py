@@ -1,5 +1,5 @@
-"""What fits in memory, known before it runs: needs, peaks, the border. Pure.
+"""Predicts what fits in memory: needs, peaks, and the border of what fits. Pure.
 
-Imports `core`.
-Reads no file and asks no machine.
+May import `core`.
+It reads no file and asks no machine.
 """

@@ -1,5 +1,5 @@
-"""Searches over recorded runs: tables, recording them, simulation, rival strategies, scores.
+"""Searches over recorded runs: recording, tables, simulation, rival strategies, scores.
 
-Imports `search` and the rooms below.
-Is no part of a real search.
+May import `search` and the rooms below.
+A real search does not use it.
 """

@@ -1,5 +1,5 @@
-"""What runs next, what came of it, and when a search is over.
+"""Decides what runs next, takes in the results, and says when a search is over.
 
-Imports `trials` and the rooms below.
-Starts no process and draws nothing.
+May import `trials` and the rooms below.
+It starts no process and draws nothing.
 """

@@ -1,5 +1,5 @@
-"""The session directory: every path and every format of a file in it.
+"""The session directory: every path in it, and the format of every file.
 
-Imports `judging` and the rooms below.
-Starts nothing; `study_file` reads a study without Optuna.
+May import `judging` and the rooms below.
+It starts nothing. `study_file` reads a study without Optuna; `studies` writes one with it.
 """

@@ -1,5 +1,5 @@
-"""What is tuned: a function `fit(settings, workdir)`, or a command, and what is known about it besides.
+"""What is tuned, a function `fit(settings, workdir)` or a command, and what the tuner knows of it.
 
-Imports `inside` and `core`; `r2gen` alone imports the trainer.
-Starts no training.
+May import `inside` and `core`; only `r2gen` imports the trainer. `registry` finds a workload by its name.
+It starts no trial.
 """

@@ -1,5 +1,5 @@
-"""`doctor --gpu`: whether all that a search relies on holds on the GPUs of this machine, in ten minutes.
+"""`doctor --gpu`: checks in ten minutes whether the GPUs of this machine do what a search relies on.
 
-`check` has the table of points, and runs them. What they find is judged in `verdicts`, purely; what they
-train besides the published model is in `small_trainings`.
+`check` has the table of points and runs them; `verdicts` judges what they find, purely; `small_trainings`
+has what they train besides the published model.
 """

@@ -1,4 +1,4 @@
-"""`init`: what can be known of somebody's training project without running it, as a first search space.
+"""`init`: finds out about a training project without running it, and writes a first search space.
 
-All is read from text and syntax trees; `helped` alone runs the script, and only to ask for its `--help`.
+It reads text and syntax trees. Only `helped` runs the script, to ask for its `--help`.
 """

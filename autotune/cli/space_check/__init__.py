@@ -1,4 +1,4 @@
-"""`check`: short runs of a search space's baseline, as the search would run them, and what it would see.
+"""`check`: runs the baseline of a search space briefly, as a search would, and says what a search would see.
 
-`runs` runs them; `seen` and `findings` are pure.
+`runs` runs it; `seen` and `findings` are pure.
 """

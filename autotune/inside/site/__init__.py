@@ -1,5 +1,5 @@
-"""What a script finds on its path that is run as a command: modules of the standard library and Python 3.8.
+"""Modules that a script finds on its path when it runs as a command. They need only Python 3.8.
 
-The directory itself is on that path, so a module in it imports another one by its bare name. The script's
-environment need not have the tuner.
+The directory itself is on that path, so a module imports another one by its bare name.
+May import only the standard library: the script's environment need not have the tuner.
 """

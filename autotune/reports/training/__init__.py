@@ -1,1 +1,1 @@
-"""What a whole training has come to, as the report of a session is: one HTML file, JSON or Markdown."""
+"""Writes what a whole training has come to as one HTML file, JSON or Markdown, like a session's report."""

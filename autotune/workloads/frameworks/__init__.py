@@ -1,4 +1,4 @@
-"""Trainers of frameworks, as their owners have them: commands in whose process the hook knows the framework.
+"""The trainers of frameworks as workloads: commands in whose process the hook knows the framework.
 
-What is known of each is a `Framework`. None is ever imported here.
+A `Framework` says what the tuner knows of each. No module here imports a framework.
 """
