@@ -2,6 +2,7 @@
 
 from collections import Counter
 from enum import StrEnum
+from typing import assert_never
 
 from autotune.core.trial import Failure, Status, StoppedFor, Trial
 from autotune.judging import confirm
@@ -76,11 +77,21 @@ def _fate(trial: Trial, history: History) -> Fate:
 
 def _fate_of_stopped(trial: Trial, stopped_for: StoppedFor | None, history: History) -> Fate:
     """That of a trial which could no longer win; of an older session that does not say why, by its curve."""
-    if stopped_for is StoppedFor.LATE:
-        return Fate.LATE
-    is_old = stopped_for is None
-    if stopped_for is StoppedFor.POOR or (is_old and history.is_out_of_reach(trial)):
-        return _without_quality(trial, history)
+    match stopped_for:
+        case StoppedFor.LATE:
+            return Fate.LATE
+        case StoppedFor.POOR:
+            return _without_quality(trial, history)
+        case StoppedFor.SLOW | StoppedFor.DOMINATED:
+            return _beaten(trial, history)
+        case None if history.is_out_of_reach(trial):
+            return _without_quality(trial, history)
+        case None:
+            return _beaten(trial, history)
+    assert_never(stopped_for)
+
+
+def _beaten(trial: Trial, history: History) -> Fate:
     return Fate.STOPPED if _is_faster(trial, history) else Fate.SLOWER
 
 

@@ -24,8 +24,8 @@ from autotune.reports import (
     elsewhere,
     images,
     marks,
-    plots,
     plots_ablation,
+    plots_front,
     plots_parallel,
     plots_quality,
     plots_search,
@@ -99,7 +99,7 @@ def framed(template: str, drawn: Sequence[Plot], **shown: Any) -> str:
 
 def plots_of(report: Report) -> _Plots:
     return _Plots(
-        front=_list(plots.front(report)),
+        front=_list(plots_front.front(report)),
         batches=plots_speed.by_batch(report),
         step=_list(plots_step.step_time(report)),
         ablation=_list(plots_ablation.ablation(report)),

@@ -11,7 +11,6 @@ from autotune.core.errors import InputError, instead
 from autotune.core.settings import COMMON, Knowledge
 from autotune.workloads.base import Cadence, Workload
 from autotune.workloads.command import spec
-from autotune.workloads.frameworks.cadence import CADENCES
 from autotune.workloads.frameworks.known import FRAMEWORKS
 
 BUILTIN = "r2gen"
@@ -90,7 +89,8 @@ def known_settings(name: str) -> Knowledge:
 @cache
 def cadence(name: str) -> Cadence:
     """How often a training of the workload called `name` is evaluated, which `load` need not find."""
-    return CADENCES[name] if name in CADENCES else named(name).cadence
+    framework = FRAMEWORKS.get(name)
+    return framework.cadence if framework else named(name).cadence
 
 
 def named(value: str | Mapping[str, Any]) -> Workload:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.core.settings import Known, Setting
+from autotune.workloads.base import Cadence
 
 _NOTHING = object()
 # `(settings, samples, evaluations, quality)` of a trial -> what it is given besides, by the tuner's names.
@@ -27,6 +28,7 @@ class Framework:
     tuner's values, each in every spelling that it takes: both hold where a search space says nothing else. A
     baseline that has not the path of a role may have one of the `other_roles`. A training writes its
     `checkpoint`, a path in the trial's directory or a pattern of one, and goes on from it by itself.
+    `cadence` is how often it evaluates, by its own arguments.
     """
 
     kind: str
@@ -38,6 +40,7 @@ class Framework:
     units: tuple[str, ...] = ("samples",)  # of work, in which it can be counted when there is an evaluation
     other_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     for_trial: ForTrial = _nothing
+    cadence: Cadence = field(default_factory=Cadence)
 
     def completed(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The `values` of a search space with the roles and words that it leaves out.

@@ -7,6 +7,7 @@ from autotune.core.common_names import LIGHTNINGS, LIGHTNINGS_SHORT
 from autotune.core.settings import (
     ACCUMULATION,
     MICRO_BATCH,
+    PROCESSES,
     Known,
     Memory,
     Needs,
@@ -14,8 +15,10 @@ from autotune.core.settings import (
     Setting,
     effective_batch,
 )
+from autotune.workloads.base import Cadence
 from autotune.workloads.frameworks.framework import Framework
 
+_INTERVAL, _EPOCHS = "trainer.val_check_interval", "trainer.check_val_every_n_epoch"
 _OF_THE_OPTIMIZER = ("trainer.gradient_clip_val", "trainer.gradient_clip_algorithm")
 # What a training does beside its steps, and how its batches come: the steps themselves stay what they are.
 _BESIDE = {
@@ -24,8 +27,8 @@ _BESIDE = {
     "trainer.enable_model_summary": "written once",
     "trainer.enable_checkpointing": "written between steps",
     "trainer.num_sanity_val_steps": "before the first step; a trial has none",
-    "trainer.val_check_interval": "a trial has the evaluations of its budget",
-    "trainer.check_val_every_n_epoch": "a trial has the evaluations of its budget",
+    _INTERVAL: "a trial has the evaluations of its budget",
+    _EPOCHS: "a trial has the evaluations of its budget",
     "trainer.detect_anomaly": "looks for what is no number after every backward pass",
     "trainer.profiler": "measures between steps",
     "trainer.barebones": "leaves out all that is beside the steps",
@@ -45,7 +48,26 @@ def _for_trial(
         return {}
     steps = math.ceil(samples / (evaluations * effective_batch(settings)))
     batches = steps * int(settings.get(ACCUMULATION) or 1)
-    return {"trainer.val_check_interval": batches, "trainer.check_val_every_n_epoch": None}
+    return {_INTERVAL: batches, _EPOCHS: None}
+
+
+def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
+    """A whole `val_check_interval` counts batches of each process, a fraction is that of an epoch.
+
+    `check_val_every_n_epoch` counts epochs. Arguments that the search space does not name are the script's
+    own, and not known.
+    """
+    interval, epochs = settings.get(_INTERVAL), settings.get(_EPOCHS, 1)
+    if isinstance(interval, int):
+        return interval * _batches_of_all(settings) if MICRO_BATCH in settings else None
+    if epoch is None or not isinstance(epochs, int) or not {_INTERVAL, _EPOCHS} & settings.keys():
+        return None
+    return max(1, round(epoch * epochs * float(interval or 1.0)))
+
+
+def _batches_of_all(settings: Mapping[str, Setting]) -> int:
+    """The samples of a micro-batch of every process."""
+    return int(settings[MICRO_BATCH] or 1) * int(settings.get(PROCESSES) or 1)
 
 
 LIGHTNING = Framework(
@@ -63,6 +85,7 @@ LIGHTNING = Framework(
     words={"precision": {ours: (word, *LIGHTNINGS_SHORT[ours]) for ours, word in LIGHTNINGS.items()}},
     checkpoint="autotune.ckpt",
     for_trial=_for_trial,
+    cadence=Cadence(_INTERVAL, _between_evaluations),
     known=(
         *(
             Known(name, about="of the optimizer alone", moves_speed=False, moves_memory=Memory.NOT)

@@ -4,10 +4,12 @@ import math
 from collections.abc import Mapping
 
 from autotune.core.common_names import ACCELERATES
-from autotune.core.settings import Known, Memory, Needs, Result, Setting
+from autotune.core.settings import MICRO_BATCH, Known, Memory, Needs, Result, Setting, effective_batch
 from autotune.inside.site.autotune_wire import IN_TRIAL
+from autotune.workloads.base import Cadence
 from autotune.workloads.frameworks.framework import Framework
 
+_EVAL_STEPS = "trainer.eval_steps"
 _OF_CUDA: dict[Setting, Needs] = {True: Needs(is_for_cuda=True)}
 
 
@@ -75,6 +77,16 @@ def _for_trial(
     return {f"{IN_TRIAL}.evaluate_every": math.ceil(samples / evaluations)}
 
 
+def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
+    """`eval_steps` counts optimizer steps where `eval_strategy` is steps; below 1 it is a part of all."""
+    match settings.get("trainer.eval_strategy"), settings.get(_EVAL_STEPS):
+        case "epoch", _:
+            return epoch
+        case "steps", int(steps) if steps >= 1 and MICRO_BATCH in settings:
+            return steps * effective_batch(settings)
+    return None
+
+
 TRANSFORMERS = Framework(
     kind="transformers",
     objects=("trainer", "model", "accelerator", "loader", "optimizer", IN_TRIAL),
@@ -104,5 +116,6 @@ TRANSFORMERS = Framework(
     checkpoint="checkpoint-*/trainer_state.json",  # the last file of it that is written
     known=_KNOWN,
     for_trial=_for_trial,
+    cadence=Cadence(_EVAL_STEPS, _between_evaluations),
     units=("samples", "tokens"),
 )

@@ -17,7 +17,6 @@ from autotune.workloads.command import calls, line, training
 from autotune.workloads.command import spec as commands
 from autotune.workloads.command.workload import CommandWorkload
 from autotune.workloads.frameworks import spec
-from autotune.workloads.frameworks.cadence import CADENCES
 from autotune.workloads.frameworks.framework import Framework
 from autotune.workloads.frameworks.known import FRAMEWORKS
 
@@ -42,7 +41,7 @@ class FrameworkWorkload(CommandWorkload):
 
     @property
     def cadence(self) -> Cadence:
-        return CADENCES[self.framework.kind]
+        return self.framework.cadence
 
     @property
     def known_settings(self) -> tuple[Known, ...]:

@@ -9,8 +9,8 @@ from plotly.graph_objects import Figure as Checked
 
 from autotune.reports import (
     page,
-    plots,
     plots_ablation,
+    plots_front,
     plots_parallel,
     plots_quality,
     plots_search,
@@ -102,14 +102,14 @@ def test_text_from_outside_is_no_markup_in_a_plot(rich):
 
 
 def test_the_front_has_every_trial_with_a_throughput_once(report):
-    plot = plots.front(report)
+    plot = plots_front.front(report)
     drawn = [t for t in plot.data if t.get("hoverinfo") == "text"]
     numbers = [int(re.match(r"<b>Trial (\d+)</b>", text)[1]) for t in drawn for text in t["text"]]
     assert sorted(numbers) == [r.number for r in report.trials if r.throughput is not None]
 
 
 def test_baseline_and_winner_are_where_the_answer_has_them(rich):
-    plot = plots.front(rich)
+    plot = plots_front.front(rich)
     for name, side in (("baseline", rich.answer.baseline), ("recommended", rich.answer.best)):
         drawn = trace(plot, name)
         assert (drawn["x"], drawn["y"]) == ([side.throughput.value], [side.quality.value])
@@ -121,13 +121,13 @@ def test_what_was_run_once_stands_for_itself(rich):
         replace(s, runs=1, seeds=1, quality=Figure(0.16)) for s in (rich.answer.baseline, rich.answer.best)
     ]
     found = replace(rich.answer, baseline=once[0], best=once[1])
-    plot = plots.front(replace(rich, answer=found))
+    plot = plots_front.front(replace(rich, answer=found))
     assert trace(plot, "recommended")["error_y"] == {"visible": False}
     assert "means" not in trace(plot, "recommended")["text"][0]
 
 
 def test_what_was_not_trained_to_the_end_is_beside_the_axis_of_quality(rich):
-    plot = plots.front(rich)
+    plot = plots_front.front(rich)
     stopped = trace(plot, "stopped early")
     assert stopped["yaxis"] == "y2"
     assert len(stopped["x"]) == sum(r.status == "stopped" for r in rich.trials)
@@ -135,18 +135,18 @@ def test_what_was_not_trained_to_the_end_is_beside_the_axis_of_quality(rich):
 
 
 def test_outcomes_differ_by_marker_and_by_name(rich):
-    legend = plots.front(rich).legend
+    legend = plots_front.front(rich).legend
     assert len({mark.symbol for mark in legend}) == len({mark.label for mark in legend}) == len(legend)
 
 
 def test_the_region_that_keeps_the_quality_begins_at_what_is_to_be_kept(rich):
-    region = next(s for s in plots.front(rich).layout["shapes"] if s["type"] == "rect")
+    region = next(s for s in plots_front.front(rich).layout["shapes"] if s["type"] == "rect")
     assert region["y0"] == rich.least_quality
-    assert plots.front(replace(rich, least_quality=None)).layout["shapes"] == []
+    assert plots_front.front(replace(rich, least_quality=None)).layout["shapes"] == []
 
 
 def test_the_front_goes_from_the_best_quality_to_the_best_throughput(report):
-    front = trace(plots.front(report), "Pareto front")
+    front = trace(plots_front.front(report), "Pareto front")
     assert front["x"] == sorted(front["x"])
     assert front["y"] == sorted(front["y"], reverse=True)
     assert len(front["x"]) == sum(r.on_front for r in report.trials)
@@ -156,8 +156,8 @@ def test_a_quality_that_is_no_number_is_not_drawn(rich):
     spoilt = replace(rich.trials[22], quality=math.nan, on_front=False)
     report = replace(rich, trials=(*rich.trials[:22], spoilt, *rich.trials[23:]))
     json.dumps([plot.figure for plot in every(report)], allow_nan=False)
-    assert len(trace(plots.front(report), "keeps the quality")["x"]) == (
-        len(trace(plots.front(rich), "keeps the quality")["x"]) - 1
+    assert len(trace(plots_front.front(report), "keeps the quality")["x"]) == (
+        len(trace(plots_front.front(rich), "keeps the quality")["x"]) - 1
     )
 
 
