@@ -186,7 +186,8 @@ RUNNABLE = {
                     with torch.no_grad():
                         error = torch.nn.functional.mse_loss(model(held_out), held_out @ truth)
                     print(f"step {step}: validation loss {error.item():.5f}", flush=True)
-                    torch.save({"model": model.state_dict(), "step": step}, file)
+                    torch.save({"model": model.state_dict(), "step": step}, file + ".part")
+                    os.replace(file + ".part", file)  # it may be stopped while it saves
 
 
         if __name__ == "__main__":
