@@ -11,6 +11,7 @@ import optuna
 from rich.console import Console
 
 from autotune.cli import cli_report, prepare
+from autotune.cli.job import Job
 from autotune.core.errors import InputError, SearchAborted
 from autotune.core.trial import Trial
 from autotune.display import advice, events, view
@@ -44,43 +45,31 @@ EXIT_NO_WINNER, EXIT_INTERRUPTED = 1, 130
 _GONE = "session {}: its directory was deleted, moved or replaced during the search, which has ended"
 
 
-def run(
-    session: Session,
-    shown: Path,
-    space: Space,
-    workload: Workload,
-    hardware: Hardware,
-    *,
-    held: Held,
-    scratch: Scratch,
-    notes: list[str],
-    more: int = 0,
-    time_s: float | None = None,
-    as_json: bool = False,
-) -> int:
-    """Runs a session whose lock is `held` to its end and says what came out; the exit code."""
-    with _in_place(held, shown), _wandb(session) as tracker:
+def run(job: Job, scratch: Scratch) -> int:
+    """Runs a session to its end and says what came out; the exit code."""
+    session, space, shown, hardware = job.session, job.space, job.shown, job.hardware
+    with _in_place(job.held, shown), _wandb(session) as tracker:
         study = _opened(session, space)
         _require_a_baseline(History(studies.trials(study), space), shown)
-        plan = _extended(studies.plan(study) or Plan(space.budget.trials, space.budget.time), more, time_s)
+        plan = _extended(studies.plan(study) or Plan(space.budget.trials, space.budget.time), job)
         studies.set_plan(study, plan)
         session.remove_work(studies.trials(study))
         begun = _begun(shown, hardware, space, plan)
-        with screen(Console(), begun, as_json=as_json) as shows:
+        with screen(Console(), begun, as_json=job.as_json) as shows:
             shows.note(
                 f"session {shown}: {plan.trials} trial{'s' * (plan.trials != 1)} on {hardware.description}"
             )
-            for line in notes:
+            for line in job.notes:
                 shows.note(line)
-            setup = Setup(session, space, workload, hardware, room.context_bytes(studies.trials(study)))
-            running = _search(setup, study, shows, held)
+            setup = Setup(session, space, job.workload, hardware, room.context_bytes(studies.trials(study)))
+            running = _search(setup, study, shows, job.held)
             trackers: list[Board | Tracker] = [Board(session.tensorboard_dir, space)]
             trackers += [tracker] if tracker else []
-            _execute(running, setup, scratch, trackers, held, shown=shown, shows=shows, as_json=as_json)
+            _execute(running, setup, job, trackers, scratch=scratch, shows=shows)
         session.remove_work(running.trials())
         has_ended = not running.is_interrupted and not running.fault
         studies.set_plan(study, replace(running.plan, ended=has_ended))
-        code = _conclude(running, shown, workload, shows)
+        code = _conclude(running, shown, job.workload, shows)
         if tracker:
             tracker.summarise(running.history, session.report_file)
     return code
@@ -178,28 +167,26 @@ def _earlier(setup: Setup, shows: Screen) -> list[Trial]:
 def _execute(
     running: Search,
     setup: Setup,
-    scratch: Scratch,
+    job: Job,
     trackers: Sequence["Board | Tracker"],
-    held: Held,
     *,
-    shown: Path,
+    scratch: Scratch,
     shows: Screen,
-    as_json: bool,
 ) -> None:
     """Runs the trials of a search; what happens where its Ray dies meanwhile."""
 
     def after_a_loss(reason: str) -> None:
         shows.close()
         if running.is_interrupted:
-            revival.give_up(f"interrupted; {revival.how_to_go_on(shown)}", EXIT_INTERRUPTED)
-        given = ["--json"] if as_json else []
+            revival.give_up(f"interrupted; {revival.how_to_go_on(job.shown)}", EXIT_INTERRUPTED)
+        given = ["--json"] if job.as_json else []
         left, outside = running.remaining, scratch.outside
-        revival.begin_anew(shown, given, left, reason, shows.note, held=held, environment=outside)
+        revival.begin_anew(job.shown, given, left, reason, shows.note, held=job.held, environment=outside)
 
     try:
         engine.run(running, setup, scratch.guardian, trackers, after_a_loss)
     except SearchAborted as error:
-        raise SearchAborted(f"{error}; {revival.how_to_go_on(shown)}") from error
+        raise SearchAborted(f"{error}; {revival.how_to_go_on(job.shown)}") from error
 
 
 def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) -> int:
@@ -264,7 +251,7 @@ def _require_a_baseline(history: History, shown: Path) -> None:
         )
 
 
-def _extended(plan: Plan, more: int, time_s: float | None) -> Plan:
+def _extended(plan: Plan, job: Job) -> Plan:
     """The plan of a search that goes on."""
-    limit = plan.time_s if time_s is None else plan.spent_s + time_s
-    return replace(plan, trials=plan.trials + more, time_s=limit, ended=False)
+    limit = plan.time_s if job.time_s is None else plan.spent_s + job.time_s
+    return replace(plan, trials=plan.trials + job.more, time_s=limit, ended=False)

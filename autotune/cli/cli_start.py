@@ -8,6 +8,7 @@ from typing import Any
 from autotune.cli import gpus, option_values, prepare
 from autotune.cli.cli_options import Goal, Length, Output, Running, Tuned
 from autotune.cli.gpus import Usable
+from autotune.cli.job import Job
 from autotune.core import secrecy
 from autotune.space import builtin
 from autotune.space.space import Space
@@ -37,7 +38,7 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
     notes += [*here.notes, *_warnings(running.address), *_demonstration(tuned, found)]
     opened = Session.create(root, space, options, facts)
     with opened.lock() as held:
-        return _run(opened, root, space, workload, found, held=held, notes=notes, as_json=output.as_json)
+        return _run(Job(opened, root, space, workload, found, held, notes, as_json=output.as_json))
 
 
 def prepared(tuned: Tuned, asked: Space, file: Path, here: Usable) -> tuple[Space, Workload, list[str]]:
@@ -125,26 +126,17 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
         now = provenance.collect(session.name, space, workload, found, options.seed)
         notes += provenance.require_same(session, then, now, workload.places)
         integrity.require_whole(opened)
-        return _run(
-            opened,
-            session,
-            space,
-            workload,
-            found,
-            held=held,
-            notes=[*notes, *here.notes, *_warnings(options.address)],
-            more=more,
-            time_s=time_s,
-            as_json=as_json,
-        )
+        notes += [*here.notes, *_warnings(options.address)]
+        job = Job(opened, session, space, workload, found, held, notes, more, time_s, as_json=as_json)
+        return _run(job)
 
 
-def _run(*session: Any, **said: Any) -> int:
+def _run(job: Job) -> int:
     """Runs a session in a private directory of its own; the exit code."""
     with scratch.private() as place:  # before W&B is imported, which makes directories there
         from autotune.cli import cli_run  # noqa: PLC0415 - Ray and Optuna take seconds: what is wrong is said before
 
-        return cli_run.run(*session, scratch=place, **said)
+        return cli_run.run(job, place)
 
 
 def _warnings(address: str | None) -> list[str]:

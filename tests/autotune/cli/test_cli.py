@@ -184,8 +184,8 @@ def test_data_for_a_workload_that_takes_none_are_refused(run, data, command):
 def test_bad_samples_are_left_out_where_the_workload_or_the_baseline_can(run, monkeypatch):
     taken = []
 
-    def search(_, __, space, *rest, **more):
-        taken.append(space.baseline["skip_bad_samples"])
+    def search(job, scratch):
+        taken.append(job.space.baseline["skip_bad_samples"])
         return 0
 
     monkeypatch.setattr("autotune.cli.cli_run.run", search)
