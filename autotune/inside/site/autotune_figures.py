@@ -54,9 +54,16 @@ class Figures:
 
 
 def trained_parameters(optimizer: Any) -> int:
-    """How many numbers an optimizer trains, those of this process."""
-    found = (parameter for group in optimizer.param_groups for parameter in group["params"])
-    return sum(int(parameter.numel()) for parameter in found if parameter.requires_grad)
+    """How many numbers an optimizer trains, those of this process; 0 where that cannot be counted.
+
+    A lazy module that no step has used has none yet.
+    """
+    try:
+        is_lazy = sys.modules["torch"].nn.parameter.is_lazy
+        found = (parameter for group in optimizer.param_groups for parameter in group["params"])
+        return sum(int(p.numel()) for p in found if p.requires_grad and not is_lazy(p))
+    except Exception:  # noqa: BLE001 - a figure of a report: no training is to end of it
+        return 0
 
 
 def _gpu_memory() -> dict[str, int]:

@@ -175,8 +175,9 @@ class Teller:
         if flops := self._flops.stepped():
             of_all = autotune_wire.world_size()
             figures["flops"] = {kind: counted * of_all for kind, counted in flops.items()}
-        if not self._has_told and autotune_wire.world_size() == 1:  # of several each may hold a part
-            figures["trained_parameters"] = trained_parameters(optimizer)
+        is_alone = autotune_wire.world_size() == 1  # of several each may hold a part
+        if not self._has_told and is_alone and (trained := trained_parameters(optimizer)):
+            figures["trained_parameters"] = trained
         self._wire.tell({"step": {**seen._asdict(), "figures": figures}}, at_s)
         self._has_told = True
 

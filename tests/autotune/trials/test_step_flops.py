@@ -77,6 +77,33 @@ def test_how_many_parameters_are_trained_is_told_once(flops: StepFlops) -> None:
     assert told == [None, WIDTH + WIDTH * 32 + 32, None, None]
 
 
+def make_four_steps(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """After which nothing is counted any more."""
+    for _ in range(4):
+        torch.autograd.backward(model(torch.randn(BATCH, WIDTH)).square().mean())
+        optimizer.step()
+
+
+def test_a_lazy_module_that_is_never_used_has_no_parameters_to_count(flops: StepFlops) -> None:
+    model = nn.ModuleDict({"a": nn.Linear(WIDTH, 32), "unused": nn.LazyLinear(4)})
+    optimizer = torch.optim.AdamW(model.parameters())
+    flops.taken()
+    make_four_steps(model["a"], optimizer)
+    assert flops.taken().get("trained_parameters") == WIDTH * 32 + 32
+
+
+def test_parameters_that_cannot_be_counted_end_no_training(flops: StepFlops) -> None:
+    class Uncountable(nn.Parameter):
+        def numel(self) -> int:
+            raise NotImplementedError("a form that has no number of elements")
+
+    model = nn.Linear(WIDTH, 32)
+    optimizer = torch.optim.SGD([*model.parameters(), Uncountable(torch.ones(1))])
+    flops.taken()
+    make_four_steps(model, optimizer)
+    assert "trained_parameters" not in flops.taken()
+
+
 @pytest.mark.parametrize(("dtype", "kind"), [(torch.float32, "fp32"), (torch.bfloat16, "bf16")])
 def test_two_steps_are_counted_by_the_kind_of_their_numbers(
     flops: StepFlops, dtype: torch.dtype, kind: str
