@@ -90,10 +90,8 @@ def settings(
 
 def _require_known(options: Collection[str], workload: Workload, said: Collection[str]) -> None:
     """Raises InputError for an option that is no setting of the `workload`, and none that was `said`."""
-    model = workload.settings_model()
-    known = {*said, *(model.model_fields if model else ())}
     for name in options:
-        if name not in known:
+        if name not in said and not workload.takes(name):
             raise InputError(
                 f"--{name.replace('_', '-')}: must be a setting of the workload or of the baseline: "
                 f"neither {workload.entry_point} nor the baseline has {name}"

@@ -138,6 +138,11 @@ class Workload:
         """The settings that it takes, with their types; None where they are not known."""
         return None
 
+    def takes(self, name: str) -> bool:
+        """Whether it is known to make use of a setting that the user calls `name`."""
+        model = self.settings_model()
+        return model is not None and name in model.model_fields
+
     def require_gpus(self, count: float) -> None:
         """Raises InputError where the workload cannot make use of `count` GPUs a trial."""
 

@@ -224,7 +224,7 @@ class Spec(BaseModel):
 
         They are nested, or have dotted names, as the user calls them; `told` are those that the tuner uses.
         """
-        wrong = [*self.without_setting(settings), *self._unused(settings, told)]
+        wrong = [*self.without_setting(settings), *self.unused(settings, told)]
         if wrong:
             raise InputError("; ".join(wrong))
 
@@ -247,7 +247,8 @@ class Spec(BaseModel):
             if name not in there
         ]
 
-    def _unused(self, settings: Mapping[str, Any], told: tuple[str, ...]) -> list[str]:
+    def unused(self, settings: Mapping[str, Any], told: tuple[str, ...]) -> list[str]:
+        """What is wrong with the `settings` that nothing uses; `told` are those that the tuner uses."""
         used = [
             *self.flags,
             *told,

@@ -138,6 +138,9 @@ class CommandWorkload(Workload):
             files.text_of(name, own, self.directory, values)
         return self._set_up(settings) if self.spec.setup else []
 
+    def takes(self, name: str) -> bool:
+        return not self.spec.unused({name: None}, self._used({name: None}))
+
     def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
         """The settings that are made use of, besides those that the specification names."""
         del settings

@@ -181,6 +181,23 @@ def test_data_for_a_workload_that_takes_none_are_refused(run, data, command):
     assert [file.name for file in Path().iterdir()] == ["space.yaml"]
 
 
+def test_data_are_taken_by_a_command_that_names_them(run, monkeypatch):
+    taken = []
+
+    def search(job, scratch):
+        taken.append(job.space.baseline["data"])
+        return 0
+
+    monkeypatch.setattr("autotune.cli.cli_run.run", search)
+    line = "true {data} {learning_rate} {micro_batch_size}"
+    command = f"{{kind: command, run: '{line}', quality: {{bleu_4: b (.*)}}}}"
+    Path("space.yaml").write_text(SPACE.replace("r2gen", command))
+    said = run("search", "--space", "space.yaml", "--data", "d", "--session", "s")
+    assert (said[0], taken) == (0, ["d"]), said
+    refused = run("search", "--space", "space.yaml", "--session", "s", "--skip-bad-samples")
+    is_one_line(*refused, "neither command nor the baseline has skip_bad_samples")
+
+
 def test_bad_samples_are_left_out_where_the_workload_or_the_baseline_can(run, monkeypatch):
     taken = []
 

@@ -114,6 +114,23 @@ def test_settings_and_placeholders_are_compared_in_the_users_words(tmp_path):
         workload.check({"optim": {"lr": 1, "beta": 2}})
 
 
+@pytest.mark.parametrize(
+    "used",
+    [
+        {"run": "true {data}"},
+        {"flags": {"data": {"a": "--of-a"}}},
+        {"environment": {"DATA": "in/{data}"}},
+        {"setup": "fetch {data}"},
+        {"run": "true {conf}", "files": {"conf": {"base": "conf.yaml", "set": {"data.path": "{data}"}}}},
+    ],
+)
+def test_it_takes_the_settings_that_it_makes_use_of(tmp_path, used):
+    assert not CommandWorkload.of({**VALUES, "run": "true {data.path}"}, tmp_path).takes("data")
+    workload = CommandWorkload.of({**VALUES, **used}, tmp_path)
+    assert workload.takes("data")
+    assert not workload.takes("skip_bad_samples")
+
+
 def test_a_unit_needs_a_script_that_reports_it(tmp_path):
     CommandWorkload.of(VALUES, tmp_path).require_unit("samples")
     CommandWorkload.of({**VALUES, "quality": "reported"}, tmp_path).require_unit("tokens")

@@ -88,8 +88,11 @@ def test_the_winner_trains_with_the_script_as_it_is(made):
 
 
 def test_every_setting_is_used_by_a_function_and_by_a_script_those_that_are_put_in(made):
-    made(None, build="script:build").check({"a": 1, **SETTINGS})
+    built = made(None, build="script:build")
+    built.check({"a": 1, **SETTINGS})
     made().check(SETTINGS)
+    takes = [workload.takes("a") for workload in (built, made(), made("python script.py {a}"))]
+    assert takes == [True, False, True]
     with pytest.raises(InputError, match=r"baseline.a: nothing uses it"):
         made().check({"a": 1, **SETTINGS})
 
