@@ -1,7 +1,6 @@
 """The command that shows a session in one file: report."""
 
 import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -36,7 +35,7 @@ def report(session: Path, form: str, output: Path | None, samples: int, prices: 
     else:
         text, file = _RENDER[form](read.read(session, samples, prices=prices)), Session(session).report_file
     if output == _STDOUT:
-        sys.stdout.write(text)
+        files.write_to_stdout(text)
     else:
         print(printable(_write(output or file.with_suffix(f".{form}"), text)))
     return 0

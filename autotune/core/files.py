@@ -1,6 +1,7 @@
 """Files that appear whole or not at all, whatever happens to the machine; the room that they take."""
 
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +17,12 @@ def write(file: Path, text: str) -> None:
             write_whole(file.resolve(), text)
     except OSError as error:
         raise InputError(f"{file}: cannot be written: {error.strerror}") from None
+
+
+def write_to_stdout(text: str) -> None:
+    """Writes `text` to standard output as to a file, in UTF-8: whoever redirects it gets every sign."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode(errors="replace"))
 
 
 def write_whole(file: Path, text: str) -> None:

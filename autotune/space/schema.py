@@ -15,7 +15,7 @@ from autotune.workloads import registry
 def write(output: Path | None) -> int:
     """Writes the schema to a file, or prints it; the exit code."""
     if output is None:
-        print(text(), end="")
+        files.write_to_stdout(text())
     else:
         files.write(output, text())
     return 0

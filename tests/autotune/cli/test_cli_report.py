@@ -1,8 +1,10 @@
 """The command `report`, and the report that every search leaves."""
 
+import io
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,17 @@ def test_standard_output_has_the_report_and_nothing_else(run):
     assert code == 0
     assert json.loads(out)["answer"]["verdict"] == "unconfirmed"
     assert not Path("s", "report.json").exists()
+
+
+@pytest.mark.parametrize("form", ["html", "md"])
+def test_standard_output_has_what_a_file_has_whatever_the_terminal_can_show(run, monkeypatch, form):
+    run("report", "s", "--format", form, "-o", "mine")
+    text = Path("mine").read_bytes()
+    assert not text.isascii()
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", errors="replace"))
+    assert cli.main(["report", "s", "--format", form, "-o", "-"]) == 0
+    assert written.getvalue() == text
 
 
 def known():

@@ -1,5 +1,8 @@
 """The JSON Schema of search spaces: what ships takes what the tuner takes, and explains all of it."""
 
+import io
+import json
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -32,6 +35,14 @@ def test_it_is_a_schema_and_the_one_that_ships_beside_the_search_spaces(capsys, 
     assert shipped == capsys.readouterr().out, "python -m autotune schema -o search_spaces/schema.json"
     assert cli.main(["schema", "-o", str(tmp_path / "own.json")]) == 0
     assert (tmp_path / "own.json").read_text(encoding="utf-8") == shipped
+
+
+def test_printed_it_is_in_utf8_whatever_the_terminal_can_show(monkeypatch):
+    monkeypatch.setattr(schema, "of_spaces", lambda: {"title": "µ"})
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", errors="replace"))
+    assert cli.main(["schema"]) == 0
+    assert json.loads(written.getvalue().decode("utf-8")) == {"title": "µ"}
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.name)
