@@ -42,7 +42,7 @@ def init(
     ] = None,
     python: Annotated[
         Path | None,
-        typer.Option(help="the Python that it runs with; default: the project's own, or this one"),
+        typer.Option(help="the script's Python; default: the project's own, or this one"),
     ] = None,
 ) -> int:
     """Write a first search space for a training script. Example: autotune init ../project -o space.yaml"""
@@ -57,7 +57,7 @@ def check(
     space: Annotated[
         str, typer.Argument(help="search space: a file, or a name", autocompletion=completion.spaces)
     ],
-    data: Annotated[Path | None, typer.Option(help="data set, where the workload is r2gen")] = None,
+    data: Annotated[Path | None, typer.Option(help="data set, if the workload is r2gen")] = None,
     baseline: Annotated[Path | None, typer.Option(help="YAML file with the settings you run today")] = None,
     time: Annotated[str, typer.Option(help="how long it may take, such as 90s or 30m")] = "5m",
 ) -> int:
@@ -104,7 +104,7 @@ def train(
     target: Annotated[
         str,
         typer.Argument(
-            help="a session (its winner is trained), a search space (its baseline is), or a config of r2gen",
+            help="a session (trains its winner), a search space (trains its baseline), or a config of r2gen",
             autocompletion=completion.sessions,
         ),
     ],
@@ -150,7 +150,7 @@ def report(
         ),
     ] = None,
     samples: Annotated[
-        int, typer.Option(min=0, help="number of test studies to show, where models were compared")
+        int, typer.Option(min=0, help="number of test studies to show, if models were compared")
     ] = (SAMPLES),
 ) -> int:
     """Show a session, or a whole training, in one file. Example: autotune report runs/iu --format md -o -"""

@@ -91,7 +91,8 @@ class Goal:
 
     keep: Annotated[float | None, _goal(min=0, max=1, help="share of the baseline's quality to keep")] = None
     within: Annotated[
-        float | None, _goal(min=0, help="instead: how much worse than the baseline's quality it may be")
+        float | None,
+        _goal(min=0, help="instead of --keep: how much worse than the baseline's the quality may be"),
     ] = None
     promise: Annotated[
         str | None,
@@ -142,18 +143,18 @@ class Trained:
 
     workdir: Annotated[
         Path | None,
-        typer.Option(help="where checkpoints and records are kept; default: in the session, or in runs/"),
+        typer.Option(help="directory of checkpoints and records; default: in the session, or in runs/"),
     ] = None
     trial: Annotated[
         int | None, typer.Option(min=0, help="trial of the session to train with; default: the winner")
     ] = None
     resume: Annotated[
-        bool, typer.Option("--resume", help="go on with the training in the workdir, if there is one")
+        bool, typer.Option("--resume", help="continue the training in the workdir, if there is one")
     ] = False
     retries: Annotated[
-        int, typer.Option(min=0, help="how often to retry after a passing fault without getting any further")
+        int, typer.Option(min=0, help="how often to retry after a temporary fault without progress")
     ] = 3
-    data: Annotated[Path | None, typer.Option(help="data set, where a space's workload is r2gen")] = None
+    data: Annotated[Path | None, typer.Option(help="data set, if a space's workload is r2gen")] = None
     baseline: Annotated[
         Path | None, typer.Option(help="YAML file with the settings to train with, for a space")
     ] = None
@@ -181,10 +182,10 @@ class Priced:
     """What has to be paid for a training."""
 
     price_per_hour: Annotated[
-        float | None, _prices(help="what an hour on the machine costs; adds the cost of the full training")
+        float | None, _prices(help="price of an hour on the machine; adds the cost of the full training")
     ] = None
-    price_per_kwh: Annotated[float | None, _prices(help="the same of a kWh that the GPU uses")] = None
-    currency: Annotated[str, _prices(help="what the prices are in, such as EUR")] = ""
+    price_per_kwh: Annotated[float | None, _prices(help="price of a kWh that the GPU uses")] = None
+    currency: Annotated[str, _prices(help="currency of the prices, such as EUR")] = ""
 
 
 @dataclass(frozen=True)
@@ -193,15 +194,17 @@ class Models:
 
     precisions: Annotated[
         str | None,
-        _models(help="such as fp32,bf16; default: all; what this machine cannot run is left out"),
+        _models(help="such as fp32,bf16; default: all that this machine can run"),
     ] = None
     samples_per_model: Annotated[
         int | None,
-        _models(min=1, help="training samples per model; default: as the models there, or else a trial, had"),
+        _models(
+            min=1, help="training samples per model; default: as many as the existing models had, or a trial"
+        ),
     ] = None
     epochs_per_model: Annotated[int | None, _models(min=1, help="instead: training epochs per model")] = None
     seeds: Annotated[
-        int, _models(min=1, help="models per precision, each with a seed of its own; 1 decides nothing")
+        int, _models(min=1, help="models per precision, each with its own seed; 1 decides nothing")
     ] = 1
     keep: Annotated[
         float | None,

@@ -72,7 +72,7 @@ def export(
         ),
     ] = None,
     patch: Annotated[
-        Path | None, typer.Option(help="your own YAML or JSON: its values are replaced in a copy of it")
+        Path | None, typer.Option(help="your own YAML or JSON file: the winner goes into a copy of it")
     ] = None,
 ) -> int:
     """Write the winner as the trainer's config. Example: autotune export runs/iu -o best.yaml"""

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 def record(  # noqa: PLR0917 - typer makes an option of every argument
-    file: Annotated[
-        Path, typer.Argument(metavar="TABLE", help="file to write; an existing one is continued")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="TABLE", help="file to write; continues an existing one")],
     space: Annotated[
         str,
         typer.Option(

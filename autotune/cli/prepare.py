@@ -155,7 +155,7 @@ def _uncounted(space: Space) -> list[str]:
         return [f"knob {space.naming.path(name)}: {checks.UNCOUNTED}"] if name and name in space.knobs else []
     if evaluating.samples(space, {}) is not None:
         return []
-    lacking = "objective.speed: wall: how often the whole training is evaluated is not known"
+    lacking = "objective.speed: wall: it is not known how often the whole training is evaluated"
     if name is None:
         return [f"{lacking}: as often as a trial, unless training.samples_per_evaluation says it"]
     raise InputError(f"{lacking}: name {name} in the baseline, or say training.samples_per_evaluation")

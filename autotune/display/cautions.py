@@ -19,7 +19,7 @@ def cautions(history: History) -> list[str]:
         )
     throttled = [t for t in trials if t.measurement.throttled]
     if throttled:
-        lines.append(f"Thermally throttled, and slower for it: trials {_listed(throttled)}.")
+        lines.append(f"Slowed down by heat: trials {_listed(throttled)}.")
     lines += [_meanwhile(what, found) for what, found in _disturbed(trials).items()]
     lines += _leaks(history)
     lines += _breaking(history)
@@ -55,7 +55,7 @@ def company(rests_on: Sequence[Trial]) -> str:
 def _breaking(history: History) -> list[str]:
     """Who cannot win because of a constraint; and the baseline, where it breaks one itself."""
     found = {t.number: why for t in history.searched if (why := history.breaks(t))}
-    lines = [f"The baseline itself breaks a constraint: {found.pop(0)}."] if 0 in found else []
+    lines = [f"The baseline itself violates a constraint: {found.pop(0)}."] if 0 in found else []
     if found:
         first, numbers = min(found), ", ".join(map(str, found))
         such = f"trial {first}: " if len(found) > 1 else ""

@@ -18,11 +18,13 @@ def unused(history: History) -> list[str]:
         pair = f"{one.number} and {other.number}"
         differ = [name for name in one.config if repr(one.config[name]) != repr(other.config.get(name))]
         if not differ and confirm.seed_of(one) != confirm.seed_of(other):
-            what = "have different seeds and the very same figures: does the workload use its seed?"
+            what = "have different seeds and exactly the same figures: does the workload use its seed?"
             lines.setdefault("", f"Trials {pair} {what}")
         if len(differ) == 1 and differ[0] not in history.space.known.same_figures:
             knob = printable(differ[0])
-            line = f"{knob} changes nothing: trials {pair} differ in it alone and have the very same figures."
+            line = (
+                f"{knob} changes nothing: trials {pair} differ only in it and have exactly the same figures."
+            )
             lines.setdefault(knob, line)
     return list(lines.values())
 

@@ -216,8 +216,8 @@ def kept(goal: Objective, reference: float | None) -> str:
 
 
 def _sense(goal: Objective) -> str:
-    """`; of val_loss lower is better`, where that has to be said."""
-    return f"; of {goal.minimize} lower is better" if goal.minimize else ""
+    """`; lower val_loss is better`, where that has to be said."""
+    return f"; lower {goal.minimize} is better" if goal.minimize else ""
 
 
 def nothing_better(history: History) -> str:
@@ -242,7 +242,7 @@ def rests_on(trial: Trial, history: History) -> str:
     samples = f"over {history.space.budget.samples_per_trial} {history.space.unit}"
     if max(ours, theirs) <= 1:
         return f"each was measured once, {samples}"
-    return f"it was run {_often(ours)}, the baseline {_often(theirs)}, {samples} each"
+    return f"it ran {_often(ours)}, the baseline {_often(theirs)}, {samples} each"
 
 
 def _often(runs: int) -> str:
@@ -252,7 +252,7 @@ def _often(runs: int) -> str:
 def refuted(history: History) -> list[str]:
     """The finalists that did not hold, and why, a sentence each."""
     return [
-        f"Trial {t.number} did not hold when it was confirmed: {reason}."
+        f"Trial {t.number} did not hold in its confirmation: {reason}."
         for t, reason in confirm.refuted(history)
     ]
 

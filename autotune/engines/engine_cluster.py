@@ -189,7 +189,7 @@ def _require_reachable(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), _CONNECT_S).close()
     except (OSError, OverflowError, UnicodeError) as error:
-        raise InputError(f"--address {address}: nobody listens there: {error}") from None
+        raise InputError(f"--address {address}: nothing listens there: {error}") from None
     try:
         GcsClient(address=address).internal_kv_exists(b"any", None, timeout=_CONNECT_S)
     except AuthenticationError:

@@ -129,7 +129,7 @@ def claim(finalist: Trial, history: History) -> Claim:
 
 
 def _not_faster(factor: float, low: float) -> str:
-    return f"{factor:.2f}x, and as little as {low:.2f}x by its interval: the gain is not certain"
+    return f"{factor:.2f}x, but by its interval possibly only {low:.2f}x: the gain is not certain"
 
 
 def _sooner(

@@ -82,7 +82,7 @@ def no_quality(measurement: Measurement, goal: Objective = _HIGHER_IS_BETTER) ->
     if last is None:
         return None
     if last.collapsed:
-        return "it does the same whatever it sees"
+        return "it gives the same answer to every input"
     if last.chance is not None and last.quality <= last.chance:
         found, chance = goal.turned(last.quality), goal.turned(last.chance)
         return f"its quality {found:.4f} is not {'below' if goal.minimize else 'above'} chance, {chance:.4f}"

@@ -1,8 +1,8 @@
 """The pilot: what the baseline's first runs say of its quality, and what a search makes of that. Pure.
 
 Before a search spends anything it has run the baseline twice. Whether a quality can be kept, or reached, is
-known then: not where the model does the same whatever it sees, and not where equal runs lie further apart
-than what is asked for.
+known then: not where the model gives the same answer to every input, and not where equal runs are further
+apart than what the rule needs.
 """
 
 from collections.abc import Sequence
@@ -92,8 +92,8 @@ def _doubt(known: Pilot, noise: Noise | None, space: Space) -> str | None:
         return None
     asked = f"keep {goal.keep:g}" if goal.within is None else f"within {goal.within:g}"
     return (
-        f"after {known.samples} {space.unit} equal runs lie {known.noise or 0:.1%} apart: {seeds} seeds tell "
-        f"{goal.quality} to {half:.1%}, where {asked} asks for {room:.1%}"
+        f"after {known.samples} {space.unit}, equal runs are {known.noise or 0:.1%} apart: {seeds} seeds "
+        f"show {goal.quality} to within {half:.1%}, but {asked} needs {room:.1%}"
     )
 
 
@@ -104,7 +104,7 @@ def _why_not(known: Pilot, ends: Sequence[Evaluation], space: Space) -> str | No
     collapsed = sum(p.collapsed for p in ends)
     if collapsed:
         runs = "in one of its runs " if collapsed < len(ends) else ""
-        return f"{after} the baseline {runs}does the same whatever it sees ({figure})"
+        return f"{after} the baseline {runs}gives the same answer to every input ({figure})"
     clearly = objective.least(goal, known.quality) - _SURE * (known.noise or 0.0) * abs(known.quality)
     if known.chance is not None and clearly <= known.chance:
         better = "below" if goal.minimize else "above"
@@ -206,7 +206,7 @@ def said(asked: History) -> str | None:
         return None
     if found.why_not:
         instead = (
-            " The search goes on with a promise that needs no contest: the same training, only faster."
+            " The search continues with a promise that needs no comparison: the same training, only faster."
             if _asks(space)
             else ""
         )
@@ -220,6 +220,8 @@ def said(asked: History) -> str | None:
     text = f"Pilot: the baseline has {figure} after {found.samples} {space.unit}"
     target = settled(asked).space.objective.target
     if found.doubt:
-        text += f". Only what is clearly better than asked for can win: {found.doubt}"
+        text += f". Only a configuration that is clearly better than required can win: {found.doubt}"
         return f"{text}; try --samples {found.samples_needed} or more, or a larger --repeats."
-    return f"{text}{noise}." + ("" if target is None else f" Whoever reaches {target:g} first, wins.")
+    return f"{text}{noise}." + (
+        "" if target is None else f" The first configuration to reach {target:g} wins."
+    )

@@ -93,7 +93,7 @@ def between(low: float, high: float, reference: float, goal: Objective = _HIGHER
     for `0.031 below it to 0.02 above it`.
     """
     if not math.isfinite(low):
-        return "how far equal runs lie apart is not known"
+        return "it is not known how far equal runs differ"
     if _is_share(reference, goal.within, minimize=goal.minimize is not None):
         return f"{low:.0%} to {high:.0%} of it at 95%"
     return " to ".join(_apart(share - 1, reference, goal) for share in (low, high)) + " at 95%"

@@ -41,7 +41,7 @@ def notes(found: Elsewhere) -> Iterator[str]:
     """What the table means, and what it does not say."""
     yield (
         f"The settings of trial {found.trial} with the largest micro-batch whose predicted peak is, with its "
-        f"whole interval, within {found.memory_fraction:.0%} of the memory. How fast that is there, was not "
+        f"whole interval, within {found.memory_fraction:.0%} of the memory. The speed there was not "
         "measured."
     )
     for reason in dict.fromkeys(fit.reason for fit in found.fits if fit.reason):

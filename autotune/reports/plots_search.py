@@ -27,7 +27,7 @@ def history(report: Report) -> Plot | None:
     return Plot(
         id="history",
         title="Throughput, trial by trial",
-        axes=f"↑ {report.unit} per second. What was not measured is at the bottom.",
+        axes=f"↑ {report.unit} per second. Trials that were not measured are at the bottom.",
         label=f"{words.plural(len(rows), 'trial')} measured, the fastest {words.rate(highest)} "
         f"{report.unit}/s. "
         + (

@@ -104,7 +104,7 @@ def _memory(report: Report, rows: Sequence[Row]) -> Plot:
     return Plot(
         id="memory-by-batch",
         title="Peak memory by micro-batch",
-        axes=f"↑ {unit}. What ran out of memory is at the top.{_caution(measured)}",
+        axes=f"↑ {unit}. Trials that ran out of memory are at the top.{_caution(measured)}",
         label=f"The highest peak measured is {words.memory(highest)}"
         + ("" if limit is None else f", the limit {words.memory(limit)}")
         + f"; {words.plural(sum(r.failure == 'oom' for r in rows), 'trial')} ran out of memory",
@@ -134,7 +134,7 @@ def _memory(report: Report, rows: Sequence[Row]) -> Plot:
 def _caution(rows: Sequence[Row]) -> str:
     rising = sum(r.memory_is_rising for r in rows)
     trials = words.plural(rising, "trial")
-    return f" The peak of {trials} still rose at the end: that is the least it takes." if rising else ""
+    return f" The peak of {trials} still rose at the end: it takes at least that much." if rising else ""
 
 
 def _memory_table(report: Report, rows: Sequence[Row]) -> Table:

@@ -83,7 +83,10 @@ def _whole_s(spent: Spent | None, samples: int | None, *, is_counted: bool) -> F
 def _unpriced(prices: Prices, sides: Sequence[Side], samples: int | None) -> Iterator[str]:
     """Why there is no cost of the whole training, where it was asked for."""
     if samples is None:
-        yield "No cost: how long the whole training is, is not known: training.samples in the search space."
+        yield (
+            "No cost: the length of the whole training is not known. Give training.samples in the search "
+            "space."
+        )
     elif prices.per_kwh is not None and any(side.cost and side.cost.kwh is None for side in sides):
         yield "No cost: no run that had the GPU to itself shows its power, and --price-per-kwh needs it."
 

@@ -20,10 +20,10 @@ _METRICS = {
 }
 
 _STOPPED_FOR = {
-    StoppedFor.SLOW: "another is surely faster",
+    StoppedFor.SLOW: "another is certainly faster",
     StoppedFor.POOR: "the quality to keep is out of reach",
-    StoppedFor.DOMINATED: "another is surely faster, and its quality out of reach",
-    StoppedFor.LATE: "another was at the target sooner",
+    StoppedFor.DOMINATED: "another is certainly faster, and its quality out of reach",
+    StoppedFor.LATE: "another reached the target sooner",
 }
 
 

@@ -22,7 +22,7 @@ from autotune.space.knobs import Distribution, KeptBatch, ScaledLearningRate
 if TYPE_CHECKING:  # which asks for these checks
     from autotune.space.space import Space
 
-UNCOUNTED = "how often there is an evaluation counts with objective.speed: wall alone"
+UNCOUNTED = "the evaluation interval counts only with objective.speed: wall"
 _RATES = (1e-20, 1e20)  # what the sampler and the arithmetic carry
 _MOST_TOLD = 5  # of values that are wrong
 

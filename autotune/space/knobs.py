@@ -32,7 +32,7 @@ class Distribution(BaseModel):
     model_config = STRICT | ConfigDict(json_schema_extra=_one_of_the_fields)
 
     choice: tuple[Setting, ...] | None = Field(
-        None, min_length=1, description="one of these values; the baseline's own is added where it is missing"
+        None, min_length=1, description="one of these values; the baseline's own is added if it is missing"
     )
     uniform: tuple[float, float] | None = Field(
         None, description="a number from [lowest, highest], uniformly distributed"
@@ -45,7 +45,7 @@ class Distribution(BaseModel):
     )
 
     moves: tuple[Literal["speed", "memory", "quality"], ...] | None = Field(
-        None, description="what the setting changes, where that is not all of it: speed, memory, quality"
+        None, description="what the setting changes, if not everything: speed, memory, quality"
     )
 
     @field_validator("choice", mode="before")
@@ -149,7 +149,7 @@ class ScaledLearningRate(BaseModel):
     )
     multiplier: Distribution = Field(
         Distribution(loguniform=(0.5, 2.0)),
-        description="the factor on the scaled rate that is searched; its values must include 1",
+        description="the searched factor on the scaled rate; its values must include 1",
     )
 
     @field_validator("multiplier")

@@ -67,7 +67,7 @@ class Objective(BaseModel):
     speed: Literal["throughput", "wall"] = Field(
         "throughput",
         description="training samples, or the space's other unit of work, per second: of training alone "
-        "(throughput), or with evaluations as often as the settings have them in the whole training (wall)",
+        "(throughput), or with evaluations as often as in the whole training (wall)",
     )
     quality: str = Field(
         "bleu_4", description="name of the quality in an evaluation's record; higher is better"
@@ -81,8 +81,8 @@ class Objective(BaseModel):
         _KEEP,
         ge=0,
         le=1,
-        description="share of the baseline's quality that a winner keeps; 0: any quality. Of one to "
-        "minimize, 0.98 allows what is 2% above the baseline's",
+        description="share of the baseline's quality that a winner keeps; 0: any quality. With "
+        "minimize, 0.98 allows 2% above the baseline's",
     )
     within: float | None = Field(
         None,
@@ -99,8 +99,8 @@ class Objective(BaseModel):
     )
     target: float | None = Field(
         None,
-        description="the quality to reach, with select: time-to-quality; none: what is to be kept of the "
-        "baseline's at the end of a trial",
+        description="the quality to reach, with select: time-to-quality; none: the share to keep of the "
+        "baseline's quality at the end of a trial",
     )
     constraints: dict[str, str] = Field(
         {},
@@ -192,20 +192,19 @@ class Training(BaseModel):
         None,
         ge=1,
         le=LARGEST_INT,
-        description="its samples, or other unit of work; none: those that the workload knows of, if it does",
+        description="its samples, or other unit of work; none: as the workload says, if it does",
     )
     samples_per_epoch: int | None = Field(
         None,
         ge=1,
         le=LARGEST_INT,
-        description="samples of an epoch, where a setting counts epochs; none: those that the workload "
-        "knows of, if it does",
+        description="samples of an epoch, if a setting counts epochs; none: as the workload says, if it does",
     )
     samples_per_evaluation: int | None = Field(
         None,
         ge=1,
         le=LARGEST_INT,
-        description="samples between two of its evaluations, where no setting says that; none: not known",
+        description="samples between two of its evaluations, if no setting says so; none: not known",
     )
 
 
@@ -240,7 +239,7 @@ class Budget(BaseModel):
         6,
         ge=0,
         le=MOST_COUNTED,
-        description="most seeds of the winner and of the baseline, 3 or more; 0: nothing is confirmed",
+        description="most seeds of the winner and of the baseline, 3 or more; 0: confirm nothing",
         json_schema_extra={"not": {"enum": list(range(1, _FEWEST_REPEATS))}},
     )
     time: float | None = Field(

@@ -66,25 +66,25 @@ class Space(BaseModel):
     )
     counted_in_steps: tuple[str, ...] = Field(
         (),
-        description="settings that count optimizer steps, such as max_iters: with another effective batch "
-        "they become what is as many samples",
+        description="settings that count optimizer steps, such as max_iters; they change with the effective "
+        "batch, so that they always span the same number of samples",
     )
     follow_learning_rate: tuple[str, ...] = Field(
-        (), description="further learning rates, such as of other parameters: they keep their ratio to it"
+        (), description="further learning rates, such as those of other parameters; they keep their ratio"
     )
     evaluate_every: str | None = Field(
         None,
-        description="the setting that says after how many optimizer steps there is an evaluation; a knob of "
-        "that name counts steps of the baseline's effective batch",
+        description="the setting that says after how many optimizer steps the training is evaluated; as a "
+        "knob, it counts steps of the baseline's effective batch",
     )
     training: Training = Field(Training(), description="the whole training that the baseline is for")
     limits: Limits = Field(Limits(), description="limits on every trial but the baseline")
     objective: Objective = Field(Objective(), description="what wins")
-    budget: Budget = Field(Budget(), description="what the search may spend")
+    budget: Budget = Field(Budget(), description="how much the search may spend")
     unit: str = Field(
         "samples",
         pattern=r"^[A-Za-z][A-Za-z0-9_]{0,31}$",
-        description="what work is counted in: the figure of a record that says how much was trained so far, "
+        description="the unit of work: the figure of a record that says how much was trained so far, "
         "such as tokens",
     )
 

@@ -200,7 +200,7 @@ class Child:
         self._take(self._inbox.read())
         self.verdict = failures.failed(
             Failure.TIMEOUT,
-            f"no record of more samples for {still_s:.0f} s; its stack is in {self._order.place.log}",
+            f"no record with more samples for {still_s:.0f} s; its stack is in {self._order.place.log}",
         )
         self.kill()
 

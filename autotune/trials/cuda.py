@@ -35,7 +35,7 @@ class Cuda:
         try:
             self._open(torch)
         except (RuntimeError, AssertionError) as error:  # AssertionError: of a build of torch without CUDA
-            raise GpuLostError(f"torch cannot use the GPU that the trial is to have: {error}") from error
+            raise GpuLostError(f"torch cannot use the trial's GPU: {error}") from error
         self._torch = torch
 
     def _open(self, torch: Any) -> None:

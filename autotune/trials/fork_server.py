@@ -21,8 +21,8 @@ _STARTS = 5
 _RESTART_S = 0.2  # a dying server is deaf before it can be seen to be dead
 _NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _WITHOUT_PRELOAD = (
-    "the workload uses CUDA when it is imported, after which no process can be forked that does: every trial "
-    "imports it anew, which takes longer"
+    "the workload uses CUDA when it is imported, so no trial can be forked that uses CUDA: every trial "
+    "imports the workload again, which takes longer"
 )
 _PRELOAD_S = 120.0  # for its imports; one that hangs in them answers nobody
 

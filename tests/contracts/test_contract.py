@@ -153,7 +153,7 @@ def test_what_ends_badly_says_why(run, how, words):
 
 
 def test_what_hangs_is_told_by_its_silence(run):
-    failed(run("hangs", stall_timeout_s=3.0), Failure.TIMEOUT, "no record of more samples for ")
+    failed(run("hangs", stall_timeout_s=3.0), Failure.TIMEOUT, "no record with more samples for ")
 
 
 @pytest.mark.parametrize("how", ["text", "nothing", "half", "less", "object", "no number"])

@@ -18,14 +18,14 @@ def main(directory: Path, output: Path, script: Path | None, python: Path | None
     if not directory.is_dir():
         raise InputError(f"{directory}: must be the directory of a project")
     if output.exists():
-        raise InputError(f"{output}: is there already: name another file by --output")
+        raise InputError(f"{output}: exists already: name another file with --output")
     found = look(directory, sources.chosen(directory, script), python, has_gpu=has_gpu)
     text = writing.space(found, output)
     try:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise InputError(f"{output}: is there already: name another file by --output") from None
+        raise InputError(f"{output}: exists already: name another file with --output") from None
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror}") from None
     for line in told(found, output, text):

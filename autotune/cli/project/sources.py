@@ -38,11 +38,11 @@ def chosen(directory: Path, script: Path | None) -> Path:
         return _said(directory, script)
     found = sorted(_candidates(directory), key=lambda one: (-one[0], str(one[1])))
     if not found:
-        raise InputError(f"{directory}: no script that trains was found: name it by --script")
+        raise InputError(f"{directory}: no script that trains was found: name it with --script")
     leaders = [path for points, path in found if points > found[0][0] - _LEAD]
     if len(leaders) > 1:
         raise InputError(
-            f"{directory}: several scripts may be the one that trains, name it by --script: "
+            f"{directory}: several scripts may be the one that trains: name it with --script: "
             f"{', '.join(map(str, leaders))}"
         )
     return leaders[0]

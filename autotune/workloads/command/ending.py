@@ -31,7 +31,7 @@ class ResumeError(CommandError):
     """
 
     def __init__(self, error: Exception, code: int) -> None:
-        super().__init__(f"going on from its checkpoint: {line_of(error)}")
+        super().__init__(f"while continuing from its checkpoint: {line_of(error)}")
         self.__cause__ = error
         self.was_killed = not 0 < code < _BY_SHELLS
 

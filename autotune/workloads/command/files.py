@@ -22,7 +22,7 @@ class OwnFile(BaseModel):
     values: dict[str, Any] = Field(
         alias="set",
         description="by its path: a value, which may be a setting in braces, or {setting: value}, which is "
-        "true where the setting has that value, or one of a list of them, and else false",
+        "true if the setting has that value, or one of a list of values, and false otherwise",
     )
 
     @property

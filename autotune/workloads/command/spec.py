@@ -92,7 +92,7 @@ class Spec(BaseModel):
     )
     directory: str = Field(
         ".",
-        description="where it runs, relative to the directory of the search space's file: there by default",
+        description="where it runs, relative to the search space's file; default: the directory of that file",
     )
     python: str | None = Field(
         None,
@@ -100,7 +100,7 @@ class Spec(BaseModel):
         "the default is the one that the tuner runs with",
     )
     environment: Annotated[dict[str, str], BeforeValidator(_as_texts)] = Field(
-        default_factory=dict, description="variables that it gets besides; values may have settings in braces"
+        default_factory=dict, description="further environment variables; values may have settings in braces"
     )
     setup: Words = Field((), description="a command that runs before a search begins; it may run again")
     flags: dict[str, ByValue] = Field(
@@ -118,13 +118,13 @@ class Spec(BaseModel):
     )
     wandb: str | None = Field(None, description="the directory of W&B's offline runs, with the scores")
     samples: str | None = Field(
-        None, description="where the script is not PyTorch: a pattern for the samples so far"
+        None, description="for a script without PyTorch: a pattern for the samples so far"
     )
     steps: str | None = Field(
-        None, description="the same: a pattern that matches once for every optimizer step"
+        None, description="for a script without PyTorch: a pattern that matches once for every optimizer step"
     )
     resume: Annotated[Resume | None, BeforeValidator(_as_resume)] = Field(
-        None, description="arguments that are added once the checkpoint in them is there"
+        None, description="arguments that the tuner adds once the checkpoint in them exists"
     )
     files: dict[str, OwnFile] = Field(
         default_factory=dict,
@@ -133,15 +133,17 @@ class Spec(BaseModel):
     )
     code: tuple[str, ...] = Field(
         (),
-        description="files whose change makes results incomparable; the default is programs and "
+        description="files whose change makes results incomparable; default: programs and "
         "configs that git tracks, and what `run` names",
     )
-    data: tuple[str, ...] = Field((), description="files of data, told from others by size and time")
+    data: tuple[str, ...] = Field(
+        (), description="data files; a change of their size or time makes results incomparable"
+    )
     training_samples: int | None = Field(
         None, ge=1, description="samples of the whole training that the baseline is for"
     )
     seed: Literal["hook"] | None = Field(
-        None, description="`hook`: the script has no flag for a seed, it is set from outside"
+        None, description="`hook`: for a script without a flag for the seed, which is then set from outside"
     )
 
     @model_validator(mode="after")

@@ -44,7 +44,7 @@ _MOST_UNSTEPPED = 10  # evaluations: some scripts begin with a few
 _STEPS, _SAMPLES = "steps", "samples"
 # What the hook calls it, and what the tuner does.
 _NAMES = {"loss": "train_loss", "flops": "step_flops", "queued": "is_queued", "compiling": "is_compiling"}
-_GOES_ON = "the command has ended, and what it had started went on: it must train in the foreground"
+_GOES_ON = "the command ended before a process that it had started: it must train in the foreground"
 _NO_STEP = (
     "no optimizer step was seen: PyTorch's are, from version 2.0 on; else give workload.samples or "
     "workload.steps a pattern"
@@ -68,7 +68,7 @@ def fit(
         is_kept = error.was_killed or wire.is_whole()  # days of training are not begun anew unasked
         if is_kept or not _checkpoint(spec_, directory, settings, workdir).set_aside():
             raise
-        print(f"autotune: {error}; it begins anew", flush=True)
+        print(f"autotune: {error}; it starts from the beginning", flush=True)
     else:
         return
     yield from _attempt(spec_, directory, settings, workdir, objects)
@@ -83,11 +83,15 @@ def _checkpoint(spec_: Spec, directory: Path, settings: Mapping[str, Any], workd
 def _begun(checkpoint: Checkpoint) -> Counts:
     """What the checkpoint had seen; one of which nobody knows that is set aside, but in a whole training."""
     if not (checkpoint.is_known or wire.is_whole()) and checkpoint.set_aside():
-        print("autotune: nobody knows after how many samples it was saved; it begins anew", flush=True)
+        print(
+            "autotune: nothing says at how many samples the checkpoint was saved; "
+            "the training starts from the beginning",
+            flush=True,
+        )
     if checkpoint.exists:
         least = "" if checkpoint.is_known else "at least "
         seen = f"{least}{checkpoint.counts().samples} samples"
-        print(f"autotune: goes on from the checkpoint, after {seen}", flush=True)
+        print(f"autotune: continues from the checkpoint, after {seen}", flush=True)
     return checkpoint.begin()
 
 

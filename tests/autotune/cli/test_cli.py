@@ -82,7 +82,7 @@ def is_one_line(code, out, err, *parts):
         (["search", "--memory-limit", "3gigs"], [": --memory-limit: a size is a positive number", "'3gigs'"]),
         (["search", "--stall-timeout", "-1"], [": --stall-timeout: a duration is a positive number"]),
         (["search", "--gpus-per-trial", "99"], ["--gpus-per-trial"]),
-        (["search", "--address", "127.0.0.1:1"], ["--address 127.0.0.1:1", "nobody listens there"]),
+        (["search", "--address", "127.0.0.1:1"], ["--address 127.0.0.1:1", "nothing listens there"]),
         (["search", "--address", "nonsense"], ["--address nonsense", "no Ray cluster answers"]),
         (["search", "--cpus-per-trial", "9999"], ["--cpus-per-trial", "at most"]),
         (["search", "--data", "nowhere"], ["nowhere", "annotation.json", "cannot be read"]),

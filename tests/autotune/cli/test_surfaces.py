@@ -116,7 +116,7 @@ def test_of_a_loss_no_text_has_the_tuners_own_sign_nor_another_unit(grid, sessio
     ]
     place = session(trials, space)
     texts = list(surfaces.texts(place))
-    promise = "is at most 0.05 above the baseline's val_loss after 400 tokens; of val_loss lower is better"
+    promise = "is at most 0.05 above the baseline's val_loss after 400 tokens; lower val_loss is better"
     assert sum(promise in unescape(text) for text in texts) >= 3, "status, and two reports"
     for text in texts:
         code = r"<(style|script)(?! type=.application/json).*?</\1>"

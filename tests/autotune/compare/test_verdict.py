@@ -59,7 +59,7 @@ def test_one_seed_of_each_decides_nothing_and_says_how_many_would():
         Answer.UNDECIDED,
         3,
     )
-    assert "how far equal runs lie apart is not known, 1 seed of each" in found.sentence
+    assert "it is not known how far equal runs differ, 1 seed of each" in found.sentence
     assert found.sentence.endswith("3 seeds of each may decide it: compare --seeds 3.")
     noisy = verdict(once, GOAL, Noise(0.05, 20))
     assert noisy.label is None
@@ -126,7 +126,7 @@ def test_a_model_that_has_learnt_nothing_keeps_nothing():
     assert verdict(dull, Objective(keep=0)).label == "bf16", "whatever its quality"
     collapsed = {**runs(baseline=NEAR), "bf16": (model("bf16", 0.17, collapsed=True),)}
     found = verdict(collapsed, GOAL)
-    assert (found.label, found.standings[0].shown) == ("baseline", "it does the same whatever it sees")
+    assert (found.label, found.standings[0].shown) == ("baseline", "it gives the same answer to every input")
 
 
 def test_without_scores_of_the_test_split_what_the_training_ended_with_counts():

@@ -69,7 +69,7 @@ def test_a_baseline_that_stays_says_why_as_the_lines_after_it_do(
     trials += [make_trial(2, 60, 0.1, half_width=0.1, x=2), make_trial(3, failure="oom")]
     trials += confirming(trials, 1, 0.9)
     *_, refuted, sentence = view.summary(History(trials, space), workload, tmp_path)
-    assert refuted.startswith("Trial 1 did not hold when it was confirmed: 0.90x")
+    assert refuted.startswith("Trial 1 did not hold in its confirmation: 0.90x")
     assert sentence == (
         "The baseline is the best so far (20.0 ± 0.1 samples/s, bleu_4 0.1900): of 3 other trials, "
         "1 did not hold when confirmed, 1 ran faster and lost the quality, 1 ran out of memory."
@@ -136,13 +136,13 @@ def test_a_confirmed_winner_is_stated_with_its_interval_its_race_and_its_seeds(
 
 def test_a_winner_that_does_not_hold_is_named_with_the_reason(confirmed, space, workload, tmp_path):
     text = "\n".join(view.summary(History(confirmed(curve=[0.1]), space), workload, tmp_path))
-    assert "Trial 1 did not hold when it was confirmed: bleu_4 0.1000 against 0.2000, 47% to 53% of" in text
+    assert "Trial 1 did not hold in its confirmation: bleu_4 0.1000 against 0.2000, 47% to 53% of" in text
     assert "The baseline is the best so far" in text
 
 
 def test_a_winner_that_loses_its_race_is_named_too(confirmed, space, workload, tmp_path):
     text = "\n".join(view.summary(History(confirmed(factor=0.9), space), workload, tmp_path))
-    assert "Trial 1 did not hold when it was confirmed" in text
+    assert "Trial 1 did not hold in its confirmation" in text
 
 
 def test_without_repeats_nothing_is_said_of_them(make_trial, space, workload, tmp_path):
@@ -159,7 +159,7 @@ def test_figures_that_move_and_a_throttled_gpu_are_pointed_out(make_trial, space
     trials = [make_trial(0, 10, 0.2, half_width=0.1), make_trial(1, 12, 0.2, half_width=0.1), hot]
     text = "\n".join(view.summary(History(trials, space), workload, tmp_path))
     assert "trials 0 and 1 ran the same settings at speeds 20% apart" in text
-    assert "Thermally throttled, and slower for it: trials 2." in text
+    assert "Slowed down by heat: trials 2." in text
 
 
 def test_a_peak_that_still_rose_is_the_least_that_is_needed(make_trial):
@@ -236,7 +236,7 @@ def told(space):
 def test_a_seed_that_changes_nothing_is_pointed_out(make_trial, figures, told):
     twins = [make_trial(0, 10, 0.2, **figures), make_trial(1, 10, 0.2, **figures, repeat=Repeat(0, 0, (0,)))]
     assert told(twins) == (
-        "Trials 0 and 1 have different seeds and the very same figures: does the workload use its seed?"
+        "Trials 0 and 1 have different seeds and exactly the same figures: does the workload use its seed?"
     )
     again = make_trial(2, 10, 0.2, **figures, repeat=Repeat(0, 1, (0,)))
     assert told([*twins, again]) == told(twins), "once is enough"
@@ -259,7 +259,7 @@ def test_memory_is_none_of_the_figures_that_a_seed_could_change(make_trial, told
     """What subprocesses hold differs from run to run."""
     first, second = ({**SCORES, "memory_children_bytes": 1000.0 + n, "samples": 400.0} for n in (0, 1))
     again = make_trial(1, 10, 0.2, scores=second, repeat=Repeat(0, 0, (0,)))
-    assert "have different seeds and the very same figures" in told(
+    assert "have different seeds and exactly the same figures" in told(
         [make_trial(0, 10, 0.2, scores=first), again]
     )
 
@@ -287,7 +287,7 @@ def test_a_knob_that_changes_nothing_is_pointed_out(make_trial, changes, knob, t
     trials = [make_trial(3, 10, 0.2, scores=SCORES, **config)]
     trials.append(make_trial(7, 10, 0.2, scores=SCORES, **config | changes))
     assert told(trials) == (
-        f"{knob} changes nothing: trials 3 and 7 differ in it alone and have the very same figures."
+        f"{knob} changes nothing: trials 3 and 7 differ only in it and have exactly the same figures."
         if knob
         else ""
     )
@@ -302,7 +302,7 @@ def test_of_a_loss_the_summary_says_what_is_kept_and_that_lower_is_better(
     text = "\n".join(view.summary(History(trials, lower), workload, tmp_path / "s"))
     assert (
         "Promise: the fastest that is at most 2% above the baseline's val_loss after 20000 tokens; "
-        "of val_loss lower is better."
+        "lower val_loss is better."
     ) in text
     assert "(60.0 against 20.0 tokens/s), val_loss 2.0300 against 2.0000" in text
     assert "over 20000 tokens." in text
@@ -312,7 +312,7 @@ def test_who_breaks_a_constraint_is_named_with_the_reason(make_trial, space):
     goal = space.model_copy(update={"objective": Objective(constraints={"rouge_l": ">= 0.2"})})
     trials = [make_trial(n, 20, 0.16, x=n, scores={"rouge_l": n / 10}) for n in (3, 1, 0)]
     found = view.cautions(History(trials, goal))
-    assert "The baseline itself breaks a constraint: rouge_l is 0, and must be >= 0.2." in found
+    assert "The baseline itself violates a constraint: rouge_l is 0, and must be >= 0.2." in found
     one = "Constraints keep trial 1 from winning (rouge_l is 0.1, and must be >= 0.2)."
     assert one in found
     more = view.cautions(History([*trials, make_trial(4, 20, 0.16, x=4, scores={"rouge_l": 0.15})], goal))

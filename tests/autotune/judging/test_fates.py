@@ -94,7 +94,7 @@ def test_what_was_slow_poor_or_too_close_to_tell_is_told_apart(make_trial, basel
     ]
     assert fates.counted(History(trials, space)) == (
         "of 5 other trials, 1 ran faster and lost the quality, 1 ran no faster and lost the quality, "
-        "1 ran faster by too little to be sure, 1 stopped early for being slower than another, "
+        "1 ran faster by too little to be sure, 1 stopped early because another is faster, "
         "1 ran no faster"
     )
     assert fates.counted(History([baseline], space)) == "nothing else was tried"

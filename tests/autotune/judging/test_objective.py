@@ -24,7 +24,7 @@ def test_the_seconds_to_a_target_are_the_samples_to_it_over_the_throughput(make_
         ({"chance": 0.1}, None),
         ({"chance": 0.2}, "its quality 0.2000 is not above chance, 0.2000"),
         ({"chance": 0.3}, "its quality 0.2000 is not above chance, 0.3000"),
-        ({"collapsed": True}, "it does the same whatever it sees"),
+        ({"collapsed": True}, "it gives the same answer to every input"),
     ],
 )
 def test_a_quality_at_chance_or_of_a_collapsed_model_is_none(make_trial, said, why):

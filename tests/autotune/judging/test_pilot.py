@@ -95,7 +95,7 @@ def test_what_equal_runs_have_shown(runs, space):
         ),
         (
             {"collapsed": True},
-            "after 400 samples the baseline does the same whatever it sees (bleu_4 0.2000)",
+            "after 400 samples the baseline gives the same answer to every input (bleu_4 0.2000)",
         ),
     ],
 )
@@ -107,7 +107,7 @@ def test_what_a_model_reaches_that_ignores_its_input_is_no_quality(runs, space, 
 
 def test_one_collapsed_run_of_two_is_one_too_many(runs, space):
     trials = [runs(collapsed=True)[0], runs()[1]]
-    assert "the baseline in one of its runs does the same" in pilot.pilot(History(trials, space)).why_not
+    assert "the baseline in one of its runs gives the same" in pilot.pilot(History(trials, space)).why_not
 
 
 def test_where_equal_runs_lie_further_apart_than_is_asked_for_that_is_said(runs, space):
@@ -115,8 +115,8 @@ def test_where_equal_runs_lie_further_apart_than_is_asked_for_that_is_said(runs,
     noisy = runs(apart=0.2)
     found = pilot.pilot(History(noisy, space))
     assert found.why_not is None, "who is clearly better can be told all the same"
-    assert "equal runs lie 12.9% apart" in found.doubt
-    assert "keep 0.95 asks for 5.0%" in found.doubt
+    assert "equal runs are 12.9% apart" in found.doubt
+    assert "keep 0.95 needs 5.0%" in found.doubt
     assert found.samples_needed == 800
     assert "a larger --repeats" in pilot.said(History(noisy, space))
     assert pilot.settled(History(noisy, space)).space == space
@@ -157,7 +157,7 @@ def test_where_qualities_cannot_be_compared_only_the_same_training_is_searched(r
     assert (settled.objective.select, settled.objective.target) == ("same-training", None)
     assert settled == pilot.same_training(settled)
     assert pilot.fell_back(History(runs(collapsed=True), goal)).startswith(
-        "after 400 samples the baseline does"
+        "after 400 samples the baseline gives"
     )
     assert pilot.fell_back(History(runs(), goal)) is None
     assert pilot.fell_back(History(runs()[:1], goal)) is None
@@ -203,15 +203,17 @@ def test_what_the_pilot_has_found_is_said_in_words(runs, space):
         "Pilot: the baseline has bleu_4 0.2020 (chance 0.1000) after 400 samples, equal runs 2.0% apart."
     )
     goal = asked(space, select="time-to-quality")
-    assert pilot.said(History(runs(apart=0.02), goal)).endswith("Whoever reaches 0.1919 first, wins.")
+    assert pilot.said(History(runs(apart=0.02), goal)).endswith(
+        "The first configuration to reach 0.1919 wins."
+    )
 
 
 def test_what_cannot_be_compared_is_said_with_what_would_help(runs, space):
     text = pilot.said(History(runs(collapsed=True), space))
     assert text == (
-        "Quality cannot be compared yet: after 400 samples the baseline does the same whatever it sees "
-        "(bleu_4 0.2000). The search goes on with a promise that needs no contest: the same training, only "
-        "faster. To compare it, try --samples 1600 or more, or --samples auto."
+        "Quality cannot be compared yet: after 400 samples the baseline gives the same answer to every input "
+        "(bleu_4 0.2000). The search continues with a promise that needs no comparison: the same training, "
+        "only faster. To compare it, try --samples 1600 or more, or --samples auto."
     )
     front = pilot.said(History(runs(collapsed=True), asked(space, select="pareto")))
     assert "The search goes on" not in front
@@ -235,4 +237,4 @@ def test_of_a_loss_the_pilot_speaks_with_its_own_sign_and_finds_the_target_in_it
 def test_a_slack_that_is_narrower_than_the_noise_is_told_as_one(runs, space):
     given = {"quality": "val_loss", "minimize": "val_loss", "keep": None, "within": 0.02, "select": "fastest"}
     doubt = pilot.pilot(History(runs(0.2, curve=[-4.0, -3.0, -2.5, -2.0]), asked(space, **given))).doubt
-    assert "where within 0.02 asks for" in doubt
+    assert "but within 0.02 needs" in doubt

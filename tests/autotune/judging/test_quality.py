@@ -169,7 +169,7 @@ def test_a_better_quality_is_called_kept_and_a_much_worse_one_lost(answers):
 
 def test_a_share_of_what_is_below_0_is_told_as_how_far_it_is_from_it():
     assert quality.between(0.97, 1.034, 0.2) == "97% to 103% of it at 95%"
-    assert quality.between(-math.inf, math.inf, 0.2) == "how far equal runs lie apart is not known"
+    assert quality.between(-math.inf, math.inf, 0.2) == "it is not known how far equal runs differ"
     assert quality.between(0.97, 1.034, -2.4) == "3% below it to 3% above it at 95%"
     assert quality.limit(0.98, "bleu_4", 0.2) == "98% of the baseline's bleu_4"
     assert quality.limit(0.98, "neg_loss", -2.4239) == "2% below the baseline's neg_loss"

@@ -18,7 +18,7 @@ def test_a_peak_has_its_share_and_says_whether_it_still_rose():
 def test_what_stopped_a_trial_is_the_same_words_for_all_that_it_stopped(rich):
     """Their reasons differ in their figures alone, so counting those would count nothing."""
     stopped = [row for row in rich.trials if row.status == "stopped"]
-    assert {words.why(row) for row in stopped if row.stopped_for == "slow"} == {"another is surely faster"}
+    assert {words.why(row) for row in stopped if row.stopped_for == "slow"} == {"another is certainly faster"}
     older = replace(stopped[0], stopped_for=None)
     assert words.why(older) == older.reason
 

@@ -65,7 +65,7 @@ def test_a_knob_of_it_is_what_competes_with_speed_wall():
         (
             "evaluate_every: eval_interval",
             "eval_interval: {choice: [250, 500]}",
-            "knob eval_interval: how often there is an evaluation counts with objective.speed: wall alone",
+            "knob eval_interval: the evaluation interval counts only with objective.speed: wall",
         ),
         (
             "evaluate_every: eval_interval\nobjective: {speed: wall}",

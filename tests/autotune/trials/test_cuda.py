@@ -90,7 +90,7 @@ def test_a_cap_ends_a_trial_that_the_gpu_has_room_for(found):
 def test_without_its_gpu_a_trial_is_interrupted_and_nothing_is_measured(found, case, why):
     outcome = found[case].outcome
     assert (outcome.status, outcome.failure, found[case].records) == (Status.INTERRUPTED, None, [])
-    assert outcome.reason == f"torch cannot use the GPU that the trial is to have: {why}"
+    assert outcome.reason == f"torch cannot use the trial's GPU: {why}"
 
 
 def test_a_gpu_without_room_to_begin_says_nothing_about_the_trial(found):

@@ -227,7 +227,7 @@ def test_no_file_is_written_over(tmp_path):
     directory = projects.make(tmp_path, projects.OF_CONSTANTS)
     output = tmp_path / "space.yaml"
     output.write_text("mine")
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         command.main(directory, output, None, None, has_gpu=False)
     assert output.read_text() == "mine"
 

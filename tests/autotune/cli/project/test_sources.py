@@ -36,7 +36,7 @@ def test_of_several_that_may_be_it_one_has_to_be_named(tmp_path):
 
 def test_where_nothing_trains_it_has_to_be_named(tmp_path):
     place = projects.make(tmp_path, {"plot.py": "print(1)\n", "broken.py": "def (:\n", "two.py": "print 1\n"})
-    with pytest.raises(InputError, match="no script that trains was found: name it by --script"):
+    with pytest.raises(InputError, match="no script that trains was found: name it with --script"):
         sources.chosen(place, None)
 
 

@@ -237,7 +237,10 @@ def test_where_nobody_knows_what_a_checkpoint_had_seen_it_begins_anew(command, w
     records = fit(BATCH, workdir)
     assert next(records)["samples"] == 8
     records.close()
-    assert "nobody knows after how many samples it was saved; it begins anew" in capfd.readouterr().out
+    assert (
+        "nothing says at how many samples the checkpoint was saved; the training starts from the beginning"
+        in capfd.readouterr().out
+    )
     assert (workdir / ".rejected" / "last.json").read_text() == "5"
 
 
@@ -307,7 +310,9 @@ def test_who_survives_the_command_is_ended(command, workdir):
 def test_a_command_that_goes_on_in_the_background_is_told_so(command, workdir, monkeypatch):
     monkeypatch.setattr("autotune.workloads.command.training._GRACE_S", 0.3)
     text = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)"
-    with pytest.raises(CommandError, match="what it had started went on: it must train in the foreground"):
+    with pytest.raises(
+        CommandError, match="before a process that it had started: it must train in the foreground"
+    ):
         list(command(text).fit(BATCH, workdir))
     assert family_of(workdir) == []
 
@@ -436,7 +441,9 @@ def test_a_checkpoint_that_cannot_be_gone_on_with_is_set_aside_once_and_then_sai
     assert json.loads((workdir / "last.json").read_text()) > 0
     (workdir / "last.json").write_text("half a check")
     (workdir / ".samples").write_text('{"samples": 80}')
-    with pytest.raises(CommandError, match=r"^going on from its checkpoint: JSONDecodeError: Expecting"):
+    with pytest.raises(
+        CommandError, match=r"^while continuing from its checkpoint: JSONDecodeError: Expecting"
+    ):
         next(fit(BATCH, workdir))
 
 
@@ -447,7 +454,10 @@ def test_a_checkpoint_that_cannot_be_gone_on_with_is_set_aside_once_and_then_sai
             "import sys; sys.exit('no such option: --resume' if sys.argv[1:] else 'anew')",
             "^exited with 1: anew",
         ),
-        ("import os; os.kill(os.getpid(), 9)", "^going on from its checkpoint: .* killed by signal: Killed"),
+        (
+            "import os; os.kill(os.getpid(), 9)",
+            "^while continuing from its checkpoint: .* killed by signal: Killed",
+        ),
     ],
 )
 def test_why_a_command_fails_that_was_to_go_on(command, workdir, text, said):
@@ -461,7 +471,7 @@ def test_what_is_no_checkpoint_of_the_trials_own_stays_where_it_is(command, work
     pretrained = workdir.parent / "pretrained.pt"
     pretrained.touch()
     keys = {"resume": {"file": str(pretrained), "arguments": "--from"}, **STEPS}
-    with pytest.raises(CommandError, match=r"^going on from its checkpoint: exited with 1: no"):
+    with pytest.raises(CommandError, match=r"^while continuing from its checkpoint: exited with 1: no"):
         next(command("import sys; sys.exit('no')", **keys).fit(BATCH, workdir))
     assert pretrained.exists()
 
@@ -471,7 +481,9 @@ def test_a_whole_training_that_cannot_go_on_is_not_begun_anew(command, workdir, 
     fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
     (workdir / "last.json").write_text("half a check")
     (workdir / ".samples").write_text('{"samples": 80}')
-    with pytest.raises(CommandError, match=r"^going on from its checkpoint: JSONDecodeError: Expecting"):
+    with pytest.raises(
+        CommandError, match=r"^while continuing from its checkpoint: JSONDecodeError: Expecting"
+    ):
         next(fit(BATCH, workdir))
     assert (workdir / "last.json").read_text() == "half a check"
 
@@ -485,7 +497,7 @@ def test_a_whole_training_goes_on_from_a_checkpoint_of_which_nobody_knows(
     (workdir / "last.json").write_text("11")
     (workdir / ".samples").write_text('{"samples": 80, "written_ns": 1}')
     assert next(fit(BATCH, workdir)) == {"samples": 88}
-    assert "goes on from the checkpoint, after at least 80 samples" in capsys.readouterr().out
+    assert "continues from the checkpoint, after at least 80 samples" in capsys.readouterr().out
     assert not (workdir / ".rejected").exists()
 
 
