@@ -16,7 +16,7 @@ from autotune.compare import evaluation, results, steps
 from autotune.compare.results import BASELINE, Model
 from autotune.core import files
 from autotune.core.errors import EvaluationError, InputError
-from autotune.core.settings import PRECISION, Config
+from autotune.core.settings import PRECISION, Config, Setting
 from autotune.core.trial import Measurement, Outcome, Status, Trial
 from autotune.display import view
 from autotune.judging import confirm, estimates, quality
@@ -183,8 +183,7 @@ class Comparison:
         """`training` is that of the search's own settings, from which the samples of the terms may differ."""
         self._session, self._space, self._training = session, training.space, training
         self._trials, self._terms, self._say = trials, terms, say
-        baseline = self._space.baseline
-        self._baseline = training.workload.lasting(baseline, terms.epochs) if terms.epochs else baseline
+        self._baseline = self._lasting(self._space.baseline)
         self._server = ForkServer(training.workload.preload)
 
     def run(self, contender: Contender) -> bool:
@@ -215,12 +214,22 @@ class Comparison:
                     f"{place.name}: was made with other {', '.join(changed)}: set aside as {aside.name}"
                 )
 
+    def _lasting(self, settings: Config) -> dict[str, Setting]:
+        """`settings` of a training of as many epochs as were asked for, where they were."""
+        epochs = self._terms.epochs
+        return self._training.workload.lasting(settings, epochs) if epochs else dict(settings)
+
+    def _asked(self, contender: Contender) -> Contender:
+        """`contender` as long as all models, whatever its own length, which a knob may have set."""
+        whole = self._lasting(self._space.settings(contender.config))
+        return replace(contender, config={name: whole[name] for name in contender.config})
+
     def _job(self, contender: Contender) -> _Job:
         """A training alone on the device and to the last sample; its checkpoint is kept for now."""
         budget = self._space.budget.model_copy(update={"samples_per_trial": self._terms.samples})
         changes = {"budget": budget, "baseline": self._baseline}
         training = replace(self._training, space=self._space.model_copy(update=changes))
-        place = self._session.model_dir(contender.name)
+        place, contender = self._session.model_dir(contender.name), self._asked(contender)
         order = replace(training.order(contender.config, place, seed=contender.seed), keep_work=True)
         plan = {
             "settings": order.settings,

@@ -350,6 +350,22 @@ def test_epochs_are_those_of_the_models_settings_too(session, capsys, monkeypatc
     assert "fp32: was made with other settings: set aside as fp32.aside-1" in said
 
 
+@pytest.mark.parametrize(("today", "own"), [(3, 2), (2, 5), (2, 2)])
+def test_epochs_that_are_asked_for_are_every_models_where_they_are_a_knob_too(
+    session, monkeypatch, today, own
+):
+    """Else one that was searched with fewer would end by itself, and count as failed."""
+    monkeypatch.setattr(Workload, "lasting", lambda _, settings, epochs: {**settings, "rounds": epochs})
+    text = SPACE.replace("baseline: {", f"baseline: {{rounds: {today}, ")
+    text = text.replace("knobs: {", "knobs: {rounds: {choice: [2, 3, 5]}, ")
+    space = spaces.complete(spaces.parse(text, "test"), "test")
+    terms = Terms(samples=150, facts=FACTS, may_take=False, epochs=3)
+    comparing = Comparison(session, training_of(session, space, Scored()), [], terms=terms, say=str)
+    job = comparing._job(Contender("bf16", {**space.baseline_config, "precision": "bf16", "rounds": own}))
+    config = {**space.baseline_config, "precision": "bf16", "rounds": 3}
+    assert (job.order.settings["rounds"], job.contender.config) == (3, config)
+
+
 def test_a_checkpoint_of_a_trial_is_not_one_of_so_many_epochs(session, space, monkeypatch):
     monkeypatch.setattr(Workload, "lasting", lambda _, settings, epochs: {**settings, "rounds": epochs})
     trials = studies.trials(studies.load_study(session.study_file))
