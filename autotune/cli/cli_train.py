@@ -133,8 +133,11 @@ def _of_space(name: str, asked: Trained) -> Found:
 
 
 def _options(asked: Trained, kept: Options) -> Options:
-    """How the training runs: as it was asked for, and in everything else as was `kept` with its session."""
-    wandb = asked.wandb or kept.wandb
+    """How the training runs: as it was asked for, and in everything else as was `kept` with its session.
+
+    W&B's server, which the session logged to, is asked where there is a key for it today.
+    """
+    wandb = asked.wandb or ("auto" if kept.wandb == "online" else kept.wandb)
     cli_start.check_wandb(wandb)
     count = kept.gpus_per_trial if asked.gpus_per_trial is None else asked.gpus_per_trial
     return replace(kept, gpus_per_trial=count, wandb=wandb, tags=tags.check(asked.tag or kept.tags))

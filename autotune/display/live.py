@@ -5,7 +5,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -19,8 +19,9 @@ _REFRESH_S = 0.5
 
 
 def is_possible(console: Console) -> bool:
-    """Whether `console` writes to a terminal that can be drawn on, whatever colours it was asked for."""
-    return console.file.isatty() and not console.is_dumb_terminal
+    """Whether Rich draws on `console`, and that is a terminal: colours can be asked for of a pipe, too."""
+    is_drawn = console.is_terminal and console.is_interactive and not console.is_dumb_terminal
+    return is_drawn and console.file.isatty()
 
 
 def say(console: Console, text: str) -> None:
@@ -34,7 +35,8 @@ class LiveView:
 
     Above it stays what is said, and what is printed. Rich draws from a thread of its own, too, but takes no
     lock from where it measures what is on the screen to where it overwrites it: a line printed in between
-    would leave half a picture behind.
+    would leave half a picture behind. Neither what cannot be drawn nor a terminal
+    that is gone ends anything.
     """
 
     def __init__(self, console: Console, draw: Callable[[], RenderableType]) -> None:
@@ -70,11 +72,12 @@ class LiveView:
         with self._lock:
             if self.is_open:
                 self.is_open = False
-                self._live.stop()
+                with suppress(OSError):
+                    self._live.stop()
                 self._redirected.close()
 
     def say(self, text: str) -> None:
-        with self._lock:
+        with self._lock, suppress(OSError):
             say(self._console, text)
 
     def close_with(self, text: str) -> None:
@@ -86,7 +89,7 @@ class LiveView:
             try:
                 text = self._last_words.get(timeout=_REFRESH_S)
             except queue.Empty:
-                with self._lock:
+                with self._lock, suppress(OSError):
                     if self.is_open:
                         self._live.refresh()
             else:
@@ -94,8 +97,12 @@ class LiveView:
                 self.say(text)
 
     def _drawn(self) -> RenderableType:
-        # Nothing when it stops: Rich draws once more then, and crops nothing.
-        return self._draw() if self.is_open else Text()
+        if not self.is_open:
+            return Text()  # Rich draws once more when it stops, and crops nothing then
+        try:
+            return self._draw()
+        except Exception as error:  # noqa: BLE001 - it would end what is only shown here
+            return Text(printable(f"cannot be drawn: {type(error).__name__}: {error}"))
 
 
 class _Aside(io.TextIOBase):

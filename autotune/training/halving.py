@@ -10,20 +10,23 @@ _SAME = "the same effective batch; statistics of batch norms are of smaller batc
 
 
 class MicroBatch:
-    """The smallest micro-batch that a training with `settings` was heard of.
+    """The smallest micro-batch that a training with `settings` was heard of in two records in a row.
 
-    The smallest, because what is smaller for a single step, such as the last one of an epoch, comes again.
+    Of one record alone it may be the last batch of an epoch.
     """
 
     def __init__(self, settings: Mapping[str, Setting]) -> None:
         accumulated = units.number(settings.get(ACCUMULATION)) or 1
         self._smallest = units.number(settings.get(MICRO_BATCH))
         self._effective = (self._smallest or 0) * accumulated
+        self._last: float | None = None
 
-    def hear(self, told: Mapping[str, object]) -> str | None:
-        """What is to be said of a record, or of changed settings: that its micro-batch is smaller."""
-        size, was = units.number(told.get(MICRO_BATCH)), self._smallest
-        if size is None or was is None or not 0 < size < was:
+    def hear(self, record: Mapping[str, object]) -> str | None:
+        """What is to be said of a `record`: that the micro-batch is smaller from the one before it on."""
+        if (size := units.number(record.get(MICRO_BATCH))) is None:
+            return None
+        was, (before, self._last) = self._smallest, (self._last, size)
+        if was is None or size != before or not 0 < size < was:
             return None
         self._smallest = size
         return f"the trainer halved its micro-batch: {instead(size, was, self._effective)}"

@@ -33,7 +33,8 @@ class Lines:
         """Leaves the terminal as it was."""
 
     def say(self, text: str) -> None:
-        print(printable(text), flush=True)
+        with suppress(OSError):  # the terminal is gone, or the disk of a log full: the training goes on
+            print(printable(text), flush=True)
 
     def stands(self, standing: Standing) -> None:
         """Hears every second how the training stands."""

@@ -46,6 +46,8 @@ def run(
         if not is_stopping():
             going_on(last, found)
             changes |= found.changes
+            if found.changes:
+                tried = Tried(0, tried.samples)  # the smaller one has not been tried yet
             _sleep(found.wait_s, is_stopping)
         if is_stopping():  # whatever ended the attempt: it is gone on with another day
             return replace(last, outcome=Outcome(Status.INTERRUPTED, reason=outcome.reason))

@@ -82,7 +82,7 @@ class Whole:
         """The order with what was changed since the training began, in this process and in those before."""
         if changes:
             self._plan = replace(self._plan, changes={**self._plan.changes, **changes})
-            self._micro_batch.hear(changes)
+            self._micro_batch = MicroBatch({**self._plan.settings, **self._plan.changes})
             with suppress(OSError):
                 plan.write(self._place, self._plan)
             self._standing = replace(self._standing, plan=self._plan)

@@ -194,10 +194,11 @@ class Child:
                 time.sleep(_STACK_S)
         self._process.join(_STACK_WAIT_S)
         still_s = self._still_s
-        # It may have got on after all, as where a program that it waits for has died of the signal: its
-        # checkpoint is then of records that are still to be heard.
-        family.suspend(self.pid)
-        self._take(self._inbox.read())
+        if self._order.whole:
+            # It may have got on after all, as where a program that it waits for has died of the signal. It is
+            # gone on with from its checkpoint, which is then of records that are still to be heard.
+            family.suspend(self.pid)
+            self._take(self._inbox.read())
         self.verdict = failures.failed(
             Failure.TIMEOUT,
             f"no record with more samples for {still_s:.0f} s; its stack is in {self._order.place.log}",

@@ -1,5 +1,7 @@
 """What is redrawn in place, and what stays above it. `test_console` has it on a real pseudo-terminal."""
 
+import errno
+import io
 import sys
 
 import pytest
@@ -16,6 +18,11 @@ from tests.faults.killing import wait_for
 def console(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     return Console(file=Tty(), width=40, height=10)
+
+
+class Gone(Tty):
+    def write(self, text):
+        raise OSError(errno.EIO, "the terminal is gone")
 
 
 def left(console):
@@ -55,6 +62,36 @@ def test_an_error_finds_the_terminal_as_it_was(console):
     with pytest.raises(ZeroDivisionError), LiveView(console, picture):
         _ = 1 / 0
     assert left(console) == ([], True)
+
+
+@pytest.mark.parametrize("name", ["FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"])
+def test_where_rich_would_not_draw_there_is_no_view(monkeypatch, name):
+    assert live.is_possible(Console(file=Tty()))
+    monkeypatch.setenv(name, "" if name == "FORCE_COLOR" else "0")
+    assert not live.is_possible(Console(file=Tty()))
+
+
+def test_a_pipe_is_no_terminal_whatever_colours_are_asked_for(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert not live.is_possible(Console(file=io.StringIO()))
+
+
+def test_what_cannot_be_drawn_is_told_in_its_place_and_ends_nothing(console):
+    with LiveView(console, lambda: 1 / 0) as view:
+        view.say("said")
+        assert left(console)[0] == ["said", "cannot be drawn: ZeroDivisionError:", "division by zero"]
+        view.close_with("stopping")
+        wait_for(lambda: left(console)[0] == ["said", "stopping"])
+
+
+def test_a_terminal_that_is_gone_ends_nothing(console):
+    with LiveView(console, picture) as view:
+        console.file = Gone()
+        view.say("said")
+        print("printed")
+        view.close_with("stopping")
+        wait_for(lambda: not view.is_open)
+    print("afterwards")
 
 
 def test_a_signals_handler_has_it_closed_with_a_last_line(console):

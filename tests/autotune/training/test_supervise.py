@@ -59,13 +59,17 @@ def test_without_getting_further_it_is_tried_so_often_and_no_more(run):
 
 def test_out_of_the_machines_memory_it_is_halved_once_waiting_has_not_helped(run):
     machine = failures.killed_inside("its loader's worker has ended")
-    outcome, _, gone_on = run(*[machine] * 3, COMPLETED, retries=2)
+    outcome, _, gone_on = run(*[machine] * 6, COMPLETED, retries=2)
     assert outcome == COMPLETED
-    assert [dict(how.changes) for how in gone_on] == [
-        {},
-        {},
-        {"micro_batch_size": 4, "accumulation_steps": 2},
-    ]
+    four, two = ({"micro_batch_size": 8 // n, "accumulation_steps": n} for n in (2, 4))
+    assert [dict(how.changes) for how in gone_on] == [{}, {}, four, {}, {}, two]
+    assert all(how.wait_s for how in gone_on if not how.changes)
+
+
+def test_what_was_halved_is_retried_as_often_as_before(run):
+    outcome, _, gone_on = run(SHORT, PASSING, PASSING, COMPLETED, retries=2)
+    assert outcome == COMPLETED
+    assert [bool(how.changes) for how in gone_on] == [True, False, False]
 
 
 @pytest.mark.parametrize("fault", [KILLED, PASSING, SHORT, failures.lost("it received a SIGTERM")])

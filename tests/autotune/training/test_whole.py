@@ -75,8 +75,8 @@ def test_a_trainer_that_halves_its_micro_batches_has_another_speed_from_there_on
 
 
 def test_of_what_was_halved_before_it_was_gone_on_with_nothing_is_said(train, tmp_path):
-    halved = {"samples": 400, "at_s": 2.0, "micro_batch_size": 4}
-    (tmp_path / "records.jsonl").write_text(json.dumps(halved) + "\n")
+    halved = [{"samples": 400 + 8 * n, "at_s": 2.0 + n, "micro_batch_size": 4} for n in range(2)]
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in halved))
     found, _ = train(smaller(reports(2), 4))
     assert [event.kind for event in found] == [Kind.CONTINUED, Kind.ENDED]
 

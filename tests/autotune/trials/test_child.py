@@ -251,9 +251,9 @@ def test_a_hang_is_ended_and_its_stack_is_in_the_log(start, tmp_path):
     assert "in hangs_here" in (tmp_path / "log").read_text()
 
 
-def test_what_a_hang_still_yields_when_it_is_asked_for_its_stack_is_heard(start, tmp_path):
+def test_what_a_whole_training_still_yields_when_it_is_asked_for_its_stack_is_heard(start, tmp_path):
     """A program without a stack to show dies of the question, and who waits for it goes on."""
-    child = start("waits_for_a_program", stall_timeout_s=60.0)
+    child = start("waits_for_a_program", stall_timeout_s=60.0, whole=True)
     wait_for((tmp_path / "work" / "hanging").exists)
     limit_stall(child, 1.0)
     assert [event.record["samples"] for event in listen(child)] == [1, 2, 3, 4]
