@@ -5,6 +5,7 @@ from pathlib import Path
 
 from autotune.cli import cli_session
 from autotune.core.errors import DamagedError, InputError, printable
+from autotune.reports import words
 from autotune.storage import integrity, recovery
 from autotune.storage.recovery import Found
 from autotune.storage.store import anew, going_on
@@ -38,7 +39,8 @@ def recover(session: Path) -> int:
 def _told(found: Found, aside: Sequence[Path]) -> Iterator[str]:
     """What a rebuilt study has, what it lacks, and where that is which it replaces."""
     ended = sum(trial.outcome is not None for trial in found.trials)
-    yield f"The study is rebuilt: {ended} trials had ended, {len(found.trials) - ended} run again or continue"
+    had = words.plural(ended, "trial")
+    yield f"The study is rebuilt: {had} had ended, still to be run: {len(found.trials) - ended}"
     if found.lost:
         yield f"Lost: the settings and results of trials {integrity.listed(found.lost)}"
     if found.plan is None:

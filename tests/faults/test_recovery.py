@@ -129,7 +129,7 @@ def test_a_study_is_rebuilt_from_what_its_trials_have_written(place, run, left, 
     lose(place)
     code, out, err = run("recover", "s")
     assert (code, err) == (0, "")
-    assert "6 trials had ended, 1 run again or continue" in out
+    assert "6 trials had ended, still to be run: 1" in out
     rebuilt = {t.number: t for t in trials_of(place)}
     assert {n: replace(t, seconds=0.0) for n, t in rebuilt.items()} == {
         n: replace(t, seconds=0.0) for n, t in whole.items()
