@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 
 from autotune.core.errors import InputError
@@ -21,8 +22,11 @@ def write(file: Path, text: str) -> None:
 
 def write_to_stdout(text: str) -> None:
     """Writes `text` to standard output as to a file, in UTF-8: whoever redirects it gets every sign."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode(errors="replace"))
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode(errors="replace"))
+    else:  # it stands for the real one, in a notebook say, and takes any sign
+        sys.stdout.write(text)
 
 
 def write_whole(file: Path, text: str) -> None:
