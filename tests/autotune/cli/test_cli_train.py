@@ -160,10 +160,11 @@ def test_a_loader_that_hangs_is_ended_told_and_gone_on_with(tmp_path, monkeypatc
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_leak_is_told_long_before_memory_is_full(tmp_path):
     """Some megabytes a second, which are seen once there is half a minute of them."""
     process = started(tmp_path, samples=10**10, leaks=8192)
-    killing.wait_for(lambda: Kind.LEAK in happened(tmp_path) or process.poll() is not None)
+    killing.wait_for(lambda: Kind.LEAK in happened(tmp_path) or process.poll() is not None, seconds=540.0)
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(120) == 130
     assert happened(tmp_path) == [Kind.BEGUN, Kind.LEAK, Kind.STOPPED]

@@ -185,7 +185,7 @@ def test_a_baseline_that_has_learnt_nothing_leaves_the_same_training_to_be_searc
     search, heard = begin(trials=8, repeats=3, study=in_memory(), explain=False)
     ran = run(search, collapsed)
     (note,) = heard.notes
-    assert note.startswith("Quality cannot be compared yet: after 200 samples the baseline does the same")
+    assert note.startswith("Quality cannot be compared yet: after 200 samples the baseline gives the")
     assert search.space.objective.select == "same-training"
     assert {t.config["learning_rate"] for t in ran} == {ran[0].config["learning_rate"]}
     assert {search.space.effective_batch_size(t.config) for t in ran} == {16}
