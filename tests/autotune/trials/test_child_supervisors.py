@@ -179,6 +179,7 @@ def test_a_module_that_cannot_be_imported_fails_the_trial_and_not_the_supervisor
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # on a loaded machine Ray and torch take minutes to start
 def test_a_child_of_a_ray_actor_lives_and_dies_with_it(tmp_path):
     with script(tmp_path, ACTOR) as process:
         pid, samples = process.stdout.readline().split(maxsplit=1)
