@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -49,6 +50,23 @@ def _workload(monkeypatch):
     monkeypatch.setattr(answers, "_FIRST_WAIT_S", 0.1)  # the faults of tests pass at once
 
 
+_begun = []
+
+
+@pytest.fixture(autouse=True)
+def _ended():
+    """A training that a test has left is endless."""
+    yield
+    while _begun:
+        process = _begun.pop()
+        if process.poll() is None:
+            for member in killing.family(process):
+                with suppress(psutil.Error):  # it has ended meanwhile
+                    member.kill()
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait(60)
+
+
 def space(directory, faults="", samples=600, again=False, leaks=0):
     file = directory / "space.yaml"
     file.write_text(SPACE.format(faults=faults, samples=samples, again=str(again).lower(), leaks=leaks))
@@ -71,7 +89,8 @@ def started(directory, *more, samples=ENDLESS, leaks=0):
 
 def begun(directory, *command):
     (directory / "said").touch()
-    return forked.Forked(command, directory, os.environ, output=directory / "said")
+    _begun.append(forked.Forked(command, directory, os.environ, output=directory / "said"))
+    return _begun[-1]
 
 
 def further(directory):
@@ -159,7 +178,7 @@ def test_a_loader_that_hangs_is_ended_told_and_gone_on_with(tmp_path, monkeypatc
     assert "in hung" in (tmp_path / "t" / "log").read_text()  # where its stack is
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_leak_is_told_long_before_memory_is_full(tmp_path):
     """Some megabytes a second, which are seen once there is half a minute of them."""
