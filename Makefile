@@ -27,7 +27,7 @@ PYTEST := .venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 test: .venv/installed-test
 	$(PYTEST) -m "not slow" $(ARGS)
 
-# With the searches that end badly, which take as long again. CI runs these.
+# With the searches that end badly, which take as long again: before a change is handed in.
 test-all: .venv/installed-test
 	$(PYTEST) $(ARGS)
 
