@@ -32,8 +32,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "soak: left out but where there is time, see `make soak`")
 
 
-# Whole searches: they come first, so that no core is left with one of them at the end.
-LONGEST = ("tests/faults", "tests/test_", "tests/autotune/engines", "tests/docs", "tests/autotune/trackers")
+# Whole searches, and files of many trainings: they come first, so that no core is left with one at the end.
+LONGEST = (
+    *("tests/faults", "tests/test_", "tests/autotune/engines", "tests/docs", "tests/autotune/trackers"),
+    *("tests/autotune/reports", "tests/contracts", "tests/r2gen/test_train.py"),
+    "tests/r2gen/test_shortage.py",
+)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
