@@ -22,6 +22,7 @@ from autotune.display import snapshot
 from autotune.judging import promise
 from autotune.judging.promise import Promise
 from autotune.space import evaluating
+from autotune.space.machine import require
 from autotune.storage import lock, provenance
 from autotune.storage.session_dir import SessionDir
 from autotune.storage.store import Options, Session, is_session
@@ -102,6 +103,7 @@ def _of_session(root: Path, asked: Trained) -> Found:
     trial = cli_export.wanted(root, history, asked.trial)
     usable = gpus.usable(options.gpus_per_trial)
     workload.require_gpus(usable.gpus_per_trial)
+    require(f"trial {trial.number} of {root}", given.settings(trial.config), usable.machine, given.known)
     devices.show(os.environ, usable.hardware.gpus[: math.ceil(usable.gpus_per_trial)])
     notes = [*usable.notes, *workload.check(given.for_workload(given.settings(trial.config)))]
     then = provenance.kept(session)

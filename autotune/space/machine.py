@@ -53,6 +53,13 @@ def why_impossible(name: str, value: Setting, machine: Machine, known: Knowledge
     return machine.fails.get(value) if name == PRECISION else None
 
 
+def require(what: str, settings: Mapping[str, Setting], machine: Machine, known: Knowledge = COMMON) -> None:
+    """Raises InputError where this machine cannot run the `settings` of `what`, with all that it cannot."""
+    refused = {name: why_impossible(name, value, machine, known) for name, value in settings.items()}
+    if mistakes := [f"{name} {settings[name]!r} {why}" for name, why in refused.items() if why]:
+        raise InputError(f"this machine cannot run {what}: {'; '.join(mistakes)}")
+
+
 def _why_not_compiled(machine: Machine) -> str | None:
     """What torch.compile lacks: for a CPU as Inductor needs it, for a GPU as Triton does."""
     if machine.compute_capability is None:
@@ -71,9 +78,7 @@ def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:
 
     Raises InputError when the baseline itself cannot run here.
     """
-    refused = {n: why_impossible(n, v, machine, space.known) for n, v in space.baseline.items()}
-    if mistakes := [f"baseline {n} {space.baseline[n]!r} {why}" for n, why in refused.items() if why]:
-        raise InputError(f"this machine cannot run the baseline: {'; '.join(mistakes)}")
+    require("the baseline", space.baseline, machine, space.known)
     knobs, dropped = {}, []
     for name, knob in space.knobs.items():
         kept = knob

@@ -428,6 +428,18 @@ def test_what_is_for_a_search_space_is_not_passed_over_for_a_session(tmp_path, c
     assert not (root / "training").exists()
 
 
+def test_what_was_searched_on_another_machine_has_to_run_on_this_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(KEPT))
+    root = session(tmp_path, 400)
+    kept = yaml.safe_load((root / "space.yaml").read_text())
+    kept["baseline"]["precision"] = "fp16"
+    (root / "space.yaml").write_text(yaml.safe_dump(kept))
+    assert main(["train", str(root), "--trial", "0"]) == 2
+    said = f"this machine cannot run trial 0 of {root}: precision 'fp16' needs a CUDA device"
+    assert said in capsys.readouterr().err
+    assert not (root / "training").exists()
+
+
 @pytest.mark.parametrize(("asked", "count"), [(None, 1), (0, 0), (0.5, 1), (2, 2)])
 def test_it_has_the_gpus_that_are_asked_for_or_else_those_of_its_session(
     tmp_path, monkeypatch, fake_gpus, asked, count
