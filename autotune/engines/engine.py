@@ -80,7 +80,8 @@ class _Bridge:
             self._setup.session.stop_file.touch()
         except OSError:  # nobody would hear it: Tune ends them
             return False
-        self.search.say("running trials write their checkpoints; a second Ctrl-C does not wait for that")
+        press = "a second Ctrl-C" if self.search.is_interrupted else "Ctrl-C, pressed twice,"
+        self.search.say(f"running trials write their checkpoints; {press} does not wait for that")
         return True
 
     def suggest(self) -> dict[str, Any] | str | None:

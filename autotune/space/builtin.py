@@ -42,4 +42,4 @@ def space_file(name: str) -> Path:
             return Path(name)
     if name in names():
         return spaces_dir() / f"{name}.yaml"
-    raise InputError(f"--space {name}: neither a file nor one of {', '.join(names())}")
+    raise InputError(f"search space {name}: neither a file nor one of {', '.join(names())}")
