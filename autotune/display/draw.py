@@ -13,7 +13,7 @@ from autotune.core.errors import printable
 from autotune.core.trial import Trial
 from autotune.display import view
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Running, Snapshot
-from autotune.judging import estimates, gains, objective
+from autotune.judging import estimates, fates, gains, objective
 from autotune.judging import quality as qualities
 from autotune.judging.confirm import Claim
 from autotune.space.space import Space
@@ -177,8 +177,8 @@ def _outcome(trial: Trial, shown: Snapshot) -> Text:
     if trial.race and trial.completed:
         return Text(view.raced(trial))
     if trial.completed:
-        broken = shown.history.breaks(trial)
-        return _figures(trial, shown).append(f"\ncannot win: {printable(broken)}" if broken else "")
+        lacking = fates.lacking(trial, shown.history)
+        return _figures(trial, shown).append(f"\ncannot win: {printable(lacking)}" if lacking else "")
     reason = printable(trial.outcome.reason if trial.outcome else "")
     if len(reason) > _LONGEST_REASON:
         reason = f"{reason[:_LONGEST_REASON]}..."

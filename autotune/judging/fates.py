@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from autotune.core.trial import Failure, Status, StoppedFor, Trial
-from autotune.judging import confirm
+from autotune.judging import confirm, curves, objective
 from autotune.judging.history import History
 from autotune.judging.objective import Disqualified
 from autotune.judging.quality import Answer
@@ -118,8 +118,29 @@ def _fate_of_completed(trial: Trial, history: History) -> Fate:
 
 
 def reason(trial: Trial, history: History) -> str:
-    """Why a trial ended as it did; of a completed one the user's own constraint that it breaks."""
-    return history.breaks(trial) or (trial.outcome.reason if trial.outcome else "")
+    """Why a trial ended as it did; of one that completed, what keeps it from being recommended."""
+    ended = trial.outcome.reason if trial.outcome else ""
+    return lacking(trial, history) or ended
+
+
+def lacking(trial: Trial, history: History) -> str | None:
+    """Which constraint a completed trial breaks, or how its memory or quality disqualifies it, in figures."""
+    if broken := history.breaks(trial):
+        return broken
+    if not trial.completed or not trial.searched:
+        return None
+    space, goal = history.space, history.space.objective
+    match history.disqualified(trial):
+        case Disqualified.MEMORY:
+            return objective.over_memory(trial.measurement, space.limits.memory_fraction)
+        case Disqualified.CHANCE:
+            return objective.no_quality(trial.measurement, goal)
+        case Disqualified.QUALITY if (least := history.least_quality) is not None:
+            found = goal.turned(curves.ended_with(trial.measurement) or 0.0)
+            side = "below" if goal.minimize is None else "above"
+            return f"its quality {found:.4f} is {side} {goal.turned(least):.4f}, which is to be kept"
+        case _:
+            return None
 
 
 def counted(history: History) -> str:

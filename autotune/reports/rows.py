@@ -1,6 +1,5 @@
 """The trials of a session, and what was not started: each with what it took and what was saved. Pure."""
 
-import re
 from collections.abc import Callable, Sequence
 
 from autotune.core.passed_over import PassedOver, Refused
@@ -9,11 +8,9 @@ from autotune.core.trial import Trial
 from autotune.display import view
 from autotune.judging import fates, gains, objective, quality
 from autotune.judging.history import History
+from autotune.reports import words
 from autotune.reports.model import Row, Skipped
 from autotune.space.space import Space
-
-_FIGURE = re.compile(r"\d+([.,]\d+)*( [KMGT]iB)?")
-_TAKEN_OUT = "…"
 
 
 def rows(history: History, winner: int | None) -> tuple[Row, ...]:
@@ -93,15 +90,15 @@ def skipped(passed_over: Sequence[PassedOver], history: History) -> tuple[Skippe
     """
     groups: dict[str, list[PassedOver]] = {}
     for one in passed_over:
-        groups.setdefault(_FIGURE.sub(_TAKEN_OUT, one.reason), []).append(one)
+        groups.setdefault(words.without_figures(one.reason), []).append(one)
     found = [
         Skipped(
-            reason=words,
+            reason=what,
             count=len(group),
             saved_s=len({settings_key(one.config, ()) for one in group}) * _each_s(group[0].kind, history),
             example=group[0].reason,
         )
-        for words, group in groups.items()
+        for what, group in groups.items()
     ]
     return tuple(sorted(found, key=lambda s: s.count, reverse=True))
 

@@ -71,9 +71,15 @@ def outcomes(report: Report) -> Table:
 
 
 def _reasons(rows: Iterable[Row]) -> str:
-    """The commonest reasons, with how often where that is more than once."""
-    found = Counter(words.why(row) for row in rows if row.reason)
-    told = [reason + (f" ({n} times)" if n > 1 else "") for reason, n in found.most_common(_MOST_REASONS)]
+    """The commonest reasons; those that differ in their figures only are one, with how often."""
+    groups: dict[str, list[str]] = {}
+    for reason in (words.why(row) for row in rows if row.reason):
+        groups.setdefault(words.without_figures(reason), []).append(reason)
+    found = sorted(groups.items(), key=lambda group: len(group[1]), reverse=True)
+    told = [
+        (what if len(set(same)) > 1 else same[0]) + (f" ({len(same)} times)" if len(same) > 1 else "")
+        for what, same in found[:_MOST_REASONS]
+    ]
     more = len(found) - len(told)
     return "; ".join([*told, *([f"{more} other reasons"] if more > 0 else [])])
 

@@ -1,6 +1,7 @@
 """The figures of a report as text, one way to round and to word each. Pure."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ _METRICS = {
     "cider": "CIDEr",
 }
 
+_FIGURE = re.compile(r"\d+([.,]\d+)*( [KMGT]iB)?")
 _STOPPED_FOR = {
     StoppedFor.SLOW: "another is certainly faster",
     StoppedFor.POOR: "the quality to keep is out of reach",
@@ -30,6 +32,11 @@ _STOPPED_FOR = {
 def why(row: Row) -> str:
     """Why a trial ended as it did: in a word for all that were stopped for the same, else its own reason."""
     return _STOPPED_FOR[StoppedFor(row.stopped_for)] if row.stopped_for else row.reason
+
+
+def without_figures(reason: str) -> str:
+    """What several reasons have in common that differ in their figures only."""
+    return _FIGURE.sub("…", reason)
 
 
 def metric(name: str) -> str:

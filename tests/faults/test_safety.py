@@ -441,7 +441,8 @@ def test_a_search_writes_no_key_down_and_listens_on_loopback_alone(tmp_path, mon
     password = secrets.token_hex(10)
     keys = {"WANDB_API_KEY": secrets.token_hex(20), "AWS_SECRET_ACCESS_KEY": secrets.token_hex(15)}
     search = ("search", "--space", "space.yaml", "--session", "s", "--wandb", "offline")
-    with tempfile.TemporaryDirectory(prefix="ray-") as ray:  # pytest's own is too deep for Ray's sockets
+    # Any deeper and the path is too long for Ray's sockets: the search would take another directory.
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as ray:
         environment = {
             **os.environ,
             **keys,

@@ -119,6 +119,20 @@ def test_too_few_steps_to_tell_are_no_measurement_but_a_lost_quality_is_lost(mak
     assert fates.of(History(trials, space)) == {Fate.UNMEASURED: 1, Fate.QUALITY: 1}
 
 
+def test_of_a_completed_trial_the_reason_is_what_it_lacks(make_trial, baseline, space):
+    poor = make_trial(1, 99, 0.1, half_width=0.1, x=1)
+    large = make_trial(2, 99, 0.2, half_width=0.1, x=2, peak=96, limit=100)
+    curve = [replace(point, chance=0.2) for point in baseline.measurement.curve]
+    guess = make_trial(3, 99, 0.2, half_width=0.1, x=3)
+    guess = replace(guess, measurement=replace(guess.measurement, curve=tuple(curve)))
+    winner = make_trial(4, 99, 0.2, half_width=0.1, x=4)
+    history = History([baseline, poor, large, guess, winner], space)
+    assert fates.reason(poor, history) == "its quality 0.1000 is below 0.1900, which is to be kept"
+    assert fates.reason(large, history) == "it takes 96% of the memory, over 85%"
+    assert fates.reason(guess, history) == "its quality 0.2000 is not above chance, 0.2000"
+    assert [fates.reason(t, history) for t in (baseline, winner)] == ["", ""]
+
+
 def test_a_reason_is_why_a_trial_ended_or_the_constraint_that_it_breaks(make_trial, space):
     asked = goal(space, constraints={"rouge_l": ">= 0.2"})
     trials = [
