@@ -52,11 +52,13 @@ def test_who_is_shown_what(begun, console, monkeypatch):
 def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, capsys):
     with consoles.screen(console, begun) as screen:
         baseline, failed = make_trial(0, 20, 0.2), make_trial(1, failure="oom")
-        for trial in (baseline, failed, make_trial(2, 60, 0.19, repeat=Repeat(0, 1, (0, 1)))):
+        repeat, poor = make_trial(2, 60, 0.19, repeat=Repeat(0, 1, (0, 1))), make_trial(3, 60, 0.1, x=1)
+        for trial in (baseline, failed, repeat, poor):
             screen.started(replace(trial, outcome=None))
             screen.progress(trial, report())
             screen.ended(trial)
         screen.conclude(["Best: none"], {})
+    lost = "cannot win: its quality 0.1000 is below 0.1852, which is to be kept"
     assert [re.sub(r"^\[ 1m \d+s\] ", "", line) for line in capsys.readouterr().out.splitlines()] == [
         "trial 0 started: 16 fp32 (baseline)",
         "trial 0 completed: 20.0 samples/s, bleu_4 0.2000, memory not measured",
@@ -64,6 +66,8 @@ def test_without_a_terminal_it_is_one_line_an_event(begun, console, make_trial, 
         "trial 1 failed (oom): 16 fp32: as made",
         "trial 2 started: 16 fp32 (repeat of trial 0)",
         "trial 2 completed: 60.0 samples/s, bleu_4 0.1900, memory not measured",
+        "trial 3 started: 16 fp32 x 1",
+        f"trial 3 completed: 60.0 samples/s, bleu_4 0.1000, memory not measured, 3.00x the baseline; {lost}",
         "Best: none",
     ]
 
