@@ -84,7 +84,7 @@ def _given(error: Exception) -> str:
 
 
 def _flushed(code: int) -> int:
-    """The exit code, once all that was said is written: its disk may be full, too."""
+    """The exit code, once all output is written: its disk may be full, too."""
     try:
         sys.stdout.flush()
     except OSError as error:

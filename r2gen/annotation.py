@@ -62,11 +62,11 @@ def load_annotation(config: Config) -> Annotation:
 
 
 def fingerprint(config: Config) -> str:
-    """What tells the data of `config` from others.
+    """What identifies the data of `config`.
 
-    That is the content of the annotation and of the weights, and the names and sizes of the images: to read
-    those takes too long. Where they lie and when they were written does not count. Raises InputError as
-    `load_annotation` does, and where one of these files cannot be read.
+    That is the content of the annotation and of the weights, and the names and sizes of the images: reading
+    those takes too long. Their place and time of writing do not count. Raises InputError as `load_annotation`
+    does, and where one of these files cannot be read.
     """
     splits = load_annotation(config).splits
     try:
@@ -130,7 +130,7 @@ def _fault(root: Path, path: str) -> str | None:
         if not file.is_file():
             return f"image {shown(path)} is not there"
         return None if _is_image(file) else f"image {shown(path)} is not an image"
-    except (OSError, ValueError) as error:  # a name that no file can have, or a file that nobody may read
+    except (OSError, ValueError) as error:  # a name that no file can have, or a file that cannot be read
         return f"image {shown(path)} cannot be read: {getattr(error, 'strerror', error)}"
 
 

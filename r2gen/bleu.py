@@ -1,4 +1,4 @@
-"""Corpus BLEU from what each pair adds to it, so that pairs can be left out, dealt anew or counted at once.
+"""Corpus BLEU from what each pair adds to it, so that pairs can be left out, dealt again or counted at once.
 
 Papineni et al., ACL 2002, with the details of pycocoevalcap's, which `metrics.score` gives: orders 1 to 4,
 words parted by blanks, one reference a report.
@@ -52,7 +52,7 @@ def _numbered(words: Sequence[str], order: int) -> frozenset[tuple[Gram, int]]:
 
 
 def sums(reports: Sequence[Counted], references: Sequence[Counted]) -> Sums:
-    """What each report beside its reference adds to a corpus's sums, [N, 10]."""
+    """What each report, scored against its reference, adds to a corpus's sums, [N, 10]."""
     return np.array([_row(*pair) for pair in zip(reports, references, strict=True)], dtype=np.int64)
 
 

@@ -19,7 +19,7 @@ from r2gen.errors import printable
 
 T = TypeVar("T")
 
-_BUSY_S = 3600.0  # who used an entry so recently may well use it again: a search, trial after trial
+_BUSY_S = 3600.0  # an entry used so recently may well be used again: by a search, trial after trial
 _RESERVE_BYTES = 2**30  # of the disk, for checkpoints and studies
 
 
@@ -101,7 +101,7 @@ def _replace(file: Path, text: str) -> None:
 
 
 def forget(place: Path) -> None:
-    """Removes an entry that turned out to be spoilt; it is made again by who asks for it next."""
+    """Removes an entry that turned out to be spoilt; the next caller makes it again."""
     shutil.rmtree(place, ignore_errors=True)
 
 
@@ -159,7 +159,7 @@ def _gib(value: float) -> str:
 
 
 def _remove_leftovers(root: Path) -> None:
-    """Removes what makers of other entries have left that were killed: nobody holds their lock any more."""
+    """Removes what killed makers of other entries have left: their lock is no longer held."""
     for left in root.glob("*.making-*"):
         with suppress(OSError), (root / f"{left.name.partition('.')[0]}.lock").open("w") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

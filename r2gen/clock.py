@@ -24,7 +24,7 @@ class Stopwatch:
         self._marks.append(self._now())
 
     def seconds(self) -> dict[str, float]:
-        """What each phase took; waits for the device to come to the last mark."""
+        """What each phase took; waits for the device to reach the last mark."""
         last = self._marks[-1]
         if isinstance(last, torch.cuda.Event):
             last.synchronize()

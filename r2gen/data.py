@@ -100,7 +100,7 @@ class ReportDataset(Dataset[Batch]):
         return Batch(torch.from_numpy(pixels), targets, torch.tensor(good, dtype=torch.long), tuple(faults))
 
     def _fill(self, place: np.ndarray, key: Key, view: int) -> bool:
-        """Puts a view of a study into `place` [S, S] and says whether it is to be flipped."""
+        """Puts a view of a study into `place` [S, S] and says whether to flip it."""
         image = self._images[key.study * self._config.views + view]
         if not self._training:
             place[:] = image

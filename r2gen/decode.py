@@ -2,7 +2,7 @@
 
 What a word leaves behind - keys, values, the memory - is kept, so a step costs one word whatever the length.
 The beams of an image are rows of one query: they share the image's keys and values, and one cache in which
-a mask tells each beam its own words, so that choosing beams moves no cached tensor.
+a mask shows each beam its own words, so that choosing beams moves no cached tensor.
 """
 
 from dataclasses import dataclass
@@ -183,7 +183,7 @@ class _State:
         return out.reshape(*x.shape[:2], -1)
 
     def select(self, parents: Tensor, images: Tensor) -> None:
-        """Goes on with the beams `parents` [B, W] of the images at the positions `images`."""
+        """Continues the beams `parents` [B, W] of the images at the positions `images`."""
         self._memory = _take(self._memory, parents)[images]
         self._ancestors = _take(self._ancestors, parents)[images]
         if len(images) < len(parents):

@@ -4,8 +4,8 @@ R2GenError
 ├── InputError          something the user gave is wrong: one line on stderr, exit code 2
 │   ├── BadImageError   one image of the data set cannot be read; names the file
 │   └── StorageError    a file cannot be written; free some space and run the same command again
-├── LoaderError         the processes that load batches hang: mend the disk, and run the same command again
-└── DivergedError       the loss stopped being a number: begin anew with a lower rate or a wider precision
+├── LoaderError         the processes that load batches hang: repair the disk, and run the same command again
+└── DivergedError       the loss stopped being a number: start over with a lower rate or a wider precision
 """
 
 import difflib
@@ -61,4 +61,4 @@ class LoaderError(R2GenError):
 
 
 class DivergedError(R2GenError):
-    """The training loss is NaN or infinite and training cannot go on from here."""
+    """The training loss is NaN or infinite and training cannot continue from here."""

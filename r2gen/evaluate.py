@@ -71,7 +71,7 @@ def write_reports(
 
 
 def _own_random_numbers(config: Config) -> AbstractContextManager[None]:
-    """Words drawn at random leave the random numbers alone that training goes on with."""
+    """Words drawn at random do not touch the random numbers that training continues with."""
     context: AbstractContextManager[None] = torch.random.fork_rng(enabled=config.single_beam == "sample")
     return context
 

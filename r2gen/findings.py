@@ -103,7 +103,7 @@ _MEANINGLESS, _NEW_CLAUSE = _pattern(f"{_NEITHER}, {_OTHER}"), _pattern(_CLAUSE)
 def asserted(report: str) -> list[str]:
     """The findings that `report` asserts, in the order of `PHRASES`.
 
-    What it only raises as possible counts as asserted: whoever reads it would look for that.
+    What it only raises as possible counts as asserted: its reader would look for that.
     """
     clauses = [_MEANINGLESS.sub("", clause) for clause in _clauses(report)]
     return [name for name, words in _FOUND.items() if any(_asserts(clause, words) for clause in clauses)]

@@ -138,7 +138,7 @@ def _make(place: Path, decoded: Decoded) -> None:
 
 
 def _rendered(decoded: Decoded) -> Iterator[np.ndarray | None]:
-    """Every image in order, None for a broken one; by threads, which decoders let run beside each other."""
+    """Every image in order, None for a broken one; by threads, which decoders let run in parallel."""
     with ThreadPoolExecutor(min(_THREADS, len(os.sched_getaffinity(0)))) as pool:
         for first in range(0, len(decoded.paths), _AT_ONCE):
             yield from pool.map(

@@ -1,4 +1,4 @@
-"""What is said where this is not Linux. It is asked before anything is imported that is on Linux alone."""
+"""The message where this is not Linux. It comes before anything is imported that is on Linux alone."""
 
 import sys
 

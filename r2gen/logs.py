@@ -29,7 +29,7 @@ def _told(place: Path) -> Iterator[None]:
 class RecordFile:
     """Appends every record to a file as a line of JSON, with the moment `at`, in seconds since 1970.
 
-    What is not a number is null there, because JSON has no word for it. After a kill, training goes on from
+    What is not a number is null there, because JSON has no word for it. After a kill, training resumes from
     its last checkpoint and records come again: of those with the same samples the last ones count.
     """
 
@@ -47,7 +47,7 @@ class RecordFile:
 
     def _append(self, text: str) -> None:
         self._stream.write(text)
-        self._stream.flush()  # for who follows the file, and for a kill
+        self._stream.flush()  # for readers that follow the file, and for a kill
 
     def __enter__(self) -> Self:
         return self

@@ -32,15 +32,15 @@ class RelationalMemory(nn.Module):
     def forward(self, words: Tensor, memory: Tensor, running: Tensor | tuple[int, ...]) -> Tensor:
         """`memory` [B, slots, d] as it is after each of the packed `words` [N, d]: packed [N, slots * d].
 
-        `running` is a packing's: how many of the memories go on at each step. As numbers and not as a tensor
-        they are a part of the program that torch.compile makes, with the loop over the words unrolled.
+        `running` is a packing's: how many of the memories continue at each step. As numbers and not as a
+        tensor they are a part of the program that torch.compile makes, with the loop over the words unrolled.
         """
         if isinstance(running, Tensor):
             out: Tensor = self._uncompiled(words, memory, running)
             return out
         return self._over(words, memory, list(running))
 
-    # Unrolled, the loop would be compiled anew for all reports of another length.
+    # Unrolled, the loop would be compiled again for all reports of another length.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _uncompiled(self, words: Tensor, memory: Tensor, running: Tensor) -> Tensor:
         return self._over(words, memory, running.tolist())

@@ -34,7 +34,7 @@ class Meteor:
     """
 
     def __init__(self) -> None:
-        # A file and not a pipe: nobody reads it while Java runs, and a full pipe would stop Java.
+        # A file and not a pipe: it is not read while Java runs, and a full pipe would stop Java.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
         self._process = subprocess.Popen(  # noqa: S603 - a constant command line
             _COMMAND,
@@ -94,7 +94,7 @@ class Meteor:
 
 
 class OptionalMeteor:
-    """METEOR for as long as its Java process lives. Where it does not, that is said once; there is no score.
+    """METEOR for as long as its Java process lives. Where it does not, one line says so; there is no score.
 
     Java is started by the first score, if METEOR is `wanted` at all, and ends with the `with` block.
     """

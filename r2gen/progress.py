@@ -91,7 +91,7 @@ def _say(text: str) -> None:
 
 
 def _figures(record: Mapping[str, Any]) -> str:
-    """The scores of an evaluation, BLEU-4 beside its chance, and a word where the model does not look."""
+    """The scores of an evaluation, BLEU-4 with its chance, and a word where the model does not look."""
     shown = [(name, f"{name} {record[name]:.4f}") for name in _SHOWN_SCORES if name in record]
     chance = f" (chance {record['bleu_4_chance']:.4f})"
     figures = ", ".join(text + chance * (name == "bleu_4") for name, text in shown)

@@ -1,4 +1,4 @@
-"""Written reports one by one, for people to read: beside their references, each with its own scores."""
+"""Written reports one by one, for people to read: next to their references, each with its own scores."""
 
 import json
 import os
@@ -12,9 +12,9 @@ from r2gen.evaluate import Written
 
 
 def lines(written: Sequence[Written]) -> Iterator[dict[str, Any]]:
-    """What is to be said of every study.
+    """What to show of every study.
 
-    References are whole: who reads them wants to know what is true. So are those of the scores here, which
+    References are whole: their reader wants to know what is true. So are those of the scores here, which
     `full_bleu_4` of the split goes with, and not `bleu_4`.
     """
     references = [w.full_reference for w in written]

@@ -21,7 +21,7 @@ def restore(
     """The model in `file`, in evaluation mode, its tokenizer, and the configuration it runs with.
 
     `config` replaces the one in the checkpoint, `settings` override single values. An original checkpoint
-    has neither configuration nor vocabulary: the latter is counted anew from its data set. Raises InputError
+    has neither configuration nor vocabulary: the latter is counted again from its data set. Raises InputError
     where something is missing or does not fit.
     """
     state = checkpoint.load(file)

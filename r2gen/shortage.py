@@ -67,7 +67,7 @@ def _is_limited() -> bool:
 class HalvedBatch:
     """The `size` of a batch, halved for good whenever what is done with it runs out of memory.
 
-    Only where the configuration has `halve_on_oom`. A line on stderr tells of it, with `note` at its end.
+    Only where the configuration has `halve_on_oom`. A line on stderr says so, with `note` at its end.
     """
 
     def __init__(self, setting: str, config: Config, note: str = "") -> None:
@@ -79,7 +79,7 @@ class HalvedBatch:
         return self.size < self._configured
 
     def restore(self, size: int) -> None:
-        """Goes on with the size that a run before has come to, where halving is allowed."""
+        """Continues with the size that an earlier run ended with, where halving is allowed."""
         if self._may_halve:
             self.size = min(size, self._configured)
 

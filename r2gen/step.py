@@ -39,7 +39,7 @@ class Gradients:
 class Stepper:
     """The optimizer steps of `model`.
 
-    A step is `gradients` and then `update`. Until `update` is called, what has changed can be undone.
+    A step is `gradients` and then `update`. Until `update` is called, all changes can be undone.
     """
 
     def __init__(self, model: R2Gen, config: Config) -> None:
@@ -94,7 +94,7 @@ class Stepper:
     def _reports(self, targets: Tensor) -> tuple[Tensor, Packing]:
         """Targets on the device, and the positions whose next word counts.
 
-        CUDA graphs are made anew for every shape, which takes minutes: for them every batch is padded to the
+        CUDA graphs are rebuilt for every shape, which takes minutes: for them every batch is padded to the
         longest report that there can be, and computed whole, the memory's loop over the words included.
         """
         device = precision.device()

@@ -1,4 +1,4 @@
-"""A small data set of drawn chest X-rays whose reports say what was drawn: nobody's data, no download."""
+"""A small data set of drawn chest X-rays whose reports say what was drawn: no patient's data, no download."""
 
 import json
 import os
@@ -30,7 +30,7 @@ class Findings:
 def make(directory: Path, studies: Mapping[str, int], seed: int, size: int) -> Path:
     """A data set in R2Gen's layout, `studies` a split, images of `size` pixels; returns where it lies.
 
-    It lies below `directory`, under a name that tells its contents, and is made only once. A run that is
+    It lies below `directory`, under a name that identifies its contents, and is made only once. A run that is
     killed, or a second one at the same time, leaves no half-made set under that name.
     """
     counts = "-".join(f"{split}{count}" for split, count in studies.items())

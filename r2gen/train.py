@@ -32,7 +32,7 @@ from r2gen.visual import load_imagenet_weights
 
 Record = dict[str, Any]
 
-# Settings that may differ when a run goes on: they do not change what it computes. With a cosine epochs do.
+# Settings that may differ when a run is resumed: they do not change its result. With a cosine, epochs do.
 _FREE = {
     *("epochs", "num_workers", "prefetch_factor", "pin_memory", "eval_batch_size", "eval_studies"),
     *("eval_every_samples", "checkpoint_every_steps", "visual_weights", "data", "skip_bad_samples"),
@@ -68,7 +68,7 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
     the device, and normalised there), `forward_s`, `backward_s` and `optimizer_s`.
 
     An evaluation's has `samples`, `epoch`, `val_studies`, `val_loss` (nats per token, images whole and the
-    words before given), the scores, each but `meteor` with the best constant report's beside it
+    words before given), the scores, each but `meteor` with the best constant report's next to it
     (`bleu_4_chance`, ...), `distinct_reports` and `distinct_references` (shares of the studies),
     `bleu_4_shuffled` (reports dealt to other studies), `collapsed` (true: reports hardly depend on the study)
     and `bleu_4_items` (a list, a number a study whose mean is about BLEU-4). Those of the test split are
@@ -78,9 +78,9 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
     Where memory runs out and `halve_on_oom` is on, the step is done again in micro-batches half as large, and
     so are all that follow: their records have the `micro_batch_size`. The effective batch stays.
 
-    The checkpoint `last.pt` is in `workdir`: called again, training goes on from there, bit by bit the same
-    on a CPU; with steps cut into other micro-batches the same but for rounding, dropout and the statistics of
-    batch normalisation. Where an evaluation was the last thing done, its record comes again. Closing the
+    The checkpoint `last.pt` is in `workdir`: called again, training resumes from there, bit by bit the same
+    on a CPU; with steps cut into other micro-batches the same except for rounding, dropout and the statistics
+    of batch normalisation. Where an evaluation was the last thing done, its record comes again. Closing the
     generator writes one, unless the last step was bad. So does an error, of the state before the step that it
     ended, unless it came while the weights were updated. Raises InputError before anything is trained where
     something given is wrong, BadImageError where an image is, StorageError where a checkpoint cannot be
@@ -157,7 +157,7 @@ class _Trainer:
         """Trains from where it stands to the last epoch."""
         self.model.train()
         if self._evaluation is not None and self._evaluated_at == self._samples:
-            yield self._evaluation  # whoever was killed between the checkpoint and the record has not seen it
+            yield self._evaluation  # a run killed between the checkpoint and the record has not seen it
         while not self._is_over():
             if self._is_evaluation_due():  # the run was stopped between a step and its evaluation
                 yield self._evaluate()
@@ -216,7 +216,7 @@ class _Trainer:
         return self._samples // every > self._evaluated_at // every
 
     def _evaluate(self) -> Record:
-        self.save_if_changed()  # it takes long, and who is ended in the middle of it has trained for nothing
+        self.save_if_changed()  # it takes long, and a run ended in the middle of it has trained for nothing
         epoch = self._sampler.epoch if self._sampler.start else self._sampler.epoch - 1
         found = self._eval_batch.run(self._scores)
         if self._is_over() and self._stepper.bad.in_a_row and math.isfinite(found["val_loss"]):
@@ -262,7 +262,7 @@ class _Trainer:
         return not self._stepper.bad.in_a_row and is_finite(self.model)
 
     def save(self) -> None:
-        """Writes all that is needed to go on as if nothing had happened; nothing once training went wrong.
+        """Writes all that is needed to resume as if nothing had happened; nothing once training went wrong.
 
         The checkpoint before a row of bad steps is the one to go back to, should the row not end.
         """

@@ -1,4 +1,4 @@
-"""Readers who do not know the models: the sheet that they mark, and their answers read back."""
+"""Readers who do not know the models: the sheet that they mark, and their answers."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ def _written(session: Session) -> Mapping[str, Sequence[Written]]:
 
 
 def _write_sheet(place: Path, file: Path, samples: int) -> None:
-    """Writes so many studies with all that models wrote for them, in an order that tells no model."""
+    """Writes so many studies with all that models wrote for them, in an order that reveals no model."""
     from autotune.reports import sheet  # noqa: PLC0415 - as a page, it takes a second
 
     if not samples:

@@ -149,7 +149,7 @@ def _say(line: str) -> None:
 
 
 def _print_tables(found: Sequence[Compared], space: Space, *, writes_reports: bool) -> None:
-    """What the models have come to: speed and scores, and below that what else is known of them."""
+    """The models' results: speed and scores, and below that what else is known of them."""
     console = Console()
     console.print(_table(_scores(found, space, writes_reports=writes_reports)))
     if beside := tables.beside(found):
@@ -171,7 +171,7 @@ def _table(shown: Figures) -> Table:
 def _scores(found: Sequence[Compared], space: Space, *, writes_reports: bool) -> Figures:
     """One row a model: its training, and its scores over the test split; the training's where it has none.
 
-    A memory that was still rising has a `>`: the row is to fit into 80 columns.
+    A memory that was still rising has a `>`: the row must fit into 80 columns.
     """
     known = {name for each in found for name in each.scores}
     shown = dict.fromkeys((*_SHOWN_SCORES, results.on_test(space.objective.quality)))

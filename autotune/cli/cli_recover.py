@@ -37,7 +37,7 @@ def recover(session: Path) -> int:
 
 
 def _told(found: Found, aside: Sequence[Path]) -> Iterator[str]:
-    """What a rebuilt study has, what it lacks, and where that is which it replaces."""
+    """What a rebuilt study has, what it lacks, and where the one is that it replaces."""
     ended = sum(trial.outcome is not None for trial in found.trials)
     had = words.plural(ended, "trial")
     yield f"The study is rebuilt: {had} had ended, still to be run: {len(found.trials) - ended}"

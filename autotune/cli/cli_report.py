@@ -52,7 +52,7 @@ def conclude_training(place: TrainingDir) -> Iterator[str]:
 
 
 def prices(said: Priced) -> Prices | None:
-    """What is to be paid for, None where nobody says; raises InputError for what is no price."""
+    """The prices to pay, None where not given; raises InputError for what is not a price."""
     per_hour, per_kwh, currency = said.price_per_hour, said.price_per_kwh, said.currency
     for option, price in (("--price-per-hour", per_hour), ("--price-per-kwh", per_kwh)):
         if price is not None and not (math.isfinite(price) and price >= 0):
@@ -65,9 +65,9 @@ def prices(said: Priced) -> Prices | None:
 
 
 def conclude(session: Path, trials: Sequence[Trial]) -> list[str]:
-    """Writes the page of a search that has come to its end, once its baseline has; what is to be said of it.
+    """Writes the page of a search that has ended, once its baseline has; returns what to say of it.
 
-    Where that cannot be done it is said, and no more: nothing that was found is lost by it.
+    A failure is only reported: nothing that was found is lost by it.
     """
     if not any(t.number == 0 and t.outcome for t in trials):
         return []

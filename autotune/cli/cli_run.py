@@ -1,4 +1,4 @@
-"""A session run to its end: what runs it, who is shown it, and what came out. It takes Ray and Optuna."""
+"""A session run to its end: what runs it, what shows it, and what came out. It takes Ray and Optuna."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -153,7 +153,7 @@ def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Sea
 
 
 def _earlier(setup: Setup, shows: Screen) -> list[Trial]:
-    """What a session was told to learn from; it goes on without what is gone since, or has changed."""
+    """What a session was told to learn from; it continues without what is gone since, or has changed."""
     if (warm_start := setup.options.warm_start) is None:
         return []
     try:
@@ -190,7 +190,7 @@ def _execute(
 
 
 def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) -> int:
-    """Says what came out of a search that has ended, and how to go on; the exit code."""
+    """Says what came out of a search that has ended, and how to resume; returns the exit code."""
     if search.fault:
         raise InputError(f"{search.fault}; nothing is lost. Fix that, then run: {going_on(shown)}")
     history = search.history
@@ -252,6 +252,6 @@ def _require_a_baseline(history: History, shown: Path) -> None:
 
 
 def _extended(plan: Plan, job: Job) -> Plan:
-    """The plan of a search that goes on."""
+    """The plan of a search that is resumed."""
     limit = plan.time_s if job.time_s is None else plan.spent_s + job.time_s
     return replace(plan, trials=plan.trials + job.more, time_s=limit, ended=False)

@@ -70,7 +70,7 @@ def _is_demonstration(tuned: Tuned) -> bool:
 
 
 def _demonstration(tuned: Tuned, found: Hardware) -> list[str]:
-    """How to go on to the published model, where a GPU would have been for it."""
+    """How to continue with the published model, where a GPU would have been for it."""
     if not found.gpus or not _is_demonstration(tuned):
         return []
     return [
@@ -118,7 +118,7 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
     opened.require_current(session)
     space = opened.space()
     workload = registry.load(space.workload)
-    with opened.lock() as held:  # who comes second is told so at once
+    with opened.lock() as held:  # a second process is told so at once
         options, then = opened.options(), provenance.kept(opened)
         notes = workload.check(space.for_workload(space.baseline))
         here = hardware(options.address, options.gpus_per_trial)
@@ -140,7 +140,7 @@ def _run(job: Job) -> int:
 
 
 def _warnings(address: str | None) -> list[str]:
-    """What is to be said of the cluster at `address`, where one was named."""
+    """What to say of the cluster at `address`, where one was named."""
     if address is None:
         return []
     from autotune.engines import engine_cluster  # noqa: PLC0415 - it is there already

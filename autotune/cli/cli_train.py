@@ -45,7 +45,7 @@ _STOPPING = (
 
 
 class Found(NamedTuple):
-    """What is to be trained, and what the user should know of it before."""
+    """What to train, and what the user should know of it before."""
 
     training: Training
     config: Config

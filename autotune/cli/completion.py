@@ -11,7 +11,7 @@ from autotune.space import builtin
 from autotune.storage.store import is_session
 from autotune.workloads import registry
 
-_USUAL = Path("runs")  # where sessions are kept unless they are told where
+_USUAL = Path("runs")  # where sessions are kept by default
 
 
 def one_of(values: Sequence[str]) -> Callable[[str], list[str]]:
@@ -35,7 +35,7 @@ def spaces(incomplete: str) -> list[str]:
 
 
 def sessions(incomplete: str) -> list[str]:
-    """Sessions beside what was typed; before anything was, those in the usual place, too."""
+    """Sessions next to what was typed; before anything was, those in the usual place, too."""
     found = [*_beside(incomplete), *([] if incomplete else _below(_USUAL))]
     return [str(place) for place in found if str(place).startswith(incomplete) and is_session(place)]
 

@@ -221,7 +221,7 @@ def _java() -> Capability:
 
 
 def wandb_key(environment: Mapping[str, str]) -> Capability:
-    """Whether runs can go online. The key itself is looked at by nobody."""
+    """Whether runs can go online. The key itself is not looked at."""
     if secrecy.wandb_is_online("auto", environment):
         return Capability("W&B online", True, "WANDB_API_KEY is set: runs go online")
     if environment.get("WANDB_API_KEY"):

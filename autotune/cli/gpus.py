@@ -1,6 +1,6 @@
-"""Which GPUs trials can compute on: what NVML says of them, held against what torch does with them.
+"""Which GPUs trials can compute on: what NVML says of them, compared with what torch does with them.
 
-A device with which something is wrong is left out, and said. `doctor` and every command that trains ask here.
+A faulty device is left out, and named. `doctor` and every command that trains ask here.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A session that is to be run: `cli_start` opens it, `cli_run` runs it."""
+"""A session to run: `cli_start` opens it, `cli_run` runs it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

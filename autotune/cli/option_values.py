@@ -50,7 +50,7 @@ def samples(given: str | None) -> dict[str, Any]:
 
 
 def select(promise: str | None, rule: str | None) -> str | None:
-    """The rule that decides who wins, by either of the options that name it; None where neither is given."""
+    """The rule that decides what wins, by either of the options that name it; None where neither is given."""
     if promise is None:
         return rule
     one_of("--promise", promise, tuple(PROMISES))

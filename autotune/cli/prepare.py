@@ -46,7 +46,7 @@ def read_space(file: Path, overrides: Mapping[str, Mapping[str, Any]]) -> Space:
 
 
 def require_said(space: Space, file: Path) -> None:
-    """Raises InputError for the settings that `init` could not know, and that nobody has said since."""
+    """Raises InputError for the settings that `init` could not know, and that are still not given."""
     unsaid = [space.naming.path(name) for name, value in space.baseline.items() if value == UNSAID]
     if unsaid:
         raise InputError(
@@ -162,7 +162,7 @@ def _uncounted(space: Space) -> list[str]:
 
 
 def _named(settings: Mapping[str, Any], space: Space) -> dict[str, Setting]:
-    """What was said of the baseline beside the search space, in the tuner's names."""
+    """What was said of the baseline outside the search space, in the tuner's names."""
     try:
         return space.naming.named(settings)
     except ValueError as error:
@@ -194,9 +194,9 @@ def _open_ended(budget: Budget, training_samples: int | None) -> Budget:
 def _as_taken(
     space: Space, baseline: Mapping[str, Setting], workload: Workload, source: str
 ) -> dict[str, Knob]:
-    """The knobs, every value as the workload takes it beside the baseline's other settings.
+    """The knobs, every value as the workload takes it with the baseline's other settings.
 
-    Raises InputError with every value that it does not take: hours later, it would be a failed trial.
+    Raises InputError with every value that it refuses: hours later, it would be a failed trial.
     """
     knobs, mistakes = dict(space.knobs), []
     for name, knob in space.knobs.items():

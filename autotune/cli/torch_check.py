@@ -18,7 +18,7 @@ _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16,
 
 
 def facts() -> dict[str, Any]:
-    """All that is to be known; nothing raises."""
+    """All that is known; nothing raises."""
     devices: list[dict[str, Any]] = []
     fault = _why_not(torch.cuda.init) if torch.version.cuda else None  # it says why there is none
     count = 0 if fault else torch.cuda.device_count()
@@ -51,7 +51,7 @@ def _device(index: int) -> dict[str, Any]:
 
 
 def failures(device: str) -> dict[str, str]:
-    """Of every precision that a device does not compute in, why: it is to convolve and to multiply."""
+    """Why a device cannot compute in some precisions, by precision: it must convolve and multiply."""
     tried = {name: _why_not(partial(_compute, name, device)) for name in (*_DTYPES, "fp8")}
     return {name: why for name, why in tried.items() if why is not None}
 

@@ -1,6 +1,6 @@
-"""Reports marked by readers who do not know which model wrote them: the key, and what they have said.
+"""Reports marked by readers who do not know which model wrote them: the key, and their answers.
 
-A report is known to its readers by an id that nobody can lead back to its model without the session's key:
+A report is known to its readers by an id that cannot be traced to its model without the session's key:
 a keyed digest (HMAC-SHA256) of the study and of the text. What two models wrote alike is one report. Marks
 of a text that no model has written any more count for nothing.
 """
@@ -149,6 +149,6 @@ def unblinded(
 
 
 def said(session: Session, written: Mapping[str, Sequence[Written]]) -> list[Unblinded]:
-    """What all readers have said of the reports that models of `session` have `written`."""
+    """The answers of all readers on the reports that models of `session` have `written`."""
     readings = known(session.comparison.marks_file)
     return unblinded(readings, key(session.comparison.blind_key_file), written) if readings else []

@@ -51,8 +51,8 @@ class Contender:
 def contenders(history: History, precisions: Iterable[str], seeds: int = 1) -> list[Contender]:
     """The baseline, and what is recommended in each of `precisions` unless that is the baseline itself.
 
-    Each comes with so many `seeds`, all of them with one before any has the next: who breaks off has as many
-    of each. Raises InputError where nothing is recommended yet.
+    Each comes with so many `seeds`, all of them with one before any has the next: an interrupted comparison
+    has as many of each. Raises InputError where nothing is recommended yet.
     """
     space, best = history.space, confirm.recommended(history)
     if best is None:
@@ -103,7 +103,7 @@ def _conditions(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """In what the plan of `then` differs from that of `now`. What was not kept then is not asked for."""
+    """In what the plan of `then` differs from that of `now`. What was not kept then is not compared."""
     return [name for name, value in now.items() if then.get(name, value) != value]
 
 
@@ -137,7 +137,7 @@ class _Job:
         return not self.changed()
 
     def goes_on(self) -> bool:
-        """Whether its directory holds something to go on with: half a training, or a model to be scored.
+        """Whether its directory holds something to resume: half a training, or a model to be scored.
 
         What has failed is tried again from its start.
         """
@@ -187,7 +187,7 @@ class Comparison:
         self._server = ForkServer(training.workload.preload)
 
     def run(self, contender: Contender) -> bool:
-        """Sees to it that a model is trained and scored; whether that could be done."""
+        """Trains and scores a model as far as needed; returns whether that could be done."""
         job = self._job(contender)
         if job.known is not None and self._is_whole(job, job.known):
             self._say(f"{job.name}: already done")

@@ -1,4 +1,4 @@
-"""The command that scores a trained model: run to its end, and what it said."""
+"""The command that scores a trained model: run to its end, and its output."""
 
 import json
 import os
@@ -87,6 +87,6 @@ def run(command: Sequence[str], log: Path) -> Evaluated:
 
 
 def _last_line(said: str) -> str:
-    """What the command said last, where it said anything."""
+    """The last line of the command's output, where there is any."""
     lines = [line.strip() for line in said.split("\n") if line.strip()]
     return lines[-1][-_LONGEST:] if lines else "it said nothing"

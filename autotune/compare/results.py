@@ -159,9 +159,9 @@ def mean_scores(models: Sequence[Model]) -> dict[str, float]:
 
 
 def beside_fp32(model: Model, models: Runs) -> float | None:
-    """How much higher than in fp32 the training loss has ended: 0.01 for 1%, negative where it is lower.
+    """How much higher than in fp32 the training loss ended: 0.01 for 1%, negative where it is lower.
 
-    That is beside the model with the same other settings, and the same seed; None where there is no other.
+    Compared with the model of the same other settings and the same seed; None where there is no such model.
     """
     wide = {**model.config, PRECISION: FP32}
     if wide == model.config:

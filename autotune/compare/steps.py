@@ -16,8 +16,8 @@ class Steps:
     """Of so many steps `bad` ones had a loss that was no number, or were called bad by the trainer.
 
     In `overflows` the gradient's norm was no finite number while the loss was: with fp16's loss scaling their
-    update is left out. `final_loss` is the mean training loss over the last tenth of the steps that told one.
-    None is what the records do not say.
+    update is left out. `final_loss` is the mean training loss over the last tenth of the steps that reported
+    one. None is what the records do not say.
     """
 
     count: int = 0

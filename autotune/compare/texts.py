@@ -1,4 +1,4 @@
-"""What written reports are like beside their references, which no score of n-grams says by itself. Pure."""
+"""How written reports compare with their references, which no n-gram score says by itself. Pure."""
 
 import math
 from collections import Counter

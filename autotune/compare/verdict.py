@@ -25,7 +25,7 @@ _SEEDS_TO_BEGIN_WITH = 3  # where nothing says how far equal models lie apart
 
 @dataclass(frozen=True)
 class Standing:
-    """How the models of one label stand beside the baseline's.
+    """How the models of one label compare with the baseline's.
 
     `throughput` is a mean over `seeds`, `factor` how many times the baseline's it is. `shown` says of the
     quality what was found. Not decided, `seeds_needed` of both would decide it; None where more seeds would
@@ -45,7 +45,7 @@ class Standing:
 class Verdict:
     """What a comparison has shown: the `label` to take, None where that is not decided, and a sentence.
 
-    The `standings` of all models that have trained to their end are there, the fastest first. Where one has
+    `standings` has all models that have trained to their end, the fastest first. Where one has
     a score of the test split, those without it do not stand. What does not stand was not judged, and the
     sentence names it.
     """
@@ -61,7 +61,7 @@ def search_noise(history: History) -> Noise | None:
 
 
 def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Verdict | None:
-    """Which of the models that were compared to take; None where there is nothing beside the baseline.
+    """Which of the models that were compared to take; None where there is only the baseline.
 
     The noise that equal runs have `elsewhere` decides nothing: it tells how many seeds would.
     """
@@ -249,7 +249,7 @@ def _best(rest: Sequence[Standing]) -> list[str]:
 
 
 def _equal(taken: Standing, rest: Sequence[Standing]) -> list[str]:
-    """Those whose speed is not surely less."""
+    """Those not shown to be slower."""
     low = taken.throughput.low if taken.throughput else None
     names = [
         one.label

@@ -4,8 +4,8 @@ AutotuneError             the command line shows its one line of text
 ├── InputError            what the user gave is wrong: the rule, what was given, what is allowed (exit code 2)
 │   ├── SessionBusyError  another process holds the session's lock
 │   └── DamagedError      a study is not as it was written: `recover` rebuilds what can be rebuilt
-├── EvaluationError       a trained model could not be scored: the comparison says so and goes on
-└── SearchAborted         the search cannot go on: why, and how to resume (exit code 1)
+├── EvaluationError       a trained model could not be scored: the comparison says so and continues
+└── SearchAborted         the search cannot continue: why, and how to resume (exit code 1)
 """
 
 import difflib
@@ -46,7 +46,7 @@ class DamagedError(InputError):
 
 
 class EvaluationError(AutotuneError):
-    """A trained model could not be scored. It is kept: mend what is said, and score it again."""
+    """A trained model could not be scored. It is kept: fix what the error names, and score it again."""
 
 
 class SearchAborted(AutotuneError):  # noqa: N818 - it is an ending, with a session that is intact

@@ -21,7 +21,7 @@ def write(file: Path, text: str) -> None:
 
 
 def write_to_stdout(text: str) -> None:
-    """Writes `text` to standard output as to a file, in UTF-8: whoever redirects it gets every sign."""
+    """Writes `text` to standard output as to a file, in UTF-8: redirected, it keeps every character."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode(errors="replace"))

@@ -17,7 +17,7 @@ _WHOLE_KEY = re.compile(_KEY)
 _KEY_IN_TEXT = re.compile(rf"(?<![\w/])(?:{_KEY})(?![\w/])")  # a digest in a path is none
 # What stands before the host in a URL: a password after a name, or a token alone.
 _IN_URL = re.compile(r"""(?<=://)(?P<name>[^\s/@:"]{0,256}:)?(?P<secret>[^\s/"]{1,1024})(?=@)""")
-_SHORTEST_IN_URL = 16  # of what has no name before it: ssh://git@host has none to hide
+_SHORTEST_IN_URL = 16  # of a secret without a name before it: ssh://git@host has none to hide
 _SHORTEST = 8  # of a value that is looked for in texts: a shorter one is found in innocent words
 _HIDDEN = "(hidden)"
 

@@ -25,7 +25,7 @@ EFFECTIVE_BATCH = (MICRO_BATCH, ACCUMULATION, PROCESSES)  # which is their produ
 LARGEST_BATCH, MOST_ACCUMULATED = 2**30, 2**20
 LARGEST_INT = 2**53  # every whole number up to here is a float
 MOST_COUNTED = 10**6
-_PREFETCHED = 2  # batches of a worker where nothing is said: PyTorch's default
+_PREFETCHED = 2  # batches of a worker by default, as in PyTorch
 
 
 def settings_key(config: Config, left_out: Collection[str]) -> Key:
@@ -34,12 +34,12 @@ def settings_key(config: Config, left_out: Collection[str]) -> Key:
 
 
 def effective_batch(settings: Config) -> int:
-    """Samples of an optimizer step; what is not said counts as 1."""
+    """Samples of an optimizer step; a missing setting counts as 1."""
     return math.prod(int(settings.get(name) or 1) for name in EFFECTIVE_BATCH)
 
 
 def workers(settings: Config) -> int:
-    """Processes that load batches beside the training process."""
+    """Processes that load batches alongside the training process."""
     return int(settings.get(WORKERS) or 0)
 
 

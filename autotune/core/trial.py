@@ -15,7 +15,7 @@ _OTHERS_SHARE = 0.05  # of the CPUs or of the GPU: a machine's own housekeeping 
 
 
 class Status(StrEnum):
-    """How a trial ended. `completed` trials alone can win; an `interrupted` one goes on when resumed."""
+    """How a trial ended. `completed` trials alone can win; an `interrupted` one continues when resumed."""
 
     COMPLETED = "completed"
     STOPPED = "stopped"
@@ -36,9 +36,9 @@ class Failure(StrEnum):
 class StoppedFor(StrEnum):
     """By what a trial could no longer win, so that it was stopped early."""
 
-    SLOW = "slow"  # another that qualifies is surely faster
-    POOR = "poor"  # the quality that is to be kept is out of reach
-    DOMINATED = "dominated"  # another on the front is surely faster, and its quality is out of reach
+    SLOW = "slow"  # another that qualifies is faster with confidence
+    POOR = "poor"  # the quality that must be kept is out of reach
+    DOMINATED = "dominated"  # another on the front is faster with confidence, and its quality is out of reach
     LATE = "late"  # another has been at the target sooner
 
 
@@ -46,7 +46,7 @@ class Shortage(StrEnum):
     """Whose memory ran out, where it is not the trial's own process's alone."""
 
     MACHINE = "machine"  # or what a process shares with its loader's workers
-    KILLED_WORKER = "killed worker"  # a loader's: for memory, or by somebody
+    KILLED_WORKER = "killed worker"  # a loader's: for memory, or from outside
 
 
 # What sessions say in words alone that were written before there was a field for it.
@@ -168,8 +168,8 @@ class Slice:
     """A turn of one trial's settings in a race: the whole steps that lay in it, and what they took.
 
     `number` is the trial whose settings ran, `round` counts from 1; every round has one of each member.
-    Nobody is evaluated in a race: where evaluations are part of the speed, `outside_s` is what they add, by
-    what the trial has shown, and `unsure` the part of the speed that this may be wrong by.
+    Nothing is evaluated in a race: where evaluations are part of the speed, `outside_s` is what they add, as
+    measured in the trial, and `unsure` the part of the speed that this may be wrong by.
     """
 
     number: int
@@ -193,7 +193,7 @@ class Measurement:
     GPU what its tensors took; `own_peak_bytes` is that of the process that trains alone. On a GPU
     `peak_reserved_bytes` is what its allocator held, with what it had only cached, and `context_bytes` what
     the process took besides. It was allowed `memory_limit_bytes`, and its allocator was refused more than
-    `memory_cap_bytes`, where it was capped. `shared` says that other trials ran beside it, `device` and
+    `memory_cap_bytes`, where it was capped. `shared` says that other trials ran alongside it, `device` and
     `revision` on what and of which code it was measured: only figures alike in these compare.
 
     `items` are numbers, one for each thing that was scored, whose mean is the quality at the trial's end: so
@@ -300,9 +300,9 @@ class Repeat:
 class Trial:
     """One configuration tried. `outcome` is None while it runs, or waits to be run again after a kill.
 
-    One that repeats another has its `config`, and a seed of its round's. A `race` holds the speeds of the
-    trials that it names against each other, the first of which it has the `config` of. A step of the
-    ablation of the winner, trial `ablation_of`, shows what single knobs have brought. None of these can win.
+    One that repeats another has its `config`, and a seed of its round's. A `race` compares the speeds of the
+    trials that it names, and has the `config` of the first. A step of the ablation of the winner, trial
+    `ablation_of`, shows what single knobs have brought. None of these can win.
     """
 
     number: int

@@ -78,14 +78,14 @@ class _Bridge:
     def _ask_to_close(self) -> bool:
         try:
             self._setup.session.stop_file.touch()
-        except OSError:  # nobody would hear it: Tune ends them
+        except OSError:  # no trial would see it: Tune ends them
             return False
         press = "a second Ctrl-C" if self.search.is_interrupted else "Ctrl-C, pressed twice,"
         self.search.say(f"running trials write their checkpoints; {press} does not wait for that")
         return True
 
     def suggest(self) -> dict[str, Any] | str | None:
-        """What Tune is to run next; None: ask later; FINISHED: nothing will follow."""
+        """What Tune runs next; None: ask later; FINISHED: nothing will follow."""
         if len(self.search.running()) >= self.slots:
             return None
         trial = self.search.next()
@@ -100,7 +100,7 @@ class _Bridge:
             "config": order.settings,
             "order": order.to_dict(),
             "preload": self._setup.workload.preload,
-            "cpu": self.cpus,  # whatever it has to load with: else no supervisor could take another trial
+            "cpu": self.cpus,  # however many loaders it has: else no supervisor could take another trial
             "gpu": gpu,
         }
 
@@ -146,7 +146,7 @@ class _Recorder(tune.Callback):
     def on_step_begin(self, iteration: int, trials: Any, **_: Any) -> None:
         """Kills a supervisor that hangs, for which Tune would wait for ever: its trial is then lost.
 
-        A driver that was suspended has listened to nobody in that time: a look counts a second at most.
+        A suspended driver has received no reports in that time: a look counts a second at most.
         """
         now_s = time.monotonic()
         passed_s, self._looked_s = min(now_s - self._looked_s, REPORT_S), now_s
@@ -166,7 +166,7 @@ class _Recorder(tune.Callback):
             self._bridge.search.progress(Report.from_dict(result))
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
-        """Forgets what Tune would keep of every trial to its end; nobody asks it."""
+        """Forgets what Tune would keep of every trial to its end; nothing reads it."""
         trial.run_metadata.last_result = {}
         trial.run_metadata.metric_analysis.clear()
         trial.run_metadata.metric_n_steps.clear()
@@ -204,9 +204,9 @@ def run(
 ) -> None:
     """Runs `search` until it is over or interrupted (Ctrl-C, SIGTERM), on a Ray below the `guardian`.
 
-    Where nothing remains to be run, no Ray is started.
-    Raises SearchAborted when Ray Tune aborts again and again without a trial ending in between. When Ray
-    itself dies, `lost` is told, perhaps in another thread, and nothing else is to be expected of this one.
+    Where nothing remains to be run, no Ray is started. Raises SearchAborted when Ray Tune aborts again and
+    again without a trial ending in between. When Ray itself dies, `lost` is called, perhaps in another
+    thread, and nothing more can be expected of this one.
     """
     # In this order: Ray takes SIGTERM for itself.
     cluster = _cluster(setup, guardian, lost) if search.remaining > 0 else nullcontext()

@@ -76,7 +76,7 @@ def hardware(address: str) -> Hardware:
 
 @contextmanager
 def connected(address: str) -> Iterator[None]:
-    """The cluster at `address`, with the user's own token. Raises InputError where it lets nobody in."""
+    """The cluster at `address`, with the user's own token. Raises InputError where it refuses us."""
     _be_quiet()
     _reread_authentication()
     maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
@@ -112,8 +112,8 @@ def own(
 ) -> Iterator[None]:
     """A Ray of our own on this machine, with its `hardware`, below the `guardian`.
 
-    It listens on loopback only, obeys nobody else, and leaves nothing behind; when it dies, or does not
-    start, `lost` is told so, perhaps in another thread.
+    It listens on loopback only, obeys no other program, and leaves nothing behind; when it dies, or does not
+    start, `lost` is called, perhaps in another thread.
     """
     _be_quiet()
     directory = guardian.directory / "ray"  # which Ray opens to everybody; the one above it stays closed
@@ -182,7 +182,7 @@ def _alone() -> Iterator[None]:
 
 
 def _require_reachable(address: str) -> None:
-    """Raises InputError where nobody listens, or does not let us in; Ray would try that for minutes."""
+    """Raises InputError where nothing listens, or refuses us; Ray would keep trying for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         return  # "auto", or what Ray refuses at once
@@ -196,4 +196,4 @@ def _require_reachable(address: str) -> None:
         asked = f"give it in {TOKEN}, or its file in {TOKEN}_PATH"
         raise InputError(f"--address {address}: the cluster asks for its own token: {asked}") from None
     except RayError:
-        return  # what else is wrong is said when Ray connects
+        return  # Ray reports any other fault when it connects

@@ -20,7 +20,7 @@ _IDLE_SUFFICES = "2.60."  # releases whose agents are known to be of no use to a
 def _idle(*_: object, **__: object) -> list[str]:
     """The command of both agents of the raylet, in place of two that import Ray, listen, and wait.
 
-    One would show metrics, which nobody asks for; the other would make environments for actors, and ours have
+    One would show metrics, which are not used; the other would make environments for actors, and ours have
     none.
     """
     return [sys.executable, "-I", "-S", _IDLE]

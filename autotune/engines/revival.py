@@ -1,4 +1,4 @@
-"""What becomes of a search whose Ray has died: its process begins anew from the study, as after a kill."""
+"""What becomes of a search whose Ray has died: its process restarts from the study, as after a kill."""
 
 import os
 import sys
@@ -38,8 +38,8 @@ def begin_anew(
 ) -> NoReturn:
     """Replaces this process, whose threads may wait for Ray for ever, by one that resumes `session`.
 
-    That has the lock which is `held`: nobody can take the session in between. It has this `environment`, but
-    for what leads to services that have ended.
+    The new process inherits the lock that is `held`: no other process can take the session in between. It
+    gets this `environment` without the variables that lead to services that have ended.
     """
     times = losses(os.environ.get(_LOSSES), remaining)
     if times >= MOST_LOSSES:

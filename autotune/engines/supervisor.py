@@ -29,10 +29,10 @@ class Supervisor(tune.Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         if not config["gpu"]:
-            os.environ[devices.VISIBLE] = ""  # Ray hides GPUs only from who has asked for some
+            os.environ[devices.VISIBLE] = ""  # Ray hides GPUs only from actors that asked for some
         devices.number_alike(os.environ)
         os.environ["PL_DISABLE_FORK"] = "1"  # as Tune has it: Lightning must not fork what Ray has threads in
-        os.environ.pop(TOKEN, None)  # Ray has read it, and no trial is to print it
+        os.environ.pop(TOKEN, None)  # Ray has read it, and no trial may print it
         self._server = ForkServer(config["preload"])
         self._attempt: Attempt | Race | None = None
         self._take(config)

@@ -152,7 +152,7 @@ def _switches(precision: Any, known: Mapping[str, Any]) -> dict[str, bool]:
     found = {path: name for path in known if (name := _switch(path)) is not None}
     if not found or precision not in PRECISIONS:
         return {}
-    if precision in _SWITCHES and precision not in found.values():  # beside another one
+    if precision in _SWITCHES and precision not in found.values():  # next to another one
         path, name = next(iter(found.items()))
         found[_beside(path, name, precision)] = precision
     return {path: name == precision for path, name in found.items() if name != "tf32" or precision in _FULL}

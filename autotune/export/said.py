@@ -19,8 +19,8 @@ class Words:
     """How a framework says what settings mean: `says`, by what is meant.
 
     Settings below one of the paths in `own`, but for those in `not_own`, have the framework's names: they go
-    to the path that it stands for. `notes` are for who reads that something is not said; that one value is
-    not said whole, they have by `precision=tf32`.
+    to the path that it stands for. `notes` tell the reader what is not said; that one value is not said
+    whole, they have by `precision=tf32`.
     """
 
     says: Mapping[str, Says]

@@ -1,4 +1,4 @@
-"""What there is to write of a trial: its settings, and where its figures come from."""
+"""What to write of a trial: its settings, and where its figures come from."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ class Given(NamedTuple):
 class Winner:
     """A trial's `settings` in the user's shape, names and words, which `naming` translates.
 
-    `searched` are the paths of those that were searched, and that follow from these. `evidence` says what was
-    measured, by what it is called. A trial had so many `gpus`: 0 is a training on the CPU.
+    `searched` are the paths of those that were searched, and that follow from these. `evidence` has what was
+    measured, by name. A trial had so many `gpus`: 0 is a training on the CPU.
     """
 
     settings: Mapping[str, Any]
@@ -63,7 +63,7 @@ def commented(lines: Iterable[str]) -> str:
 def of(
     trial: Trial, history: History, workload: Workload, provenance: Mapping[str, Any], gpus: int = 0
 ) -> Winner:
-    """What there is to write of `trial`."""
+    """What to write of `trial`."""
     space = history.space
     settings = space.for_workload(space.settings(trial.config))
     before = dict(flatten(space.for_workload(space.settings({}))))

@@ -28,7 +28,7 @@ def report(**record: Any) -> None:
 
 
 def should_stop() -> bool:
-    """Whether the trial is to end now: it has seen enough, or has been stopped. False outside of a trial."""
+    """Whether the trial should end now: it has seen enough, or has been stopped. False outside of a trial."""
     return _wire.is_stopped()
 
 

@@ -1,4 +1,4 @@
-"""Where a trial's processes report: a socket that nobody else can reach, and a thread that listens to it."""
+"""Where a trial's processes report: a socket that no other user can reach, and a thread that serves it."""
 
 import json
 import math
@@ -36,7 +36,7 @@ __all__ = ["SITE", "Inbox", "Message", "Stamped", "of_trial"]
 SITE = Path(__file__).parent / "site"  # what a script finds there is put first on its PYTHONPATH
 _LONGEST_ADDRESS = 100  # bytes; Linux takes 107
 _CHUNK_BYTES = 2**18
-_MOST_WAITING = 200_000  # messages; then those who send them wait
+_MOST_WAITING = 200_000  # messages; then their senders wait
 _SWEEP_CHUNKS = 16  # a socket holds less
 _WAIT_S = 0.02
 _CATCH_UP_S = 0.5
@@ -79,7 +79,7 @@ class Inbox:
         self._address = str(self._directory / "s")
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._clients: dict[socket.socket, _Lines] = {}
-        self._lock = threading.Lock()  # of the clients: whoever comes late is told to stop, too
+        self._lock = threading.Lock()  # of the clients: one that connects late is told to stop, too
         self._held: list[Message] = []  # what others may have sent something before
         self._is_stopping = self._is_finished = False
         self._heard_s, self._has_heard = -math.inf, threading.Condition()
@@ -121,7 +121,7 @@ class Inbox:
             return self._heard_s
 
     def tell_to_stop(self) -> None:
-        """Tells all who report that they are to end, those who come later as well."""
+        """Tells all clients to end, including those that connect later."""
         with self._lock:
             self._is_stopping = True
             for client in self._clients:
@@ -166,7 +166,7 @@ class Inbox:
             self._has_heard.notify_all()
 
     def _sweep(self) -> None:
-        """Takes what has been sent until now, and no more of those who go on sending."""
+        """Takes what has been sent until now, and no more from clients that keep sending."""
         self._accept_all()
         for client in list(self._clients):
             for _ in range(_SWEEP_CHUNKS):
@@ -251,7 +251,7 @@ def _tell(client: socket.socket) -> None:
 
 
 def _private_directory() -> Path:
-    """A directory that nobody else can enter, and whose name leaves room for a socket's."""
+    """A directory that no other user can enter, and whose name leaves room for a socket's."""
     directory = Path(tempfile.mkdtemp(prefix="inbox_"))
     if len(os.fsencode(directory)) > _LONGEST_ADDRESS:
         directory.rmdir()

@@ -9,10 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Step:
-    """One optimizer step that a hook has seen: its samples and tokens, None where nobody knows.
-
-    And what it measured of it.
-    """
+    """One optimizer step seen by a hook, and its measurements: samples and tokens are None where unknown."""
 
     samples: int | None
     figures: Mapping[str, Any] = field(default_factory=dict)
@@ -37,9 +34,9 @@ class ScriptError:
 
 @dataclass(frozen=True)
 class Message:
-    """Who has said it, when by the machine's monotonic clock, and one of what is None by default.
+    """The sender, the time by the machine's monotonic clock, and one of the fields that are None by default.
 
-    `taken` are arguments that were put in place of the script's own: `loader.num_workers`.
+    `taken` are arguments that replaced the script's own: `loader.num_workers`.
     """
 
     at_s: float

@@ -1,10 +1,10 @@
-"""Whether this process was asked to stop: for a workload that would else hear of it with its next record."""
+"""Whether this process was asked to stop: for a workload that would else learn it with its next record."""
 
 _signals: list[int] = []
 
 
 class StoppedError(Exception):
-    """A workload has heard that it was to stop, and has told all that it did until it had ended."""
+    """A workload was asked to stop, and has reported all that it did until it ended."""
 
 
 def note(number: int, _: object = None) -> None:

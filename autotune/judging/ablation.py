@@ -81,9 +81,9 @@ def _factor(trial: Trial, last: Trial | None, history: History) -> Figure | None
 
 
 def next_step(history: History) -> tuple[Config, int] | None:
-    """What is to be measured next, and the number of the winner that it leads to; None where all is said.
+    """What to measure next, and the number of the winner that it leads to; None when all is measured.
 
-    The baseline, too, where it was measured only beside other trials, and the winner alone.
+    That may be the baseline, where it was measured only alongside other trials, and the winner alone.
     """
     path, found = steps(history), confirm.confirmed(history)
     if found is None or not path:
@@ -137,7 +137,7 @@ def _confirms(trial: Trial, winner: Trial) -> bool:
 
 
 def _is_measured_like(trial: Trial, like: Trial) -> bool:
-    """Whether the throughput of `trial` is known, and can be held against that of `like`."""
+    """Whether the throughput of `trial` is known, and compares with that of `like`."""
     ours, theirs = trial.measurement, like.measurement
     return (
         trial.ended_well

@@ -16,7 +16,7 @@ from autotune.space.space import Space
 # Of a time to quality: a baseline's equal is called better once in a hundred searches. What is looked at
 # before all seeds are run has to be surer.
 _LEVEL, _EARLY_LEVEL = 0.98, 0.998
-_GIVE_UP_LEVEL = 0.9  # nothing is claimed of who is given up
+_GIVE_UP_LEVEL = 0.9  # nothing is claimed of a finalist that is given up
 _LEAST_NOISE = 0.02
 _MOST_FAILURES = 2  # of the baseline's own repeats
 
@@ -28,7 +28,7 @@ class Claim:
     That is at `level` percent; of speed, from a race of so many `rounds`; of the time to a quality, from
     `seeds` runs besides. Qualities are means over runs, the finalist's over those that were not chosen for
     their quality; `answer` says whether it is kept, where that was asked. `why_not` says why it does not
-    hold, None where it does, or where there is more to be run.
+    hold, None where it does, or where more has to run.
     """
 
     number: int
@@ -51,7 +51,7 @@ class Claim:
 
 
 def is_alone(trial: Trial) -> bool:
-    """Whether nothing else may run beside `trial`."""
+    """Whether nothing else may run alongside `trial`."""
     is_repeat = trial.repeat is not None and trial.repeat.round > 0
     return is_repeat or bool(trial.race) or trial.ablation_of is not None
 
@@ -62,7 +62,7 @@ def seed_of(trial: Trial) -> int:
 
 
 def race_of(number: int, history: History) -> Trial | None:
-    """The race that says how fast trial `number` is: the last one that it was in, if that says it surely."""
+    """The race that says how fast trial `number` is: the last one that it was in, if that is decided."""
     mine = [t for t in history.trials if t.completed and number in t.race]
     last = mine[-1] if mine else None
     if last is None or len(last.race) == 2:
@@ -123,7 +123,7 @@ def claim(finalist: Trial, history: History) -> Claim:
     if surely.low <= 1:
         return replace(found, why_not=_not_faster(surely.factor, surely.low), is_done=True)
     if space.objective.takes_any_quality:
-        # Who was stopped early has not shown whether it keeps the constraints.
+        # A trial that was stopped early has not shown whether it keeps the constraints.
         return replace(found, is_done=finalist.completed or bool(ours) or not space.objective.constraints)
     return _kept(found, ours, theirs, space, is_last=is_last)
 
@@ -184,9 +184,9 @@ def _squares(values: Sequence[float]) -> float:
 def _kept(
     found: Claim, ours: Sequence[Trial], theirs: Sequence[Trial], space: Space, *, is_last: bool
 ) -> Claim:
-    """Whether what is surely faster keeps the quality: a test with three answers.
+    """Whether a finalist that is faster with confidence keeps the quality: a test with three answers.
 
-    The same training has to show no more than that it is not surely lost.
+    The same training has to show no more than that quality is not lost with confidence.
     """
     goal = space.objective
     keep = objective.least_share(goal, found.baseline_quality or 0.0)
@@ -211,7 +211,7 @@ def _kept(
 
 
 def _without_quality(found: Claim, ours: Sequence[Trial], space: Space, *, is_last: bool) -> Claim:
-    """What is known where the baseline's quality is 0, or no run has any: nothing was surely lost."""
+    """The claim where the baseline's quality is 0, or no run has any: no loss is shown."""
     if ours and space.objective.select == "same-training":
         return replace(found, is_done=True)
     if not is_last:

@@ -1,7 +1,7 @@
 """The winner is confirmed before anything is claimed. Pure functions of the trials.
 
-Speed is cheap to measure: the finalists race against the baseline, side by side. Quality is dear: only who
-won the race is trained again, with seeds of its own, until the answer is clear or the budget spent.
+Speed is cheap to measure: the finalists race against the baseline, side by side. Quality is expensive: only
+the winner of the race is trained again, with seeds of its own, until the answer is clear or the budget spent.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _RACE_S, _RACE_TRIALS = 60.0, 4  # what a race takes: a minute, and less where a
 
 @dataclass(frozen=True)
 class Race:
-    """Trials whose settings are to be held against each other, the baseline first."""
+    """Trials whose settings are compared with each other, the baseline first."""
 
     members: tuple[int, ...]
 
@@ -48,7 +48,7 @@ def noise_repeat() -> Repeat:
 
 
 def next_step(history: History) -> Race | Repeat | None:
-    """What is to be run next for the sake of a claim, None when all is said."""
+    """What to run next to decide a claim, None when nothing more is needed."""
     if not history.space.budget.repeats or history.baseline is None:
         return None
     standing = [t for t in finalists(history) if claim(t, history).why_not is None]
@@ -71,9 +71,9 @@ def _race(unraced: Sequence[Trial], history: History) -> Race:
 
 
 def _contenders(standing: Sequence[Trial], history: History) -> list[Trial]:
-    """The champion, and who may be as good; of those that must be equally fast only the best.
+    """The champion, and those that may be as good; of those that must be equally fast only the best.
 
-    Who is raced already is finished before anybody else joins where the time to a quality counts.
+    Where the time to a quality counts, those raced already are finished before another one joins.
     """
     target, neutral = history.space.objective.target, history.space.known.same_speed
     if target is not None and any(race_of(t.number, history) for t in standing):
@@ -102,16 +102,16 @@ def _may_be_as_good(trial: Trial, champion: Trial, history: History) -> bool:
 
 
 def _leader(standing: Sequence[Trial], history: History) -> Trial:
-    """Whose quality is looked at next: who won the race, or by its speed there is first at the target."""
+    """Whose quality is looked at next: the race's winner, or, by its speed there, the first at the target."""
     raced = [t for t in standing if race_of(t.number, history) is not None]
     return max(raced, key=lambda t: _place(t, history))
 
 
 def _place(trial: Trial, history: History) -> tuple[bool, float]:
-    """How good what was raced is: who was left at the end of its race comes first.
+    """How good a raced trial is: one that was left at the end of its race comes first.
 
     However fast another one seemed while it ran: it was beaten where both ran. Where the time to a quality
-    counts, who was beaten may need fewer samples: the speed there is divided by what all runs have needed.
+    counts, a beaten one may need fewer samples: its speed there is divided by what all runs have needed.
     """
     race = race_of(trial.number, history)
     slices = race.measurement.slices if race else ()
@@ -125,7 +125,7 @@ def _place(trial: Trial, history: History) -> tuple[bool, float]:
 
 
 def finalists(history: History) -> list[Trial]:
-    """Who is confirmed, best first: at most so many as the budget says, those included that were begun.
+    """The finalists to confirm, best first: at most as many as the budget says, including those begun.
 
     A finalist that was refuted is none any more once new configurations have been tried.
     """
@@ -163,9 +163,10 @@ def _begun(trials: Sequence[Trial]) -> set[int]:
 
 
 def _candidates(history: History) -> list[Trial]:
-    """Who may be better than the baseline, best first.
+    """The trials that may be better than the baseline, best first.
 
-    A trial that was stopped for being slower than another one is one again when that one does not hold.
+    A trial that was stopped for being slower than another one is a candidate again when that one does not
+    hold.
     """
     if history.space.objective.target is not None:
         return list(history.better)
@@ -174,7 +175,7 @@ def _candidates(history: History) -> list[Trial]:
 
 
 def _may_have_been_better(trial: Trial, history: History) -> bool:
-    """Whether a trial that was stopped is surely faster than the baseline, and was not stopped for more."""
+    """Whether a stopped trial is faster than the baseline with confidence, and was not stopped for more."""
     baseline, shown = history.baseline, trial.measurement
     return (
         trial.stopped

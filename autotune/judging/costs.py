@@ -13,7 +13,7 @@ _S_PER_HOUR, _W_PER_KW = 3600.0, 1000.0
 
 @dataclass(frozen=True)
 class Prices:
-    """What an hour on the machine costs, and a kilowatt-hour; None where nobody says."""
+    """The price of an hour on the machine, and of a kilowatt-hour; None where not given."""
 
     per_hour: float | None = None
     per_kwh: float | None = None

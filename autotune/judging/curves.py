@@ -18,7 +18,7 @@ def is_out_of_reach(curve: Curve, reference: Curve, keep: float, noise: float | 
     """Whether `curve` will not have come up to `keep` of `reference` after so many `samples`.
 
     Its last two evaluations are clearly below that at the same numbers of samples - by more than two standard
-    deviations of the `noise` - and so is the end, if it goes on catching up as it did between the two. Large
+    deviations of the `noise` - and so is the end, if it keeps catching up as it did between the two. Large
     batches start slowly and arrive all the same: being behind is no reason to stop, staying behind is.
     Without a known noise nothing is clear.
     """

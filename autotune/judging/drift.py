@@ -2,7 +2,7 @@
 
 A training is a sequence of `Window`s of about equal time, ten seconds say, with the steps that lay in each:
 no evaluation, no compiling, no time between two processes. `drift` says what has changed since the beginning,
-once that is sure; it may be asked after every window. Whoever wants to hear of the next change leaves out the
+once that is sure; it may be called after every window. A caller that waits for the next change leaves out the
 windows from before the last one.
 """
 
@@ -15,7 +15,7 @@ from enum import StrEnum
 from autotune.core.trial import PHASES
 from autotune.judging.measure import student_t
 
-_LEAST = 0.05  # of a throughput: a smaller change is nobody's concern
+_LEAST = 0.05  # of a throughput: a smaller change does not matter
 _LEVEL = 0.95  # of a look, divided among as many as there are blocks
 _SHORTEST, _LONGEST, _BLOCKS = 12, 60, 16  # windows of a block; blocks that a training is cut into
 _FEWEST_BEFORE, _LASTING = 6, 3  # blocks
@@ -73,11 +73,11 @@ class Drift:
 
 
 def drift(windows: Sequence[Window]) -> Drift | None:
-    """What has changed between the first windows and the last ones; None where nothing surely has.
+    """What has changed between the first windows and the last ones; None where no change is certain.
 
     Blocks of 12 to 60 windows count as their medians, so that a pause says nothing. Neighbouring windows are
-    correlated, blocks much less: each of the last three is held against Student's prediction interval for one
-    more block like the first ones, six or a quarter of all (Hahn & Meeker, Statistical Intervals, section
+    correlated, blocks much less: each of the last three is compared with Student's prediction interval for
+    one more block like the first ones, six or a quarter of all (Hahn & Meeker, Statistical Intervals, section
     4.7). All three have to be beyond it to the same side, and by 5% of the throughput at least. It looks once
     a block is complete, from 108 windows on, and the level is stricter the more blocks there are. That is no
     bound on all looks together: how often noise alone was said to be a change has been measured instead. Of

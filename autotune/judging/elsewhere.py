@@ -22,7 +22,7 @@ _FEWEST_SIZES = 2  # of micro-batches: a line through one point has any slope
 
 @dataclass(frozen=True)
 class Fit:
-    """What to run where there are `memory_bytes`: the largest micro-batch whose peak all but surely fits.
+    """What to run with `memory_bytes` of memory: the largest micro-batch whose peak almost certainly fits.
 
     `config` has the accumulation and the learning rate that go with it, `peak` is what it is predicted to
     need of `allowed_bytes`. Where nothing fits, or that is not known, they are None for a `reason`.

@@ -1,8 +1,8 @@
 """One estimate of every configuration, from all of its runs that count: what every surface shows. Pure.
 
-Speed is told beside the baseline's. What raced against it has the factor that the race has shown, because
-turns taken side by side know nothing of a machine that is slower today. Of what did not race the factor is
-that of the runs. Samples per second are the baseline's times the factor: wherever both stand, they agree.
+Speed is relative to the baseline's. What raced against it has the factor of the race, because turns taken
+side by side are not affected by a machine that is slower today. What did not race has the factor of its runs.
+Samples per second are the baseline's times the factor: wherever both stand, they agree.
 """
 
 import math
@@ -21,7 +21,7 @@ _Settings = tuple[Key, tuple[str, str]]  # what speed depends on, and where it w
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured value and its interval; `low` and `high` are None where nothing tells it."""
+    """A measured value and its interval; `low` and `high` are None where unknown."""
 
     value: float
     low: float | None = None
@@ -91,7 +91,7 @@ def _scaled(figure: Figure, value: float) -> Figure:
 
 
 class Beside:
-    """How fast configurations are beside the baseline, which is None before it has completed."""
+    """How fast configurations are relative to the baseline, which is None before it has completed."""
 
     def __init__(
         self, trials: Sequence[Trial], baseline: Trial | None, speeds: Speeds, known: Knowledge

@@ -1,6 +1,6 @@
-"""The trials of a search beside its space, and what follows from them: the ranking, what must be kept. Pure.
+"""The trials of a search with its space, and what follows from them: the ranking, what must be kept. Pure.
 
-Whoever judges a trial asks here, so that all of them judge alike, and nothing is computed twice.
+All code that judges a trial asks here, so that all judge alike, and nothing is computed twice.
 """
 
 import math
@@ -106,7 +106,7 @@ class History:
 
     @cached_property
     def least_quality(self) -> float | None:
-        """The lowest quality that a winner may have: the target where there is one, else what is to be kept.
+        """The lowest quality that a winner may have: the target where there is one, else what must be kept.
 
         None while the baseline's is not known.
         """
@@ -117,7 +117,7 @@ class History:
 
     @property
     def least_share(self) -> float:
-        """What is to be kept of the baseline's quality, as a share of it."""
+        """The share of the baseline's quality that must be kept."""
         return objective.least_share(self.space.objective, self.baseline_quality or 0.0)
 
     def keeps_quality(self, trial: Trial) -> bool | None:
@@ -132,7 +132,7 @@ class History:
         )
 
     def is_out_of_reach(self, trial: Trial) -> bool:
-        """Whether the quality of a whole `trial` would clearly be below what is to be kept."""
+        """Whether the quality of a whole `trial` would clearly be below what must be kept."""
         if self.space.objective.takes_any_quality:
             return False
         curve, budget = trial.measurement.curve, self.space.budget
@@ -147,7 +147,7 @@ class History:
 
     @cached_property
     def beside(self) -> Beside:
-        """How fast every configuration is beside the baseline: the one place that says it."""
+        """How fast every configuration is relative to the baseline: the one place that says it."""
         return Beside(self.trials, self.baseline, self.speeds, self.space.known)
 
     @cached_property
@@ -166,7 +166,7 @@ class History:
     def quality(self, trial: Trial) -> Figure | None:
         """The quality that a trial's settings end with: of a trial that was repeated that of the repeats.
 
-        Its own run was chosen for what it showed. Nobody chose the baseline: all its runs count.
+        Its own run was chosen for what it showed. The baseline was not chosen: all its runs count.
         """
         runs = self.quality_runs(trial)
         if runs == [trial] and objective.final_quality(trial, self.space) is None:
@@ -255,7 +255,7 @@ class History:
         """The trials that may be recommended, best first; empty before the baseline has completed.
 
         Best is whose interval of throughput has the highest lower end - of two that read the same, the surer
-        one - and of equal ones that with the higher quality; or who was quickest at the target.
+        one - and of equal ones that with the higher quality; or the quickest at the target.
         """
         eligible = [t for t in self.searched if t.completed and self.disqualified(t) is None]
         return tuple(sorted(eligible, key=self._rank, reverse=True))
@@ -281,7 +281,7 @@ class History:
     def front(self) -> tuple[Trial, ...]:
         """The completed trials, fastest first, that no other one beats in throughput and quality.
 
-        None has more of one of them, and as much of the other. Who breaks a constraint is not on it.
+        None has more of one of them, and as much of the other. A trial that breaks a constraint is not on it.
         """
         measured = [
             (speed.value, score.value, t)

@@ -4,11 +4,11 @@ from autotune.core.trial import Measurement
 from autotune.judging import trends
 from autotune.judging.trends import Full
 
-_FAR = 100  # times what a trial has trained: as long as a training may be that nobody knows the length of
+_FAR = 100  # times what a trial has trained: the longest that a training of unknown length may be
 
 
 def full_at(shown: Measurement, training_samples: int | None) -> Full | None:
-    """After how many samples a training like the trial has filled its memory; None where that is not sure.
+    """After how many samples a training like the trial has filled its memory; None where that is not certain.
 
     What it may take is the trial's limit; where that has none, what the machine had left. A training whose
     length is not known is taken to be of a hundred trials.

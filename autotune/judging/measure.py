@@ -141,7 +141,7 @@ class Meter:
         self.restart()
 
     def restart(self) -> None:
-        """A new process begins, or goes on with, the trial: the time since the last record is no step's."""
+        """A new process begins, or resumes, the trial: the time since the last record is no step's."""
         self._last_s = self._seen_s = self._evaluated = None
         self._break(self._prefetched + _STEPS_TO_START)
 
@@ -191,8 +191,8 @@ class Meter:
     def _evaluate(self, at_s: float, samples: int) -> None:
         """Counts the time since the last step had ended as an evaluation's.
 
-        But for the steps that had not been told by then, at their usual time. What is told before the next
-        step is of the same evaluation.
+        Steps that had not been reported by then are deducted at their usual time. What is reported before the
+        next step belongs to the same evaluation.
         """
         steps, untold = self._recent, samples - self._last_samples
         if self._last_s is None or (untold and not steps):
@@ -258,8 +258,8 @@ def with_evaluations(
 ) -> Throughput | None:
     """Samples per second of a training that is evaluated after so many samples; None where one is unknown.
 
-    To the seconds of a sample comes its part of an evaluation. Both are known independently of each other, so
-    the squares of their uncertainties are added.
+    A sample takes its part of a step and of an evaluation. Both are known independently of each other, so the
+    squares of their uncertainties are added.
     """
     if steady is None or outside.evaluation_s is None:
         return None
@@ -274,8 +274,8 @@ def with_evaluations(
 def regular_pauses(steps: Sequence[Step]) -> float:
     """The share of the steps' time that long steps take beyond a usual one, where they come regularly.
 
-    So do checkpoints and logging. Long steps at any distance are somebody else's doing, and every few steps a
-    loader's: these are no pauses. 0 where there are none.
+    So do checkpoints and logging. Long steps at irregular distances come from other programs, and every few
+    steps from a loader: these are no pauses. 0 where there are none.
     """
     if not steps:
         return 0.0

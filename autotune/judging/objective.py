@@ -26,7 +26,7 @@ class Disqualified(StrEnum):
     BROKEN = "broken"  # a constraint of the user's own
     CHANCE = "chance"  # its quality is none
     MISSED = "missed"  # the target
-    QUALITY = "quality"  # it has lost what is to be kept
+    QUALITY = "quality"  # it has lost what must be kept
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -54,7 +54,7 @@ def _every(trial: Trial, space: Space) -> float | None:
 
 @dataclass(frozen=True)
 class Spent:
-    """What goes to what, about, in the whole training with a trial's settings.
+    """Where the time goes, about, in the whole training with a trial's settings.
 
     `evaluations` and `pauses` are shares of its time, the former None where that is not known. Of a sample
     the training alone takes `step_s` seconds, all of it `sample_s`: `half_s` and `evaluation_half_s` are half
@@ -98,7 +98,7 @@ def spent(trial: Trial, history: History) -> Spent | None:
 
 
 def _evaluation_s(trial: Trial, history: History) -> Figure | None:
-    """Seconds of evaluation that come to a sample of the whole training, the mean of all runs.
+    """Seconds of evaluation per sample of the whole training, the mean of all runs.
 
     How far that may be off is what runs show, or else the run's own evaluations, and never less than usual.
     """

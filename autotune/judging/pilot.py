@@ -114,7 +114,7 @@ def _why_not(known: Pilot, ends: Sequence[Evaluation], space: Space) -> str | No
 
 
 def settled(asked: History) -> History:
-    """The same trials beside the space as the pilot has settled it: what a search is judged by.
+    """The same trials with the space as the pilot has settled it: what a search is judged by.
 
     `asked`, here as elsewhere, has the space that was asked for.
     """
@@ -125,8 +125,8 @@ def settled(asked: History) -> History:
 def _settled(asked: History) -> Space:
     """The space with what the pilot has settled: samples of a trial, the target, or another promise.
 
-    Where qualities cannot be compared, the search goes on with the promise that needs no such contest: only
-    what leaves the training the same is changed.
+    Where qualities cannot be compared, the search continues with the promise that needs no such comparison:
+    only what leaves the training the same is changed.
     """
     space, goal = asked.space, asked.space.objective
     if space.budget.until_learnt and asked.baseline is not None:
@@ -199,7 +199,7 @@ def fell_back(asked: History) -> str | None:
 
 
 def said(asked: History) -> str | None:
-    """What the pilot has found, in a sentence or two; None before it is done, and where nobody asks."""
+    """What the pilot has found, in a sentence or two; None before it is done, and where not wanted."""
     space, goal = asked.space, asked.space.objective
     found = pilot(asked) if is_wanted(space) else None
     if found is None:

@@ -1,10 +1,10 @@
 """What a session has said of settings, and whether the training that follows keeps it. Pure.
 
-A promise is the figure that was told. It held where the training surely has 95% of it, however sure the
-search was of it, and is broken where the training surely has not, both intervals allowed for. In between
-nothing is decided. A machine on which equal trials differed in speed may differ as much from then to now, and
-that breaks no promise. One training is one seed, so that its quality is held against what was to be kept,
-with the scatter that equal runs have shown.
+A promise is the figure that was shown. It held where the training reaches 95% of it with confidence, however
+sure the search was of it, and is broken where the training falls short with confidence, both intervals
+allowed for. In between nothing is decided. A machine on which equal trials differed in speed may differ as
+much from then to now, and that breaks no promise. One training is one seed, so that its quality is compared
+with what was to be kept, with the scatter that equal runs have shown.
 """
 
 import math
@@ -77,7 +77,7 @@ class Kept:
     """The answer on one figure of a promise, and a line that says why.
 
     `promised` and `found` are samples per second, the quality in the user's own sign, bytes. What the
-    training has not come to yet is not `found`.
+    training has not reached yet is not `found`.
     """
 
     what: str
@@ -134,7 +134,7 @@ def _where_promised(one: Kept, promise: Promise, shown: Measurement) -> Kept:
 
 
 def _speed(promise: Promise, shown: Measurement, unit: str) -> Kept | None:
-    """Held by the training's own interval, against the figure that was told; broken by that of both."""
+    """Held by the training's own interval, against the figure that was shown; broken by that of both."""
     if promise.throughput is None:
         return None
     found = estimates.of_run(shown.throughput)

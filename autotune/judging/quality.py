@@ -1,7 +1,7 @@
 """Is the quality kept? A test of non-inferiority with three answers, from two configurations' runs. Pure.
 
 Runs differ by their seed, and what was scored is a sample, too. Both count: the scatter between equal runs,
-and, where the workload tells how each item was scored, that of the items' differences.
+and, where the workload reports how each item was scored, that of the items' differences.
 """
 
 import math
@@ -19,7 +19,7 @@ from autotune.space.sections import Objective
 
 LEVEL = 0.95
 _HIGHER_IS_BETTER = Objective()
-_MOST_RUNS = 64  # more than anybody would train to know
+_MOST_RUNS = 64  # more than is worth training to know
 
 
 class Answer(StrEnum):
@@ -40,7 +40,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Kept:
-    """The quality of a configuration beside the reference's: `share` of it, surely from `low` to `high`.
+    """The quality of a configuration relative to the reference's: a `share` of it, from `low` to `high`.
 
     The interval is of 95%. Not decided, `runs_needed` of both may decide it; None where only more items to
     score would.
@@ -202,8 +202,8 @@ def _half(ours: int, theirs: int, noise: Noise, item_error: float) -> float:
 def _item_error(ours: Sequence[Trial], theirs: Sequence[Trial]) -> float:
     """The relative standard error of the difference, from the items that both were scored on.
 
-    It is what resampling the items in pairs comes to (Koehn, 2004): of a mean, the bootstrap's standard error
-    is known in closed form. 0 where the items are not told.
+    It is the result of resampling the items in pairs (Koehn, 2004): of a mean, the bootstrap's standard error
+    is known in closed form. 0 where the items are not reported.
     """
     a, b = _items(ours), _items(theirs)
     if len(a) != len(b) or len(a) < 2:

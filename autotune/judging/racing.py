@@ -1,4 +1,4 @@
-"""Who is faster, from turns taken side by side: what a race has shown, and who runs on. Pure.
+"""What is faster, from turns taken side by side: what a race has shown, and what runs on. Pure.
 
 All members of a race are kept alive, and run in turn for a moment each: once in every round, in an order that
 is reversed from round to round. A machine that slows down, or that others use, does so to all of them.
@@ -14,15 +14,15 @@ from functools import lru_cache
 from autotune.core.trial import Slice
 
 LEVEL = 0.99  # of what is quoted in the end
-WIDTH = 0.2  # of its interval: surely faster is not enough for a figure to be quoted
+WIDTH = 0.2  # of its interval: to be quoted, a figure needs more than to be faster with confidence
 TURN_S = 0.25  # the least that a turn takes
 # Of rounds, where the members take turns of a moment: as long as some trials, and within these bounds.
 _LEAST_S, _MOST_S, _TRIALS = 8.0, 300.0, 4
-EQUAL = 0.02  # a difference that nobody runs a search for
+EQUAL = 0.02  # a difference that is not worth a search
 CLOSE = 0.05  # a difference between two winners that is not worth the time to tell
 # Of a single look at a gain: what is looked at after every round is wrong more often than once.
 LOOK_LEVEL = 0.9995
-_DROP_LEVEL = 0.95  # of a look at who is not worth more rounds: no claim rests on it
+_DROP_LEVEL = 0.95  # of a look at which members are not worth more rounds: no claim rests on it
 _MOST_BLOCKS = 60
 _FEWEST_ROUNDS = 12  # before that the interval of ranks at the level of a look has no ends
 
@@ -46,12 +46,12 @@ class Ratio:
 
 
 def ratio(slices: Sequence[Slice], number: int, other: int, level: float = LEVEL) -> Ratio | None:
-    """How fast `number` is beside `other`, by the rounds that both were in; None where there is none.
+    """How fast `number` is relative to `other`, by the rounds that both were in; None where there is none.
 
     The factor is the median of the pairwise means of the rounds' log-ratios (Hodges & Lehmann, 1963), the
     interval that of Wilcoxon's signed ranks (Hollander, Wolfe & Chicken, Nonparametric Statistical Methods,
     3.3): a round that something else has spoilt moves neither much. What is added for evaluations is known
-    from elsewhere: the squares of what either leaves open are added.
+    from elsewhere: the squares of both uncertainties are added.
     """
     rounds = _logs(slices, number, other)
     if not rounds:
@@ -119,11 +119,11 @@ def most_s(trials_s: Iterable[float]) -> float:
 
 
 def runs_on(slices: Sequence[Slice], members: Sequence[int]) -> tuple[int, ...]:
-    """Who of `members` runs in the next round, in the order of its turns; empty when all is said.
+    """Which `members` run in the next round, in the order of its turns; empty when the race is decided.
 
-    The first member is what all others are compared with. Who seems no faster than it, by 2%, or slower than
-    another one, runs no more. It is over when nobody else is left, or when the fastest is surely faster than
-    the first, by a figure that can be quoted, and nobody left is faster than that by 5%.
+    The first member is what all others are compared with. One that seems no faster than it, by 2%, or slower
+    than another one, runs no more. The race is over when no other is left, or when the fastest is faster than
+    the first with confidence, by a figure that can be quoted, and none left is faster than that by 5%.
     """
     done = max((one.round for one in slices), default=0)
     first, *others = members
@@ -144,7 +144,7 @@ def _is_beaten(slices: Sequence[Slice], number: int, others: Sequence[int], firs
 
 
 def _is_decided(slices: Sequence[Slice], left: Sequence[int], first: int) -> bool:
-    """Whether the fastest that is `left` is surely faster than the first, and no other one is."""
+    """Whether the fastest that is `left` is faster than the first with confidence, and no other one is."""
     best = fastest(slices, left, first)
     sure, quoted = ratio(slices, best, first, LOOK_LEVEL), ratio(slices, best, first)
     if sure is None or quoted is None or sure.low <= 1 or quoted.width > WIDTH:
@@ -154,6 +154,6 @@ def _is_decided(slices: Sequence[Slice], left: Sequence[int], first: int) -> boo
 
 
 def fastest(slices: Sequence[Slice], numbers: Sequence[int], first: int) -> int:
-    """Who of `numbers` is the fastest beside `first`, as far as they were in rounds with it."""
+    """Which of `numbers` is the fastest relative to `first`, as far as they were in rounds with it."""
     factors = {n: found.factor for n in numbers if (found := ratio(slices, n, first))}
     return max(factors, key=lambda n: factors[n]) if factors else numbers[0]

@@ -18,8 +18,8 @@ _Group = tuple[Key, bool, tuple[str, str]]  # settings, shared, origin: device a
 class Speeds:
     """The throughput of settings, from all trials that differ in nothing that could change it.
 
-    Everything that can is in the key: the settings but for those that are `known` to leave speed alone,
-    whether other trials ran beside it, the device, and the code's revision. What still runs does not count.
+    Everything that can is in the key: the settings except those `known` to leave speed alone, whether other
+    trials ran alongside it, the device, and the code's revision. What still runs does not count.
     """
 
     def __init__(self, trials: Iterable[Trial], known: Knowledge = COMMON) -> None:
@@ -35,13 +35,13 @@ class Speeds:
         return pooled(group) if group else trial.measurement.throughput
 
     def known(self, config: Config, like: Trial) -> Throughput | None:
-        """What `config` would read beside trial `like`, None where nothing equal was measured yet."""
+        """What `config` would read alongside trial `like`, None where nothing equal was measured yet."""
         _, shared, origin = self._group(like)
         group = self._groups.get((settings_key(config, self._neutral), shared, origin))
         return pooled(group) if group else None
 
     def estimate(self, trial: Trial, *, shared: bool) -> Throughput | None:
-        """That of the settings of `trial` beside other trials or alone; None where it was not measured so.
+        """That of the settings of `trial` alongside other trials or alone; None where it was not measured so.
 
         Other runs would read otherwise, so half of its interval is at least two standard deviations of the
         drift for so many runs.

@@ -14,7 +14,7 @@ _FEWEST_STEPS = 8  # before that an interval is a guess, and it is asked again e
 
 @dataclass(frozen=True)
 class Rival:
-    """A trial that qualifies: what it surely reaches, and the curve that makes up for being slower.
+    """A trial that qualifies: its speed's lower bound, and the curve that makes up for being slower.
 
     An empty curve: only speed counts. `origin` is where its figures come from, None for wherever. `seconds`
     are those that it takes to the target, where there is one: they count then, and not its speed.
@@ -41,10 +41,10 @@ class Rival:
 class Threshold:
     """What a running trial has to be able to reach, in plain values: it is sent to wherever trials run.
 
-    A whole trial has so many `samples`. `curve` is the baseline's quality, of which a share of `keep` is to
-    be kept; `noise` is the relative standard deviation between runs that differ in their seed alone, None
-    while it is not known. `drift` is that of the throughput of the same settings from run to run. `minimize`
-    and `unit` are how qualities and samples are told.
+    A whole trial has so many `samples`. `curve` is the baseline's quality, of which a share of `keep` must be
+    kept; `noise` is the relative standard deviation between runs that differ in their seed alone, None while
+    it is not known. `drift` is that of the throughput of the same settings from run to run. `minimize` and
+    `unit` say how qualities and samples are shown.
     """
 
     rivals: tuple[Rival, ...] = ()
@@ -96,7 +96,7 @@ def _threshold(history: History) -> Threshold:
 
 
 def _soonest(history: History) -> tuple[Rival, ...]:
-    """Who was first at the target, of those that ran alone and of those that ran beside others."""
+    """The first at the target, of those that ran alone and of those that ran alongside others."""
     first: dict[bool, Rival] = {}
     for trial in history.ranked:  # best first
         if seconds := history.to_target.seconds(trial):
@@ -120,7 +120,7 @@ def _stopped(stopped_for: StoppedFor, reason: str) -> Outcome:
 
 
 def _like(shown: Measurement, threshold: Threshold) -> list[Rival]:
-    """Those whose figures can be held against `shown`: the one place that says who may beat a trial."""
+    """Those whose figures compare with `shown`: the one place that says what may beat a trial."""
     return [rival for rival in threshold.rivals if rival.is_like(shown)]
 
 
@@ -138,7 +138,7 @@ def _too_slow(shown: Measurement, threshold: Threshold) -> Outcome | None:
 
 
 def why_slower(throughput: Throughput | None, rival: Rival, threshold: Threshold) -> str | None:
-    """By how much a throughput surely lies below the rival's, None where that is not sure."""
+    """By how much a throughput lies below the rival's, None where that is not certain."""
     if throughput is None or throughput.half_width_per_s is None or throughput.steps < _FEWEST_STEPS:
         return None
     most = throughput.samples_per_s + throughput.half_width_per_s

@@ -1,8 +1,8 @@
 """Where a figure is heading: its slope over the work done, and when memory is full at that. Pure.
 
-A series is a sequence of `Point`, in the order of its samples, of one process: what a training that goes on
-in a new one holds begins anew. What it shows is a `core.trial.Slope`. `full_at` draws it on to a limit, and
-`will_fill` says whether that is surely before the training ends. What has only grown like a line so far is
+A series is a sequence of `Point`, in the order of its samples, of one process: what a training resumed in a
+new one holds begins anew. What it shows is a `core.trial.Slope`. `full_at` extrapolates it to a limit, and
+`will_fill` says whether that is certainly before the training ends. What has only grown like a line so far is
 called growing, a cache that is being filled included: for a warning, ask once there is more than an epoch.
 """
 
@@ -108,10 +108,10 @@ def _rates(found: Slope) -> tuple[float, float, float]:
 
 
 def is_growing(found: Slope) -> bool:
-    """Whether a figure surely grows, and goes on doing so as fast as before."""
+    """Whether a figure grows with confidence, and continues to grow as fast as before."""
     return found.low > 0 and not found.is_slowing
 
 
 def will_fill(found: Slope, held: float, limit: float, samples: float, total: float) -> bool:
-    """Whether it surely grows, and is surely at its `limit` before a training of `total` samples ends."""
+    """Whether it grows, and reaches `limit` before a training of `total` samples ends, with confidence."""
     return is_growing(found) and full_at(found, held, limit, samples).high < total

@@ -114,7 +114,7 @@ class MemoryModel:
         """Whether a size may be recommended in all likelihood, or shows without much risk that it may not.
 
         A step beyond what has fitted may fail, but more of it must be expected to fit than not: growth is
-        quick while it is cheap. A larger step is worth it where the peaks rule a failure out.
+        quick while it is cheap. A larger step is worth it where the peaks rule out a failure.
         """
         near = need.micro_batch_size <= self._step(need, sizes)
         if self._peaks and self._fails_at_bytes and self._allowed_bytes:

@@ -25,7 +25,7 @@ _Group = tuple[frozenset[Label], bool]
 class Border:
     """The chance that a size fits, from trials that fitted and others that ran out of memory.
 
-    Accumulation is left aside: it moves the border by the gradients, which is little beside activations.
+    Accumulation is ignored: it moves the border by the gradients, which are small next to activations.
     """
 
     def __init__(self, tried: Iterable[tuple[Need, bool]]) -> None:

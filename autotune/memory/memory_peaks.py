@@ -31,7 +31,7 @@ _DOUBT = 4.0  # how many peaks the prior's word on the noise is worth
 
 @dataclass(frozen=True)
 class Prediction:
-    """Peak memory in bytes: what is expected, and between which ends it lies all but surely."""
+    """Peak memory in bytes: what is expected, and the bounds between which it almost certainly lies."""
 
     expected_bytes: float
     low_bytes: float
@@ -60,7 +60,7 @@ class Peaks:
     """
 
     def __init__(self, peaks: Iterable[Peak]) -> None:
-        """`peaks`, at least one. One that was still rising says little, and nothing beside a settled one."""
+        """`peaks`, at least one. One that was still rising says little, and nothing next to a settled one."""
         cells: dict[tuple[frozenset[Label], float], list[Peak]] = {}
         needs: dict[frozenset[Label], Need] = {}
         for peak in peaks:
@@ -159,7 +159,7 @@ class Peaks:
 
 
 def _cell(peaks: Sequence[Peak]) -> tuple[float, float]:
-    """The mean of the peaks of one size, and how uncertain each is; what has settled counts alone."""
+    """The mean of the peaks of one size, and how uncertain each is; only settled ones count."""
     settled = [peak for peak in peaks if not peak.is_rising]
     found = settled or peaks
     return sum(p.peak_bytes for p in found) / len(found), _NOISE if settled else _RISING_NOISE

@@ -1,4 +1,4 @@
-"""What tensors may take of a GPU beside the CUDA context. Pure."""
+"""What tensors may take of a GPU in addition to the CUDA context. Pure."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ CONTEXT_BYTES = 600 * 2**20  # of a process on a GPU, with its kernels, until a 
 
 
 def context_bytes(trials: Iterable[Trial]) -> int:
-    """What a process takes of its GPU beside its tensors, the most that was seen."""
+    """What a process takes of its GPU besides its tensors, the most that was seen."""
     return max((t.measurement.context_bytes or 0 for t in trials), default=0) or CONTEXT_BYTES
 
 

@@ -2,7 +2,7 @@
 
 What is simulated is the machine alone. A trial's step times are those of a recorded run of the same settings,
 taken from a random place on, its quality that of a recorded run with a seed of its own. Where the table has a
-drift, all runs of the same settings are equally fast but for that, which goes on from trial to trial.
+drift, all runs of the same settings are equally fast except for it, and it continues from trial to trial.
 """
 
 import itertools
@@ -104,7 +104,7 @@ class Machine:
         return Simulated(Outcome(Status.COMPLETED), self._shown(progress, run), seconds)
 
     def race(self, members: Sequence[Trial], at_s: float) -> Simulated:
-        """A race of the settings of `members` from `at_s` on, the first of which all others are held against.
+        """A race of the settings of `members` from `at_s` on, each compared with the first of them.
 
         Each is started once; then they take turns, until `racing` has seen enough.
         """
@@ -151,7 +151,7 @@ class Machine:
         return timed
 
     def _fit(self, config: Config) -> Run:
-        """A recorded run of `config` that did not fail: what has failed is in no race."""
+        """A recorded run of `config` that did not fail: a failed one is in no race."""
         fit = [run for run in self._timed(config) if run.outcome.status is Status.COMPLETED]
         if not fit:
             raise KeyError(f"no completed run of {dict(config)}")
@@ -204,7 +204,7 @@ class Machine:
 
 
 def _scores(point: Point, quality: str) -> dict[str, Any]:
-    """What an evaluation's record says beside the samples, as far as it was recorded."""
+    """What an evaluation's record says besides the samples, as far as it was recorded."""
     known = {"val_loss": point.loss, f"{quality}_chance": point.chance}
     return {quality: point.quality, "collapsed": point.collapsed} | {
         name: value for name, value in known.items() if value is not None

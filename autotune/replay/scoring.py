@@ -1,4 +1,4 @@
-"""Replayed searches held against what the table itself knows: how soon right, how surely, at what price."""
+"""Replayed searches scored by what the table itself knows: how soon right, how reliably, at what price."""
 
 import math
 import statistics
@@ -61,7 +61,7 @@ class Truth:
         return goal.takes_any_quality or self.quality(config) >= least
 
     def merit(self, config: Config) -> float:
-        """What a search maximises: throughput, or the inverse of the time to quality; 0 of who cannot win."""
+        """What a search maximises: throughput, or the inverse of the time to quality; 0 if it cannot win."""
         speed = self.speed(config)
         if self._table.space.objective.select != "time-to-quality":
             return speed if self.keeps_quality(config) else 0.0
@@ -71,7 +71,7 @@ class Truth:
 
     @cached_property
     def _target(self) -> float:
-        """What is to be kept of the quality that the baseline has on average at a trial's end."""
+        """What must be kept of the quality that the baseline has on average at a trial's end."""
         space = self._table.space
         ends = []
         for curve in self._curves(space.baseline_config):
@@ -99,7 +99,7 @@ class Truth:
         return {settings_key(c, ()): self.merit(c) for c in configs}
 
     def share(self, config: Config) -> float:
-        """What `config` reaches of the best merit; 0 of who cannot win."""
+        """What `config` reaches of the best merit; 0 if it cannot win."""
         return self._known[settings_key(config, ())] / self.best
 
 

@@ -36,7 +36,7 @@ def asha(table: Table, seed: int, trials: int) -> Result:
     """Random trials under asynchronous successive halving (Li et al., 2020) of a weighted sum.
 
     The sum is of throughput and quality, in equal parts, each relative to the baseline's. At every evaluation
-    whose number is a power of two a trial goes on if it is in the better half of all that came so far.
+    whose number is a power of two a trial continues if it is in the better half of all that came so far.
     """
     rungs: dict[int, list[float]] = defaultdict(list)
 

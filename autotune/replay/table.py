@@ -44,7 +44,7 @@ class Run:
     """One training run. `seed` counts from 0; seconds are on the machine that it ran on.
 
     `start_s` passed before the first step had ended; `step_samples` and `step_s` are those of each later one,
-    and are empty where the run was not `timed`: something else ran beside it.
+    and are empty where the run was not `timed`: something else ran alongside it.
     """
 
     config: Config

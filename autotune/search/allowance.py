@@ -10,7 +10,7 @@ _MOST_FOR_CONFIRMING = 0.5  # of a time limit
 
 
 class Allowance:
-    """The `plan` of a search as `clock`, in seconds, goes on from now."""
+    """The `plan` of a search as `clock`, in seconds, runs on from now."""
 
     def __init__(self, plan: Plan, clock: Callable[[], float]) -> None:
         self._plan, self._clock, self._begun_s = plan, clock, clock()
@@ -29,7 +29,7 @@ class Allowance:
         return replace(self._plan, spent_s=self.spent_s)
 
     def trials_left(self, searched: int) -> int:
-        """How many configurations may still be tried when so many were."""
+        """How many configurations may still be tried after so many."""
         return max(0, self._plan.trials - searched)
 
     def has_time_for(self, seconds: float) -> bool:

@@ -1,7 +1,7 @@
 """Optuna proposes the next configuration, knowing every trial so far: pending and failed ones too.
 
-The sampler has a study of its own, in memory: what a trial is told as is a matter of what is searched for,
-and the record in the session stays what was measured.
+The sampler has a study of its own, in memory: what it is told of a trial depends on what is searched for, and
+the session's record stays as measured.
 """
 
 import math
@@ -141,14 +141,14 @@ def make(seed: int) -> optuna.samplers.BaseSampler:
 
 
 def worst(space: Space) -> Told:
-    """What is told of a configuration that cannot be run."""
+    """What the sampler is told of a configuration that cannot be run."""
     return Told((0.0, 0.0) if space.objective.select == "pareto" else (0.0,), 1.0)
 
 
 def told(trial: Trial, history: History) -> Told:
     """What the sampler learns of a trial that has ended, among all that are known.
 
-    One that was stopped is told with what was known of it by then: its speed, and its quality as a share of
+    A stopped one is reported with what was known by then: its speed, and its quality as a share of
     the baseline's at the same number of samples.
     """
     space, goal = history.space, history.space.objective
@@ -171,7 +171,7 @@ def told(trial: Trial, history: History) -> Told:
 
 
 def _told_of_target(trial: Trial, target: float, over: float) -> Told:
-    """The inverse of the time to the target; of who was not there by its end, what was lacking by then."""
+    """The inverse of the time to the target; where that was not reached, what was lacking at the end."""
     seconds = objective.seconds_to(trial, target)
     if seconds:
         return Told((1 / seconds,), over)

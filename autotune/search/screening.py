@@ -24,7 +24,7 @@ class Screening:
         memory_limit_bytes: int | None,
         earlier: Sequence[Trial] = (),
     ) -> None:
-        """`earlier` trials, of another session, count for memory alone: speed has to be measured anew."""
+        """`earlier` trials, of another session, count for memory alone: speed has to be measured again."""
         space = history.space
         self._space, self._threshold = space, threshold
         self._worst = sampler.worst(space)

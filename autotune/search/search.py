@@ -1,4 +1,4 @@
-"""One search, whoever executes its trials: what runs next, what came out, when it is over."""
+"""One search, whatever executes its trials: what runs next, what came out, when it is over."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ from autotune.trials.reported import Report
 
 
 class Search:
-    """The bookkeeping of a search. Every change is in the study before anybody else hears of it.
+    """The bookkeeping of a search. Every change is in the study before anything else hears of it.
 
     `history` is what is known now: another one whenever a trial has begun or ended. `stopping` says why no
-    further trial is started, `fault` what is wrong with the machine, and to be mended before going on;
+    further trial is started, `fault` what is wrong with the machine and must be fixed before resuming;
     `is_exhausted` that every configuration was tried, or is known not to be worth it.
     """
 
@@ -81,7 +81,7 @@ class Search:
 
     @property
     def asked(self) -> History:
-        """What is known beside the space that was asked for."""
+        """What is known, with the space that was asked for."""
         return History(self.history.trials, self._asked)
 
     @property
@@ -107,7 +107,7 @@ class Search:
         return int(confirm.next_step(self.history) is not None or self._explained() is not None)
 
     def _is_searched(self) -> bool:
-        """Whether no further configuration is to be tried; the winner may still have to be confirmed."""
+        """Whether no further configuration will be tried; the winner may still have to be confirmed."""
         return (
             self.is_exhausted
             or not self._allowance.trials_left(len(self.history.searched))
@@ -121,7 +121,7 @@ class Search:
         return not self.is_exhausted and not self.stopping and left > 0
 
     def is_over(self) -> bool:
-        """Whether running trials, too, are to be stopped."""
+        """Whether running trials, too, should be stopped."""
         if not self._world.is_in_place():
             self.stop("the session is gone")
         if self._allowance.is_time_up:
@@ -129,7 +129,7 @@ class Search:
         return self.stopping is not None
 
     def say(self, text: str | None, *, once: str = "") -> None:
-        """Tells whoever listens, if there is something to tell; what is to be said `once` the first time."""
+        """Tells the listener, if there is something to tell; a text with a key `once` only the first time."""
         if text and once not in self._said:
             self._said |= {once} - {""}
             self._listener.note(text)
@@ -174,7 +174,7 @@ class Search:
             if config is not None:
                 return self._begin(config, passed=passed)
         if self._underway:
-            return None  # what it finds may open other configurations, or change who is to be confirmed
+            return None  # what it finds may open other configurations, or change what to confirm
         self.is_exhausted = self.is_exhausted or not self._is_searched()
         return self._begin_confirming()
 
@@ -191,7 +191,7 @@ class Search:
         return None
 
     def _explained(self) -> tuple[Config, int] | None:
-        """What is to be measured next to explain the winner, and its number; None where time is short."""
+        """What to measure next to explain the winner, and its number; None where time is short."""
         has_time = self._allowance.has_time_for(confirm.trial_s(self.history))
         return ablation.next_step(self.history) if self._terms.explain and has_time else None
 
@@ -278,7 +278,7 @@ class Search:
             self.end(number, *(self._verdict_of(number) or (outcome, Measurement())))
 
     def put_back(self, number: int, reason: str) -> None:
-        """A trial was broken off. A verdict that was written counts; else it goes on from its checkpoint."""
+        """A trial was broken off. A verdict that was written counts; else it resumes from its checkpoint."""
         if (verdict := self._verdict_of(number)) is not None:
             self.end(number, *verdict)
         elif (trial := self._underway.take(number)) is not None:

@@ -1,4 +1,4 @@
-"""What a search is given from outside: how it is to go about it, who listens, and what is around it."""
+"""What a search is given from outside: its terms, its listener, and the world around it."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ Verdict = tuple[Outcome, Measurement]
 
 
 class Listener(Protocol):
-    """Who is told what happens: the terminal."""
+    """Receives what happens: the terminal."""
 
     def note(self, text: str) -> None: ...
     def started(self, trial: Trial) -> None: ...
@@ -35,8 +35,8 @@ class Terms:
     """How a search goes about it.
 
     `memory_limit_bytes` is what a trial may take, None for no limit that is known. `earlier` trials, of
-    another session, are known to the sampler and to the memory model, and to nobody else. To `explain` a
-    confirmed winner, what lies between the baseline and it is measured in the end, as far as time allows.
+    another session, are known to the sampler and to the memory model alone. To `explain` a confirmed winner,
+    what lies between the baseline and it is measured in the end, as far as time allows.
     """
 
     seed: int = 0
@@ -50,9 +50,9 @@ class World:
     """What is around a search: the verdict that a trial has written itself; where running trials read the
     threshold; and a clock, in seconds.
 
-    `clear` sees to it that a trial finds nothing of another one where it is to run, and returns what is to be
-    said of that. `settle` lets a copy of the study's file have all of it, and is called when a trial has
-    ended. `is_in_place` says whether the session is still where it was.
+    `clear` ensures that a trial finds nothing of another one where it will run, and returns what to say of
+    that. `settle` lets a copy of the study's file have all of it, and is called when a trial has ended.
+    `is_in_place` says whether the session is still where it was.
     """
 
     verdict_of: Callable[[Trial], Verdict | None] = lambda _: None

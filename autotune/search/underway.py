@@ -10,8 +10,8 @@ from autotune.judging.confirm import is_alone
 class Underway:
     """Trials between their start and their end. `clock` is in seconds.
 
-    Whoever has run beside another one at any time has shared it; `shared` are those of which that is known
-    from before.
+    A trial that has run alongside another one at any time has shared the machine; `shared` are those known to
+    have done so before.
     """
 
     def __init__(self, clock: Callable[[], float], shared: Collection[int] = ()) -> None:
@@ -31,7 +31,7 @@ class Underway:
 
     @property
     def is_closed(self) -> bool:
-        """Whether one is running that nothing may run beside."""
+        """Whether one is running that must run alone."""
         return any(is_alone(trial) for trial in self._trials.values())
 
     def begin(self, trial: Trial) -> set[int]:

@@ -13,7 +13,7 @@ _LAPTOP_BYTES = 12 * 2**30
 
 
 def spaces_dir() -> Path:
-    """The directory of the search spaces: inside the installed package, or beside it in a checkout."""
+    """The directory of the search spaces: inside the installed package, or next to it in a checkout."""
     here = Path(__file__).parents[1]
     return here / "search_spaces" if (here / "search_spaces").is_dir() else here.parent / "search_spaces"
 

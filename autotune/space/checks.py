@@ -28,7 +28,7 @@ _MOST_TOLD = 5  # of values that are wrong
 
 
 def of_settings(space: "Space") -> list[str]:
-    """What settings and knobs are said to be, and are not."""
+    """What settings and knobs are declared to be, and are not."""
     wrong = [*space.naming.mistakes(COMMON.by_name, space.baseline), *_of_steps(space)]
     wrong += [*_of_evaluations(space), *_of_accumulation(space)]
     return [*wrong, *_of_learning_rate(space), *_of_other_rates(space), *_not_numbers(space)]
@@ -159,7 +159,7 @@ def _of_kept_batch(space: "Space") -> list[str]:
 
 
 def _not_dividing(space: "Space", name: str, other: str) -> list[str]:
-    """The values of the setting `name` that divide the kept batch beside no value of the `other` one."""
+    """The values of the setting `name` that divide the kept batch with no value of the `other` one."""
     size = space.effective_batch_size({})
     at_once = {value for value in _values(space, other) if size % value == 0}
     wrong = (v for v in _values(space, name) if all(size % (v * each) for each in at_once))

@@ -14,7 +14,7 @@ from autotune.space.space import Space
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """What Optuna is to draw from: a parameter for every knob that follows no other."""
+    """What Optuna draws from: a parameter for every knob that follows no other."""
     return {_parameter(name, knob): distribution(knob.drawn_from) for name, knob in space.drawn_knobs.items()}
 
 
@@ -39,7 +39,7 @@ def parameters(config: Config, space: Space) -> dict[str, Setting]:
 
 
 def distribution(knob: Distribution) -> BaseDistribution:
-    """What Optuna is to draw a knob from: of consecutive powers of two the exponent."""
+    """What Optuna draws a knob from: of consecutive powers of two the exponent."""
     if knob.exponents:
         return IntDistribution(*knob.exponents)
     if knob.choice:

@@ -1,4 +1,4 @@
-"""A user's settings beside the tuner's: nested and flat, by their names and by their roles, in their words.
+"""A user's settings and the tuner's: nested and flat, by their names and by their roles, in their words.
 
 Inside the tuner a configuration is flat. A setting that has a role is called by it, every other one by its
 path, such as `optim.betas[0]`. What is translated comes in and goes out here.

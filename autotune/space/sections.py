@@ -162,7 +162,7 @@ class Objective(BaseModel):
 
     @property
     def takes_any_quality(self) -> bool:
-        """Whether nothing of the baseline's quality is to be kept."""
+        """Whether nothing of the baseline's quality must be kept."""
         return self.within is None and not self.keep
 
     @property
@@ -174,7 +174,7 @@ class Objective(BaseModel):
 
 def turned(value: float, *, minimize: bool) -> float:
     """`value` with its sign turned where lower is better, so that higher is; and the reverse."""
-    return 0.0 - value if minimize else value  # not -value: nobody is to read -0.0000
+    return 0.0 - value if minimize else value  # not -value: -0.0000 must not be shown
 
 
 def comparison(text: str) -> tuple[str, float] | None:

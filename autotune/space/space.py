@@ -152,7 +152,7 @@ class Space(BaseModel):
     def for_trial(self, settings: Config) -> dict[str, Any]:
         """The same for a trial, which has its evaluations evenly over its samples.
 
-        The last one is not before its end: it would go on until the next one.
+        The last one is not before its end: the trial would run until the next one.
         """
         given = following.settings(self, settings)
         if self.evaluate_every is not None:

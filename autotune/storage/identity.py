@@ -31,7 +31,7 @@ def digest(*parts: object) -> str:
 
 @dataclass(frozen=True)
 class Card:
-    """What a trial is, whatever came of it: of which session, and what was to be run."""
+    """What a trial is, whatever came of it: of which session, and what it was to run."""
 
     session: str
     number: int
@@ -72,7 +72,7 @@ _CARD = TypeAdapter(Card)
 
 
 def seal(of: str, outcome: Mapping[str, Any], measurement: Mapping[str, Any], seconds: float = 0.0) -> str:
-    """What tells the figures of the trial with the digest `of` from others."""
+    """What identifies the figures of the trial with the digest `of`."""
     return digest(of, outcome, measurement, seconds)
 
 
@@ -101,7 +101,7 @@ def read_card(place: TrialDir) -> Card | None:
 
 
 def write_verdict(place: TrialDir, outcome: Outcome, measurement: Measurement, of: str = "") -> None:
-    """Writes how a trial ended, whole or not at all: it is there even if nobody hears of it."""
+    """Writes how a trial ended, whole or not at all: it is there even if the report of it is lost."""
     ended, figures = outcome.to_dict(), measurement.to_dict()
     sealed = {OF: of, SEAL: seal(of, ended, figures), "outcome": ended, "measurement": figures}
     files.write_whole(place.verdict_file, json.dumps(sealed))
@@ -123,7 +123,7 @@ def read_verdict(place: TrialDir, of: str = "") -> tuple[Outcome, Measurement] |
 
 
 def is_of_another(place: TrialDir, of: str) -> bool:
-    """Whether anything in `place` is not, or not surely, of the trial with the digest `of`."""
+    """Whether anything in `place` is not, or not certainly, of the trial with the digest `of`."""
     return any(found != of for found in _owners(place))
 
 

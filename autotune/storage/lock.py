@@ -1,7 +1,7 @@
-"""The lock of whoever uses a session. Nobody can take it away without taking the session away.
+"""The lock of the process that uses a session. It cannot be taken away without taking the session away.
 
 The kernel drops a lock with its holder, however that ends: a lock is never stale. It is on the session's
-directory itself. Beside it a file is locked that says who holds it, and which alone is locked where a file
+directory itself. A file that says who holds it is locked as well, and is the only one locked where a file
 system, such as NFS, locks no directories.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from autotune.core.errors import SessionBusyError
 
-_TRIES, _BETWEEN_S = 5, 0.1  # who only asks whether a session is in use holds its lock for a moment
+_TRIES, _BETWEEN_S = 5, 0.1  # asking whether a session is in use holds its lock for a moment
 _HANDED_OVER = "AUTOTUNE_LOCK"  # the descriptors of a lock that a process has from the one that it replaces
 
 
@@ -38,7 +38,7 @@ class Held:
     def hand_over(self) -> dict[str, str]:
         """Leaves the lock to the program that replaces this one by exec: there is no moment without it.
 
-        What that program has to find in its environment.
+        Returns what that program must find in its environment.
         """
         for descriptor in self.descriptors:
             os.set_inheritable(descriptor, True)
@@ -47,7 +47,7 @@ class Held:
 
 @contextmanager
 def held(root: Path, file: Path, what: str) -> Iterator[Held]:
-    """Holds the directory `root` and the `file` in it; raises SessionBusyError that names who has them."""
+    """Holds the directory `root` and the `file` in it; raises SessionBusyError that names their holder."""
     with ExitStack() as stack:
         lock = _handed_over(root)
         if lock is None:
@@ -63,7 +63,7 @@ def held(root: Path, file: Path, what: str) -> Iterator[Held]:
 
 @contextmanager
 def locked(file: Path, what: str) -> Iterator[None]:
-    """Holds the lock `file` for this process alone; raises SessionBusyError that names who has it."""
+    """Holds the lock `file` for this process alone; raises SessionBusyError that names its holder."""
     with ExitStack() as stack:
         _taken(file, what, stack)
         yield
@@ -87,7 +87,7 @@ def _opened(path: Path, flags: int, stack: ExitStack) -> int:
 
 
 def _taken(file: Path, what: str, stack: ExitStack) -> int:
-    """The descriptor of the lock `file`, which then says who has it."""
+    """The descriptor of the lock `file`, which then names its holder."""
     while True:
         descriptor = _opened(file, os.O_RDWR | os.O_CREAT, stack)
         if not _is_locked(descriptor):

@@ -11,7 +11,7 @@ _LEFT_OUT = b"\n[... %d bytes left out ...]\n"
 def bound(log: Path) -> None:
     """Leaves out the middle of a `log` that is longer than 32 MiB, of which 8 MiB at either end stay.
 
-    Whoever appends to it may go on; what is written in that very moment can be left out as well.
+    Appending may continue meanwhile; what is written in that very moment can be left out as well.
     """
     with suppress(FileNotFoundError):
         if log.stat().st_size > MOST_BYTES:

@@ -92,7 +92,7 @@ def require_same(
 def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> list[str]:
     """What has changed since figures were measured `then`, so that none of `now` compares with them.
 
-    What was not kept `then` is not asked for. Settings called `places` say where something lies: it may move.
+    What was not kept `then` is not compared. Settings called `places` say where something lies: it may move.
     """
     moved = {f"baseline.{place}" for place in places}
     return [
@@ -114,7 +114,7 @@ def _edited(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[s
 
 
 def _with_defaults(space: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A search space as it was written, with what has come to be said since at its default."""
+    """A search space as it was written, with keys that were added since at their defaults."""
     try:
         return spaces.to_values(spaces.from_values(space, "provenance"))
     except InputError:

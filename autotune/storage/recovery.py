@@ -22,9 +22,9 @@ _MOST_LOST = 10_000
 class Found:
     """What is known of a session's trials without relying on its study.
 
-    `trials` are known whole, in order, those included that were running; `lost` are the numbers of which
-    nothing is known but that there were such trials. `plan` is None where the study does not say; `passed`
-    has what was passed over before a trial.
+    `trials` are known whole, in order, running ones included; `lost` are the numbers of trials of which
+    nothing else is known. `plan` is None where the study does not say; `passed` has what was passed over
+    before a trial.
     """
 
     trials: tuple[Trial, ...]
@@ -68,19 +68,19 @@ def find(session: Session, space: Space) -> Found:
 
 
 def _plausible(study: StudyFile, numbers: Sequence[int]) -> tuple[StudyFile, list[int]]:
-    """Without numbers that no search can have come to: a damaged one would have billions of trials lost."""
+    """Without numbers that no search can have reached: a damaged one would have billions of trials lost."""
     most = len(study.entries) + len(numbers) + _MOST_LOST
     entries = tuple(entry for entry in study.entries if _is_number(entry.number, most))
     return StudyFile(study.user_attrs, entries), [n for n in numbers if n <= most]
 
 
 def _is_number(found: object, most: int) -> bool:
-    """Whether what SQLite has in a column of whole numbers is one: it takes whatever it is given."""
+    """Whether SQLite's value in a column of whole numbers is one: SQLite accepts anything."""
     return isinstance(found, int) and 0 <= found <= most
 
 
 def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
-    """Writes a study of what was `found` in the place of the session's; what has made room for it.
+    """Writes a study of what was `found` in place of the session's; returns what has made room for it.
 
     It is there whole, or not at all. Nothing is deleted.
     """
@@ -105,7 +105,7 @@ def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
 
 
 def _files_of(study: Path) -> list[Path]:
-    """A study's file, and what SQLite has beside it."""
+    """A study's file, and what SQLite keeps next to it."""
     names = (study.name, f"{study.name}-wal", f"{study.name}-shm")
     return [file for name in names if (file := study.with_name(name)).exists()]
 
@@ -143,7 +143,7 @@ def _from_files(session: Session, number: int) -> Trial | None:
 
 
 def _shared(session: Session, known: Mapping[int, Trial]) -> dict[int, Trial]:
-    """`known`, with what no verdict says: that others ran beside a trial. Records show when it ran."""
+    """`known`, with what no verdict says: that others ran alongside a trial. Records show when it ran."""
     spans = {n: spans_of(read_records(session.trial_dir(n))) for n in known}
     beside = {n for n in spans for other in spans if other != n and _overlap(spans[n], spans[other])}
     return {n: _beside_others(trial) if n in beside else trial for n, trial in known.items()}

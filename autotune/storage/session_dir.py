@@ -39,7 +39,7 @@ class SessionDir:
 
     @property
     def stop_file(self) -> Path:
-        """Is there when running trials are to close, to be gone on with another day."""
+        """Exists when running trials should close, to be resumed another day."""
         return self.root / "stop"
 
     @property
@@ -53,7 +53,7 @@ class SessionDir:
 
     @property
     def wandb_dir(self) -> Path:
-        """W&B's own, and beside it what tells this session's runs from another's of the same name."""
+        """W&B's own, and in it what tells this session's runs from another's of the same name."""
         return self.root / "wandb"
 
     @property
@@ -79,5 +79,5 @@ class SessionDir:
         return self.comparison.model(label)
 
     def training_dir(self, number: int | None) -> TrainingDir:
-        """Where the whole training with trial `number` is, unless it is told where; None: with the winner."""
+        """Where the whole training with trial `number` is by default; None: with the winner."""
         return TrainingDir(self.root / "training" / ("winner" if number is None else f"trial-{number}"))

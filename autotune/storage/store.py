@@ -72,7 +72,7 @@ class Session(SessionDir):
     def key(self) -> str:
         """What tells it from every other session, and is the same in a copy.
 
-        One from before sessions had one of their own is told by where its figures come from.
+        A session from before such keys is told apart by where its figures come from.
         """
         info = self.info()
         return str(info.get("key") or identity.digest(info.get("provenance")))
@@ -91,7 +91,7 @@ class Session(SessionDir):
         return list(read_records(place)) if identity.may_be_of(place, self.card(trial).digest) else []
 
     def clear(self, trial: Trial) -> str | None:
-        """Sees to it that nothing of another trial lies where `trial` is to run; what is to be said of that.
+        """Ensures that nothing of another trial lies where `trial` will run; returns what to say of that.
 
         It is not deleted: it is given a name of its own.
         """
@@ -163,7 +163,7 @@ class Session(SessionDir):
         return self.info().get("format")
 
     def require_current(self, shown: Path) -> None:
-        """Raises InputError where the session can be looked at, but not gone on with."""
+        """Raises InputError where the session can be read, but not resumed."""
         if self.format != FORMAT:
             raise InputError(
                 f"session {shown}: is of format {self.format}, which did not record the device and the code "
@@ -181,7 +181,7 @@ class Session(SessionDir):
         return info
 
     def provenance(self) -> dict[str, Any]:
-        """Where the session's figures come from; raises InputError where that is not told as it should be."""
+        """Where the session's figures come from; raises InputError where that is not stated properly."""
         found: dict[str, Any] = self._section("provenance", _PROVENANCE).model_dump(exclude_unset=True)
         return found
 
@@ -236,7 +236,7 @@ class Session(SessionDir):
                 )
 
     def damaged(self, how: str) -> DamagedError:
-        """The error for a study that cannot be relied on, with what is known and how to go on."""
+        """The error for a study that cannot be relied on, with what is known and how to continue."""
         numbers = identity.numbers(self.trials_dir)
         ended = sum(self.trial_dir(number).verdict_file.exists() for number in numbers)
         return DamagedError(
@@ -246,7 +246,7 @@ class Session(SessionDir):
         )
 
     def lock(self) -> AbstractContextManager[Held]:
-        """Holds the session for this process alone; raises SessionBusyError naming who has it."""
+        """Holds the session for this process alone; raises SessionBusyError naming its holder."""
         return lock.held(self.root, self.lock_file, f"session {self.root}")
 
     def remove_work(self, trials: Iterable[Trial]) -> None:
@@ -271,7 +271,7 @@ def is_session(root: Path) -> bool:
 
 
 def going_on(session: Path) -> str:
-    """The command that goes on with a session."""
+    """The command that resumes a session."""
     return f"python -m autotune resume {quoted(session)}"
 
 

@@ -164,12 +164,12 @@ def fits(space: Space, config: Config) -> bool:
 
 
 def leave_out(study: optuna.Study) -> None:
-    """Records that there was a trial of which nothing is known: those after it keep their numbers."""
+    """Records a trial of which nothing is known: those after it keep their numbers."""
     study.add_trial(create_trial(state=TrialState.FAIL))
 
 
 def _distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Where the knobs' values come from, as whoever opens the study sees them: the sampler has its own."""
+    """Where the knobs' values come from, as readers of the study see them: the sampler has its own."""
     return {name: _distribution(knob, space) for name, knob in space.knobs.items()}
 
 
@@ -205,7 +205,7 @@ def _numbers(name: str, space: Space) -> list[int]:
 
 
 def share(study: optuna.Study, number: int) -> None:
-    """Records that others run beside a trial: a kill must not make its figures look measured alone."""
+    """Records that others run alongside a trial: a kill must not make its figures look measured alone."""
     frozen = study.get_trials(deepcopy=False)[number]
     optuna.Trial(study, frozen._trial_id).set_user_attr(
         study_file.SHARED, True
@@ -257,7 +257,7 @@ def _constrain(handle: optuna.Trial, name: str, violation: float) -> None:
 def recover(study: optuna.Study, memory_fraction: float) -> list[Trial]:
     """Finishes what a killed process left undone, and returns the trials that it was running.
 
-    Those go on under their number.
+    Those continue under their number.
     """
     interrupted = []
     for frozen in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):

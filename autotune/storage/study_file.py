@@ -90,9 +90,9 @@ class StudyFile:
 
 @dataclass(frozen=True)
 class Plan:
-    """How many trials a search is to have, the seconds it may take, and those that it has taken.
+    """How many trials a search may have, the seconds it may take, and those that it has taken.
 
-    `ended` says that it came to its end, whatever it found; one that is gone on with has not.
+    `ended` says that it came to its end, whatever it found; one that is resumed has not.
     """
 
     trials: int
@@ -186,8 +186,8 @@ def connect(file: Path, how: str) -> sqlite3.Connection:
 def _reading(file: Path) -> sqlite3.Connection:
     """Reads what is written ahead, too, which takes a file that writers and readers share.
 
-    Where that cannot be made - the disk is read-only, or full - and nothing is written ahead, there is nobody
-    to share it with.
+    Where that cannot be made - the disk is read-only, or full - and nothing is written ahead, there is no
+    other process to share it with.
     """
     connection = connect(file, "mode=ro")
     try:
@@ -267,7 +267,7 @@ def _is_skipped(values: Mapping[str, Any]) -> bool:
 
 
 def trial(known: Attributes, session: str = "") -> Trial | None:
-    """The trial in one of the study's; None where it never ran, or has no configuration: somebody else's.
+    """The trial in one of the study's; None where it never ran, or has no configuration: another program's.
 
     Raises DamagedError where it is not as it was written, in the session with the key `session`.
     """

@@ -105,7 +105,7 @@ class ComparisonDir:
 
     @property
     def marks_file(self) -> Path:
-        """What readers have said who did not know the models."""
+        """The answers of readers who did not know the models."""
         return self.root / "marks.json"
 
 
@@ -134,7 +134,7 @@ class TrainingDir(TrialDir):
 
     @property
     def report_file(self) -> Path:
-        """What it has come to, as a page."""
+        """Its report, as a page."""
         return self.root / "report.html"
 
     @property
@@ -143,5 +143,5 @@ class TrainingDir(TrialDir):
 
     @property
     def wandb_key_file(self) -> Path:
-        """Beside W&B's own: what tells its run from another's of the same name."""
+        """Next to W&B's own: what tells its run from another's of the same name."""
         return self.root / "wandb" / "session-key"

@@ -70,7 +70,7 @@ def other_order(gpus: Collection[Gpu], environment: Mapping[str, str]) -> str | 
 
 
 def must_be_named(gpus: Collection[Gpu], environment: Mapping[str, str]) -> bool:
-    """Whether CUDA is to be told the GPUs by UUID: it counts in another order, or shows one slice alone."""
+    """Whether CUDA needs the GPUs by UUID: it counts in another order, or shows one slice alone."""
     is_divided = any(gpu.uuid.startswith("MIG-") for gpu in gpus)
     return is_divided or other_order(gpus, environment) is not None
 

@@ -1,4 +1,4 @@
-"""Who holds memory of the visible GPUs, and how much of them is in use, as far as NVML tells."""
+"""What holds memory of the visible GPUs, and how much of them is in use, as far as NVML reports it."""
 
 import os
 from collections import Counter
@@ -16,7 +16,7 @@ def used_bytes() -> int:
 
 
 def held_bytes() -> dict[int, int]:
-    """The processes that hold memory of a visible GPU, by id, and how much; 0 where NVML knows only who.
+    """The processes that hold memory of a visible GPU, by id, and how much; 0 where NVML does not say.
 
     In a container these may be other ids than its own.
     """

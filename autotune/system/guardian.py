@@ -3,7 +3,7 @@
 It has a session of its own, so that a signal to the driver's group or from its terminal reaches the driver
 alone. Every orphan below it becomes its child (it is a subreaper), so that it can find and end all there is,
 and nothing else. It watches the driver by a pipe, which the kernel closes however the driver ends, and in
-which the driver says what is to be started. Only the standard library is imported here: it runs as a script.
+which the driver says what to start. Only the standard library is imported here: it runs as a script.
 """
 
 import ctypes
@@ -82,14 +82,14 @@ class Guardian:
                 lost()
 
         watching = threading.Thread(target=watch, name="guardian", daemon=True)
-        self._say(json.dumps([list(start), dict(environment)]))  # its command line could be seen by anybody
+        self._say(json.dumps([list(start), dict(environment)]))  # its command line could be seen by any user
         try:
             self._await_start()
             watching.start()
             yield
         except Exception:
             if watching.ident is not None:
-                watching.join(_SETTLE_S)  # what a daemon's death breaks is heard of before the death itself
+                watching.join(_SETTLE_S)  # what a daemon's death breaks is noticed before the death itself
             raise
         finally:
             leaving.set()
@@ -139,7 +139,7 @@ def end_descendants(timeout_s: float) -> None:
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        except ChildProcessError:  # orphans become children: without a child there is nobody
+        except ChildProcessError:  # orphans become children: without a child nothing is left
             remove_shared_memory(shared)
             return
         time.sleep(_LOOK_S / 10)
@@ -160,7 +160,7 @@ def shared_memory(pids: Iterable[int]) -> set[str]:
 
 
 def remove_shared_memory(files: Collection[str]) -> None:
-    """Removes those of `files` that nobody has mapped."""
+    """Removes those of `files` that no process has mapped."""
     for file in set(files) - shared_memory(_parents() if files else ()):
         with suppress(OSError):
             Path(file).unlink()
@@ -203,7 +203,7 @@ def _serve(directory: Path, orders: FileIO) -> None:
 
 
 def _run(directory: Path, start: Sequence[str], environment: Mapping[str, str], orders: FileIO) -> bool:
-    """Starts the daemons and says so; whether it was the driver that said that they are to end."""
+    """Starts the daemons and says so; returns whether it was the driver that asked for their end."""
     log = directory / "start.log"
     with log.open("w") as output:
         starting = subprocess.Popen(  # noqa: S603 - a command of the driver's
@@ -241,7 +241,7 @@ def _has_ended(daemons: Collection[int]) -> bool:
 def remove_groups(place: Path) -> None:
     """Removes the control groups in `place` that were made for trials by processes that have ended.
 
-    Nobody need have waited for these: who has started Ray inherits children that it knows nothing of.
+    These may not have been waited for: what started Ray inherits children that it knows nothing of.
     """
     for group in place.glob(f"{GROUP}*"):
         maker = group.name.removeprefix(GROUP).partition("-")[0]
@@ -250,7 +250,7 @@ def remove_groups(place: Path) -> None:
 
 
 def _remove_group(group: Path) -> None:
-    """Removes `group`, unless somebody is in it."""
+    """Removes `group`, unless a process is in it."""
     for _ in range(_TRIES):
         with suppress(OSError):
             group.rmdir()
@@ -276,7 +276,7 @@ def main(directory: str, groups: str | None = None) -> None:
         signal.signal(number, lambda *_: None)  # it ends with the driver; a handler is not inherited
     _adopt_orphans()
     try:
-        # Unbuffered: what is said must not be in a buffer where nobody sees it.
+        # Unbuffered: what is said must not stay unseen in a buffer.
         with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as orders:
             _serve(Path(directory), orders)
     finally:

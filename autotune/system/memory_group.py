@@ -1,4 +1,4 @@
-"""A control group of a trial's own: the kernel caps a family's memory in it, and counts whom it kills."""
+"""A control group of a trial's own: the kernel caps a family's memory in it, and counts its kills."""
 
 import itertools
 import os
@@ -13,12 +13,12 @@ from autotune.system import cgroup
 from autotune.system.guardian import GROUP, remove_groups
 
 _COUNT = itertools.count()
-_TRIES, _BETWEEN_S = 40, 0.05  # who is killed leaves its group a moment later
+_TRIES, _BETWEEN_S = 40, 0.05  # a killed process leaves its group a moment later
 
 
 @dataclass(frozen=True)
 class MemoryGroup:
-    """A group in `directory`: who joins it is in it with all that it starts from then on."""
+    """A group in `directory`: a process that joins is in it with all that it starts from then on."""
 
     directory: Path
 
@@ -62,13 +62,13 @@ class MemoryGroup:
         return cgroup.kills(self.directory)
 
     def pids(self) -> list[int]:
-        """Who is in it; nobody where it has been removed."""
+        """The processes in it; none where it has been removed."""
         with suppress(OSError):
             return [int(pid) for pid in (self.directory / "cgroup.procs").read_text(encoding="ascii").split()]
         return []
 
     def end(self) -> None:
-        """Kills who is in it, and removes it."""
+        """Kills the processes in it, and removes it."""
         for _ in range(_TRIES):
             for pid in self.pids():
                 with suppress(OSError):

@@ -16,7 +16,7 @@ _OF_ONE = re.compile(r"^gpu_(\d+)_")
 _NO_DRIVER = (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded)
 _NODES = ("/dev/nvidiactl", "/dev/dxg")  # the second one is Windows' own, under WSL: of any make of GPU
 
-# Slowdowns that somebody has to look into. A software power cap is none: under load it is the normal state.
+# Slowdowns that need attention. A software power cap is none: under load it is the normal state.
 _THROTTLED = (
     pynvml.nvmlClocksEventReasonSwThermalSlowdown
     | pynvml.nvmlClocksEventReasonHwThermalSlowdown
@@ -132,7 +132,7 @@ def others(handle: Any, own: Collection[int], seconds: float) -> dict[str, float
 def _process_samples(handle: Any, since_us: int) -> Sequence[Any]:
     try:
         found: Sequence[Any] = pynvml.nvmlDeviceGetProcessUtilization(handle, since_us)
-    except pynvml.NVMLError_NotFound:  # nobody was busy
+    except pynvml.NVMLError_NotFound:  # no process was busy
         return ()
     return found
 
@@ -149,8 +149,8 @@ def energy_j(before: Reading, after: Reading, seconds: float) -> float | None:
 def combine(readings: Sequence[Reading]) -> dict[str, float]:
     """Several devices as one: power is their sum, memory the fullest's, throttled when any is; else means.
 
-    Of what others do it is the device that they use most: the slowest holds all of them up. Beside that, each
-    of several has its own figures, by its place among them: `gpu_0_power_w`.
+    Of other programs' use it is the device that they use most: the slowest holds all of them up. In addition,
+    each of several has its own figures, by its place among them: `gpu_0_power_w`.
     """
     combined = {}
     for name in {*_QUERIES, "others_gpu_percent"} - {"energy_counter_j"}:

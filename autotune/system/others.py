@@ -57,8 +57,8 @@ def top() -> psutil.Process | None:
 class Others:
     """Samples how busy the CPUs are that this process may run on, with work that is not done below `top`.
 
-    Kernel threads count as others, and what another guest of the machine has stolen does. Without a `top`
-    nothing is said.
+    Kernel threads count as others, and what another guest of the machine has stolen does. Without a `top` it
+    has no figures.
     """
 
     def __init__(self, top: psutil.Process | None) -> None:
@@ -120,8 +120,8 @@ def _clocks(top: psutil.Process) -> dict[psutil.Process, Spent]:
 def search_spent_s(before: Clocks, now: Clocks) -> float:
     """CPU seconds that a family of processes took between two readings of their clocks.
 
-    Of one that has ended in between the kernel gives all its time to who has waited for it: what was known
-    of it before is taken off again. Nobody is given the time of one that nobody waited for.
+    Of one that has ended in between the kernel gives all its time to the process that waited for it: what was
+    known of it before is subtracted again. The time of one that was not waited for is given to none.
     """
     nothing = Spent(0.0, 0.0)
     alive_s = sum(spent.own_s - before.get(p, nothing).own_s for p, spent in now.items())

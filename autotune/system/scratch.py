@@ -1,7 +1,7 @@
-"""The private directory of a search: all that its processes write in passing lies there, and goes with it.
+"""The private directory of a search: all temporary files of its processes lie there, and go with it.
 
 Ray's sockets and files, multiprocessing's sockets, W&B's and whatever a workload puts into the temporary
-directory. Nobody else may look into it. Its processes are told by it, too: they have it in their environment.
+directory. No other user may look into it. It identifies its processes, too: it is in their environment.
 """
 
 import fcntl
@@ -80,7 +80,7 @@ def _make() -> tuple[Path, int]:
             directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_FALLBACK))
         lock = os.open(directory, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if directory.exists():  # nobody has taken it for an orphan's before it was locked
+        if directory.exists():  # it was not taken for an orphan's before it was locked
             return directory, lock
         os.close(lock)
 

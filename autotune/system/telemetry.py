@@ -81,7 +81,7 @@ def hardware() -> Hardware:
 
 
 def device() -> str:
-    """What a trial of this process runs on: its GPUs, by name where NVML tells it, or the CPU's model."""
+    """What a trial of this process runs on: its GPUs, by name where NVML knows it, or the CPU's model."""
     return ", ".join(one.name or one.label for one in devices.visible(_visible())) or cpu_model()
 
 
@@ -101,12 +101,12 @@ class Telemetry:
     """Samples a process, its descendants, and the GPUs visible to this process while the context is open.
 
     Of the processes: `cpu_percent` (100 is one CPU kept busy), `host_rss_bytes` (pages that several share
-    count in each), `children_uss_bytes` (what the descendants hold that nobody shares,
-    mapped files left out). Of the machine: `host_memory_percent`, `host_memory_used_bytes` and
-    `host_memory_free_bytes`, of a container's limit where that is nearer, and the figures of `others.Others`
-    for what does not run below the process `search`. Of the GPUs: the figures of `nvml.combine`, and
-    `gpu_energy_j`, what all used since the start. What cannot be had here is left out. Nothing raises into
-    the caller: a trial outlives its telemetry.
+    count in each), `children_uss_bytes` (what the descendants hold that is not shared, mapped files left
+    out). Of the machine: `host_memory_percent`, `host_memory_used_bytes` and `host_memory_free_bytes`, of a
+    container's limit where that is nearer, and the figures of `others.Others` for what does not run below the
+    process `search`. Of the GPUs: the figures of `nvml.combine`, and `gpu_energy_j`, what all used since the
+    start. What cannot be had here is left out. Nothing raises into the caller: a trial outlives its
+    telemetry.
     """
 
     def __init__(self, pid: int, interval_s: float = 1.0, search: psutil.Process | None = None) -> None:
@@ -207,7 +207,7 @@ class _Processes:
         if not usage:
             return {}
         values = {"host_rss_bytes": float(sum(rss for _, rss in usage.values()))}
-        # What has just been forked, and is about to run something else, still shows its parent's memory.
+        # A process just forked, and about to run something else, still shows its parent's memory.
         stayed = usage.keys() & (before or {}).keys() - {self._root}
         children_bytes = sum(_unshared_bytes(process) for process in stayed)
         if children_bytes > _SHELL_BYTES:
@@ -231,7 +231,7 @@ def _usage(root: psutil.Process) -> dict[psutil.Process, tuple[float, int]]:
 
 
 def _unshared_bytes(process: psutil.Process) -> int:
-    """What a process holds by itself: pages that it still shares with who has forked it do not count.
+    """What a process holds by itself: pages that it still shares with its parent do not count.
 
     Nor do those of files that it maps: the kernel takes them back when it needs room.
     """

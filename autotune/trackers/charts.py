@@ -43,9 +43,9 @@ def axes(unit: str) -> dict[str, tuple[str, ...]]:
 def metrics(values: Mapping[str, Any], quality: str, unit: str) -> dict[str, float]:
     """The numbers in a record, or among a report's own figures, under the names that the charts have.
 
-    What is not known by name is a validation score, but a training metric beside a `train_loss` where the
-    `quality` is not: with that a record is an evaluation. The work done, which a record has as its samples,
-    is called by its `unit`.
+    An unknown name is a validation score, but a training metric next to a `train_loss` without the `quality`:
+    with that a record is an evaluation. The work done, which a record has as its samples, is called by its
+    `unit`.
     """
     other = "train/" if "train_loss" in values and quality not in values else "val/"
     return {
@@ -98,9 +98,9 @@ def rows(report: Report, quality: str, unit: str) -> list[dict[str, float]]:
 
 
 def summary(outcome: Outcome, shown: Measurement | None, quality: str, unit: str) -> dict[str, Any]:
-    """What the run is to be known by: how the trial ended and why, and its figures over the whole trial.
+    """The run's summary: how the trial ended and why, and its figures over the whole trial.
 
-    Of one that was lost nothing is `shown`.
+    Of a lost one nothing is `shown`.
     """
     verdict = {
         "status": outcome.status,

@@ -1,4 +1,4 @@
-"""TensorBoard's event files: those of a search's trials, or of a training. Nobody waits for them."""
+"""TensorBoard's event files: those of a search's trials, or of a training. Nothing waits for them."""
 
 import logging
 import time
@@ -43,7 +43,7 @@ class EventFiles:
         return {**self.__dict__, "_open": {}}
 
     def begin(self, name: str, knobs: Mapping[str, Any]) -> None:
-        """A run, or an attempt to go on with it."""
+        """A run, or an attempt to resume it."""
         if name in self._open:
             return
         with self._excused(name):
@@ -81,8 +81,8 @@ class EventFiles:
 class _File:
     """A trial's event file, a new one for every attempt. Its steps are samples, its clock is the trial's.
 
-    RecordWriter is used by itself: EventFileWriter has a thread, which a full disk ends, and then whoever
-    logs waits for ever. It is never flushed: what a kill can lose is the last 8 KiB.
+    RecordWriter is used by itself: EventFileWriter has a thread, which a full disk ends, and then every
+    caller waits for ever. It is never flushed: what a kill can lose is the last 8 KiB.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -125,7 +125,7 @@ class _File:
             self._end(report.outcome.status)
 
     def _end(self, status: Status) -> None:
-        """Says in the table of hyperparameters how the trial ended; one that may go on has not."""
+        """Says in the table of hyperparameters how the trial ended; one that may be resumed has not."""
         if status is Status.INTERRUPTED:
             return
         word = "STATUS_FAILURE" if status is Status.FAILED else "STATUS_SUCCESS"

@@ -32,8 +32,8 @@ class Shown:
 class Following:
     """Logs a training's reports into its directory, to W&B unless that `mode` is off.
 
-    Going on with a training goes on with its run. What was logged is with W&B, or on the disk, when the
-    `with` is left; until then nobody waits for it, and what cannot be logged is said once.
+    Resuming a training resumes its run. What was logged is with W&B, or on the disk, when the `with` is left;
+    until then nothing waits for it, and a failure to log is reported once.
     """
 
     def __init__(self, place: TrainingDir, shown: Shown, mode: str) -> None:
@@ -43,11 +43,11 @@ class Following:
         self._worker = None if mode == "off" else _worker(place, shown, mode)
 
     def hear(self, report: Report) -> None:
-        """An attempt's outcome is not the training's, which may go on."""
+        """An attempt's outcome is not the training's, which may continue."""
         self._log(replace(report, outcome=None))
 
     def ended(self, last: Report) -> None:
-        """With the last report, whose records were heard."""
+        """With the last report, whose records were taken."""
         self._log(replace(last, records=()))
 
     def _log(self, report: Report) -> None:

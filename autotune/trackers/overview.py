@@ -1,4 +1,4 @@
-"""What a session has found, as rows and figures for whoever keeps it elsewhere. Pure."""
+"""What a session has found, as rows and figures for services that keep it elsewhere. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

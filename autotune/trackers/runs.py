@@ -1,4 +1,4 @@
-"""W&B's runs, and the thread that talks to W&B: when that is away, slow or broken, nobody else notices."""
+"""W&B's runs, and the thread that talks to W&B: when that is away, slow or broken, nothing else suffers."""
 
 import logging
 import os
@@ -40,7 +40,7 @@ _EXIT_CODES = {Status.FAILED: 1, Status.INTERRUPTED: 255}  # 255 is W&B's own co
 class Worker:
     """Calls the methods of a `Runs` one after the other in a thread; what they raise is logged once.
 
-    Where they raise because W&B's service has died, it is started anew and the method called again.
+    Where they raise because W&B's service has died, it is restarted and the method called again.
     """
 
     def __init__(self, runs: "Runs") -> None:
@@ -109,8 +109,8 @@ class Worker:
 class Kept:
     """Where runs lie, and what they are known by: all have the `tags`, and are of the group `session`.
 
-    They are those of a search's trials, or the one of a training: `whose` says which. The `key_file` has what
-    tells them from another's of the same name.
+    They are those of a search's trials, or the one of a training: `whose` says which. The `key_file`
+    distinguishes them from another's of the same name.
     """
 
     directory: Path
@@ -127,14 +127,14 @@ class Kept:
 
     @property
     def key(self) -> str:
-        """Random, and kept beside the runs."""
+        """Random, and kept next to the runs."""
         if not self.key_file.exists():
             self.wandb_dir.mkdir(parents=True, exist_ok=True)
             self.key_file.write_text(secrets.token_hex(4), encoding="ascii")
         return self.key_file.read_text(encoding="ascii")
 
     def which(self, number: int) -> str:
-        """What the run of a trial is called, or that of the training."""
+        """The name of a trial's run, or of the training's."""
         return f"{number:04d}" if self.whose == "search" else self.whose
 
 
@@ -154,7 +154,7 @@ class Runs:
             self._open[number] = self._begin(self.kept.which(number), config)
 
     def _begin(self, which: str, config: Mapping[str, Any]) -> wandb.Run:
-        """A run that is new or gone on with; offline where W&B cannot be reached."""
+        """A run that is new or resumed; offline where W&B cannot be reached."""
         try:
             return self._init(which, config)
         except Exception as error:
@@ -166,7 +166,7 @@ class Runs:
             return self._init(which, config)
 
     def start_anew(self) -> None:
-        """Starts W&B's service anew, and every open run: the service holds on to one that failed to start."""
+        """Restarts W&B's service, and every open run: the service holds on to one that failed to start."""
         with suppress(OSError):  # it is gone
             wandb.teardown()
         self._open = {n: self._init(self.kept.which(n), dict(run.config)) for n, run in self._open.items()}
@@ -211,7 +211,7 @@ class Runs:
         self._ends.pop(number, None)
 
     def summarise(self, history: History, report: Path) -> None:
-        """Logs the winner beside the baseline, the trials, their front, and the `report` as an artifact."""
+        """Logs the winner and the baseline, the trials, their front, and the `report` as an artifact."""
         run = self._begin(_SUMMARY, spaces.to_values(history.space))
         try:
             run.summary.update(overview.figures(history))

@@ -16,9 +16,9 @@ from autotune.trials.reported import Report
 
 
 class Tracker(WandbLoggerCallback):
-    """Ray's W&B callback, but that its runs live in this process, in `directory`/wandb.
+    """Ray's W&B callback, except that its runs live in this process, in `directory`/wandb.
 
-    A run is known by the session and the trial's number: going on with a trial goes on with its run. A thread
+    A run is known by the session and the trial's number: resuming a trial resumes its run. A thread
     talks to W&B: when that is away, slow or broken, the search does not notice and the log says so once. What
     was logged is with W&B, or on the disk, when the `with` is left.
     """

@@ -1,4 +1,4 @@
-"""What to do about the end of an attempt: to go on, with what changed, or to leave it at that. Pure."""
+"""What to do about the end of an attempt: to resume, with what changed, or to end the training. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 300.0
 
 @dataclass(frozen=True)
 class GoOn:
-    """The training goes on from its checkpoint, after a while, with `changes` to its settings."""
+    """The training is resumed from its checkpoint, after a while, with `changes` to its settings."""
 
     wait_s: float
     text: str
@@ -21,22 +21,22 @@ class GoOn:
 
 @dataclass(frozen=True)
 class Tried:
-    """How often in a row the training was gone on with, and has come no further since."""
+    """How often in a row the training was resumed without getting any further."""
 
     times: int = 0
     samples: int = 0
 
     def after(self, samples: int) -> "Tried":
-        """Once more, the training having come to `samples`: who comes further begins to count anew."""
+        """Once more, with the training at `samples`: a training that got further begins to count anew."""
         return Tried(1 if samples > self.samples else self.times + 1, max(samples, self.samples))
 
 
 def answer(outcome: Outcome, settings: Mapping[str, Setting], tried: Tried, most: int) -> GoOn | None:
-    """How to go on after an attempt that ended so; None where that is the end.
+    """How to resume after an attempt that ended so; None where that is the end.
 
-    It is gone on with `most` times without having come any further. What ran out of memory of its own is not
-    tried again as it was. What ran out of the machine's is, because others may have had that; only when it
-    has not helped is less memory needed.
+    It is resumed `most` times without getting any further. An attempt that ran out of its own memory is not
+    repeated as it was. One that ran out of the machine's is, because other programs may have held it; only
+    when that does not help is less memory needed.
     """
     if outcome.status is Status.COMPLETED or outcome.failure is Failure.DIVERGED:
         return None

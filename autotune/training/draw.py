@@ -28,7 +28,7 @@ _GOOD, _WARNING = "green", "yellow"
 
 
 def panel(standing: Standing) -> RenderableType:
-    """What is trained, how far it is, and its figures beside those that were promised."""
+    """What is trained, how far it is, and its figures next to those that were promised."""
     plan, phase = standing.plan, standing.phase
     share = None if plan.samples is None else min(1.0, standing.samples / plan.samples)
     parts: list[RenderableType] = [

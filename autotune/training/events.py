@@ -1,4 +1,4 @@
-"""What happened to a training, line by line, beside its records."""
+"""What happened to a training, line by line, next to its records."""
 
 import json
 from collections.abc import Iterator

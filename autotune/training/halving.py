@@ -1,4 +1,4 @@
-"""Micro-batches that were halved for want of memory: heard of, and told. Pure but for what it remembers."""
+"""Micro-batches halved for lack of memory: noticed, and reported. Pure except for what it remembers."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _SAME = "the same effective batch; statistics of batch norms are of smaller batc
 
 
 class MicroBatch:
-    """The smallest micro-batch that a training with `settings` was heard of in two records in a row.
+    """The smallest micro-batch that a training with `settings` had in two records in a row.
 
     Of one record alone it may be the last batch of an epoch.
     """
@@ -22,7 +22,7 @@ class MicroBatch:
         self._last: float | None = None
 
     def hear(self, record: Mapping[str, object]) -> str | None:
-        """What is to be said of a `record`: that the micro-batch is smaller from the one before it on."""
+        """What to say of a `record`: that the micro-batch is smaller from the one before it on."""
         if (size := units.number(record.get(MICRO_BATCH))) is None:
             return None
         was, (before, self._last) = self._smallest, (self._last, size)

@@ -1,4 +1,4 @@
-"""What is trained, and what was promised of it: written before a training begins, read when it goes on."""
+"""What is trained, and what was promised of it: written before a training begins, read when it is resumed."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from autotune.judging.promise import Promise
 from autotune.space.sections import Objective
 from autotune.storage.trial_dir import TrainingDir
 
-_SAME = ("workload", "quality", "minimize", "unit")  # as long as a training lasts, beside its settings
+_SAME = ("workload", "quality", "minimize", "unit")  # for as long as a training lasts, besides its settings
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def is_training(root: Path) -> bool:
 
 
 def gone_on_with(known: Plan, plan: Plan, place: TrainingDir) -> Plan:
-    """`plan` as it goes on in `place`, where `known` was begun: with the changes that were made since.
+    """`plan` as it is resumed in `place`, where `known` was begun: with the changes that were made since.
 
     What was promised then counts. Raises InputError where another training was begun there.
     """

@@ -33,7 +33,7 @@ class Lines:
         """Leaves the terminal as it was."""
 
     def say(self, text: str) -> None:
-        with suppress(OSError):  # the terminal is gone, or the disk of a log full: the training goes on
+        with suppress(OSError):  # the terminal is gone, or the disk of a log full: the training continues
             print(printable(text), flush=True)
 
     def stands(self, standing: Standing) -> None:
@@ -51,8 +51,8 @@ class Lines:
 class Panel(Lines):
     """Redraws how the training stands in place, on a terminal. What happens stays above it as a line.
 
-    It is gone once the training stops: what is then waited for shows nothing, and a second signal may end
-    this process before it could tidy up.
+    It disappears once the training stops: the waiting after that shows nothing, and a second signal may end
+    this process before it can tidy up.
     """
 
     def __init__(self, console: Console) -> None:

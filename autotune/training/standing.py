@@ -94,7 +94,7 @@ def _add(points: list[Point], samples: int, value: object, apart: float = 0.0) -
     if found is None or abs(found) > _LARGEST:
         return
     while points and points[-1].samples >= samples:
-        points.pop()  # a training that goes on from its checkpoint yields what came after it again
+        points.pop()  # a training resumed from its checkpoint yields what came after it again
     if len(points) > 1 and samples - points[-2].samples < apart:
         points.pop()
     points.append(Point(samples, found))

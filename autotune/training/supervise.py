@@ -25,10 +25,10 @@ def run(
     going_on: Callable[[Report, GoOn], None],
     is_stopping: Callable[[], bool],
 ) -> Report:
-    """The last report of a training, which has its outcome; every report on the way is heard.
+    """The last report of a training, which has its outcome; `hear` gets every report.
 
-    `order_with` makes the order with the changes that were made to its settings so far. `going_on` is told of
-    an attempt that has failed, and how the training goes on, before it does. As soon as it `is_stopping`, the
+    `order_with` makes the order with the changes that were made to its settings so far. `going_on` is called
+    after a failed attempt, with how the training is resumed, before it is. As soon as it `is_stopping`, the
     workload may write its checkpoint; unless that is the training's end anyway, the outcome is INTERRUPTED.
     """
     changes: dict[str, Setting] = {}
@@ -49,7 +49,7 @@ def run(
             if found.changes:
                 tried = Tried(0, tried.samples)  # the smaller one has not been tried yet
             _sleep(found.wait_s, is_stopping)
-        if is_stopping():  # whatever ended the attempt: it is gone on with another day
+        if is_stopping():  # whatever ended the attempt: it is resumed another day
             return replace(last, outcome=Outcome(Status.INTERRUPTED, reason=outcome.reason))
 
 

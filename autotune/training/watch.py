@@ -1,6 +1,6 @@
 """What is said of a training while it runs: that it became slower, and why; that its memory will be full.
 
-Pure but for what it remembers: reports in, lines out, each once.
+Pure except for what it remembers: reports in, lines out, each once.
 """
 
 import math
@@ -20,7 +20,7 @@ from autotune.trials.reported import Report
 
 _WINDOW_S = 10.0
 _RECENT = 30  # windows
-_AS_LONG_AGAIN = 3  # times what was trained so far: what nobody knows the length of is taken to go on so long
+_AS_LONG_AGAIN = 3  # times what was trained so far: the assumed rest of a training of unknown length
 
 
 class Said(NamedTuple):
@@ -54,7 +54,7 @@ class Watch:
         self._told: set[Memory] = set()
 
     def hear(self, report: Report) -> list[Said]:
-        """What is to be said now."""
+        """What to say now."""
         self._since = min(self._since, report.samples)
         for memory, series in self._held.items():
             if memory.held in report.telemetry:
@@ -70,7 +70,7 @@ class Watch:
 
     @property
     def recent_shares(self) -> dict[str, float]:
-        """What part of those steps each of their phases took; empty where nothing tells it."""
+        """What part of those steps each of their phases took; empty where unknown."""
         recent = self._windows[-_RECENT:]
         spent_s = {name: sum(w.phases_s.get(name, 0.0) for w in recent) for name in PHASES}
         total_s = sum(spent_s.values())
@@ -120,7 +120,7 @@ class Watch:
         return f"{rises}; at this slope it is full after {when}, {self._how_soon(full.samples - samples)}"
 
     def _end(self, samples: int) -> float:
-        """After how many samples it ends, or is taken to end where nobody knows that."""
+        """After how many samples it ends, or is taken to end where that is unknown."""
         return self._length.samples or samples + _AS_LONG_AGAIN * (samples - self._since)
 
     def _how_soon(self, left: float) -> str:
@@ -145,7 +145,7 @@ class _Steps:
             self._phases_s[name] += units.number(record.get(name)) or 0.0
 
     def window(self, samples: int, seen: Mapping[str, float]) -> Window:
-        """The window up to `samples`; its phases have the shares of those steps that were told."""
+        """The window up to `samples`; its phases have the shares of those steps that were reported."""
         total_s = sum(self._phases_s.values())
         phases_s = {name: self.seconds * s / total_s for name, s in self._phases_s.items()} if total_s else {}
         return Window(samples, self._trained, self.seconds, phases_s, seen)

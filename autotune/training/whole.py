@@ -1,4 +1,4 @@
-"""A whole training in its directory: run, or gone on with, until it is over."""
+"""A whole training in its directory: run, or resumed, until it is over."""
 
 import json
 import time
@@ -29,11 +29,11 @@ _TELEMETRY_EVERY_S = 10.0  # a day of it is some thousand samples
 
 
 class Whole:
-    """Trains as planned in `place`, whose lock is held; what people should know, `shows` shows them, and
-    `follow` gets every report.
+    """Trains as planned in `place`, whose lock is held.
 
-    What happens is kept beside the records, as events, and changes to its settings in its plan, unless the
-    disk is full: the training answers that itself, and must not end of it.
+    `shows` gets what users should know, `follow` every report. What happens is kept next to the records, as
+    events, and changes to its settings in its plan, unless the disk is full: the training handles that
+    itself, and must not end because of it.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Whole:
         self._standing = standing.with_records(self._earlier())
 
     def _earlier(self) -> Iterator[dict[str, Any]]:
-        """The records of the processes before, of whose micro-batches is heard as they are taken."""
+        """The records of earlier processes, whose micro-batches are noted as they are taken."""
         for record in read_records(self._place):
             self._micro_batch.hear(record)
             yield record
@@ -62,7 +62,7 @@ class Whole:
     def run(self, *, retries: int, is_stopping: Callable[[], bool]) -> Report:
         """The last report, which has the outcome.
 
-        As soon as it `is_stopping` that is INTERRUPTED, unless the training has come to its end.
+        Once it `is_stopping`, the outcome is INTERRUPTED, unless the training has ended.
         """
         begun = Kind.CONTINUED if self._place.records_file.exists() else Kind.BEGUN
         self._happened(begun, told.begun(self._plan))
@@ -131,6 +131,6 @@ class Whole:
 
 
 def is_done(place: TrainingDir) -> bool:
-    """Whether the training in `place` has come to its own end."""
+    """Whether the training in `place` has reached its own end."""
     verdict = read_verdict(place)
     return verdict is not None and verdict[0].status is Status.COMPLETED

@@ -1,4 +1,4 @@
-"""One trial by itself, from its start to its end: no search, no Ray, nothing beside it."""
+"""One trial by itself, from its start to its end: no search, no Ray, nothing alongside it."""
 
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -16,9 +16,9 @@ _POLL_S = 1.0
 def run(
     order: Order, server: ForkServer, heard: Callable[[Report], None] | None = None
 ) -> tuple[Outcome, Measurement]:
-    """How the trial ended and what it showed; every report on the way is `heard`.
+    """How the trial ended and what it showed; `heard` gets every report on the way.
 
-    Raises InputError where something outside has interrupted it: called again, it goes on.
+    Raises InputError where something outside has interrupted it: called again, it resumes.
     """
     with closing(reports(order, server)) as told:
         for report in told:
@@ -33,11 +33,11 @@ def run(
 def reports(
     order: Order, server: ForkServer, is_stopping: Callable[[], bool] = lambda: False
 ) -> Generator[Report, None, None]:
-    """What the trial tells every second; the last report has its outcome.
+    """What the trial reports every second; the last report has its outcome.
 
     As soon as it `is_stopping`, or where this is closed before its end, the workload may write its
-    checkpoint, to go on from there another day. Closed while it `is_stopping`, as by a second Ctrl-C, it does
-    not wait for that.
+    checkpoint, to resume from there another day. Closed while it `is_stopping`, as by a second Ctrl-C, it
+    does not wait for that.
     """
     attempt = Attempt(order, server)
     try:

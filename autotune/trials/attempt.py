@@ -1,7 +1,7 @@
 """One attempt at running a trial: its child process, its clock, its files, and what came out of it.
 
 A trial killed in the middle is attempted again in the same directory: the records already written there
-count, and the workload goes on from its own checkpoint.
+count, and the workload resumes from its own checkpoint.
 """
 
 import json
@@ -36,7 +36,7 @@ _STEPS_APART_S = 1.0  # of a whole training: a day of it has a hundred thousand 
 
 
 class Attempt:
-    """A running trial. `step` until it reports an outcome; `stop` to break off and go on another day."""
+    """A running trial. `step` until it reports an outcome; `stop` to break off and resume another day."""
 
     def __init__(self, order: Order, server: ForkServer) -> None:
         self._order, self._server = order, server
@@ -133,8 +133,9 @@ class Attempt:
                 self._outcome = failures.failed(Failure.ERROR, self._overdue())
 
     def _ended_early(self, verdict: Outcome) -> Outcome:
-        """What a `verdict` is worth that came before the trial had all its samples: its figures compare with
-        nobody's. A whole training has them when its workload says so.
+        """The outcome for a `verdict` that came before the trial had all its samples.
+
+        Its figures compare with no other trial's. A whole training has them when its workload says so.
         """
         if self._order.whole:
             return verdict
@@ -155,7 +156,7 @@ class Attempt:
         )
 
     def _end_if_beaten(self) -> None:
-        """Stops what the threshold says need not go on."""
+        """Stops what the threshold says need not continue."""
         file = self._order.threshold_file
         threshold = threshold_file.read(Path(file)) if file else None
         beaten = stopping.verdict(self.measurement(), threshold) if threshold else None
@@ -167,7 +168,7 @@ class Attempt:
         """Lets the workload write its checkpoint, unless it has ended; adds what it yielded before."""
         if self._child is None:
             return
-        self._outcome = Outcome(Status.INTERRUPTED)  # who is interrupted here, too, does not wait once more
+        self._outcome = Outcome(Status.INTERRUPTED)  # interrupted here, too, it does not wait once more
         verdict = self._child.stop(self._grace_s)
         records += self._take(self._child.poll(0))
         self._stamp()
@@ -231,7 +232,7 @@ class Attempt:
         return flops.utilisation(shown.flops_per_sample, found.samples_per_s, self._device) if found else None
 
     def stop(self, *, waits: bool = True) -> None:
-        """Leaves the trial to be gone on with; `waits` for the workload to write its checkpoint."""
+        """Leaves the trial to be resumed; `waits` for the workload to write its checkpoint."""
         if self._child is not None and self._outcome is None:
             self._child.stop(self._grace_s if waits else 0.0)
             with interrupted_by_the_disk(self._end):
@@ -276,7 +277,7 @@ def _thin(records: list[dict[str, Any]], quality: str) -> tuple[dict[str, Any], 
 
 @contextmanager
 def interrupted_by_the_disk(end: Callable[[Outcome], None]) -> Iterator[None]:
-    """What cannot be written down must not go on, and is no fault of the trial's: `end` gets its outcome."""
+    """What cannot be written down must not continue, and is not the trial's fault: `end` gets its outcome."""
     try:
         yield
     except OSError as error:

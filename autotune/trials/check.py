@@ -1,4 +1,4 @@
-"""What of a workload's records is taken: numbers that JSON has, of work that goes on."""
+"""What is taken of a workload's records: numbers that JSON has, of work that advances."""
 
 import math
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ _MOST_SAMPLES = 2**53  # every whole number up to here is a float
 
 
 class _DivergedError(FloatingPointError):
-    """The workload goes on yielding losses that are no numbers."""
+    """The workload keeps yielding losses that are not numbers."""
 
 
 class Check:
     """Refuses a record that is none, and a loss that has stopped being a number.
 
-    What a record counts its work in, its `unit`, it has under the name of samples from here on: nothing that
-    reads it has to know.
+    What a record counts its work in, its `unit`, it has under the name of samples from here on: its readers
+    need not know it.
     """
 
     def __init__(self, unit: str) -> None:

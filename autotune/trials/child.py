@@ -102,11 +102,11 @@ class Child:
                 self._end_standstill()
 
     def _count_still(self, most_s: float) -> None:
-        """Counts the time since it was last asked as time in which the workload did not get on.
+        """Counts the time since it was last called as time in which the workload made no progress.
 
-        Of more than `most_s` nobody knows whose it was: this process may have been suspended, and all others
-        with it. What was done with its records in between counts, or a flood of them would hide that it
-        stands still.
+        Time beyond `most_s` cannot be attributed: this process may have been suspended, and all others with
+        it. What was done with its records in between counts, or a flood of them would hide that it stands
+        still.
         """
         now_s = time.monotonic()
         if not self._is_paused:
@@ -147,7 +147,7 @@ class Child:
         self._has_evaluated |= is_evaluation
 
     def _end_excess(self) -> None:
-        """Ends what has more memory than it may, or has lost a process for want of it and goes on."""
+        """Ends a trial that exceeds its memory limit, or lost a process for lack of memory and continues."""
         if self.verdict is not None or not self._memory.look():
             return
         if held_bytes := self._memory.excess_bytes(self.pid):
@@ -184,7 +184,7 @@ class Child:
             return ""
 
     def _end_standstill(self) -> None:
-        """Ends what has not got on for too long; where the workload hangs is then in its log."""
+        """Ends a trial without progress for too long; where the workload hangs is then in its log."""
         if self.verdict is not None or self._still_s <= self._stall_limit_s() or self._is_held_by_disk():
             return
         for member in family.members(self.pid):  # one after the other: all write into one log
@@ -195,8 +195,8 @@ class Child:
         self._process.join(_STACK_WAIT_S)
         still_s = self._still_s
         if self._order.whole:
-            # It may have got on after all, as where a program that it waits for has died of the signal. It is
-            # gone on with from its checkpoint, which is then of records that are still to be heard.
+            # It may have advanced after all, as where a program that it waits for has died of the signal.
+            # It is resumed from its checkpoint, which is then of records that are still to be read.
             family.suspend(self.pid)
             self._take(self._inbox.read())
         self.verdict = failures.failed(
@@ -230,7 +230,7 @@ class Child:
         family.suspend(self.pid)
 
     def resume(self) -> None:
-        """Lets what was paused go on; the time in between counts neither as a step nor as silence."""
+        """Resumes what was paused; the time in between counts neither as a step nor as silence."""
         family.go_on(self.pid)
         self._is_paused, self._yielded_s, self._heard_s = False, None, time.monotonic()
 

@@ -18,14 +18,14 @@ class Cuda:
     """The GPUs of this process. Without one, or without torch, everything is as if there were none."""
 
     def __init__(self, gpus: float, cap_bytes: int | None) -> None:
-        """`gpus` are to be there, 0 for none; `cap_bytes` is what the allocator may take of each."""
+        """`gpus` must be there, 0 for none; `cap_bytes` is what the allocator may take of each."""
         self._gpus, self._cap_bytes = math.ceil(gpus), cap_bytes
         self._torch: Any = None
         self._before_bytes = 0
         self._pace = autotune_gpu.Pace()
 
     def open(self) -> None:
-        """Sees to it that the GPUs are there, and caps them; asked again, it does what could not be done yet.
+        """Ensures that the GPUs are there, and caps them; called again, it does what could not be done yet.
 
         Raises GpuLostError where torch cannot use as many: what is measured then is something else.
         """
@@ -69,7 +69,7 @@ class Cuda:
         }
 
     def context_bytes(self) -> int:
-        """What the process takes of the GPU beside its allocator: context, kernels; 0 where nobody knows."""
+        """What the process takes of the GPU besides its allocator: context, kernels; 0 where unknown."""
         stats = self._stats()
         held_bytes = gpu_holders.held_bytes().get(os.getpid(), 0) if stats else 0
         return max(0, held_bytes - stats["reserved_bytes"]["all"]["current"]) if held_bytes else 0

@@ -40,9 +40,9 @@ _CAPPED_TEXT = re.compile(
     r"|can't start new thread"
     r"|Thread creation failed: Resource temporarily unavailable"
 )
-# A library on the GPU that cannot be set up: for want of memory, unless there was enough.
+# A library on the GPU that cannot be set up: for lack of memory, unless there was enough.
 _HANDLE_TEXT = re.compile(r"CUBLAS_STATUS_NOT_INITIALIZED when calling `cublas(Lt)?Create")
-# What cuDNN says for want of memory, and for much else.
+# What cuDNN says for lack of memory, and for much else.
 _ENGINE_TEXT = re.compile(
     r"unable to find an engine to execute this computation|No valid engine configs"
     r"|CUDNN_STATUS_NOT_INITIALIZED"
@@ -90,7 +90,7 @@ _LONGEST = 300
 
 
 class GpuLostError(RuntimeError):
-    """A GPU that a trial is to have cannot be used: a fault of the machine, whatever the trial does."""
+    """A GPU that a trial should have cannot be used: a fault of the machine, whatever the trial does."""
 
 
 def failed(kind: Failure, reason: str, shortage: Shortage | None = None) -> Outcome:
@@ -99,7 +99,7 @@ def failed(kind: Failure, reason: str, shortage: Shortage | None = None) -> Outc
 
 
 def lost(reason: str) -> Outcome:
-    """The outcome of an attempt that somebody has killed: the trial goes on, and is given up in the end."""
+    """The outcome of an attempt killed from outside: the trial is resumed, and given up in the end."""
     return Outcome(Status.INTERRUPTED, Failure.LOST, _one_line(reason))
 
 
@@ -123,12 +123,12 @@ def _one_line(text: str) -> str:
 def of_exception(error: BaseException, *, capped: bool = True, gpu: GpuMemory | None = None) -> Outcome:
     """Why a workload that raised `error` failed; what `error` was caused by counts as well.
 
-    `capped` says that the process's memory was: then what fails first for want of it counts as well. `gpu` is
+    `capped` says that the process's memory was: then what fails first for lack of it counts as well. `gpu` is
     the memory of its GPU, where that can be asked: it decides what the words alone do not.
     """
     kinds = [(cause, _kind(cause, capped, gpu)) for cause in chain(error)]
     told = {kind: cause for cause, kind in reversed(kinds)}
-    if isinstance(error, GpuLostError):  # not yet in use: who has no room to begin with has asked for none
+    if isinstance(error, GpuLostError):  # not yet in use: a trial without room at first has asked for none
         is_full = Failure.OOM in told
         return lost(_text(error)) if is_full else Outcome(Status.INTERRUPTED, reason=_one_line(_text(error)))
     if Failure.OOM in told and _is_others_doing(_text(told[Failure.OOM]), gpu):
@@ -138,7 +138,7 @@ def of_exception(error: BaseException, *, capped: bool = True, gpu: GpuMemory | 
             reason = _line(error) if cause is error else f"{_line(error)}; because of {_line(cause)}"
             return failed(kind, reason, _shortage(_one_line(reason)) if kind is Failure.OOM else None)
     if fault := disk_fault(error, DISK_ERRNOS):
-        # A write has no file name with it; who caught its error and raised another one has said which.
+        # A write has no file name with it; code that caught its error and raised another one has said which.
         return Outcome(
             Status.INTERRUPTED, reason=_one_line(fault if isinstance(error, OSError) else _text(error))
         )
@@ -238,7 +238,7 @@ def _text(error: BaseException) -> str:
 
 
 def _names(error: BaseException) -> set[str]:
-    """The names of the error's classes: torch's own are told without importing torch."""
+    """The names of the error's classes: torch's own are recognized without importing torch."""
     return {kind.__name__ for kind in type(error).__mro__}
 
 
@@ -259,10 +259,10 @@ def of_verdict(
     memory_share: float,
     counted_alone: bool = False,
 ) -> Outcome:
-    """What a workload says of its own end, unless it was ended from outside and cannot know by whom.
+    """What a workload says of its own end, unless it was ended from outside and cannot know by what.
 
     A loader's worker that is killed was killed for memory where there is evidence of that, see `of_exit`; so
-    was another process of the trial's whose end it tells as an error.
+    was another process of the trial's whose end it reports as an error.
     """
     if outcome.status is Status.STOPPED and not asked_to_stop:
         return lost("it received a SIGTERM")
@@ -292,7 +292,7 @@ def of_exit(
     they are `counted_alone`, and else one that was near it. `memory_share` is what share of the machine's
     memory was in use shortly before, `capped` says that the process's memory was, and `cap_share` how much of
     that it had in use: code that does not look at what it was given then crashes.
-    A SIGKILL without any sign of want of memory came from outside, and is no fault of the trial's.
+    A SIGKILL without any sign of a lack of memory came from outside, and is no fault of the trial's.
     """
     if kernel_killed and code in {-signal.SIGKILL, _SERVER_DIED}:
         return failed(Failure.OOM, "killed by the kernel, which was out of memory", Shortage.MACHINE)

@@ -19,7 +19,7 @@ _REAP_S = 10.0  # a process that a driver or a file system holds cannot be kille
 
 
 def members(pid: int) -> list[psutil.Process]:
-    """A process and all that it has started; nobody where it is gone."""
+    """A process and all that it has started; none where it is gone."""
     try:
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
@@ -28,7 +28,7 @@ def members(pid: int) -> list[psutil.Process]:
 
 
 def suspend(pid: int) -> None:
-    """Stops the family of `pid` where it stands, but not the guard that is to end it when nobody else can."""
+    """Stops the family of `pid` where it stands, but not the guard that must end it when nothing else can."""
     stopped: set[psutil.Process] = set()
     # Again, because one may have been born meanwhile; parents come first, so that this ends.
     while fresh := [one for one in members(pid) if one not in stopped and not _is_guard(one)]:
@@ -37,7 +37,7 @@ def suspend(pid: int) -> None:
 
 
 def go_on(pid: int) -> None:
-    """Lets the family of `pid` go on."""
+    """Lets the family of `pid` continue."""
     _signal(members(pid), signal.SIGCONT)
 
 
@@ -74,7 +74,7 @@ def held_bytes(pid: int, enough_bytes: int) -> int:
 
 
 def anonymous_bytes(pid: int) -> int:
-    """What a process holds of its own, and who is forked from it shares; 0 where it is gone."""
+    """What a process holds of its own, and shares with processes forked from it; 0 where it is gone."""
     return _bytes(pid, "status", "RssAnon")
 
 

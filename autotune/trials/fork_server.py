@@ -24,14 +24,14 @@ _WITHOUT_PRELOAD = (
     "the workload uses CUDA when it is imported, so no trial can be forked that uses CUDA: every trial "
     "imports the workload again, which takes longer"
 )
-_PRELOAD_S = 120.0  # for its imports; one that hangs in them answers nobody
+_PRELOAD_S = 120.0  # for its imports; one that hangs in them never answers
 
 
 class ForkServer:
     """Where children are forked from: a process that has imported `preload` and holds no CUDA context.
 
     It is multiprocessing's own, one for each process that uses it, and ends with that process. `note` is what
-    is to be said of it, once it is known.
+    to say of it, once it is known.
     """
 
     def __init__(self, preload: Sequence[str]) -> None:
@@ -61,7 +61,7 @@ class ForkServer:
         process.join(_PRELOAD_S)
         if process.exitcode == cuda.BAD_FORK:
             self.context.set_forkserver_preload([runner.__name__])
-            forkserver._forkserver._stop()  # type: ignore[attr-defined]  # nobody else can
+            forkserver._forkserver._stop()  # type: ignore[attr-defined]  # nothing else can
             self.note = _WITHOUT_PRELOAD
         self._is_known_to_fork = True
 
@@ -86,7 +86,7 @@ class ForkServer:
 
 @contextmanager
 def _asking_nvml() -> Iterator[None]:
-    """Lets who is started now ask whether CUDA is there without being unfit to fork from afterwards."""
+    """Lets a process started now ask whether CUDA is there and still be fit to fork from afterwards."""
     before = os.environ.get(_NVML_CHECK)
     os.environ[_NVML_CHECK] = "1"
     try:
@@ -116,7 +116,7 @@ def _server_killed_after(seconds: float) -> Iterator[None]:
     """Kills the fork server if the block takes longer."""
 
     def kill() -> None:
-        if pid := getattr(forkserver._forkserver, "_forkserver_pid", None):  # nobody else knows it
+        if pid := getattr(forkserver._forkserver, "_forkserver_pid", None):  # it is known nowhere else
             os.kill(pid, signal.SIGKILL)
 
     timer = threading.Timer(seconds, kill)

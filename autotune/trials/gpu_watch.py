@@ -20,7 +20,7 @@ class GpuWatch:
         self._is_known = False  # whether NVML calls the trial's processes as they are called here
 
     def note(self, pid: int) -> None:
-        """Takes note of who belongs to the trial `pid`: while it runs, and when it is about to end."""
+        """Notes which processes belong to the trial `pid`: while it runs, and when it is about to end."""
         if self._gpus:
             self._family.update(one.pid for one in family.members(pid))
             self._family.update(family.group_of(pid))
@@ -33,7 +33,7 @@ class GpuWatch:
             time.sleep(_LOOK_S)
 
     def _is_held(self) -> bool:
-        """By who holds memory; where ids do not compare by how much is held, unless others may hold it."""
+        """By what holds memory; where ids do not compare by how much is held, unless others may hold it."""
         if self._is_known or self._gpus < 1:
             return self._is_holding()
         return gpu_holders.used_bytes() > self._before_bytes + _SLACK_BYTES

@@ -1,4 +1,4 @@
-"""What a trial's memory shows from outside: what its family holds, whom the kernel kills, how full all is."""
+"""A trial's memory from outside: what its family holds, what the kernel kills, how full the machine is."""
 
 import time
 from contextlib import suppress
@@ -14,10 +14,10 @@ _NOTICE_S = 5.0  # for a trial to notice that one of its processes has been kill
 
 
 class MemoryWatch:
-    """Keeps a trial's family within `limit_bytes` of memory, and knows what speaks for a want of memory.
+    """Keeps a trial's family within `limit_bytes` of memory, and knows the signs of a lack of memory.
 
     The limit, None for no limit, is on top of what the trial is born with. Where it can have a control group
-    of its own the kernel enforces the limit; else `excess_bytes` says when it is to be ended.
+    of its own the kernel enforces the limit; else `excess_bytes` says when to end it.
     """
 
     def __init__(self, limit_bytes: int | None) -> None:
@@ -47,8 +47,9 @@ class MemoryWatch:
                 self._is_capped = True
 
     def look(self) -> bool:
-        """Notes how full the machine is, unless that was done just now: when somebody has died of it, it no
-        longer is. Whether it was done.
+        """Notes how full the machine is, unless it did so just now, and returns whether it did.
+
+        Once a process has died of it, the machine is full no longer.
         """
         now_s = time.monotonic()
         if now_s - self._seen_s < LOOK_S:
@@ -59,7 +60,7 @@ class MemoryWatch:
         return True
 
     def has_missed_a_kill(self) -> bool:
-        """Whether the kernel has killed one of the trial's processes, and it goes on as if nothing were."""
+        """Whether the kernel has killed one of the trial's processes, and it continues regardless."""
         return self._killed_s is not None and time.monotonic() - self._killed_s > _NOTICE_S
 
     def excess_bytes(self, pid: int) -> int:

@@ -1,4 +1,4 @@
-"""What is to be run: all that one trial, or one race, needs. Plain values, for whatever machine."""
+"""What to run: all that one trial, or one race, needs. Plain values, for any machine."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,21 +15,21 @@ class Order:
     """One trial: a workload, what it is called with, what it may take and when it is over.
 
     `settings` are the tuner's, `given` what the workload takes for them: its user's names, shape and words;
-    None where they are the same.
-    `quality` is the key that tells the record of an evaluation, one to `minimize` where lower is better;
-    `samples` are those of the whole trial, by the figure of a record that is called `unit`.
-    `memory_limit_bytes` is of the host's, on top of what a process holds that has imported the workload.
-    `gpus` are the GPUs that it has to find, a part of one below 1 and 0 for none; `device_memory_bytes` is
-    what is its share of each, and `memory_cap_bytes` what its allocator may take of that, None for whatever
-    is free. `stall_timeout_s` is how long it may go without a record, None for a time that its own records
-    set. It ends at the quality `target`, too, of which higher is better as everywhere inside, and when it has
-    learnt, after `until_learnt` evaluations at least, 0 for never; or, `until_timed`, once its speed is
-    known. Where it `counts_evaluations` they are part of that: one after every `samples_per_evaluation`
-    samples, None for as many as come; in a race, where none does, `outside_s` for every sample, which may
-    make the speed wrong by a part of `unsure`. As soon as there is a `stop_file` it is to close, and to be
-    gone on with another day. `card` says which trial of which session it is, None for a training by itself:
-    its files are only of that one. A `whole` training is over when its workload ends it, or where it has
-    `samples` with the first evaluation after them; of its steps no more are kept than one a second.
+    None where they are the same. `quality` is the key that tells the record of an evaluation, one to
+    `minimize` where lower is better; `samples` are those of the whole trial, by the figure of a record that
+    is called `unit`. `memory_limit_bytes` is of the host's, on top of what a process holds that has imported
+    the workload. `gpus` are the GPUs that it has to find, a part of one below 1 and 0 for none;
+    `device_memory_bytes` is what is its share of each, and `memory_cap_bytes` what its allocator may take of
+    that, None for whatever is free. `stall_timeout_s` is how long it may go without a record, None for a time
+    that its own records set. It ends at the quality `target`, too, of which higher is better as everywhere
+    inside, and when it has learnt, after `until_learnt` evaluations at least, 0 for never; or, `until_timed`,
+    once its speed is known. Where it `counts_evaluations` they are part of that: one after every
+    `samples_per_evaluation` samples, None for as many as come; in a race, where none does, `outside_s` for
+    every sample, which may make the speed wrong by a part of `unsure`. As soon as there is a `stop_file` it
+    should close, to be resumed another day. `card` says which trial of which session it is, None for a
+    training by itself: its files are only of that one. A `whole` training is over when its workload ends it,
+    or where it has `samples` with the first evaluation after them; of its steps no more are kept than one a
+    second.
     """
 
     number: int
@@ -131,10 +131,10 @@ def _card(values: Mapping[str, Any]) -> Card | None:
 
 
 def is_to_stop(order: Order | RaceOrder) -> bool:
-    """Whether what runs is to close, because its search has stopped."""
+    """Whether what runs should close, because its search has stopped."""
     return order.stop_file is not None and Path(order.stop_file).exists()
 
 
 def from_dict(values: Mapping[str, Any]) -> Order | RaceOrder:
-    """The order whose `to_dict` gave `values`; a race is told by its members."""
+    """The order whose `to_dict` gave `values`; a race is recognized by its members."""
     return RaceOrder.from_dict(values) if "members" in values else Order.from_dict(values)

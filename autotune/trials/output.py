@@ -8,7 +8,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-_PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold: nobody waits who prints less between two looks
+_PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold: printing less between two looks never waits
 _MOST_READS = 64  # at a look: what prints without end must not keep this process from all else
 _LONGEST_LINE_BYTES = 2**16  # a longer one is written in pieces
 
@@ -27,7 +27,7 @@ class Output:
         self.ended = False
         self._hide = hide
         self._rest = b""
-        log.parent.mkdir(exist_ok=True)  # no session anew that was deleted
+        log.parent.mkdir(exist_ok=True)  # does not recreate a deleted session
         self._log = log.open("ab", buffering=0)
         self._close = weakref.finalize(self, self._log.close)
 
@@ -56,7 +56,7 @@ class Output:
             self._log.write(self._hide(text).encode(errors="surrogateescape"))
 
     def finish(self) -> None:
-        """Writes all that is there: who has printed it has ended."""
+        """Writes all that is there: its printer has ended."""
         self.take()
         rest, self._rest = self._rest, b""
         self._write(rest)
@@ -70,7 +70,7 @@ class Output:
 
 
 def _end_of_lines(said: bytes) -> int:
-    """How much of `said` can be written: a secret that has come in part is not told yet."""
+    """How much of `said` can be written: a secret that has come in part is held back."""
     end = max(said.rfind(b"\n"), said.rfind(b"\r")) + 1
     if len(said) - end <= _LONGEST_LINE_BYTES:
         return end

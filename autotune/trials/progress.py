@@ -30,7 +30,7 @@ _MOST_ITEMS = 100_000  # whose scores are kept
 _LARGEST = 1e30  # of a quality: its squares, sums and ratios are numbers, too
 _OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # steps, too: a large batch is beyond the end with its first one
 _SURE_SHARE = 0.02  # of a throughput: an interval as narrow as that is one to rely on
-_KNOWN_SHARE = 0.1  # one that says who is worth a race, which tells the rest
+_KNOWN_SHARE = 0.1  # one that says what is worth a race, which decides the rest
 _SILENT_STEPS, _SILENT_S = 10, 2.0  # seconds, too: a step of milliseconds is late for any reason
 _LEAST_BYTES = 2**20  # no training takes less: where the host shows less, the work was done out of sight
 _RISING_SHARE, _RISING_PART = 0.02, 1 / 3  # of the peak, and of a trial's samples
@@ -101,7 +101,7 @@ class Progress:
         return None if value is None else turned(value, minimize=self._minimize)
 
     def is_overdue(self, samples: int) -> bool:
-        """Whether a trial of so many `samples` has gone on far beyond its end without being evaluated."""
+        """Whether a trial of so many `samples` has run far beyond its end without being evaluated."""
         return (
             self._evaluated_samples < samples
             and self._samples >= _OVERDUE_TIMES * samples
@@ -138,7 +138,7 @@ class Progress:
         return self._evaluated_samples > 0 and throughput is not None and _is_within(_KNOWN_SHARE, throughput)
 
     def restart(self) -> None:
-        """A new process begins, or goes on with, the trial."""
+        """A new process begins, or resumes, the trial."""
         self._has_begun = False
         self._meter.restart()
         self._peak.restart()
@@ -174,7 +174,7 @@ class Progress:
     def _hold(self, record: Mapping[str, Any], *, is_step: bool) -> None:
         """Adds up the peaks of the process and of its descendants; on a GPU its allocator's alone counts.
 
-        A script that tells its own peak is one of the descendants.
+        A script that reports its own peak is one of the descendants.
         """
         self._own_bytes = max(self._own_bytes, int(_amount(record, "memory_peak_bytes")))
         self._script_bytes = max(self._script_bytes, int(_amount(record, "memory_script_bytes")))
@@ -197,7 +197,7 @@ class Progress:
         self._found, self._evaluated_samples = record[self._quality], self._samples
         self._steps_since_evaluation = 0
         while self._curve and self._curve[-1].samples >= self._samples:
-            self._curve.pop()  # a trial that goes on from its checkpoint yields what came after it again
+            self._curve.pop()  # a trial resumed from its checkpoint yields what came after it again
             self._items.pop()
         if self.quality is not None:
             chance = self._turned(self._scores.get(f"{self._quality}_chance"))

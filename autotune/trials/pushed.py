@@ -19,7 +19,7 @@ class ReportError(Exception):
 class Listener:
     """A context in which `take` is given what the inbox hears: a record, its stamp, and whether it is queued.
 
-    Whoever reports is told to stop as soon as `stopping` says so. What `take` raises goes to `fail`, which
+    Its clients are told to stop as soon as `stopping` says so. What `take` raises goes to `fail`, which
     has to end the process: the workload may never ask. When the context is left, all that was reported is
     taken.
     """

@@ -1,8 +1,8 @@
-"""A race: the settings of several trials run in turn on one device, as long as somebody may still be faster.
+"""A race: the settings of several trials run in turn on one device, as long as any may still be faster.
 
 Every member is a child process of its own. Where all fit into memory at once they are started together, and
-whose turn it is not is suspended: a turn then costs no start, and a round takes seconds, within which the
-machine changes little. Else every turn starts one anew. Who runs in which round is said by `racing`.
+all but the one whose turn it is are suspended: a turn then costs no start, and a round takes seconds, within
+which the machine changes little. Else every turn starts one anew. `racing` says which run in a round.
 """
 
 import json
@@ -53,7 +53,7 @@ Waiting = Generator[None, None, None]  # yields while it waits, so that its call
 
 
 class _EndedError(Exception):
-    """The race cannot go on; `outcome` is the race's."""
+    """The race cannot continue; `outcome` is the race's."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
@@ -145,7 +145,7 @@ class _Member:
         return _EndedError(replace(outcome, reason=f"trial {self._order.number}: {outcome.reason}"))
 
     def end(self) -> None:
-        """Ends its processes and removes what they have written: nobody goes on from there."""
+        """Ends its processes and removes what they have written: nothing resumes from there."""
         if self._child is not None:
             self._child.kill()
         self._child = None
@@ -154,7 +154,7 @@ class _Member:
 
 
 class Race:
-    """A running race. `step` until it reports an outcome; `stop` to break off and go on another day."""
+    """A running race. `step` until it reports an outcome; `stop` to break off and resume another day."""
 
     def __init__(self, order: RaceOrder, server: ForkServer) -> None:
         self._order = order
@@ -224,7 +224,7 @@ class Race:
             yield from self._round(numbers)
 
     def _round(self, numbers: Sequence[int]) -> Waiting:
-        """A turn of everybody; what is broken off in between counts for nobody."""
+        """A turn of every member; a round broken off in between counts for none."""
         done = max((one.round for one in self._slices), default=0)
         found = []
         for number in numbers:
@@ -251,7 +251,7 @@ class Race:
         )
 
     def stop(self) -> None:
-        """Ends what runs; the rounds that are done stay, to be gone on with."""
+        """Ends what runs; the rounds that are done stay, to be resumed."""
         self._telemetry.__exit__(None, None, None)
         for member in self._members.values():
             member.end()

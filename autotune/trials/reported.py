@@ -1,4 +1,4 @@
-"""What a running trial tells every second: to the search, the screen and the trackers."""
+"""What a running trial reports every second: to the search, the screen and the trackers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class Report:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The report whose `to_dict` gave `values`, beside which Ray has put some of its own."""
+        """The report whose `to_dict` gave `values`, to which Ray has added some of its own."""
         return cls(
             number=values["number"],
             phase=Phase(values["phase"]),

@@ -52,7 +52,7 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
     A message is a line of JSON. What is printed goes into `output`; the process is in the control `group`.
     """
     if group is not None:
-        with suppress(OSError):  # it may have been removed: whoever has started this is gone
+        with suppress(OSError):  # it may have been removed: the parent is gone
             group.join()
     stopping, gpus = _stop_on_sigterm(), Cuda(order.gpus, order.memory_cap_bytes)
     guard: object = None
@@ -114,7 +114,7 @@ def _become_independent(output: Connection) -> object:
     if os.getppid() == 1:
         os._exit(1)  # the parent was gone before it could be asked for
     _print_into(output)
-    # A forkserver's children start theirs in the same way; a workload's are to start as they do without us.
+    # A forkserver's children start theirs in the same way; a workload's must start as they do without us.
     multiprocessing.set_start_method(None, force=True)
     supervisor = multiprocessing.parent_process()
     guard = ["/bin/sh", "-c", GUARD]
@@ -144,7 +144,7 @@ def _drive(
     stopping: Callable[[], bool],
     give_up: Callable[[BaseException], None],
 ) -> Outcome:
-    """Counts the workload's records until it ends, or is to stop.
+    """Counts the workload's records until it ends, or should stop.
 
     A generator yields them. Any other function reports them while it runs, unless it returns an iterator.
     """
@@ -164,9 +164,9 @@ def _drive(
 
 
 def _drain(records: Iterator[Mapping[str, Any]], count: "_Count", stopping: Callable[[], bool]) -> Outcome:
-    """Takes the workload's records one by one until it ends, or is to stop.
+    """Takes the workload's records one by one until it ends, or should stop.
 
-    What tells of another process hears of that by itself, and has more to tell.
+    A workload that reports on another process learns that by itself, and has more to report.
     """
     try:
         for yielded in records:
@@ -200,7 +200,7 @@ class _Count:
         self._send(yielded.at_s, record | own)
 
     def reported(self, said: Mapping[str, Any], at_s: float, is_queued: bool) -> None:
-        """Counts what was said at `at_s`, when the GPU had not done the step yet where that `is_queued`."""
+        """Counts what was reported at `at_s`, when the GPU had not done the step yet where it `is_queued`."""
         record = {**self._check(said), **self._watch.figures(at_s)}
         self._send(at_s, record | {QUEUED: True} if is_queued else record)
 
@@ -221,7 +221,7 @@ class _Count:
 
 
 class _Seen(NamedTuple):
-    """When a record came, and what the process shows of itself beside it."""
+    """When a record came, and what the process shows of itself with it."""
 
     at_s: float
     figures: Mapping[str, Any]
@@ -251,7 +251,7 @@ class _Watch:
         return {**figures, COMPILING: True} if self._compilations != before else figures
 
     def evaluated(self) -> dict[str, int]:
-        """What the process takes of its GPU beside the allocator; it takes a while to ask."""
+        """What the process takes of its GPU besides the allocator; it takes a while to ask."""
         self._gpus.evaluated()
         context_bytes = self._gpus.context_bytes()
         return {"memory_context_bytes": context_bytes} if context_bytes else {}

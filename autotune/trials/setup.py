@@ -18,7 +18,7 @@ from autotune.system.telemetry import Hardware
 from autotune.trials.order import Order, RaceOrder
 from autotune.workloads.base import Workload
 
-_TIMES_TO_TARGET = 8  # as many samples as the baseline's: before that, time ends who cannot win
+_TIMES_TO_TARGET = 8  # as many samples as the baseline's: before that, time ends a trial that cannot win
 _FEWEST_EVALUATIONS = 4  # before which nothing is called learnt
 _RACE_APART_S = 1800.0  # where every turn has a start before it
 _ROOM_SHARE = 0.9  # of the memory: a peak is not the same in every run
@@ -29,7 +29,7 @@ _NEVER = 2**31  # samples: no evaluation falls into a race
 class Training:
     """What is trained, and what it may take: a workload with settings of a space, on this hardware.
 
-    `context_bytes` is what a process takes of its GPU beside its tensors.
+    `context_bytes` is what a process takes of its GPU besides its tensors.
     """
 
     space: Space
@@ -41,9 +41,9 @@ class Training:
     def on_gpu(self, order: Order, config: Config, gpus: float) -> Order:
         """`order` of a trial of `config`, with a share of a GPU where `gpus` is less than one.
 
-        The allocator is held to `memory_fraction` of what the trial may take. Not the baseline's: it is what
-        is run today, and has to run. It is held to what its neighbours leave, and where there are none not at
-        all.
+        The allocator is limited to `memory_fraction` of what the trial may take. Not the baseline's: it is
+        what is run today, and has to run. It is limited to what its neighbours leave, and not at all without
+        any.
         """
         limit_bytes = self.gpu_limit_bytes(gpus)
         if limit_bytes is None:
@@ -92,7 +92,7 @@ class Training:
     def whole(self, config: Config, place: TrialDir) -> Order:
         """The order to train with `config` to the training's own end, at its own cadence.
 
-        Nothing is capped, since nothing runs beside it. Raises InputError where that cannot be done.
+        Nothing is capped, since nothing runs alongside it. Raises InputError where that cannot be done.
         """
         samples = self.space.training.samples
         settings = self.workload.for_training(self.space.settings(config), samples)
@@ -108,7 +108,7 @@ class Training:
     def _made(
         self, config: Config, place: TrialDir, settings: dict[str, Setting], given: dict[str, Any]
     ) -> Order:
-        """What every order has; 0 samples until it is said how many."""
+        """What every order has; 0 samples until they are set."""
         goal = self.space.objective
         return Order(
             number=0,
@@ -159,7 +159,7 @@ class Setup:
 
         A repeat has a seed of its round's, and a confirming one the device to itself, as an ablation step
         has. Only a trial of a new configuration can be beaten, a step included: its speed is known by then.
-        The others are there to be measured to the end.
+        The others are measured to the end.
         """
         place, goal = self.session.trial_dir(trial.number), self.space.objective
         training, gpus = self._training(self.space), self.options.gpus_per_trial

@@ -27,7 +27,7 @@ class StepFlops:
         self._steps: deque[tuple[float, Mapping[str, int]]] = deque(maxlen=_MOST_STEPS)
         self._has_begun = self._is_attached = False
         self._optimizer: Any = None  # a reference to it
-        self._parameters = 0  # that it trains, until that is told
+        self._parameters = 0  # that it trains, until that is reported
         self._others = 0
 
     def attach(self) -> None:

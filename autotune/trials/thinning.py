@@ -13,8 +13,8 @@ class Thinner:
 
     Before that it is one in as much less time as less has passed, so that a short training keeps its steps.
     The last step before an evaluation goes through as well, since the evaluation's time begins there; so does
-    what was compiled, which no speed is measured across. What is left out is told by the step after it: that
-    has all samples so far, and says for how many steps it stands where that is more than itself.
+    what was compiled, which no speed is measured across. What is left out is reported by the step after it:
+    that has all samples so far, and says for how many steps it stands where that is more than itself.
     """
 
     def __init__(self, quality: str, every_s: float) -> None:

@@ -93,7 +93,7 @@ class Workload:
         return code.revision_of_module(self.entry_point.partition(":")[0])
 
     def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
-        """What tells the data of `settings` from others; None where that is not known. It has to be quick."""
+        """What identifies the data of `settings`; None where that is not known. It has to be quick."""
         del settings
         return None
 
@@ -152,7 +152,7 @@ class Workload:
     def require_comparable(self, knobs: Collection[str], quality: str, *, minimize: bool = False) -> None:
         """Raises InputError where nothing measures `quality`, or a knob would change its references.
 
-        `minimize` says that of it less is better.
+        `minimize` says that less of it is better.
         """
 
     def for_trial(
@@ -164,7 +164,7 @@ class Workload:
 
     @property
     def ends_itself(self) -> bool:
-        """Whether its training comes to an end; else it may go on until it is stopped."""
+        """Whether its training comes to an end; else it may run until it is stopped."""
         return False
 
     def for_training(self, settings: Mapping[str, Setting], samples: int | None) -> dict[str, Setting]:

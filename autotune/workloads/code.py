@@ -20,12 +20,12 @@ _LEFT_OUT = {"node_modules", "__pycache__"}
 # What a training is made of, by suffix or name: neither its documentation nor its data.
 _READ = {".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".sh", "Makefile"}
 _MAGIC = "*?["
-_LARGE_BYTES = 2**24  # a file beyond that is data, which is told by its size and time
+_LARGE_BYTES = 2**24  # a file beyond that is data, which is identified by its size and time
 _MOST_FILES = 10_000  # of a directory of data whose sizes and times are looked at
 
 
 def revision_of_module(module: str) -> str:
-    """What tells the code of `module` from other code: 12 hex digits, "" where there is no such module.
+    """What identifies the code of `module`: 12 hex digits, "" where there is no such module.
 
     That code is the whole package that `module` is in, and every module of the user's own that one of its
     files imports, at whatever depth: wherever the import is written, and nothing is run to find out. Neither
@@ -147,7 +147,7 @@ def _is_installed(file: Path) -> bool:
 
 
 def revision_of_files(directory: Path, patterns: Sequence[str] = (), besides: Sequence[Path] = ()) -> str:
-    """What tells the files below `directory` that `files` names, and those `besides`, from others.
+    """What identifies the files below `directory` that `files` names, and those `besides`.
 
     These are 12 hex digits, of their names and of what they hold; of one beyond 16 MiB of its size and time.
     """
@@ -163,7 +163,7 @@ def revision_of_files(directory: Path, patterns: Sequence[str] = (), besides: Se
 def files(directory: Path, patterns: Sequence[str] = ()) -> list[Path]:
     """The files that one of the glob `patterns` names, relative to `directory`, in a stable order.
 
-    `**` stands for any directories, but for hidden ones, virtual environments, node_modules and __pycache__,
+    `**` stands for any directories except hidden ones, virtual environments, node_modules and __pycache__,
     which have to be named; a pattern that names a directory means the Python files below it. Without patterns
     they are the programs and configs that git tracks below `directory`, with the Python files that it does
     not ignore; without git, every Python file.
@@ -222,7 +222,7 @@ def _below(directory: Path, is_searched: Callable[[Path], bool]) -> Iterator[Pat
 
 
 def fingerprint_of_data(directory: Path, names: Iterable[str]) -> str:
-    """What tells the data of such `names` in a `directory` from others by name, size and time, unread.
+    """What identifies the data of such `names` in a `directory` by name, size and time, unread.
 
     These are 12 hex digits, the same wherever `directory` is. Of data that is a directory it looks at the
     first 10,000 files, which takes a tenth of a second.

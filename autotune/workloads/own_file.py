@@ -32,7 +32,7 @@ class OwnFile:
         return yaml.safe_dump(dict(settings), sort_keys=False)
 
     def recognises(self, values: Mapping[str, Any]) -> bool:
-        """Whether a file with these `values` is such a one, so that a training needs no more than it."""
+        """Whether a file with these `values` is one, so that a training needs nothing else."""
         del values
         return False
 

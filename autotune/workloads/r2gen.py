@@ -178,7 +178,7 @@ class R2GenConfig(OwnFile):
         return trainer.dump(trainer.parse(settings))
 
     def recognises(self, values: Mapping[str, Any]) -> bool:
-        """One that says its data, and is mostly settings: whoever misspells one is to be told which."""
+        """One that says its data, and is mostly settings: a misspelt one must be named."""
         return "data" in values and 2 * len(values.keys() & trainer.Config.model_fields) > len(values)
 
     def trains_with(self, file: Path) -> str:
@@ -211,7 +211,7 @@ def _epoch(settings: Mapping[str, Setting]) -> tuple[trainer.Config, int]:
 
 
 def _drawn_data() -> Path:
-    """A small data set of drawn X-rays, for who has none at hand; made once, kept in the user's cache."""
+    """A small data set of drawn X-rays, for users without one; made once, kept in the user's cache."""
     from r2gen import synthetic  # noqa: PLC0415
     from r2gen.cache import directory  # noqa: PLC0415
 

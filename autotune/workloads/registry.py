@@ -51,7 +51,7 @@ def label(value: str | Mapping[str, Any]) -> str:
 
 
 def _one_of_its_kind(value: Mapping[str, Any], kind: str) -> str:
-    """What the key says that a kind has beside its name."""
+    """What the key says that a kind has besides its name."""
     own = _OWN_KEYS[kind]
     keys = ["kind", *([own] if own else [])]
     if unknown := sorted(set(map(str, value)) - set(keys)):
@@ -66,7 +66,7 @@ def _one_of_its_kind(value: Mapping[str, Any], kind: str) -> str:
 def located(value: Any, directory: Path) -> Any:
     """`value` with its paths absolute, of which relative ones are below the `directory` of a search space.
 
-    What is no workload is left as it is, for `load` to refuse.
+    What is not a workload is left as it is, for `load` to refuse.
     """
     is_run = isinstance(value, Mapping) and value.get("kind") in _RUN
     return spec.located(value, directory) if is_run else value

@@ -1,4 +1,4 @@
-"""Whether the GPUs are what they are taken for: by NVML, by torch, by what is forked, when they are lost."""
+"""Whether the GPUs are as expected: by NVML, by torch, in forked processes, when they are lost."""
 
 import os
 from collections.abc import Iterator

@@ -90,7 +90,7 @@ def two_at_once(bench: Bench) -> Iterator[Found]:
 
 
 def _of_context(ran: list[Ran]) -> Found:
-    """It is told where the driver's ids of processes are those of this system: not in every container."""
+    """It is known where the driver's process ids are those of this system: not in every container."""
     name, contexts = "what a process takes besides", [one.measurement.context_bytes for one in ran]
     if not all(contexts):
         return Found(name, None, "NVML does not tell it of these processes")

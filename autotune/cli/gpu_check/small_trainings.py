@@ -1,6 +1,6 @@
 """What a check trains besides the published model: workloads that do one thing to a GPU, and yield.
 
-Beside them the published one, watched from inside its process.
+In addition the published one, watched from inside its process.
 """
 
 import importlib
@@ -43,7 +43,7 @@ def grows(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
 
 
 def holds(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
-    """Holds so many bytes, loads its batches by workers, and does not end; it says who is to be killed."""
+    """Holds so many bytes, loads its batches by workers, and does not end; it says which process to kill."""
     del workdir
     held = torch.ones(config["step_bytes"], dtype=torch.uint8, device=config["device"])
     data = TensorDataset(torch.arange(1000))

@@ -25,7 +25,7 @@ _BEGUN = "epoch_begun_s"
 
 @dataclass(frozen=True)
 class Found:
-    """What has come of a point: whether it holds, None where it was not asked; a line with its figure.
+    """The result of a point: whether it holds, None where it was not checked; a line with its figure.
 
     `figures` are the same for a program to read, and more of them.
     """

@@ -1,4 +1,4 @@
-"""Command lines as parsers are told them: argparse, click, dataclasses of Transformers. Read, not run."""
+"""Command lines as parsers define them: argparse, click, dataclasses of Transformers. Read, not run."""
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
@@ -72,7 +72,7 @@ def _changed_defaults(tree: ast.Module) -> dict[str, Any]:
 
 
 def _argument(call: ast.Call, changed: dict[str, Any]) -> Option | None:
-    """What `add_argument` or `click.option` is told of a setting; None where it is none."""
+    """What `add_argument` or `click.option` says of a setting; None where it is none."""
     said = [name for arg in call.args if isinstance(name := syntax.value(arg), str)]
     action = syntax.value(syntax.keyword(call, "action"))
     is_flag = action in _SWITCHES or syntax.value(syntax.keyword(call, "is_flag")) is True

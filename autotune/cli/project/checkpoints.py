@@ -1,4 +1,4 @@
-"""How a script goes on from a checkpoint, as far as that can be read."""
+"""How a script resumes from a checkpoint, as far as that can be read."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ _USUAL = re.compile(r"last|latest|current|checkpoint|ckpt", re.IGNORECASE)
 
 
 def resuming(sources: Sequence[Source], options: Sequence[Option]) -> str | dict[str, str] | None:
-    """What a search space has for `resume`; None where it cannot be read how the script goes on."""
+    """What a search space has for `resume`; None where it cannot be read how the script resumes."""
     file = next(
         iter(sorted(_saved(sources), key=lambda name: (_is_best(name), not _USUAL.search(name)))), None
     )

@@ -66,7 +66,7 @@ class Proposed:
 class Proposal:
     """What a first search space has of a script's settings.
 
-    `fixed` stands in `run` as it is; `notes` are for whoever reads the file.
+    `fixed` stands in `run` as it is; `notes` are for readers of the file.
     """
 
     settings: tuple[Proposed, ...]

@@ -33,7 +33,7 @@ class Source:
 
 
 def chosen(directory: Path, script: Path | None) -> Path:
-    """The script that trains, by its path in `directory`; raises InputError where that has to be said."""
+    """The script that trains, by its path in `directory`; raises InputError where it has to be named."""
     if script is not None:
         return _said(directory, script)
     found = sorted(_candidates(directory), key=lambda one: (-one[0], str(one[1])))
@@ -96,7 +96,7 @@ def _points(path: Path, tree: ast.Module) -> int:
 
 
 def _is_run(tree: ast.Module) -> bool:
-    """Whether a file does something when it is run, beside defining what others import."""
+    """Whether a file does something when it is run, besides defining what others import."""
     return any(
         (isinstance(node, ast.If) and "__main__" in syntax.strings(node.test))
         or isinstance(node, ast.For | ast.While)
@@ -139,7 +139,7 @@ def read(directory: Path, script: Path) -> list[Source]:
 
 
 def located(directory: Path, script: Path, modules: Iterable[str]) -> Iterator[Path]:
-    """The files of the project that `modules` are: beside the script, or from the project's top."""
+    """The files of the project that `modules` are: next to the script, or from the project's top."""
     for module in modules:
         for base in dict.fromkeys((script.parent, Path())):
             stem = base.joinpath(*module.split("."))

@@ -63,7 +63,7 @@ def way(directory: Path, read: Sequence[Source], python: str | None) -> Way:
 
 
 def _with_file(directory: Path, options: Sequence[Option]) -> tuple[list[Option], tuple[str, ...]]:
-    """The options with the values of the YAML file that one of them names; and what is to be said of that."""
+    """The options with the values of the YAML file that one of them names; and what to say of that."""
     named = next((str(one.value) for one in options if one.key in _FILES and one.value), None)
     values = {one.key: one.value for one in configs.read(directory / named)} if named else {}
     if not values:

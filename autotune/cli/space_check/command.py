@@ -27,7 +27,7 @@ from autotune.trials.setup import Training
 
 EXIT_FAILED = 1
 _FIRST_SHARE, _SECOND_SHARE = 0.5, 0.9  # of the time: when the first run has to end, and the second
-_PATIENT_SHARE = 0.25  # of the time: for so long the first run may go on for a second evaluation
+_PATIENT_SHARE = 0.25  # of the time: for so long the first run may continue for a second evaluation
 _FEWEST_EVALUATIONS = 2
 _KNOWN_SHARE = 0.1  # of a throughput: an interval as narrow as that says how long a search takes
 
@@ -107,7 +107,7 @@ class _Enough:
     """Whether a run has shown enough: an evaluation, and a step after it, when a checkpoint is written.
 
     Until `patient_s` of the monotonic clock it takes two evaluations, and a speed that is known. One before
-    the first step does not count: nothing is to be kept by then.
+    the first step does not count: there is nothing to keep by then.
     """
 
     def __init__(self, quality: str, patient_s: float) -> None:

@@ -43,7 +43,7 @@ class Runs:
     server: ForkServer
 
     def order(self, name: str, seed: int) -> Order:
-        """The order of a search's first trial; what it leaves behind stays, to be gone on with."""
+        """The order of a search's first trial; what it leaves behind stays, to be resumed."""
         place = TrialDir(self.root / name)
         order = self.training.order(self.training.space.baseline_config, place, seed=seed)
         return replace(order, keep_work=True)

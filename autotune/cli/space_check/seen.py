@@ -1,4 +1,4 @@
-"""What the records of a run show: how it starts, steps, evaluates, and whether it goes on. Pure."""
+"""What the records of a run show: how it starts, steps, evaluates, and whether it resumes. Pure."""
 
 import itertools
 import statistics

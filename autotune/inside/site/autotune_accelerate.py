@@ -37,7 +37,7 @@ def _translated(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str,
         sys.modules["torch"].set_float32_matmul_precision(_UNMIXED[precision])
         values["mixed_precision"] = "no"
     if steps is not None and plugin is not None:
-        plugin.num_steps, values[_STEPS] = steps, 1  # beside a plugin nothing else is allowed
+        plugin.num_steps, values[_STEPS] = steps, 1  # next to a plugin nothing else is allowed
     elif steps is not None:
         os.environ[_STEPS_OF_LAUNCHER] = str(steps)  # which would win
     return values

@@ -76,7 +76,7 @@ class Total:
 
 
 def size(batch: Any, usual: int | None = None) -> int | None:
-    """How many samples a batch has; None where nothing tells.
+    """How many samples a batch has; None where unknown.
 
     That is `usual` where something in it has as many, or what the first dimension of most of its tensors is;
     where it has none, the length of most of its sequences.

@@ -35,7 +35,7 @@ class Pace:
         return True
 
     def evaluated(self) -> None:
-        """What is timed next begins anew."""
+        """Starts the timing anew."""
         self._wait_every = 1
 
 

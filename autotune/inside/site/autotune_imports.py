@@ -9,7 +9,7 @@ Action = Callable[[Any], None]
 
 
 class After:
-    """A finder that finds nothing itself: it adds what is to be done to what the others find."""
+    """A finder that finds nothing itself: it adds actions to the modules that the others find."""
 
     def __init__(self) -> None:
         self._actions: dict[str, list[Action]] = {}
@@ -48,7 +48,7 @@ def _call_after(loader: Any, actions: list[Action]) -> None:
 
 
 def attempt(action: Action, what: Any, lacking: str = "") -> None:
-    """Does it to a module, or whatever else; where it fails, what is `lacking` is said, and all goes on."""
+    """Does it to a module, or anything else; where it fails, it says what is `lacking` and continues."""
     try:
         action(what)
     except Exception as error:  # noqa: BLE001 - never the script's

@@ -1,7 +1,7 @@
 """What a script has seen, step by step, in a file that outlives it. The script writes it, the tuner reads it.
 
 A checkpoint is known by the moment it was written. What the script had seen by then is in here, because every
-step is noted before the script goes on. What it has told the tuner may be lost when both are killed.
+step is noted before the script continues. What it has sent to the tuner may be lost when both are killed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from typing import NamedTuple
 
 _FORM = struct.Struct("<4q")
-_MOST = 2**15  # entries, 1 MiB; then the oldest is overwritten, which the tuner has heard of long ago
+_MOST = 2**15  # entries, 1 MiB; then the oldest is overwritten, which the tuner has read long ago
 _COARSE = 5  # Linux's CLOCK_REALTIME_COARSE, by which file systems stamp
 _UNKNOWN = -1
 _COPIED_NS = 10**9  # by more no file is younger than its last entry
@@ -33,7 +33,7 @@ def file_of(workdir: str) -> str:
 
 
 class Journal:
-    """Goes on with `file`, or begins it: `samples` and `tokens` are what the checkpoint had seen."""
+    """Continues `file`, or begins it: `samples` and `tokens` are what the checkpoint had seen."""
 
     def __init__(self, file: str, samples: int, tokens: int | None) -> None:
         self._file = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
@@ -63,7 +63,7 @@ def seen_at(file: str, moment_ns: int) -> tuple[int, int | None] | None:
 
 
 def _has_lost_its_times(file: str, newest: Entry) -> bool:
-    """Whether it is a copy that was made without them; the checkpoint beside it has another one's, too."""
+    """Whether it is a copy that was made without them; the checkpoint next to it has another one's, too."""
     written_ns = os.stat(file).st_mtime_ns  # noqa: PTH116 - a script may have no pathlib yet
     return newest.number > 0 and written_ns - newest.at_ns > _COPIED_NS
 

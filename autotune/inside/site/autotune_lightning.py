@@ -1,7 +1,7 @@
-"""What a search asks of Lightning's trainer, under either of its names, and what it is told by it.
+"""What a search asks of Lightning's trainer, under either of its names, and what it learns from it.
 
-Arguments are put in place of the script's own; a callback, which Lightning finds by an entry point, tells
-what a validation has found, and saves the checkpoint from which the next `fit` goes on.
+Arguments replace the script's own; a callback, which Lightning finds by an entry point, reports what a
+validation has found, and saves the checkpoint from which the next `fit` resumes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def of_pytorch_lightning() -> list[Any]:
 
 
 def train(built: Sequence[Any], settings: Mapping[str, Any]) -> None:
-    """Fits what a function has built: a module, its data, and a trainer where that is not to be made here.
+    """Fits what a function has built: a module, its data, and a trainer where it should not be made here.
 
     The data are a data module, a loader, or a loader to train and one to validate with.
     """
@@ -98,7 +98,7 @@ def _around_init(init: Callable[..., None], overrides: Overrides) -> Callable[..
 
 
 def _around_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """The first one goes on from the last checkpoint, wherever the script itself would begin."""
+    """The first one resumes from the last checkpoint, wherever the script itself would begin."""
     takes = inspect.signature(fit)
 
     @functools.wraps(fit)
@@ -155,11 +155,11 @@ class _Watch:
         return {"told": dict(self._told)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Part of a checkpoint that is gone on from."""
+        """Restores its part of a checkpoint that is resumed."""
         self._told = state["told"]
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        """Tells once more what the checkpoint's validation has found: nobody may have heard it."""
+        """Reports once more what the checkpoint's validation has found: the first report may be lost."""
         del trainer, module
         self._tell()
 
@@ -169,7 +169,7 @@ class _Watch:
         self._before = dict(trainer.callback_metrics)
 
     def on_validation_end(self, trainer: Any, module: Any) -> None:
-        """Tells what has been logged since, and saves a checkpoint."""
+        """Reports what has been logged since, and saves a checkpoint."""
         del module
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
@@ -185,16 +185,16 @@ class _Watch:
         self._told = {}
 
     def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
-        """Ends the script when it is to stop, after a checkpoint."""
+        """Ends the script when it should stop, after a checkpoint."""
         del args
         if self._is_to_stop(trainer):
             attempt(self._save, trainer, _UNSAVED)
             raise SystemExit(0)
 
     def on_validation_batch_end(self, trainer: Any, *args: Any) -> None:
-        """Ends the script when it is to stop: a validation may take longer than it is given to do so.
+        """Ends the script when it should stop: a validation may take longer than the time given for that.
 
-        It begins at the last checkpoint again: none can be gone on from that is of half a validation.
+        It restarts at the last checkpoint: one from the middle of a validation cannot be resumed.
         """
         del args
         if self._is_to_stop(trainer):

@@ -1,4 +1,4 @@
-"""Says in a script's output when each line was printed; whoever reads it takes that out again.
+"""Says in a script's output when each line was printed; its reader takes that out again.
 
 A line of its own clock, as a step is: read a moment later, it would be taken for one of the next steps'.
 """
@@ -15,7 +15,7 @@ _clock_s = time.monotonic  # kept here: a script that replaces the module's cloc
 
 
 def name_of(descriptor: int) -> str:
-    """What tells the file or pipe of a descriptor from others."""
+    """What identifies the file or pipe of a descriptor."""
     status = os.fstat(descriptor)
     return f"{status.st_dev}:{status.st_ino}"
 

@@ -20,14 +20,14 @@ _OF_WORKERS = {
 # What batches are made of: an evaluation keeps its own, or it would not be comparable.
 _OF_TRAINING = ("batch_size", "drop_last", "shuffle")
 Arguments = Mapping[str, Any]
-# `(arguments of the search, those of the script)` -> those that are taken, as they are to be given
+# `(arguments of the search, those of the script)` -> those that are taken, in the form to pass on
 Choice = Callable[[Arguments, Arguments], Arguments]
 
 
 class Overrides:
     """The arguments that the environment names, by what they are arguments of: `{"loader": {...}}`.
 
-    The tuner is told of those that something has taken, by their names: `loader.num_workers`.
+    The tuner is told the names of those that were taken: `loader.num_workers`.
     """
 
     def __init__(self, wire: autotune_wire.Wire) -> None:
@@ -69,7 +69,7 @@ def around_init(
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
             given = takes.bind(self, *args, **kwargs)
-        except TypeError:  # the script's own mistake: it is to be told by its name
+        except TypeError:  # the script's own mistake: it should be reported by its name
             init(self, *args, **kwargs)
             return
         known = {key: value for key, value in overrides.of(name).items() if key in takes.parameters}

@@ -14,7 +14,7 @@ Logged = Tuple[str, Dict[str, Any]]  # noqa: UP006 - the same; where it is writt
 
 
 def tell_logged(after: After, wire: autotune_wire.Wire, names: frozenset[str]) -> None:
-    """From now on, the numbers that are logged under one of the `names` are told."""
+    """From now on, the numbers that are logged under one of the `names` are reported."""
 
     def told(owner: Any, method: str, read: Callable[..., Logged]) -> None:
         write = getattr(owner, method)
@@ -51,5 +51,5 @@ def _scalars(value: Any) -> list[Any]:
 
 
 def _of_run(run: Any, data: Any, *_: Any, **__: Any) -> Logged:
-    """What a run of W&B is given; its own file is beside the directory of its files."""
+    """What a run of W&B is given; its own file is next to the directory of its files."""
     return os.path.dirname(run.dir), dict(data)  # noqa: PTH120 - a script may have no pathlib yet

@@ -1,8 +1,8 @@
 """Tells the tuner of every optimizer step of a PyTorch script that knows nothing of it.
 
 PyTorch (2.0 or newer) calls a hook of the process after each step of each optimizer. What the step has seen
-is known by the batches of its data loaders and by its backward passes, which are wrapped. Whatever fails in
-here is said once, and the script goes on.
+is known by the batches of its data loaders and by its backward passes, which are wrapped. A failure in here
+is reported once, and the script continues.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _clock_s = time.monotonic  # kept here: a script that replaces the module's cloc
 
 
 def arm() -> None:
-    """From now on, as soon as the script has imported torch, it makes what a search asks for.
+    """From now on, as soon as the script has imported torch, it does what a search asks for.
 
-    Where a tuner listens, its steps are told, too, and what ends it; and where it stands, when the tuner asks
-    for it: of a trial that hangs. Its lines say when they were printed.
+    Where a tuner listens, its steps and what ends it are reported, too; and, of a trial that hangs, where it
+    stands when the tuner asks. Its lines say when they were printed.
     """
     wire, after = autotune_wire.Wire(), After()
     overrides = Overrides(wire)
@@ -87,13 +87,13 @@ def _telling(hook: Callable[..., Any], wire: autotune_wire.Wire) -> Callable[...
 
 
 class Teller:
-    """What is known of the step that goes on, and told of it when it ends."""
+    """What is known of the running step, and reported when it ends."""
 
     def __init__(self, torch: Any, wire: autotune_wire.Wire, total: Total) -> None:
         self._torch, self._wire, self._total = torch, wire, total
         self._tally, self._figures, self._pace = Tally(), Figures(), autotune_gpu.Pace()
         self._flops = Flops()
-        self._optimizer: Any = None  # a reference to the one whose steps are told
+        self._optimizer: Any = None  # a reference to the one whose steps are reported
         self._others = 0
         self._journal: Journal | None = None
         self._step_samples = int(os.environ.get(autotune_wire.STEP_SAMPLES) or 0) or None
@@ -107,7 +107,7 @@ class Teller:
         self._is_mute |= self._has_told
 
     def guarded(self, name: str) -> Callable[..., None]:
-        """The method `name`, which says what it has failed with, and that nothing is told from then on."""
+        """The method `name`; where it fails, it says with what, and that nothing is reported from then on."""
 
         def call(*args: Any) -> None:
             if self._is_mute:
@@ -134,7 +134,7 @@ class Teller:
         return wrapper
 
     def drew(self, iterator: Any, index: Any) -> None:
-        """A loader's iterator has drawn what its next batch is to be made of."""
+        """A loader's iterator has drawn the samples of its next batch."""
         if getattr(iterator, "_autotune_of", None) is not iterator._sampler_iter:  # it begins a new epoch
             iterator._autotune_of, iterator._autotune_drawn = iterator._sampler_iter, deque()
         iterator._autotune_drawn.append(len(index) if isinstance(index, (list, tuple)) else None)
@@ -188,7 +188,7 @@ class Teller:
         return Seen(samples or self._step_samples, tokens)
 
     def _note(self, seen: Seen) -> None:
-        """Before a checkpoint can be written that has this step in it: the script has not gone on yet."""
+        """Before a checkpoint can be written that has this step in it: the script has not continued yet."""
         if not self._has_told and autotune_wire.WORKDIR in os.environ:
             with suppress(OSError):  # the script has removed the directory, say
                 self._journal = Journal(file_of(os.environ[autotune_wire.WORKDIR]), *self._total.begun)

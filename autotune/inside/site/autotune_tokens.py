@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Mapping  # noqa: UP035 - Python 3.8 cannot subscript the one of collections.abc
 
-_ROWS = 2  # dimensions of a mask that says it token by token; one of more says who attends to whom
+_ROWS = 2  # dimensions of a mask that says it token by token; one of more says which token attends to which
 _padding: list[int] = []  # the tokens that only fill a batch up
 
 
 def pads_with(token: int | None) -> None:
-    """The batches to come are filled up with `token`; None where that is not known."""
+    """The batches to come are padded with `token`; None where unknown."""
     _padding[:] = [] if token is None else [token]
 
 

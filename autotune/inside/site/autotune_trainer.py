@@ -1,4 +1,4 @@
-"""How a Trainer of Transformers is told of: its evaluations, how it stops, and how it goes on."""
+"""How a Trainer of Transformers is followed: its evaluations, how it stops, and how it resumes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _around_init(init: Callable[..., None], callback: Callable[..., Any]) -> Cal
 
 
 def _padding(trainer: Any) -> int | None:
-    """The token that its batches are filled up with, by what has made them."""
+    """The token that its batches are padded with, by what has made them."""
     maker = getattr(trainer, "processing_class", None)
     maker = getattr(maker, "tokenizer", maker)
     token: int | None = getattr(maker, "pad_token_id", None)
@@ -80,7 +80,7 @@ def _tell(wire: autotune_wire.Wire, state: Any, metrics: Mapping[str, Any]) -> N
 
 
 def _around_train(train: Callable[..., Any]) -> Callable[..., Any]:
-    """The first one goes on from the trial's own checkpoint; without one, it begins where the script says."""
+    """The first one resumes from the trial's own checkpoint; without one, it begins where the script says."""
     begun: list[None] = []
 
     @functools.wraps(train)
@@ -129,7 +129,7 @@ class _Watch:
         self._saved_s = -float("inf")
 
     def on_train_begin(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
-        """Tells again what may have been heard by nobody, or evaluates what was not any more."""
+        """Reports again what may have been lost, or makes up for a missed evaluation."""
         self._listen()
         self._evaluated = self._times(state.global_step)
         evaluations = _evaluations(state.log_history)
@@ -147,7 +147,7 @@ class _Watch:
             self._saving_s = _clock_s()
 
     def _times(self, step: int) -> int:
-        """How often there has to have been an evaluation by now."""
+        """How many evaluations are due by now."""
         if not self._every:
             return 0
         return self._evaluated if (seen := self._seen(step)) is None else seen // self._every
@@ -165,7 +165,7 @@ class _Watch:
         return int(seen)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """An evaluation that is cut short is made when the training goes on."""
+        """An evaluation that is cut short is made when the training is resumed."""
         if self._listens and self._is_to_end():
             self._saving_s = _clock_s()
             self._trainer._save_checkpoint(self._trainer.model, None)

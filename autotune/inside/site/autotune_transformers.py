@@ -28,7 +28,7 @@ _ALIASES = {
     "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
 }
 _OF_WORKERS = {"dataloader_persistent_workers": False, "dataloader_prefetch_factor": None}
-# To go on from its checkpoint, in a directory that has files of the tuner's.
+# To resume from its checkpoint, in a directory that has files of the tuner's.
 _RESUMABLE = {"save_only_model": False, "overwrite_output_dir": True}
 _OF_THE_TUNER = {"save_strategy": "no", "save_total_limit": 1}  # checkpoints: it asks for them
 # In a trial, whose batch is the one that is measured.
@@ -41,7 +41,7 @@ _OF_TRIAL = {
     "enable_jit_checkpoint": False,
 }
 _EVALUATED = {"eval_strategy": "steps", "eval_steps": 10**9}  # by the callback, when it is time
-_LOCAL = "tensorboard"  # the one place to log to that asks nobody
+_LOCAL = "tensorboard"  # the one place to log to that needs no account
 
 
 def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: Total) -> None:
@@ -102,13 +102,13 @@ def _of_trial(arguments: Any) -> dict[str, Any]:
 
 
 def _of_whole(arguments: Any) -> dict[str, Any]:
-    """Its place alone, and that it can be gone on with there; of one that saves nothing itself the newest."""
+    """Its place alone, and that it can be resumed there; of one that saves nothing itself the newest."""
     kept = _OF_THE_TUNER if arguments.save_strategy == "no" else {}
     return {**_RESUMABLE, **kept, "output_dir": os.environ[autotune_wire.WORKDIR]}
 
 
 def _put(arguments: Any, names: set[str], values: Mapping[str, Any]) -> list[str]:
-    """Sets those of the `values` that `arguments` has by one of their `names`; what has been taken."""
+    """Sets those of the `values` that `arguments` has by one of their `names`; returns what was taken."""
     taken = [name for name in values if name in names or name == "precision"]
     for name in taken:
         given = _precision(values[name]) if name == "precision" else {name: values[name]}

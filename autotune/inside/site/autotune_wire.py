@@ -22,8 +22,8 @@ LOGGED = "AUTOTUNE_LOGGED"  # the names of scores that a script logs into a file
 OUTPUT = "AUTOTUNE_OUTPUT"  # the pipe that the tuner reads, by its name
 OVERRIDES = "AUTOTUNE_OVERRIDES"
 UNIT = "AUTOTUNE_UNIT"
-BEGUN = "AUTOTUNE_BEGUN"  # samples and tokens that the checkpoint had seen that a trial goes on from, as JSON
-STEP_SAMPLES = "AUTOTUNE_STEP_SAMPLES"  # of a step whose batches nobody sees
+BEGUN = "AUTOTUNE_BEGUN"  # samples and tokens seen by the checkpoint that a trial resumes from, as JSON
+STEP_SAMPLES = "AUTOTUNE_STEP_SAMPLES"  # of a step whose batches are not seen
 
 IN_TRIAL = "in_trial"  # of the overrides: what a framework needs to know in a trial, and nothing else takes
 
@@ -34,7 +34,7 @@ _clock_s = time.monotonic  # kept here: a script that replaces the module's cloc
 
 
 class Wire:
-    """Tells the tuner, where the environment names one. Nothing of it raises where the tuner is gone.
+    """Reports to the tuner, where the environment names one. It raises nothing where the tuner is gone.
 
     It is opened with the first call, and not again once it has failed. A forked child opens its own.
     """
@@ -106,7 +106,7 @@ class Wire:
 
 
 def is_whole() -> bool:
-    """Whether this is a whole training, which keeps its own ways and comes to its own end."""
+    """Whether this is a whole training, which keeps its own cadence and reaches its own end."""
     return WHOLE in os.environ
 
 

@@ -1,4 +1,4 @@
-"""How far a command has come: samples counted from its steps, and kept for who resumes it."""
+"""How far a command has come: samples counted from its steps, and kept for when it is resumed."""
 
 import json
 from bisect import bisect_right
@@ -13,19 +13,19 @@ from autotune.inside.site import autotune_journal as journal
 from autotune.workloads.command.follow import matching, written_s
 
 _NOTE = ".samples"  # in the workdir: what the checkpoint was saved at
-_REJECTED = ".rejected"  # a directory in it: the checkpoint that could not be gone on with
+_REJECTED = ".rejected"  # a directory in it: the checkpoint that could not be resumed
 _STEPS_KEPT = 100_000
 
 
 class Counts(NamedTuple):
-    """Samples in all, and their tokens, None where nobody counts them."""
+    """Samples in all, and their tokens, None where not counted."""
 
     samples: int
     tokens: int | None = None
 
 
 class Counter:
-    """Samples in all: those of the checkpoint that a command goes on from, and those of its steps since.
+    """Samples in all: those of the checkpoint that a command resumes from, and those of its steps since.
 
     `begun` is what the checkpoint had seen; `batch` are the samples of a step that says nothing of them.
     """
@@ -53,7 +53,7 @@ class Counter:
     def said(self, at_s: float, samples: int) -> bool:
         """Takes what the script itself says that it has seen; whether that is more than before.
 
-        A script that was resumed may have begun its own count anew.
+        A resumed script may have restarted its own count.
         """
         if self._own_begin is None:
             self._own_begin = self.begun if samples < self.begun else 0
@@ -105,7 +105,7 @@ class Checkpoint:
 
     @property
     def is_known(self) -> bool:
-        """Whether anybody knows what it was saved at: a command without a journal may have gone on since."""
+        """Whether it is known what it had seen: a command without a journal may have continued since."""
         return not self.exists or self._has_journal or self._noted()[0] == self._noted_ns
 
     def counts(self) -> Counts:
@@ -119,7 +119,7 @@ class Checkpoint:
         return Counts(*seen) if seen else counts
 
     def begin(self) -> Counts:
-        """The same, noted for who goes on from it after this attempt, which begins a journal of its own."""
+        """The same, noted for resuming after this attempt, which begins a journal of its own."""
         counts = self.counts()
         with suppress(OSError):  # a full disk is for the script to tell
             if self.exists:

@@ -25,7 +25,7 @@ class CommandError(RuntimeError):
 
 
 class ResumeError(CommandError):
-    """A command that was to go on from a checkpoint, and ended before its first step.
+    """A command that was meant to resume from a checkpoint, and ended before its first step.
 
     One that `was_killed` may do better another time; of any other the checkpoint may be the cause.
     """
@@ -63,7 +63,7 @@ def of_exit(code: int, pid: int, told: Told | None, tail: Sequence[str]) -> Exce
 
 
 def line_of(error: Exception) -> str:
-    """What `error` says, with its type's name where that is the script's."""
+    """The text of `error`, with its type's name where that is the script's."""
     return str(error) if isinstance(error, CommandError) else f"{type(error).__name__}: {error}"
 
 

@@ -18,7 +18,7 @@ _PARSERS: Mapping[str, Callable[[bytes, int], Parsed]] = {
 }
 _IN_A_DIRECTORY = {"tensorboard": "*tfevents*", "wandb": "*.wandb"}
 HELD_BACK = frozenset(_IN_A_DIRECTORY)  # kinds whose writers hold back what they are given
-_EMPTY_S = 1.0  # a file that is empty for less is written anew with all that it had
+_EMPTY_S = 1.0  # a file that is empty for less is rewritten with all that it had
 
 
 _CLOCK_REALTIME_COARSE = 5  # Linux's, by which file systems stamp
@@ -105,7 +105,7 @@ class Follower:
             if status.st_size == 0 and time.monotonic() - at_s < _EMPTY_S:
                 return []
             start = self._ends.get(file, 0)
-            start = start if start <= status.st_size else 0  # or else it was written anew
+            start = start if start <= status.st_size else 0  # or else it was rewritten
             rows, self._ends[file] = self._parsed(file, start)
             self._seen[file] = (status.st_mtime_ns, status.st_size)
             names = {name: key for name, key in self._names.items() if name not in self._told}

@@ -8,7 +8,7 @@ _OPTIONS = ("nproc_per_node", "nproc-per-node", "num_processes", "num-processes"
 
 
 def processes(run: Sequence[str]) -> str | None:
-    """What a launcher in the words of `run` is told of their number; None: it is told nothing."""
+    """How a launcher in the words of `run` is given their number; None: it is not given."""
     launcher = next((place for place, word in enumerate(run) if word.rpartition("/")[2] in _LAUNCHERS), None)
     if launcher is None:
         return None

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-# `{{name}}` is for who wants braces; any other brace, as in JSON or `${oc.env:HOME}`, is left as it is.
+# `{{name}}` stands for literal braces; any other brace, as in JSON or `${oc.env:HOME}`, is left as it is.
 # A place in a list, `{betas[0]}`, is none of the settings, and is refused as such.
 _PLACEHOLDER = re.compile(r"\{\{([\w.]+)\}\}|\{([A-Za-z_][\w.-]*(?:\[\d+\][\w.-]*)*)\}")
 _WORKDIR = "{workdir}"

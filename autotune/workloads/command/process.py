@@ -79,10 +79,10 @@ def _text(line: bytes) -> str:
 
 
 class Process:
-    """A command that runs in `directory`, in the process group of who has started it.
+    """A command that runs in `directory`, in the process group of its parent.
 
     Its output is passed on to our own; `heard` gets every line, in a thread, and says whether it has found
-    anything in it. Its family is told by `mark`, a variable that it alone has in its `environment`.
+    anything in it. Its family is recognized by `mark`, a variable that it alone has in its `environment`.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Process:
     ) -> None:
         self._mark = (mark, environment[mark])
         self._heard, self._is_enough = heard, Event()
-        self.heard_s = -math.inf  # the moment up to which all lines that were printed have been heard
+        self.heard_s = -math.inf  # the moment up to which all printed lines have been read
         self.tail: deque[str] = deque(maxlen=_LINES_KEPT)
         self._output, theirs = os.pipe()
         try:
@@ -120,11 +120,11 @@ class Process:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, and all whom it has started."""
+        """Whether it has ended, and all that it has started."""
         return self.code is not None and not self._listener.is_alive() and not self.family()
 
     def family(self) -> list[psutil.Process]:
-        """The command and all that it has started, who has been orphaned, too."""
+        """The command and all that it has started, orphans included."""
         return [one for one in psutil.process_iter() if _is_marked(one, *self._mark)]
 
     def end(self, grace_s: float) -> None:
@@ -165,7 +165,7 @@ class Process:
             poll.register(pipe, select.POLLIN)
             has_bar, left_bytes = False, _PIPE_BYTES
             while left_bytes > 0:
-                # Whoever could not be found may hold it open, and write on.
+                # A process that could not be found may hold it open, and keep writing.
                 is_enough = self._is_enough.is_set()
                 before_s, looked_s = looked_s, time.monotonic()
                 if poll.poll(0 if is_enough else _LISTEN_MS):
@@ -194,7 +194,7 @@ class Process:
     def _show(self, texts: Sequence[str]) -> None:
         shown = [text for marked in texts if (text := unmarked(marked)[0])]
         self.tail.extend(map(plain, shown))
-        with suppress(OSError, ValueError):  # nobody listens any more
+        with suppress(OSError, ValueError):  # nothing listens any more
             sys.stdout.buffer.write("".join(f"{text}\n" for text in shown).encode(errors="replace"))
             sys.stdout.buffer.flush()
 
@@ -237,5 +237,5 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def _die_with_us() -> None:
-    """Whom nobody listens to is killed: what it trained would be in its checkpoint, and in no record."""
+    """A command without a listener is killed: what it trained would be in its checkpoint, in no record."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -74,8 +74,8 @@ def _numbers(value: Any, name: str = "") -> list[tuple[str, float]]:
 def csv_rows(data: bytes, start: int) -> Parsed:
     """The numbers of every row after the first `start` lines, by the first line's names.
 
-    Lines are counted, and not bytes: a logger that gets another column writes all of them anew. Where there
-    are fewer than before, all of them are others.
+    Lines are counted, and not bytes: a logger that gets another column rewrites all of them. Where there are
+    fewer than before, all are new.
     """
     lines = data[: data.rfind(b"\n") + 1].splitlines() or [b""]
     names = _cells(lines[0])

@@ -52,7 +52,7 @@ ByValue = Annotated[dict[str, Words], BeforeValidator(_keys_as_json)]
 
 
 class Resume(BaseModel):
-    """What goes on with a training: `arguments` for the line, once there is the `file`."""
+    """What resumes a training: `arguments` for the line, once there is the `file`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""What is heard of a command from several sides, put into the order in which it happened. Pure."""
+"""What several sources say of a command, put into the order in which it happened. Pure."""
 
 import heapq
 import itertools
@@ -17,7 +17,7 @@ _TOGETHER_S = 0.5  # scores of one evaluation are printed within that
 
 @dataclass(frozen=True)
 class Step:
-    """An optimizer step: its samples and tokens, None where nobody knows, and its figures."""
+    """An optimizer step: its samples and tokens, None where unknown, and its figures."""
 
     samples: int | None
     figures: Mapping[str, Any] = field(default_factory=dict)
@@ -65,7 +65,7 @@ def evaluated_s(now_s: float, steps_s: Sequence[float]) -> float | None:
 
 
 def known_s(now_s: float, steps_s: Sequence[float]) -> float:
-    """Up to which moment all that happened has been heard, but for what is very late."""
+    """Up to which moment all that happened has been received, except what is very late."""
     return now_s - (_LATE_S if evaluated_s(now_s, steps_s) is not None else _ON_ITS_WAY_S)
 
 

@@ -1,4 +1,4 @@
-"""A command that trains: run, heard from every side, and told as records."""
+"""A command that trains: run, followed by every source, and reported as records."""
 
 import json
 import math
@@ -34,7 +34,7 @@ from autotune.workloads.command.timeline import (
 
 _LOOK_S = 0.05  # more often would take time from the training
 _STEPS_REMEMBERED = 50
-# To write a checkpoint in: who asks a trial to stop waits for a minute, and for a whole training for ten.
+# To write a checkpoint in: a trial that is asked to stop has a minute, and a whole training ten.
 _SAVING_S, _WHOLE_SAVING_S = 50.0, 590.0
 _GRACE_S = 10.0  # for what nothing is expected of any more, and what is left behind, to end by itself
 _FAILED_GRACE_S = 1.0
@@ -56,16 +56,16 @@ def fit(
 ) -> Iterator[Stamped]:
     """Runs the command and yields what it does: steps, evaluations, and what it reports by itself.
 
-    Settings below one of the `objects` are put in place of the arguments of such, wherever it makes one.
-    A trial that cannot go on from its checkpoint begins anew, once in a workdir.
-    Raises what the script has raised, or why nothing is known of it. Closed, it ends all that was started;
-    asked to stop, it does so, too, yields what the command has done until then, and raises StoppedError.
+    Settings below one of the `objects` replace the arguments of such, wherever it makes one. A trial that
+    cannot resume from its checkpoint begins anew, once in a workdir. Raises what the script has raised, or
+    why nothing is known of it. Closed, it ends all that was started; asked to stop, it does so, too, yields
+    what the command has done until then, and raises StoppedError.
     """
     workdir = workdir.absolute()  # the command runs elsewhere
     try:
         yield from _attempt(spec_, directory, settings, workdir, objects)
     except ending.ResumeError as error:
-        is_kept = error.was_killed or wire.is_whole()  # days of training are not begun anew unasked
+        is_kept = error.was_killed or wire.is_whole()  # days of training are not restarted unasked
         if is_kept or not _checkpoint(spec_, directory, settings, workdir).set_aside():
             raise
         print(f"autotune: {error}; it starts from the beginning", flush=True)
@@ -81,7 +81,7 @@ def _checkpoint(spec_: Spec, directory: Path, settings: Mapping[str, Any], workd
 
 
 def _begun(checkpoint: Checkpoint) -> Counts:
-    """What the checkpoint had seen; one of which nobody knows that is set aside, but in a whole training."""
+    """What the checkpoint had seen; one where that is unknown is set aside, except in a whole training."""
     if not (checkpoint.is_known or wire.is_whole()) and checkpoint.set_aside():
         print(
             "autotune: nothing says at how many samples the checkpoint was saved; "
@@ -125,7 +125,7 @@ def _attempt(
 
 
 def _paths(arguments: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
-    """Every one of the arguments by its name, `loader.num_workers`, that something has to take."""
+    """The names of all arguments that something has to take, such as `loader.num_workers`."""
     own = {name: found for name, found in arguments.items() if name != wire.IN_TRIAL}
     return frozenset(f"{name}.{key}" for name, found in own.items() for key in found)
 
@@ -177,7 +177,7 @@ class _Run:
                 process.end(_WHOLE_SAVING_S if wire.is_whole() else _SAVING_S)
                 yield from self._rest()
                 raise stops.StoppedError
-            time.sleep(_LOOK_S)  # what has come meanwhile has stamps of its own
+            time.sleep(_LOOK_S)  # what came meanwhile has stamps of its own
             heard_s = min(process.heard_s, self._inbox.heard_s())
             self._listen()
             yield from self._ready(min(heard_s, known_s(time.monotonic(), self._steps_s)))
@@ -199,13 +199,13 @@ class _Run:
         yield from self._ready(math.inf)
 
     def _of_exit(self, process: Process, code: int) -> Exception:
-        """Why the command has failed, and whether it was to go on from a checkpoint."""
+        """Why the command has failed, and whether it was resuming from a checkpoint."""
         error = ending.of_exit(code, process.pid, self._told, tuple(process.tail))
         has_begun = self._counter.steps or not self._resumes
         return error if has_begun else ending.ResumeError(error, code)
 
     def conclude(self) -> None:
-        """Counts what has come since, for who goes on from the checkpoint."""
+        """Counts what has come since, for resuming from the checkpoint."""
         deque(self._rest(), maxlen=0)
 
     def _listen(self) -> None:

@@ -26,9 +26,9 @@ class Framework:
     Settings below one of the `objects` are arguments of such an object, wherever the script makes one.
     `roles` are the paths of settings by what the tuner calls them, and `words` what the framework calls the
     tuner's values, each in every spelling that it takes: both hold where a search space says nothing else. A
-    baseline that has not the path of a role may have one of the `other_roles`. A training writes its
-    `checkpoint`, a path in the trial's directory or a pattern of one, and goes on from it by itself.
-    `cadence` is how often it evaluates, by its own arguments.
+    baseline without the path of a role may have one of the `other_roles`. A training writes its `checkpoint`,
+    a path in the trial's directory or a pattern of one, and resumes from it by itself. `cadence` is how often
+    it evaluates, by its own arguments.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Framework:
     def completed(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The `values` of a search space with the roles and words that it leaves out.
 
-        A setting has a role by default where the baseline has it, and the role is nobody else's.
+        A setting has a role by default where the baseline has it, and no other setting has the role.
         """
         given, baseline = values.get("roles", {}), values.get("baseline")
         if not isinstance(given, Mapping) or not isinstance(baseline, Mapping):

@@ -20,7 +20,7 @@ from autotune.workloads.frameworks.framework import Framework
 
 _INTERVAL, _EPOCHS = "trainer.val_check_interval", "trainer.check_val_every_n_epoch"
 _OF_THE_OPTIMIZER = ("trainer.gradient_clip_val", "trainer.gradient_clip_algorithm")
-# What a training does beside its steps, and how its batches come: the steps themselves stay what they are.
+# What a training does besides its steps, and how its batches come: the steps themselves stay the same.
 _BESIDE = {
     "trainer.log_every_n_steps": "how often metrics are written",
     "trainer.enable_progress_bar": "drawn between steps",

@@ -14,7 +14,7 @@ _OF_CUDA: dict[Setting, Needs] = {True: Needs(is_for_cuda=True)}
 
 
 def _beside(name: str, about: str, result: Result = Result.EQUAL) -> Known:
-    """What is done beside the steps: it takes time, and none of the memory that they need."""
+    """What is done besides the steps: it takes time, and none of the memory that they need."""
     return Known(f"trainer.{name}", about=about, moves_result=result, moves_memory=Memory.NOT)
 
 

@@ -191,7 +191,7 @@ def _spliced(text: str, edits: list[Edit]) -> str:
 
 
 def _changed(node: Node, path: list[Step], value: Any) -> Any:
-    """What a reader is to get."""
+    """What a reader must get."""
     if not path:
         return value
     step, *below = path

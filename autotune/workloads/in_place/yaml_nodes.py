@@ -108,7 +108,7 @@ def _inner(node: yaml.Node) -> list[yaml.Node]:
 
 
 def _name(key: yaml.Node) -> str:
-    """A key's text; a key that is no text has no path, and is told from others by its place."""
+    """A key's text; a key that is not text has no path, and is identified by its place."""
     return str(key.value) if isinstance(key, yaml.ScalarNode) else f"?{key.start_mark.index}"
 
 
