@@ -26,7 +26,7 @@ PATCHES, VOCABULARY = 98, 760
 
 @torch.inference_mode()
 def plain_search(decoder: EncoderDecoder, encoded: Tensor, beams: int, length: int) -> Tensor:
-    """R2Gen's own beam search: every step decodes every prefix from its start, and all steps are run."""
+    """R2Gen's own beam search: every step decodes every prefix from its start, and no step is skipped."""
     images = len(encoded)
     rows = encoded.repeat_interleave(beams, dim=0)
     ids = torch.zeros(images, beams, 1, dtype=torch.long)

@@ -37,13 +37,13 @@ from autotune.replay.table import Run, Table
 
 TABLES = Path(__file__).parent / "tables"
 SHARES = (0.05, 0.1, 0.2, 0.4, 1.0)  # of the whole training's samples, in a trial
-WHOLE = {"final-shapes": 20_000}  # samples of the baseline's training, where more were recorded
+WHOLE = {"final-shapes": 20_000}  # samples of the baseline's whole training, where more were recorded
 _SMOOTHED = 2  # evaluations in a trial
-_FINAL = 5  # evaluations that the end is
+_FINAL = 5  # evaluations whose mean is the final value
 
 
 class Seen(NamedTuple):
-    """An evaluation, after so many samples and seconds of training; more is better of both figures.
+    """An evaluation, after so many samples and seconds of training; both figures are better higher.
 
     `loss` has its sign turned.
     """
@@ -106,7 +106,7 @@ def seconds_to(curve: Curve, figure: Figure, target: float) -> float:
 
 
 def fastest_that_keeps(trials: Sequence[Curve], samples: float, keep: float) -> int:
-    """Rule `keep`: the place in `trials` of what is picked; 0, which is the baseline's, where nothing is."""
+    """Rule `keep`: the place in `trials` of its pick; 0, the baseline's, where it picks none."""
     ends = [within_samples(curve, samples)[-1].quality for curve in trials]
     least = curves.least(keep, ends[0])
     kept = [i for i, end in enumerate(ends) if i == 0 or end >= least]
@@ -147,7 +147,7 @@ RULES = ("keep", "quality", "loss", "same")
 
 
 class Ending(NamedTuple):
-    """Of a configuration: seconds to the baseline's final figures, and what it gives up of its final quality.
+    """A configuration's seconds to the baseline's final figures, and what it gives up of the final quality.
 
     That is after the baseline's samples, and after its seconds.
     """
@@ -159,7 +159,7 @@ class Ending(NamedTuple):
 
 
 def endings(truths: Sequence[Curve], samples: float) -> list[Ending]:
-    """The truth about all, the baseline's first, whose whole training has so many `samples`."""
+    """The truth about all, first the baseline, whose whole training has so many `samples`."""
     baseline = within_samples(truths[0], samples)
     end = smoothed(baseline, _FINAL)[-1]
     return [
@@ -174,13 +174,13 @@ def endings(truths: Sequence[Curve], samples: float) -> list[Ending]:
 
 
 def _first_s(curve: Curve, figure: Figure, target: float) -> float:
-    """Seconds until `figure` is first at `target`: whoever trains to there keeps what is best."""
+    """Seconds until `figure` is first at `target`: a training to there keeps its best checkpoint."""
     upto = next((i for i, seen in enumerate(curve) if figure(seen) >= target), None)
     return math.inf if upto is None else seconds_to(curve[: upto + 1], figure, target)
 
 
 class Draw(NamedTuple):
-    """Who plays the trial, and who the truth, of every configuration."""
+    """Which run plays the trial of every configuration, and which the truth."""
 
     trials: list[Curve]
     truths: list[Curve]
@@ -201,7 +201,7 @@ def draw(trainings: Sequence[Training], rng: random.Random) -> Draw:
 
 
 class Held(NamedTuple):
-    """One pick held against the truth: times are multiples of the quickest configuration's."""
+    """One pick compared with the truth: times are multiples of the quickest configuration's."""
 
     is_baseline: bool
     to_quality: float
@@ -239,7 +239,7 @@ def _times(values: Iterable[float]) -> str:
 
 
 def trainings_of(table: Table, first: Config) -> list[Training]:
-    """What `table` holds, the baseline `first`; what was not trained to its end with two seeds is out."""
+    """What `table` holds, the baseline `first`; without what was not trained to its end with two seeds."""
     space, truth = table.space, Truth(table)
     total = space.budget.samples_per_trial
     configs = [first, *(config for config in recording.grid(space) if config != first)]
@@ -288,7 +288,7 @@ def standing(trainings: Sequence[Training], samples: float) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints for every table what its configurations come to, and what the rules make of it."""
+    """Prints for every table how its configurations end, and what the rules pick."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -309,7 +309,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         print(f"evaluations; {table.space.objective.quality} by chance {points[-1].chance}", flush=True)
         if all(point.collapsed for point in points):
-            continue  # there is no quality that anybody could keep, or reach
+            continue  # there is no quality to keep, or to reach
         lines = rows(trainings, samples, given.keep, given.draws)
         print("\n".join(f"  {one}" for one in [*standing(trainings, samples), HEADING, *lines]), flush=True)
     return 0

@@ -68,7 +68,7 @@ class TimedSearch(Search):
 
 
 class Watch(Picture):
-    """The live table, drawn for nobody, and a line for every so many trials that have ended."""
+    """The live table, drawn into a buffer, and a line for every so many trials that have ended."""
 
     def __init__(self, begun: Snapshot, every: int, session: Path) -> None:
         nobody = Console(file=io.StringIO(), force_terminal=True, width=120)
@@ -97,7 +97,7 @@ class Watch(Picture):
 
 def _named(name: str) -> psutil.Process | None:
     for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # it has ended just now
+        with suppress(psutil.Error):  # it has just ended
             if name in " ".join(child.cmdline()[:1]):
                 return child
     return None

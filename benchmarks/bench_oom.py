@@ -43,7 +43,7 @@ class Toy(Protocol):
 
 @dataclass(frozen=True)
 class Count:
-    """What one search came to; of what it passed over for its memory, `would_have_fitted` did so wrongly."""
+    """The result of one search; of `passed_over` for memory, `would_have_fitted` were mistakes."""
 
     oom: int
     passed_over: int = 0
@@ -77,7 +77,7 @@ def space_of(toy: Toy, trials: int) -> Space:
 
 
 def plain(toy: Toy, seed: int, trials: int, sampler: optuna.samplers.BaseSampler, told: TrialState) -> Count:
-    """A search that knows nothing of memory; a trial that ran out of it is told as `told`."""
+    """A search that knows nothing of memory; a trial that ran out of it is reported as `told`."""
     rng = random.Random(seed)
     study = optuna.create_study(directions=["maximize"] * 2, sampler=sampler)
     oom, best = 0, 0.0

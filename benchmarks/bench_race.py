@@ -47,7 +47,7 @@ class Found:
 
 
 def order(number: int, batch: int, directory: Path) -> Order:
-    """A run without end of the small model in batches of so many studies."""
+    """An endless run of the small model in batches of so many studies."""
     workload = R2GenWorkload()
     baseline: dict[str, Setting] = {**workload.models["small"], "micro_batch_size": batch, "num_workers": 0}
     settings = workload.complete(workload.fill(baseline))
@@ -62,7 +62,7 @@ def order(number: int, batch: int, directory: Path) -> Order:
 
 
 def raced(server: ForkServer) -> Found:
-    """What a race finds."""
+    """The result of a race."""
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         members = tuple(order(number, batch, Path(scratch)) for number, batch in enumerate(_BATCHES))
@@ -76,7 +76,7 @@ def raced(server: ForkServer) -> Found:
 
 
 def run_one_by_one(server: ForkServer, seconds: float) -> Found:
-    """What pairs of runs find in so many seconds."""
+    """The result of pairs of runs in so many seconds."""
     begun_s, logs = time.monotonic(), []
     for turn in range(_PAIRS):
         places = (0, 1) if turn % 2 == 0 else (1, 0)
@@ -87,7 +87,7 @@ def run_one_by_one(server: ForkServer, seconds: float) -> Found:
 
 
 def speed(place: int, server: ForkServer, seconds: float) -> float:
-    """Samples per second that a run of so many seconds reads, its start included."""
+    """Samples per second that a run of so many seconds measures, its start included."""
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as scratch:
         attempt = Attempt(order(place, _BATCHES[place], Path(scratch)), server)
@@ -113,7 +113,7 @@ def disturbed() -> Iterator[None]:
 
 
 def disturb() -> None:
-    """Works and rests in turn, for ever."""
+    """Works and rests in turn, forever."""
     rng = random.Random(0)
     while True:
         until_s = time.monotonic() + rng.expovariate(1 / _BURST_S)
@@ -123,7 +123,7 @@ def disturb() -> None:
 
 
 def line(name: str, found: Sequence[Found]) -> str:
-    """Of factor, width and seconds the median and the range."""
+    """The median and the range of factor, width and seconds."""
     columns = [
         f"{statistics.median(values):6.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
         for values, digits in (

@@ -182,7 +182,7 @@ def shares(config: Config, data: Data) -> dict[str, float]:
 
 
 def configurations(base: dict[str, Any], names: Sequence[str], *, compiled: bool) -> Iterator[Config]:
-    """Of the named precisions those that this machine has, in both memory formats, compiled or not."""
+    """The named precisions that this machine has, in both memory formats, compiled or not."""
     for name in names:
         for channels_last in (False, True):
             for mode in ("off", "default") if compiled else ("off",):

@@ -142,7 +142,7 @@ def _cpu_s() -> float:
 
 
 class _Trackers:
-    """W&B, offline, and TensorBoard, told as Ray Tune tells them."""
+    """W&B, offline, and TensorBoard, called as Ray Tune calls them."""
 
     def __init__(self, directory: Path) -> None:
         space = spaces.parse(SPACE, "here")

@@ -21,7 +21,7 @@ _NOISE = 0.02  # relative, of throughput and quality
 
 
 def evaluate(config: Mapping[str, Any], rng: random.Random) -> tuple[float, float] | None:
-    """Throughput in samples/s and quality of `config`; None where its memory does not suffice."""
+    """Throughput in samples/s and quality of `config`; None where it does not fit into memory."""
     batch, is_half = config["micro_batch_size"], config["precision"] == "bf16"
     saves = config["activation_checkpointing"]
     sample_mib = _SAMPLE_MIB * (0.5 if is_half else 1) * (0.25 if saves else 1)

@@ -145,7 +145,7 @@ def _one_weight() -> None:
 
 
 def _said(kind: str, steps: int, inbox: Inbox | None) -> float:
-    """What a training of a kind prints in a process of its own, with the hook where there is an inbox."""
+    """What a training of a kind prints in its own process, with the hook where there is an inbox."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     if inbox is not None:
         path = os.pathsep.join([str(SITE), os.environ.get("PYTHONPATH", "")])

@@ -28,12 +28,12 @@ from r2gen.tokenizer import UNKNOWN, Tokenizer
 LOG_PROBABILITY_BOUND = 1e-5
 RELATIVE_BOUND = 1e-4
 SCORE_BOUND = 1e-9
-STEP_BOUND = 2e-6  # absolute; what is summed are the elements of a parameter
+STEP_BOUND = 2e-6  # absolute; the elements of a parameter are summed
 MODEL_SETTINGS = (
     *("d_model", "d_ff", "num_heads", "num_layers", "dropout", "drop_prob_lm"),
     *("rm_num_slots", "rm_num_heads", "max_seq_length"),
 )
-# A key's bias adds the same to every score of a softmax: its gradient is 0, and what is recorded is noise.
+# A key's bias adds the same to every score of a softmax: its gradient is 0, and the recorded one is noise.
 KEY_BIAS = ".linears.1.bias"
 
 
@@ -58,12 +58,12 @@ class Recording:
         self._directory = directory
 
     def optional(self, name: str) -> dict[str, Any]:
-        """The values in a file that need not be there."""
+        """The values in a file that may be missing."""
         file = self._directory / name
         return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
 
     def decoder(self) -> EncoderDecoder:
-        """The recorded model in eval mode, as all was recorded."""
+        """The recorded model in eval mode, as at the recording."""
         config = Config(data=Path("none"), **{name: self.dimensions[name] for name in MODEL_SETTINGS})
         decoder = EncoderDecoder(config, self.dimensions["d_vf"], self.dimensions["vocab_size"])
         weights = {

@@ -1,4 +1,4 @@
-"""Peaks of larger micro-batches than were seen, as `predict` tells them: over the recorded tables.
+"""Peaks of larger micro-batches than were seen, as `predict` gives them: over the recorded tables.
 
 The model gets every timed run up to a micro-batch, from the second on, and says what the larger ones need.
 """

@@ -34,7 +34,7 @@ _EVALUATIONS = 4
 
 
 def of_trial(settings: Mapping[str, Any], samples: int, server: ForkServer) -> Throughput:
-    """What a trial of `samples` samples reads."""
+    """The throughput that a trial of `samples` samples measures."""
     workload = R2GenWorkload()
     with tempfile.TemporaryDirectory() as scratch:
         order = Order(
@@ -56,7 +56,7 @@ def of_trial(settings: Mapping[str, Any], samples: int, server: ForkServer) -> T
 
 
 def train(settings: Mapping[str, Any], scratch: str, epochs: Connection) -> None:
-    """Trains until it is killed; sends of every epoch its begin and end on the clock, and its samples."""
+    """Trains until it is killed; sends the begin and end of every epoch on the clock, and its samples."""
     os.setsid()  # as a trial does: Linux shares a CPU between sessions
     begun_s, samples, last_s, last_samples = math.nan, 0, math.nan, 0
     for record in fit({**settings, "epochs": 10**6, "eval_every_samples": None}, Path(scratch)):

@@ -14,7 +14,7 @@ ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hid
 
 
 def start() -> webdriver.Chrome:
-    """A new browser that logs what pages say and fetch; skips the test where there is none."""
+    """A new browser that logs what pages print and fetch; skips the test where there is none."""
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not binary or not driver:
         if os.environ.get("AUTOTUNE_REQUIRE_BROWSER"):
@@ -29,7 +29,7 @@ def start() -> webdriver.Chrome:
 
 
 def load(browser: webdriver.Chrome, file: Path) -> None:
-    """Opens a page that lies on the disk, and waits for all of it: on a busy machine the driver does not."""
+    """Opens a page on disk, and waits for all of it: on a busy machine the driver does not."""
     browser.get(file.as_uri())
     WebDriverWait(browser, 120).until(
         lambda it: it.execute_script("return document.readyState") == "complete"

@@ -1,4 +1,4 @@
-"""While tests run: what is kept between runs is kept apart from the user's own, and a test takes one core."""
+"""For all tests: what is kept between runs is apart from the user's own files, and a test takes one core."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 for _name in ("MAKEFLAGS", "MAKEOVERRIDES", "ARGS"):
     os.environ.pop(_name, None)
 
-# How long an example takes is the machine's affair.
+# How long an example takes depends on the machine.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
@@ -50,5 +50,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def soak(pytestconfig: pytest.Config) -> bool:
-    """Whether a fault test is to take as long as it needs."""
+    """Whether a fault test may take as long as it needs."""
     return bool(pytestconfig.getoption("--soak"))

@@ -1,7 +1,7 @@
-"""The exit codes of a search that came to its end: with a winner, or without one.
+"""The exit codes of a search that ended: with a winner, or without one.
 
 Which of the two is decided by figures that a busy machine may move: a test about something else takes either,
-and asks the trials whether the search came to its end.
+and checks by the trials whether the search ended.
 """
 
 ENDED = {0, 1}

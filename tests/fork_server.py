@@ -27,7 +27,7 @@ LATE = (
 
 
 def next_one(listening: socket.socket) -> dict[str, Any] | None:
-    """What a process is to be that was forked for it; None in the server, where nobody asks any more."""
+    """The task of a process, in the one forked for it; None in the server, once it has no more clients."""
     clients: dict[socket.socket, TextIO] = {}
     while True:
         ready = select.select([listening, *clients], [], [])[0]
@@ -50,7 +50,7 @@ def next_one(listening: socket.socket) -> dict[str, Any] | None:
 
 
 def _say(what: object, client: socket.socket) -> None:
-    with suppress(OSError):  # it was killed; others go on asking
+    with suppress(OSError):  # the client was killed; others keep asking
         client.sendall(f"{what}\n".encode())
 
 
@@ -62,7 +62,7 @@ def _done(asked: dict[str, Any]) -> int | None:
 
 
 def run(asked: dict[str, Any]) -> None:
-    """Goes on as Python would that was started with this script."""
+    """Continues as a Python process that was started with this script."""
     if asked["leads"]:
         os.setpgid(0, 0)
     os.environ.clear()
@@ -80,9 +80,9 @@ def run(asked: dict[str, Any]) -> None:
 
 
 def warm_tuner() -> Callable[[], object]:
-    """Does what takes longer the first time, too: makes a study, and reads the templates of a page.
+    """Also does what takes longer the first time: makes a study, and reads the templates of a page.
 
-    What is left to be done when the server ends.
+    Yields what to clean up when the server ends.
     """
     for module in LATE:
         importlib.import_module(module)
@@ -132,7 +132,7 @@ WARM = {
     "transformers": warm_transformers,
 }
 end = WARM[sys.argv[1]]()
-gc.freeze()  # what is collected at the end of every process would be much
+gc.freeze()  # or every process would collect much at its end
 if (one := next_one(socket.socket(fileno=int(sys.argv[2])))) is not None:
     run(one)
 else:

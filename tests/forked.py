@@ -1,11 +1,11 @@
-"""The command line, or a script, in a process of its own, forked from one that has imported what they need.
+"""The command line, or a script, in its own process, forked from one that has imported what it needs.
 
 To import Ray, Optuna and W&B takes longer than all else that a search of a toy workload does, and to import
 torch longer than a tiny training. The rest is the same: an environment, a working directory and children of
 its own, to be killed like any process. Where the start of Python is the point, tests use `subprocess`.
 
-All workers of a test run share one such process of a kind. The first to need it starts it, and it ends with
-the last one that has asked it.
+All workers of a test run share one such process of each kind. The first to need it starts it, and it ends
+with the last one that has used it.
 """
 
 import json
@@ -25,7 +25,7 @@ from typing import Any, TextIO
 
 _ROOT = Path(__file__).parents[1]
 _ATTEMPTS = 3
-_ENVIRONMENT = dict(os.environ)  # before any test has changed it: what forks is not the first asker's alone
+_ENVIRONMENT = dict(os.environ)  # before any test has changed it: the server is not the first client's alone
 COMMAND = "import sys; from autotune.__main__ import main; sys.exit(main())"
 TRAINER = "import sys; from r2gen.__main__ import main; sys.exit(main())"
 
@@ -33,7 +33,7 @@ TRAINER = "import sys; from r2gen.__main__ import main; sys.exit(main())"
 class Forked:
     """`python -c script` with `arguments` in `directory`, to be treated as a `subprocess.Popen`.
 
-    What it says goes into the file `output`, or else to `communicate`. If it `leads`, it has a process group
+    Its output goes into the file `output`, or else to `communicate`. If it `leads`, it has a process group
     of its own, as a shell would give it one. `warm` says what is imported: the tuner, or less than that.
     """
 
@@ -79,11 +79,11 @@ class Forked:
         return self.returncode
 
     def said(self) -> str:
-        """What it has said so far."""
+        """Its output so far."""
         return self._said[0].read_text(encoding="utf-8")
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """All that it has said, errors apart, when it has ended."""
+        """All of its output, errors apart, when it has ended."""
         self.wait(timeout)
         return self.said(), self._said[1].read_text(encoding="utf-8")
 
@@ -104,7 +104,7 @@ def run(
     timeout: float = 240,
     warm: str = "tuner",
 ) -> subprocess.CompletedProcess[str]:
-    """Such a process to its end, as `subprocess.run` has it."""
+    """Runs such a process to its end, as `subprocess.run` does."""
     process = Forked(arguments, directory, environment, script=script, warm=warm)
     out, err = process.communicate(timeout)
     return subprocess.CompletedProcess(process.args, process.wait(), out, err)
@@ -112,7 +112,7 @@ def run(
 
 @cache
 def _server(warm: str) -> TextIO:
-    """The connection to what forks: it answers once it has imported what it is to."""
+    """The connection to the server that forks: it answers once it has imported its modules."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
     address = f"\0tests-{run}-{warm}"
     for _ in range(_ATTEMPTS):
@@ -148,7 +148,7 @@ def _start(address: str, warm: str) -> None:
         nothing = subprocess.DEVNULL
         given: dict[str, Any] = {"pass_fds": [listening.fileno()], "stdin": nothing, "stdout": nothing}
         server = subprocess.Popen(command, cwd=_ROOT, env=_ENVIRONMENT, **given)
-        server.returncode = 0  # nobody waits for it: it ends by itself, maybe after this process
+        server.returncode = 0  # it is not waited for: it ends by itself, maybe after this process
 
 
 def _ask(warm: str, **what: Any) -> int:

@@ -1,4 +1,4 @@
-"""Every place that shows what a session has found, read back: which figure each of them gives each thing.
+"""Every place that shows what a session has found, read back: which figure each of them gives for a thing.
 
 A thing is a figure of a trial's settings, or of one run, such as `("factor", 3)`. Figures are compared as
 they are printed, and to the last digit where none is rounded.

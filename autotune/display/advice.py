@@ -53,7 +53,7 @@ def why_none(history: History) -> str:
 
 @dataclass(frozen=True)
 class Try:
-    """Something that may bring a winner, and the command that goes on with it once that is done."""
+    """Something that may bring a winner, and the command that continues the search once that is done."""
 
     what: str
     command: str = ""

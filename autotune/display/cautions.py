@@ -27,7 +27,7 @@ def cautions(history: History) -> list[str]:
 
 
 def _leaks(history: History) -> list[str]:
-    """Of what is run today, and of what is recommended: that a training of it fills the memory."""
+    """That a training with today's settings, or with the recommended ones, fills the memory."""
     found = confirm.recommended(history)
     trials = {t.number: t for t in (history.baseline, found[0] if found else None) if t is not None}
     return [line for t in trials.values() if (line := _leak(t, history))]
@@ -53,7 +53,7 @@ def company(rests_on: Sequence[Trial]) -> str:
 
 
 def _breaking(history: History) -> list[str]:
-    """Who cannot win because of a constraint; and the baseline, where it breaks one itself."""
+    """The trials that cannot win because of a constraint; and the baseline, where it breaks one itself."""
     found = {t.number: why for t in history.searched if (why := history.breaks(t))}
     lines = [f"The baseline itself violates a constraint: {found.pop(0)}."] if 0 in found else []
     if found:

@@ -21,7 +21,7 @@ from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 
 _ESTIMATE_S = 10.0  # with a thousand trials it takes a tenth of a second
-_PROGRESS_S = 5.0  # between two events of a trial that still does the same
+_PROGRESS_S = 5.0  # between two events of a trial in the same phase
 
 
 class Screen:
@@ -73,7 +73,7 @@ class Screen:
         self._found()
 
     def _found(self) -> None:
-        """The best so far, which takes a while with many trials: it changes when one has ended."""
+        """The best so far, slow to find with many trials: it changes only when one has ended."""
         history = pilot.settled(History(self._all(), self._begun.space))
         self.space, self._best = history.space, confirm.recommended(history)
         self._estimate = None
@@ -104,7 +104,7 @@ class Screen:
         return self._begun.plan.spent_s + time.monotonic() - self._begun_s
 
     def _left(self, spent_s: float) -> Remaining | None:
-        """The estimate of the end: made anew after every change, and now and then; else counted down."""
+        """The estimate of the end: recomputed after every change, and now and then; else counted down."""
         made = self._estimate
         if made is None or spent_s - made[0] > _ESTIMATE_S:
             running_s = {r.trial.number: r.seconds for r in list(self._running.values())}
@@ -163,7 +163,7 @@ class Lines(Screen):
 
 
 class Picture(Lines):
-    """Redraws the search in place, on a terminal. What ends stays above it as a line, and what is printed."""
+    """Redraws the search in place, on a terminal. Ended trials and printed lines stay above it."""
 
     def __init__(self, console: Console, begun: Snapshot) -> None:
         super().__init__(console, begun)
@@ -189,7 +189,7 @@ class Events(Screen):
     def __init__(self, console: Console, begun: Snapshot) -> None:
         super().__init__(begun)
         self._console = console
-        self._told: dict[int, tuple[float, str]] = {}  # when a trial's progress was last told, and its phase
+        self._told: dict[int, tuple[float, str]] = {}  # when a trial's progress was last shown, and its phase
 
     def _write(self, event: str, **values: Any) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -19,16 +19,16 @@ from autotune.judging.confirm import Claim
 from autotune.space.space import Space
 
 HEADING, HINT = "bold", "dim"
-WIDEST = 100  # an eye must find the figures of a configuration
+WIDEST = 100  # the eye must find the figures of a configuration
 _SPEED, _QUALITY, _MEMORY, _FACTOR = 14, 8, 9, 7  # columns of figures
 _MANY = 20  # for speeds in a finer unit than samples
 _LONGEST_REASON = 160
 _ENDED_SHOWN = 8
-_LINES_BESIDE, _LINES_OF_TRIAL = 12, 2  # what running trials leave of a terminal to the rest of the picture
+_LINES_BESIDE, _LINES_OF_TRIAL = 12, 2  # lines that running trials leave to the rest of the picture
 
 
 def fitted(shown: Snapshot, height: int) -> RenderableType:
-    """`shown` for a terminal of so many lines: of what has ended the last; a terminal crops what is below."""
+    """`shown` for a terminal of so many lines: the last trials that ended; a terminal crops what is below."""
     most = max(1, (height - _LINES_BESIDE) // _LINES_OF_TRIAL)
     return _picture(shown, shown.trials[-_ENDED_SHOWN:], most if len(shown.running) > most else None)
 
@@ -39,7 +39,7 @@ def whole(shown: Snapshot) -> RenderableType:
 
 
 def _picture(shown: Snapshot, ended: Sequence[Trial], running: int | None) -> RenderableType:
-    """What it is, what runs, so many of it if not all, the best so far, and what has `ended`."""
+    """The session, the running trials (so many if not all), the best so far, and those that have `ended`."""
     parts: list[RenderableType] = [_header(shown)]
     if shown.running:
         parts += [Text(), _running(shown, running)]
@@ -50,7 +50,7 @@ def _picture(shown: Snapshot, ended: Sequence[Trial], running: int | None) -> Re
 
 
 def _header(shown: Snapshot) -> Group:
-    """The session and its device, how far it has come, and when it will end."""
+    """The session and its device, its progress, and when it will end."""
     searched = sum(t.searched for t in shown.trials)
     state = RUNNING if shown.state == RUNNING else INTERRUPTED
     more = f", {len(shown.running)} {state}" if shown.running else ""
@@ -95,14 +95,14 @@ def _columns(space: Space, speed: str, quality: str, memory: str, last: str) -> 
 
 
 def _of_run(trial: Trial, space: Space) -> Text:
-    """What a trial's own run has read so far."""
+    """What a trial's own run has measured so far."""
     m = trial.measurement
     quality = view.quality(qualities.shown(objective.final_quality(trial, space), space.objective))
     return Text(_columns(space, view.speed(estimates.of_run(m.throughput)), quality, view.peak(m), ""))
 
 
 def _figures(trial: Trial, shown: Snapshot) -> Text:
-    """What is known of a trial's settings, of a repeat what its run has read; and the settings' gain."""
+    """The figures of a trial's settings, for a repeat those of its own run; and the settings' gain."""
     found, factor = shown.history.shown(trial), view.factor(gains.gain(trial, shown.history))
     speed, quality = view.speed(found.throughput), view.quality(found.quality)
     return Text(_columns(shown.space, speed, quality, view.peak(found.memory), factor))
@@ -120,13 +120,13 @@ def _running(shown: Snapshot, most: int | None) -> Table:
 
 def _bar(running: Running, space: Space) -> Table:
     samples, budget = running.trial.measurement.samples, space.budget.samples_per_trial
-    # A race ends when it is decided: nobody knows how far it is.
+    # A race ends when it is decided: its progress is unknown.
     share = None if running.trial.race else min(1.0, samples / budget)
     return bar(running.phase, share, running.seconds)
 
 
 def bar(phase: str, share: float | None, seconds: float) -> Table:
-    """What is done, how far that has come, None where nobody knows, and for how long it has been done."""
+    """A phase, its progress, None where unknown, and how long it has lasted."""
     grid = Table.grid(padding=(0, 1, 0, 0), expand=True)
     grid.add_column(width=11)
     grid.add_column(ratio=1)
@@ -165,7 +165,7 @@ def _surety(trial: Trial, claim: Claim | None, shown: Snapshot) -> str:
 
 
 def _ended(shown: Snapshot, trials: Sequence[Trial]) -> Table:
-    """The newest first: what there is no room for is what is longest ago."""
+    """The newest first: the oldest are those that there is no room for."""
     grid = _grid("ended, newest first", _headings(shown.space, "factor"))
     for trial in reversed(trials):
         grid.add_row(str(trial.number), Text(view.name(trial)), _outcome(trial, shown))

@@ -50,10 +50,10 @@ def _rounded(value_s: float) -> float:
 
 
 def remaining(history: History, running_s: Mapping[int, float], plan: Plan, slots: int) -> Remaining | None:
-    """What is left of a search, some of whose trials have been `running_s`; None: unknown yet.
+    """What is left of a search whose running trials have taken `running_s` so far; None: not known yet.
 
-    From how long trials took so far, those included that were stopped early or failed, for so many `slots`
-    at a time; then the winner has to be confirmed, by more repeats the more finalists are as good. The time
+    It follows from how long trials took so far, including those stopped early or failed, with `slots` of them
+    at a time; then the winner has to be confirmed, with more repeats the more finalists are as good. The time
     limit caps it.
     """
     searched = _searching(history, running_s, plan, slots)
@@ -72,7 +72,7 @@ def _searching(
 ) -> tuple[float, float] | None:
     """The time until no trial is left: what trials take on average, and how sure that is.
 
-    Of a finite space any configuration that is left may turn out not to be worth a start.
+    In a finite space any remaining configuration may turn out not to be worth a start.
     """
     searched = history.searched
     running = [running_s[t.number] for t in searched if t.outcome is None and t.number in running_s]
@@ -103,9 +103,9 @@ def _seconds(trials: Iterable[Trial]) -> list[float]:
 
 
 def _left_s(seconds: float, took: Sequence[float]) -> float:
-    """What a trial that has run for so long still takes, as those did that took longer.
+    """What a trial that has run for so long still takes, judged by those that took longer.
 
-    Where none did, half as long again: of what is known of its length alone, that is the least wrong.
+    Where none did, half as long again: given its own length alone, that is the least wrong.
     """
     longer = [t - seconds for t in took if t > seconds]
     return statistics.fmean(longer) if longer else seconds / 2
@@ -116,7 +116,7 @@ def _confirming(
 ) -> tuple[float, float] | None:
     """The time that races, repeats and the ablation will take, all of which run by themselves.
 
-    If the best holds and its ablation is done; and if every finalist is tried in turn, and every step.
+    The least: the best holds and its ablation is done. The most: every finalist and every step is tried.
     """
     budget, trials = history.space.budget, history.trials
     if not budget.repeats:
@@ -124,7 +124,7 @@ def _confirming(
     baseline, best = history.baseline, history.best
     if baseline is None or best is None:
         return None
-    each_s = (baseline.seconds + best.seconds) / 2  # the one is run as often as the others
+    each_s = (baseline.seconds + best.seconds) / 2  # one is run as often as the other
     steps = [t for t in trials if t.ablation_of is not None]
     going_on = [t for t in trials if t.outcome is None and confirm.is_alone(t)]
     begun_s = sum(running_s.get(t.number, 0.0) for t in going_on)
@@ -139,7 +139,7 @@ def _confirming(
 
 
 def _fewest_s(best: Trial, trials: Sequence[Trial], each_s: float, *, is_decided: bool) -> float:
-    """What is to come if the best so far holds: a race, unless there was one, and a seed of its own."""
+    """What remains if the best so far holds: a race, unless there was one, and a seed of its own."""
     going_on = sum(t.outcome is None and t.repeat is not None and t.repeat.round > 0 for t in trials)
     if is_decided or not best.number:
         return going_on * each_s

@@ -1,6 +1,6 @@
 """A search as JSON: what `--json` writes. Pure. docs/reference/events.md has every key.
 
-Seconds, bytes and samples per second; what is not known is null, and so is what is no number.
+Seconds, bytes and samples per second; an unknown value is null, and so is one that is not a number.
 """
 
 import json
@@ -33,7 +33,7 @@ def _strict(value: Any) -> Any:
 
 
 def started(trial: Trial) -> dict[str, Any]:
-    """What a trial is to run."""
+    """What a trial will run."""
     return {
         "trial": trial.number,
         "repeats": trial.repeat.of if trial.repeat else None,
@@ -56,7 +56,7 @@ def progress(running: Running, space: Space, remaining: Remaining | None) -> dic
 
 
 def ended(trial: Trial, history: History) -> dict[str, Any]:
-    """How a trial ended: what is known of its settings, what its own `run` has read, the gain."""
+    """How a trial ended: what is known of its settings, what its own `run` has measured, the gain."""
     shown, outcome = history.shown(trial), trial.outcome
     return {
         **started(trial),
@@ -75,7 +75,7 @@ def ended(trial: Trial, history: History) -> dict[str, Any]:
 
 
 def _of_run(trial: Trial, space: Space) -> dict[str, Any]:
-    """What a trial's own run has read."""
+    """What a trial's own run has measured."""
     m = trial.measurement
     return {
         "samples": m.samples,

@@ -9,7 +9,7 @@ from autotune.judging.trends import Full
 
 
 class Memory(NamedTuple):
-    """A memory by what telemetry shows of it: what is `held`, and what that leaves `free`."""
+    """A memory by its figures in the telemetry: what is `held`, and what that leaves `free`."""
 
     name: str
     held: str
@@ -29,6 +29,6 @@ def more(found: Slope, unit: str) -> str:
 
 
 def until(found: Full, unit: str, epoch: int | None) -> str:
-    """`491920 samples, in epoch 41`; no epoch where nobody knows how many samples it has."""
+    """`491920 samples, in epoch 41`; no epoch where its number of samples is unknown."""
     during = f", in epoch {math.ceil(found.samples / epoch)}" if epoch else ""
     return f"{found.samples:.0f} {unit}{during}"

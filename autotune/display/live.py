@@ -31,12 +31,11 @@ def say(console: Console, text: str) -> None:
 
 
 class LiveView:
-    """What `draw` gives, drawn again and again while the context is open, and then gone.
+    """Redraws what `draw` returns while the context is open, and then removes it.
 
-    Above it stays what is said, and what is printed. Rich draws from a thread of its own, too, but takes no
-    lock from where it measures what is on the screen to where it overwrites it: a line printed in between
-    would leave half a picture behind. Neither what cannot be drawn nor a terminal
-    that is gone ends anything.
+    What is said or printed stays above it. Rich draws from a thread of its own, too, but holds no lock from
+    measuring what is on the screen to overwriting it: a line printed in between would leave half a picture
+    behind. Neither an error in drawing nor a lost terminal ends anything.
     """
 
     def __init__(self, console: Console, draw: Callable[[], RenderableType]) -> None:
@@ -81,7 +80,7 @@ class LiveView:
             say(self._console, text)
 
     def close_with(self, text: str) -> None:
-        """Has it closed soon, with a last line. A signal's handler may call it in the middle of anything."""
+        """Has it closed soon, with a last line. A signal handler may call it at any point."""
         self._last_words.put(text)
 
     def _refresh(self) -> None:
@@ -109,7 +108,7 @@ class _Aside(io.TextIOBase):
     """Stands for a `file` such as standard output: what libraries write to it is said line by line."""
 
     def __init__(self, file: TextIO, say: Callable[[str], None]) -> None:
-        self.rich_proxied_file = file  # by this name Rich finds where it is to write itself
+        self.rich_proxied_file = file  # by this name Rich finds where to write itself
         self._say, self._rest, self._lock = say, "", threading.RLock()
 
     def write(self, text: str) -> int:

@@ -1,4 +1,4 @@
-"""A search at one moment: all that is shown of it, whether it runs here, elsewhere, or no more."""
+"""A search at one moment: all that is shown of it, whether it runs here, elsewhere, or not any more."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -67,7 +67,7 @@ class Snapshot:
 def take(session: Session, shown: Path) -> Snapshot:
     """What a session's directory says now; nothing is written. Raises InputError before its first trial.
 
-    The time spent is known from the last trial's end: what runs since has run from then on at the latest.
+    The time spent is known from the last trial's end: what has run since began then at the latest.
     """
     study = session.study()
     history = pilot.settled(History(study_file.trials(study), session.space()))
@@ -93,9 +93,9 @@ def take(session: Session, shown: Path) -> Snapshot:
 
 
 def state_of(session: Session, plan: Plan, *, is_over: bool = False) -> str:
-    """Whether a search runs, has come to its end, or is to be gone on with.
+    """Whether a search runs, has ended, or was interrupted.
 
-    Where it `is_over`, whoever still has the session in use does not search any more.
+    Where it `is_over`, a process that still holds the session is not searching any more.
     """
     if plan.ended:
         return ENDED

@@ -1,4 +1,4 @@
-"""What the user's training spends outside of its steps, in words beside the answer. Pure."""
+"""What the user's training spends outside of its steps, in words next to the answer. Pure."""
 
 from collections.abc import Iterator
 
@@ -38,7 +38,7 @@ def _beside(trial: Trial, history: History) -> str:
 
 
 def _saving(share: float, trial: Trial, history: History) -> str:
-    """What half as many would save; nothing where that is little, or where how many is searched."""
+    """What half as many evaluations would save; nothing where that is little, or their number is searched."""
     space = history.space
     if share < _WORTH_CHANGING or evaluating.setting(space) in space.knobs:
         return ""

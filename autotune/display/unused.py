@@ -1,4 +1,4 @@
-"""What a workload seems not to use, told by figures that are the same to the last bit. Pure."""
+"""What a workload seems not to use, judged by figures that are the same to the last bit. Pure."""
 
 import itertools
 from collections import defaultdict
@@ -30,7 +30,7 @@ def unused(history: History) -> list[str]:
 
 
 def _read_the_same(trials: Sequence[Trial]) -> Iterator[tuple[Trial, Trial]]:
-    """Pairs of completed trials that have the very same scores, or curve. A collapsed model says nothing."""
+    """Pairs of completed trials with the very same scores, or curve. A collapsed model proves nothing."""
     groups: dict[object, list[Trial]] = defaultdict(list)
     for trial in trials:
         found = _figures(trial.measurement)
@@ -41,7 +41,7 @@ def _read_the_same(trials: Sequence[Trial]) -> Iterator[tuple[Trial, Trial]]:
 
 
 def _figures(measurement: Measurement) -> object:
-    """What a trial's evaluations found, to be compared; None where it is one number, same by chance."""
+    """What a trial's evaluations found, to compare; None for one number, which may be equal by chance."""
     scores = {k: v for k, v in measurement.scores.items() if is_score(k)}
     if len(set(scores.values())) > 1:
         return frozenset(scores.items())

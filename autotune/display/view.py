@@ -142,7 +142,7 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
 
 
 def besides(trials: Sequence[Trial]) -> str:
-    """`7 repeats, 2 ablation steps`: what was run besides the trials that are searched among."""
+    """`7 repeats, 2 ablation steps`: what was run besides the searched trials."""
     repeats, steps = sum(t.repeat is not None for t in trials), sum(t.ablation_of is not None for t in trials)
     races = sum(bool(t.race) for t in trials)
     words = [f"{races} race{'s' * (races > 1)}"] if races else []
@@ -216,12 +216,12 @@ def kept(goal: Objective, reference: float | None) -> str:
 
 
 def _sense(goal: Objective) -> str:
-    """`; lower val_loss is better`, where that has to be said."""
+    """`; lower val_loss is better`, where that needs saying."""
     return f"; lower {goal.minimize} is better" if goal.minimize else ""
 
 
 def nothing_better(history: History) -> str:
-    """What a search says that has found nothing to recommend but the baseline, and why."""
+    """What to say of a search that found nothing to recommend but the baseline, and why."""
     baseline = history.of(0)
     figures = (
         f"{speed(history.throughput(baseline))} {history.space.unit}/s, "
@@ -293,7 +293,7 @@ def raced(race: Trial) -> str:
 
 
 def measured(trial: Trial, history: History) -> str:
-    """What is known of a completed trial, or of what it repeats, against the baseline."""
+    """What is known of a completed trial, or of what it repeats, compared with the baseline."""
     number = trial.repeat.of if trial.repeat else trial.number
     claim = confirm.claim(history.of(number), history)
     if claim.holds:

@@ -20,7 +20,7 @@ VERDICTS = {  # a symbol, so that colour is not all that tells them apart
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure as text, and what is said of it in small: its interval, or its share."""
+    """A figure as text, and its note in small print: its interval, or its share."""
 
     text: str = words.NOTHING
     detail: str = ""
@@ -52,7 +52,7 @@ class Setting:
 
 _WHOLE, _ELECTRICITY, _COST = "Full training", "Electricity", "Cost"
 _OF_WHOLE = {_WHOLE, _ELECTRICITY, _COST}
-_ONLY_WHERE_KNOWN = {"Evaluations", "Pauses", _ELECTRICITY}  # of which nothing is said where they are not
+_ONLY_WHERE_KNOWN = {"Evaluations", "Pauses", _ELECTRICITY}  # not listed as unknown where they are missing
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def is_better(report: Report) -> bool:
 
 
 def sides(report: Report) -> list[tuple[Mark, Side]]:
-    """What the answer is about: the baseline, and what is recommended where that is another."""
+    """What the answer is about: the baseline, and the recommended trial where that is another."""
     baseline, best = report.answer.baseline, report.answer.best if is_better(report) else None
     return [(mark, side) for mark, side in ((marks.BASELINE, baseline), (marks.WINNER, best)) if side]
 
@@ -78,7 +78,7 @@ def sides(report: Report) -> list[tuple[Mark, Side]]:
 def lines(report: Report) -> list[Line]:
     """The figures that are known of either side."""
     baseline, best = report.answer.baseline, report.answer.best
-    # The time to a quality is no ratio of speeds, and who is there sooner need not be so in a whole training.
+    # The time to a quality is not a ratio of speeds: sooner there need not mean sooner in a whole training.
     hides_whole = report.target is not None and report.answer.prices is None
     gain = report.answer.speed
     kinds = [kind for kind in _kinds(report) if not (hides_whole and kind.name in _OF_WHOLE)]
@@ -88,7 +88,7 @@ def lines(report: Report) -> list[Line]:
 
 
 def _samples(report: Report) -> list[Line]:
-    """What of the gain is no throughput: the samples to a target. The two factors make it."""
+    """The part of the gain that is not throughput: the samples to a target. Both factors make up the gain."""
     answer = report.answer
     if report.target is None or answer.factor is None or answer.speed is None:
         return []
@@ -179,7 +179,7 @@ def _kinds(report: Report) -> tuple[_Kind, ...]:
 
 
 def _priced(prices: Prices | None) -> tuple[_Kind, ...]:
-    """What the full training costs, where somebody has said what is to be paid for."""
+    """What the full training costs, where prices were given."""
     if prices is None:
         return ()
     of = {"hour": prices.per_hour, "kWh": prices.per_kwh}
@@ -197,7 +197,7 @@ def _priced(prices: Prices | None) -> tuple[_Kind, ...]:
 
 
 def _whole(value_s: float | None, hours: Figure | None) -> Cell:
-    """The duration, half of its interval in small."""
+    """The duration, half of its interval in small print."""
     half = words.half_width(hours) if hours else None
     return Cell(words.duration(value_s), "" if half is None else f"± {words.duration(half * 3600)}")
 
@@ -217,13 +217,13 @@ def _of_whole(report: Report) -> str:
 
 
 def _peak(side: Side) -> Cell:
-    """The peak, with its share of the limit in small."""
+    """The peak, with its share of the limit in small print."""
     part = words.share(side.memory_share) if side.memory_share else ""
     return Cell(words.peak(side.peak_memory_bytes, is_rising=side.memory_is_rising), part)
 
 
 def _measured(text: str) -> Cell:
-    """`61.2 ± 0.8`, the interval in small."""
+    """`61.2 ± 0.8`, the interval in small print."""
     value, sign, half = text.partition(" ± ")
     return Cell(value, f"± {half}" if sign else "")
 
@@ -235,6 +235,6 @@ def _line(kind: _Kind, baseline: Side | None, best: Side | None, gain: Figure | 
             kind.name, kind.over, theirs, ours, Cell(words.factor(gain.value), words.factor_interval(gain))
         )
     before, after = (units.number(kind.value(side)) if side else None for side in (baseline, best))
-    # Of a value below 0, such as a loss with its sign turned, no factor says what is more.
+    # For a value below 0, such as a loss with its sign turned, a factor does not say which is more.
     ratio = after / before if before and before > 0 and after is not None else None
     return Line(kind.name, kind.over, theirs, ours, Cell(words.factor(ratio)))

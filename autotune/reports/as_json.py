@@ -12,7 +12,7 @@ FORMAT = 1
 
 
 def render(report: Report) -> str:
-    """`report` as strict JSON: what is no finite number is null."""
+    """`report` as strict JSON: a number that is not finite is null."""
     return written(asdict(report))
 
 

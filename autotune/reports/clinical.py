@@ -30,7 +30,7 @@ def compared(
 
 
 def _compared(model: Model, models: Sequence[Model], written: Sequence[Written], goal: Objective) -> Compared:
-    """What the `models` of a label have come to; what is not told of all of them is of this `model`."""
+    """The results of the `models` of a label; what does not cover all of them is of this `model`."""
     done, training = [each for each in models if each.completed], model.training
     return Compared(
         label=model.label,
@@ -84,7 +84,7 @@ def samples(written: Mapping[str, Sequence[Written]], count: int) -> tuple[Sampl
     """`count` studies of the test split, and what each model wrote, by label.
 
     They are those in the middle of as many equal parts of the split, in the split's own order: neither chosen
-    nor left to chance. Only studies count that every model has; models that wrote nothing do not.
+    nor left to chance. Only studies that every model has count; models that wrote nothing do not.
     """
     by_model = {label: {w.id: w for w in reports} for label, reports in written.items() if reports}
     if not by_model:

@@ -1,4 +1,4 @@
-"""What fits where there is another memory, as text: in the report, and from the command `predict`. Pure."""
+"""What fits into another memory, as text: in the report, and from the command `predict`. Pure."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _HEAD = ("memory", "micro-batch", "accumulation", "effective batch", "learning r
 
 
 def table(found: Elsewhere) -> Table:
-    """A row for each size of memory: what to run there, as far as it is known; the notes say why not."""
+    """A row for each size of memory: what to run there, as far as known; the notes say why not."""
     return Table(_HEAD, tuple(map(_row, found.fits)), numeric=(0, 1, 2, 3, 4))
 
 

@@ -29,7 +29,7 @@ from autotune.workloads.base import Workload
 class Known:
     """What a session holds. `shown` is where it lies, as its user would name it.
 
-    One of an older version cannot be gone on with, whatever its `state`.
+    One of an older version cannot be resumed, whatever its `state`.
     """
 
     name: str

@@ -46,7 +46,7 @@ def picture(file: str, side_px: int = _SIDE_PX) -> Picture:
 
 
 def _in_eight_bits(image: Image.Image) -> Image.Image:
-    """Grey or in colour; converted directly, all of 16 bits that is not black would be white."""
+    """Grey or in colour; converted directly, a 16-bit image would be white wherever it is not black."""
     if image.mode.startswith("I"):
         return image.point(lambda value: value * (1 / 256)).convert("L")
     return image.convert("L" if image.mode in {"1", "L"} else "RGB")

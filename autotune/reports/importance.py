@@ -1,8 +1,8 @@
-"""Which knobs matter, as far as that is known well enough to be told. Pure.
+"""Which knobs matter, as far as that is known well enough to report. Pure.
 
 What the ablation has measured comes first. Without one it is PED-ANOVA (Watanabe et al., 2023): what the best
-of the trials have in common. Some of that is chance, the more of it the more values a knob has: what figures
-in any other order would show is taken off, and an objective that shows no more than that is left out.
+of the trials have in common. Some of that is chance, the more values a knob has the more: what the figures
+show in shuffled order is subtracted, and an objective that shows no more than that is left out.
 """
 
 import math
@@ -26,7 +26,7 @@ from autotune.space import distributions
 from autotune.space.space import Space
 
 _FEWEST_TRIALS = 20
-_FEWEST_AT_THE_TOP = 5  # below that PED-ANOVA is told to be unstable
+_FEWEST_AT_THE_TOP = 5  # below that PED-ANOVA is said to be unstable
 _TOP_SHARES = (0.1, 0.5)
 _GROUPS = 10  # of trials, each of which is left out once
 _LEVEL = 0.95
@@ -38,15 +38,15 @@ Shares = Mapping[str, Figure]
 def importance(history: History) -> dict[str, Shares]:
     """What each knob does to throughput and to quality: shares that sum to 1, the largest first.
 
-    Only knobs count that may move it, and at least two of them. Of trials that were stopped the throughput
-    counts, too.
+    Only knobs that may move it count, and at least two are needed. The throughput of stopped trials counts,
+    too.
     """
     found = {"throughput": _of_speed(history), history.space.objective.quality: _of_quality(history)}
     return {name: shares for name, shares in found.items() if shares}
 
 
 def _of_speed(history: History) -> Shares:
-    """Settings that are as fast have one figure, and count once."""
+    """Settings that are equally fast have one figure, and count once."""
     if steps := ablation.steps(history):
         return _of_ablation(steps)
     neutral = history.space.known.same_speed
@@ -88,7 +88,7 @@ def _sorted(shares: Shares) -> Shares:
 
 
 def _ended(history: History) -> list[Trial]:
-    """The configurations that were tried to an end, where the baseline was."""
+    """The configurations whose trials ended well, on the same device and code as the baseline."""
     baseline = history.baseline
     return [
         t
@@ -127,7 +127,7 @@ def _analysed(
 
 
 def _shuffled(trials: Sequence[FrozenTrial]) -> Iterator[list[FrozenTrial]]:
-    """The same configurations, and the same values in other orders, so that no knob has made them."""
+    """The same configurations, and the same values in other orders, so that no knob has caused them."""
     rng, values = random.Random(0), [trial.value for trial in trials]
     for _ in range(_SHUFFLES):
         rng.shuffle(values)
@@ -152,7 +152,7 @@ def _error(without: Sequence[float]) -> float:
 
 
 def _trials(found: Sequence[tuple[Config, float]], names: Sequence[str], space: Space) -> list[FrozenTrial]:
-    """`found` as trials of Optuna, by the parameters of the knobs called so."""
+    """`found` as trials of Optuna, with the parameters of the knobs of these names."""
     drawn = dict(zip(space.drawn_knobs, distributions.distributions(space).items(), strict=True))
     chosen = {name: drawn[name] for name in names}
     trials = []
@@ -165,7 +165,7 @@ def _trials(found: Sequence[tuple[Config, float]], names: Sequence[str], space: 
 
 
 def _divergences(trials: Sequence[FrozenTrial], names: Sequence[str]) -> dict[str, float]:
-    """How far the best have other values of a knob than all: a tenth of the trials, of few trials more."""
+    """How far the best trials' values of a knob differ from all: a tenth of the trials, more of few."""
     low, high = _TOP_SHARES
     quantile = min(high, max(low, _FEWEST_AT_THE_TOP / len(trials)))
     optuna.logging.set_verbosity(optuna.logging.ERROR)

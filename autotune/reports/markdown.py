@@ -17,7 +17,7 @@ _FACTS = ("hardware", "versions", "revision", "data", "created")
 
 
 def render(report: Report) -> str:
-    """The answer in a sentence, the baseline beside the best, precisions, and where that comes from."""
+    """The answer in a sentence, the baseline next to the best, precisions, and where that comes from."""
     answer = report.answer
     blocks = [
         [f"## autotune: {_text(report.session)}"],
@@ -33,7 +33,7 @@ def render(report: Report) -> str:
 
 
 def _sides(report: Report) -> list[str]:
-    """A row for each figure, the baseline's beside the best's."""
+    """A row for each figure, the baseline's next to the best's."""
     baseline, best = report.answer.baseline, report.answer.best
     if baseline is None or best is None:
         return []
@@ -105,7 +105,7 @@ def _model(model: Compared, names: Sequence[str]) -> list[str]:
 
 
 def _elsewhere(report: Report) -> list[list[str]]:
-    """What fits where there is another memory."""
+    """What fits into another memory."""
     if report.elsewhere is None:
         return []
     found, notes = elsewhere.table(report.elsewhere), elsewhere.notes(report.elsewhere)
@@ -131,7 +131,7 @@ def _provenance(report: Report) -> str:
 
 
 def _code(commands: Sequence[str]) -> list[str]:
-    """Commands in a block that nothing in them ends."""
+    """Commands in a block that nothing in them can close."""
     lines = [printable(command) for command in commands]
     fence = max(["```", *(f"{run}`" for line in lines for run in re.findall("`+", line))], key=len)
     return [f"{fence}sh", *lines, fence] if lines else []

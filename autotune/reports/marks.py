@@ -100,7 +100,7 @@ def model(label: str) -> Mark:
 
 
 def precision_of(row: Row) -> str:
-    """The precision of a trial, empty where that is no setting."""
+    """The precision of a trial, empty where that is not a setting."""
     return str(row.config.get(PRECISION, ""))
 
 

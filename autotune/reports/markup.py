@@ -1,4 +1,4 @@
-"""Text and tables in Markdown, wherever their words are from. Pure."""
+"""Text and tables in Markdown, whatever the source of their words. Pure."""
 
 import html
 import re
@@ -17,5 +17,5 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def text(text: str) -> str:
-    """`text`, from wherever, as text: nothing in it is markup, or ends a line or a cell of a table."""
+    """`text` from any source, as text: nothing in it is markup, or ends a line or a cell of a table."""
     return _SPECIAL.sub(r"\\\1", html.escape(printable(text), quote=False))

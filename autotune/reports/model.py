@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # which imports numpy, and every command this module
     from autotune.judging.elsewhere import Elsewhere
 
 FORMATS = ("html", "json", "md")
-SAMPLES = 5  # test studies that are shown where nothing else is asked for
+SAMPLES = 5  # test studies that are shown by default
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Side:
     `quality` has its interval over the `seeds` that it was run with; `throughput` is that of its `runs`, or
     the baseline's times what a race has shown. `joules_per_sample` are all that the GPU used while it ran,
     its start and evaluations included. `full_training_s` is the whole training at that throughput, about;
-    None where nobody says how long that is. `evaluation_share` of it goes to evaluations, None where it is
-    not known how often there is one, and `pause_share` to long steps at regular distances. `memory_is_rising`
+    None where its length is not known. `evaluation_share` of it goes to evaluations, None where it is not
+    known how often there is one, and `pause_share` to long steps at regular distances. `memory_is_rising`
     says that the peak still grew when one of the runs ended: a longer training takes more. `mfu` is the share
-    of the device's peak FLOP/s that all operations make use of, the HFU; None where either is not known.
+    of the device's peak FLOP/s that all operations use, the HFU; None where either is not known.
     """
 
     trial: int
@@ -84,7 +84,7 @@ class Answer:
     commands: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     evaluations_counted: bool = False
-    prices: Prices | None = None  # where somebody has said them
+    prices: Prices | None = None  # where they were given
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,10 @@ class Row:
     """One trial. `kind` is baseline, winner, trial, race, repeat or ablation (a step of it).
 
     Throughput, quality and memory are what is known of its settings, over all runs that count; of a repeat
-    they are what its own run has read. `factor` is the gain of its settings over the baseline.
-    `keeps_quality` is None where it is not known; who `breaks_constraint` says in its `reason` which of the
-    user's own. `seconds` are the search's own, `saved_s` what stopping it
-    early has saved, about. `shared` says that other trials ran beside it, `disturbed` that somebody else did.
+    they are what its own run has measured. `factor` is the gain of its settings over the baseline.
+    `keeps_quality` is None where it is not known; a trial that `breaks_constraint` names the user's
+    constraint in its `reason`. `seconds` are the search's own, `saved_s` what stopping it early has saved,
+    about. `shared` says that other trials ran alongside it, `disturbed` that other programs did.
     """
 
     number: int
@@ -220,7 +220,7 @@ class Sample:
 class Skipped:
     """Suggestions that were not started, for one reason: how often, and the time that saved, about.
 
-    `reason` has its figures taken out, `example` is one as it was said.
+    `reason` has its figures taken out, `example` is one of the reasons in full.
     """
 
     reason: str
@@ -233,8 +233,8 @@ class Skipped:
 class Report:
     """All of a session. Qualities are in the user's own sign: where one is to `minimize`, lower is better.
 
-    Work is counted in the `unit`, and is called samples here whatever that is. What is kept of the baseline's
-    quality is a share of `keep`, or all but what is `within` an absolute slack.
+    Work is counted in the `unit`, and is called samples here whatever that is. A winner keeps a share of
+    `keep` of the baseline's quality, or all but an absolute slack that it is `within`.
 
     `importance` is by objective - throughput, and the quality by its name - and knob: shares that sum to 1,
     with their intervals, of an objective of which they are known well enough to be told.

@@ -60,7 +60,7 @@ class _Plots:
 
 
 def render(report: Report) -> str:
-    """The whole page. Reads the images of the report's samples; one that cannot be read is said to be so."""
+    """The whole page. Reads the images of the report's samples; one that cannot be read is marked as such."""
     drawn = plots_of(report)
     return framed(
         "page.html.j2",
@@ -75,7 +75,7 @@ def render(report: Report) -> str:
 
 
 def framed(template: str, drawn: Sequence[Plot], **shown: Any) -> str:
-    """A page made of a `template` in the frame of all, with the figures of its plots that are `drawn`."""
+    """A page made of a `template` in the common frame, with the figures of its plots that are `drawn`."""
     figures = htmlsafe_json_dumps(
         {plot.id: plot.figure for plot in drawn},
         separators=(",", ":"),
@@ -138,12 +138,12 @@ def environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """Text from outside without what turns the direction of writing; the page's own parts as they are."""
+    """Text from outside without what changes the direction of writing; the page's own parts as they are."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def asset(name: str) -> str:
-    """A file beside the templates, as text."""
+    """A file next to the templates, as text."""
     return (resources.files("autotune.reports") / "templates" / name).read_text(encoding="utf-8")
 
 
@@ -153,7 +153,7 @@ def _plotly() -> str:
 
 
 def script_of(text: str) -> Markup:
-    """`text` so that an HTML parser sees no end or begin of a script in it; in JavaScript it is the same."""
+    """`text` so that an HTML parser sees no end or start of a script in it; in JavaScript it is the same."""
     safe = re.sub(r"<(?=/?script|!--)", r"\\x3c", text, flags=re.IGNORECASE)
     return Markup(safe)  # noqa: S704 - the package's own, and plotly's
 

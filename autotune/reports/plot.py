@@ -1,4 +1,4 @@
-"""What a plot of the report is: a figure of plotly's as plain data, and all that stands for it without sight.
+"""A plot of the report: a plotly figure as plain data, and what replaces it for readers who cannot see.
 
 Figures are written by hand as plotly's JSON: importing its Python API takes seconds.
 """
@@ -108,14 +108,14 @@ def per_s(row: Row) -> float:
 
 
 def quality(row: Row) -> float | None:
-    """What a trial that completed has reached: before that, figures of others are of more samples."""
+    """What a completed trial has reached: the figure of any other one is of fewer samples."""
     return units.number(row.quality) if row.status == "completed" else None
 
 
 def points(
     rows: Sequence[Row], mark: Mark, x: Callable[[Row], Any], y: Callable[[Row], Any], report: Report
 ) -> Trace:
-    """Trials as markers, each telling its configuration."""
+    """Trials as markers, each showing its configuration."""
     return {
         "type": "scatter",
         "mode": "markers",
@@ -178,7 +178,7 @@ def bars(
     texts: Sequence[str],
     begins: Sequence[float] = (),
 ) -> Trace:
-    """Bars from left to right in numbered rows, each telling its text; from 0 unless they begin elsewhere."""
+    """Bars from left to right in numbered rows, each showing its text; from 0 unless they begin elsewhere."""
     return {
         "type": "bar",
         "orientation": "h",

@@ -20,7 +20,7 @@ _LOSS = Mark("slower by this knob", "var(--failed)", "bar")
 class _Bar:
     """A row of the ablation: samples per second from and to, what was changed, and what that brought.
 
-    `half` is of the interval of where it ends, `sure` that of what it brought, as text.
+    `half` is half of the interval of its end, `sure` the interval of what it brought, as text.
     """
 
     mark: Mark | None  # None: not measured
@@ -70,7 +70,7 @@ def _whole(mark: Mark, throughput: Figure) -> _Bar:
 
 
 def _rest(report: Report) -> list[tuple[str, float]]:
-    """What of the gain no speed is: the factor by the samples to a target."""
+    """The part of the gain that is not speed: the factor by the samples to a target."""
     gain, speed = report.answer.factor, report.answer.speed
     if report.target is None or gain is None or speed is None:
         return []
@@ -93,7 +93,7 @@ def _steps(steps: Sequence[Step], start: float) -> list[_Bar]:
 
 
 def _what(step: Step) -> str:
-    """`num_workers  2 → 0`, and what of the changes above it is in its factor."""
+    """`num_workers  2 → 0`, and which of the changes above it are in its factor."""
     together = f", with {' and '.join(step.together)}" if step.together else ""
     return f"{step.knob}  {words.setting(step.before)} → {words.setting(step.after)}{together}"
 

@@ -32,9 +32,9 @@ _RUG_TOP, _PLOT_FROM = 0.055, 0.13  # shares of the height
 def front(report: Report) -> Plot | None:
     """None before a trial has shown a throughput.
 
-    Every configuration is where all of its runs that count have it, and repeats are single runs around
-    those. What has not completed is in a rug along the axis: a quality after fewer samples is no worse for
-    that, and would look so.
+    Every configuration is where all of its runs that count place it, and repeats are single runs around
+    those. A trial that has not completed is in a rug along the axis: a quality after fewer samples is no
+    worse for that, but would look so.
     """
     measured = [r for r in report.trials if r.throughput is not None]
     placed = [r for r in measured if quality(r) is not None]

@@ -20,7 +20,7 @@ _FAILED = Mark("failed", "var(--failed)", "dot")
 _ORDER = (_FAILED, _ENDED, _SLOW, _MIDDLE, _FAST, marks.BASELINE, marks.WINNER)
 _MOST_TICKS, _AXIS_PX, _WIDEST = 7, 92, 9  # pixels from axis to axis, characters of a line of its name
 _LEAST_APART = 0.07  # of two labels, as a share of an axis
-_DECADE = 8  # from the smallest to the largest value that often: the axis is logarithmic
+_DECADE = 8  # where the largest value is so many times the smallest: the axis is logarithmic
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _axis(name: str, rows: Sequence[Row], value: Callable[[Row], Any]) -> _Axis 
 
 
 def _apart(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Those labels, lowest first, that do not lie over one another; the ends always stay."""
+    """Those labels, lowest first, that do not overlap; the ends always stay."""
     kept = ticks[:1]
     for tick in ticks[1:-1]:
         if tick[0] - kept[-1][0] >= _LEAST_APART <= ticks[-1][0] - tick[0]:

@@ -108,7 +108,7 @@ def _line(mark: Mark, curve: tuple[Evaluation, ...], axis: str, runs: int, unit:
 
 
 def _sought(report: Report) -> dict[str, Any]:
-    """The quality that is to be reached, or to be kept of the baseline's."""
+    """The quality to reach, or to keep of the baseline's."""
     at = report.least_quality if report.target is None else report.target
     if at is None:
         return {}

@@ -19,7 +19,7 @@ _APART = 1.06
 
 
 def by_batch(report: Report) -> list[Plot]:
-    """Throughput and peak memory by micro-batch and precision; none where micro-batch is no setting."""
+    """Throughput and peak memory by micro-batch and precision; none where micro-batch is not a setting."""
     rows = [r for r in report.trials if r.kind not in {"race", "repeat"} and _size(r)]
     speed = [r for r in rows if r.throughput is not None]
     memory = [r for r in rows if r.peak_memory_bytes is not None or r.failure == "oom"]
@@ -78,7 +78,7 @@ def _joined(rows: Sequence[Row]) -> str:
 def _with_precision(
     rows: Sequence[Row], head: tuple[str, ...], cells: Sequence[tuple[str, tuple[str, ...]]]
 ) -> Table:
-    """A table of figures by precision and size; without the former where that is no knob."""
+    """A table of figures by precision and size; without the former where that is not a knob."""
     if not any(marks.precisions(rows)):
         return Table(head, tuple(found for _, found in cells), numeric=tuple(range(len(head))))
     named = tuple((marks.precision(name).label, *found) for name, found in cells)
@@ -188,7 +188,7 @@ def _by_precision(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def _beside(rows: Sequence[Row]) -> dict[str, float]:
-    """By what the micro-batch is multiplied where it is drawn, so that precisions stand side by side."""
+    """The factor by which a drawn micro-batch is shifted, so that precisions stand side by side."""
     names = marks.precisions(rows)
     return {name: _APART ** (n - (len(names) - 1) / 2) for n, name in enumerate(names)}
 

@@ -11,7 +11,7 @@ from autotune.reports.plot import Plot, Table, Trace, above, bars, plain, rows_l
 
 @dataclass(frozen=True)
 class _Part:
-    """Of one side: seconds by phase, of a sample and of a step."""
+    """One side's seconds by phase, of a sample and of a step."""
 
     label: str
     sample_s: dict[str, float]
@@ -25,7 +25,7 @@ class _Part:
 def step_time(report: Report) -> Plot | None:
     """Milliseconds per sample by phase, baseline above winner: a step's phases at the measured throughput.
 
-    A step of the one may be many samples more than one of the other: only a sample's time compares.
+    A step of one side may have many more samples than one of the other: only the time of a sample compares.
     """
     found = [
         _Part(mark.label, sample_s, side)

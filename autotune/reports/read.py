@@ -1,4 +1,4 @@
-"""A session on its disk as a report. It may be running, broken off, or of an older version."""
+"""A session on disk as a report. It may be running, broken off, or of an older version."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from autotune.workloads import registry
 def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | None = None) -> Report:
     """The report of the session in `root`; raises InputError where there is none, or nothing was run yet.
 
-    Nothing is written, and a search that runs is not disturbed; one that `is_over` may still be in use.
+    Nothing is written, and a running search is not disturbed; one that `is_over` may still be in use.
     """
     session = Session.open(root)
     study = session.study()

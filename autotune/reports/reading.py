@@ -14,7 +14,7 @@ _LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Marked:
-    """What was said of the reports of a model, of which so many `reports` were marked by somebody.
+    """What was said of the reports of a model, of which so many `reports` were marked.
 
     `correct` is the share that was marked so, and `harmless` that without a major error. What several readers
     say of a report counts as one, their mean: the intervals are over reports.

@@ -1,4 +1,4 @@
-"""What to run, beside the baseline, and what it rests on. Pure functions of the trials."""
+"""What to run, compared with the baseline, and what it rests on. Pure functions of the trials."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,13 +70,13 @@ def answer(
 
 
 def _counts(spent: Sequence[Spent | None], history: History) -> bool:
-    """Whether the evaluations of the whole training can be told, on either side."""
+    """Whether the evaluations of the whole training can be counted, on both sides."""
     known = all(one is not None and one.evaluations is not None for one in spent)
     return known or history.space.objective.counts_evaluations
 
 
 def _whole_s(spent: Spent | None, samples: int | None, *, is_counted: bool) -> Figure | None:
-    """How long the whole training takes; None where nobody says how long it is."""
+    """How long the whole training takes; None where its length is unknown."""
     return spent.whole_s(samples, is_counted=is_counted) if spent and samples else None
 
 
@@ -92,7 +92,7 @@ def _unpriced(prices: Prices, sides: Sequence[Side], samples: int | None) -> Ite
 
 
 def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
-    """The answer where nothing can be compared: without a baseline there is nothing to go on with either."""
+    """The answer where nothing can be compared: without a baseline there is nothing to resume either."""
     failed = history.failed_baseline
     if failed is None or failed.outcome is None:
         return Answer(Verdict.NONE, view.NO_RESULT, commands=going_on)
@@ -127,7 +127,7 @@ def _side(
 ) -> Side:
     """What is known of `trial`; its scores and what its device did are of the runs that count.
 
-    `spent` says what its settings spend on what, `whole_s` what they take for the whole training.
+    `spent` says where the time of its settings goes, `whole_s` what they take for the whole training.
     """
     runs = _speed_runs(trial, history)
     seen = [t for t in history.quality_runs(trial) if t.quality is not None]
@@ -202,7 +202,7 @@ def _step_s(
         return {}
     if space.unit == "samples":
         whole_s = space.effective_batch_size(trial.config) * spent.step_s
-    else:  # of which a step has now more, now fewer
+    else:  # of which the number in a step varies
         timed = [m.throughput for m in measurements if m.throughput and m.throughput.steps]
         whole_s = objective.mean([t.seconds / t.steps for t in timed]) or 0.0
     shares = _means([m.step_shares for m in measurements])

@@ -51,7 +51,7 @@ def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: boo
 
 
 def _keeps_quality(trial: Trial, score: float | None, history: History) -> bool | None:
-    """Whether what is shown of a trial is the quality that is to be kept; part of a trial says nothing."""
+    """Whether the quality shown of a trial is enough; part of a trial says nothing."""
     least = history.least_quality
     if not trial.completed or least is None or score is None:
         return None
@@ -84,8 +84,8 @@ def _saved_s(trial: Trial, space: Space) -> float:
 def skipped(passed_over: Sequence[PassedOver], history: History) -> tuple[Skipped, ...]:
     """The suggestions that were not started, by what their reasons say besides figures, most first.
 
-    Each configuration that would not have fitted has saved what trials took that ran out of memory, each that
-    could not win what those took that were stopped; the same suggested again saves nothing more. What is
+    Each configuration that would not have fitted has saved the time of a trial that ran out of memory, each
+    that could not win the time of one that was stopped; the same suggested again saves nothing more. What is
     outside the limits was not wanted in the first place.
     """
     groups: dict[str, list[PassedOver]] = {}
@@ -104,7 +104,7 @@ def skipped(passed_over: Sequence[PassedOver], history: History) -> tuple[Skippe
 
 
 def _each_s(kind: Refused, history: History) -> float:
-    """How long a trial would have taken, about, that was refused for that."""
+    """About how long a trial that was refused for that would have taken."""
     if kind is Refused.LIMITS:
         return 0.0
     if kind is Refused.MEMORY:
@@ -113,7 +113,7 @@ def _each_s(kind: Refused, history: History) -> float:
 
 
 def _mean_s(history: History, is_like: Callable[[Trial], bool]) -> float:
-    """The mean duration of the trials like that, of all that have ended where there is none."""
+    """The mean duration of such trials, of all that have ended where there are none."""
     ended = [t for t in history.searched if t.outcome is not None]
     alike = [t.seconds for t in ended if is_like(t)] or [t.seconds for t in ended]
     return objective.mean(alike) or 0.0

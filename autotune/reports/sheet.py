@@ -1,6 +1,6 @@
 """The blind sheet: one HTML file in which a reader marks reports without knowing which model wrote them.
 
-It has neither labels nor scores. The order is that of the ids, which only the session's key leads back to a
+It has neither labels nor scores. The order is that of the ids, which only the session's key traces back to a
 model, and the page saves the answers itself: nothing is sent anywhere.
 """
 
@@ -13,7 +13,7 @@ from autotune.compare.blind import FORMAT, MARKS, id_of
 from autotune.reports import images, page
 from autotune.reports.model import Sample
 
-_SIDE_PX = 900  # of an image: a reader is to find what a report says
+_SIDE_PX = 900  # of an image: a reader must be able to find what a report says
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def _reports(sample: Sample, key: bytes) -> dict[str, str]:
 
 
 def render(found: Sequence[Item]) -> str:
-    """The whole page. Reads the images of the studies; one that cannot be read is said to be so."""
+    """The whole page. Reads the images of the studies; one that cannot be read is marked as such."""
     script = page.script_of(page.asset("sheet.js"))
     return (
         page.environment()

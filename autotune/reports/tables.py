@@ -1,4 +1,4 @@
-"""The tables of a report that stand for themselves, as text. Pure functions of a report."""
+"""The tables of a report that stand on their own, as text. Pure functions of a report."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def asides(row: Row) -> str:
-    """What else is to be known of a trial."""
+    """What else to know of a trial."""
     found = {
         f"repeats trial {row.repeats}, the figures of this run": row.repeats is not None,
         "an ablation step": row.kind == "ablation",
@@ -117,9 +117,9 @@ def scores(report: Report) -> Table:
 
 
 def beside(found: Sequence[Compared]) -> Table | None:
-    """What the trainings and the reports of compared models are like beside their scores.
+    """What the trainings and the reports of compared models are like, besides their scores.
 
-    Only what is known of one of them at least; None where nothing is.
+    Only what is known of at least one of them; None where nothing is.
     """
     cells = {each.label: _beside(each) for each in found if each.status == "completed"}
     every = next(iter(cells.values()), {})
@@ -155,7 +155,7 @@ def _writing(each: Compared) -> tuple[str, str]:
 
 
 def own_scores(report: Report) -> Table | None:
-    """The scores that the search itself has measured beside the quality; None where there are none."""
+    """The scores that the search itself has measured besides the quality; None where there are none."""
     sides = [(mark.label, side.scores) for mark, side in answer.sides(report) if side.scores]
     names = words.ordered(report.quality, *(found for _, found in sides))
     rows = tuple((label, *(words.score(found.get(name)) for name in names)) for label, found in sides)

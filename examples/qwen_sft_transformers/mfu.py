@@ -1,8 +1,8 @@
 """How much of what this machine can compute a training step makes use of (MFU), one measure after the other.
 
 A share of the peak: the FLOPs that the model needs for a token, times tokens, over what the fastest matrix
-product reaches in the same time. Recomputed activations and padding are no use. All times are CPU seconds of
-one thread, so that other programs on the machine matter little. The makers of CPUs publish no peak.
+product reaches in the same time. Recomputed activations and padding do not count. All times are CPU seconds
+of one thread, so that other programs on the machine matter little. The makers of CPUs publish no peak.
 """
 
 import time

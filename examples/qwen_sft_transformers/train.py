@@ -1,6 +1,6 @@
 """Fine-tunes a small Qwen2 to follow instructions, with the Trainer of Transformers.
 
-It is a script as many are: its arguments come from flags or from a JSON file, and it knows nothing of the
+It is an ordinary script: its arguments come from flags or from a JSON file, and it knows nothing of the
 tuner.
 """
 
@@ -27,7 +27,7 @@ from transformers import (
 )
 from transformers.trainer_utils import get_last_checkpoint
 
-NOT_LEARNT = -100  # the label of a token that is no part of an answer
+NOT_LEARNT = -100  # the label of a token that is not part of an answer
 SHOWN = 8
 
 Row = dict[str, list[int]]

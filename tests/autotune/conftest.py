@@ -1,4 +1,4 @@
-"""What the tuner's tests share: a space, curves, trials with given figures, and a table made up."""
+"""What the tuner's tests share: a space, curves, trials with given figures, and a made-up table."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -42,12 +42,12 @@ def space() -> Space:
 
 
 def curve_of(qualities: Sequence[float], **said: Any) -> tuple[Evaluation, ...]:
-    """Evaluations after 100, 200, ... samples, and 10, 20, ... seconds; what else is `said` is of all."""
+    """Evaluations after 100, 200, ... samples, and 10, 20, ... seconds; all have what else is `said`."""
     return tuple(Evaluation(100 * i, 10.0 * i, q, **said) for i, q in enumerate(qualities, start=1))
 
 
 def slices_of(factors: Mapping[int, float], rounds: int = 20, apart: float = 0.0) -> tuple[Slice, ...]:
-    """A race in which trials are so many times as fast as the baseline, every other round `apart` from that.
+    """A race in which trials are so many times as fast as the baseline, every other round `apart` from it.
 
     With 20 rounds 2% apart, the intervals' ends are 2% from the factors.
     """
@@ -88,7 +88,7 @@ def make_trial() -> Callable[..., Trial]:
 def confirming(make_trial: Callable[..., Trial]) -> Callable[..., list[Trial]]:
     """What confirms that one of `trials` is faster by `factor`: a race, and three seeds of it and of trial 0.
 
-    The seeds of the finalist show what is given besides. They are numbered from `start`, or go on.
+    The seeds of the finalist have the other figures given. They are numbered from `start`, or follow on.
     """
 
     def make(
@@ -128,7 +128,7 @@ def grid() -> Space:
 
 @pytest.fixture
 def recorded(grid: Space) -> Table:
-    """A table made up: the larger the batch the faster, but 32 does not fit; the doubled rate spoils it."""
+    """A made-up table: the larger the batch the faster, but 32 does not fit; the doubled rate spoils it."""
     rng, table = random.Random(0), Table(Header(grid, {}))
     for config in grid.every() or []:
         for seed in range(3):
@@ -144,7 +144,7 @@ def made_up_run(space: Space, config: dict[str, Any], seed: int, rng: random.Ran
         return Run(config, seed, outcome, timed=True, start_s=1.0, memory_limit_bytes=2**30)
     step_s = 0.4 + 0.01 * batch - 0.05 * workers
     best = 0.2 if multiplier == 1.0 else 0.1
-    seen = [-(-n // batch) * batch for n in (100, 200, 300, 400)]  # after the step that gets so far
+    seen = [-(-n // batch) * batch for n in (100, 200, 300, 400)]  # after the step that reaches it
     return Run(
         config,
         seed,

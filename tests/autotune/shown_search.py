@@ -36,7 +36,7 @@ def talk(over: threading.Event) -> None:
 
 @contextmanager
 def a_library(is_there: bool) -> Iterator[None]:
-    """One that talks beside the search, where it is there."""
+    """One that prints while the search runs, where it is there."""
     over = threading.Event()
     thread = threading.Thread(target=talk, args=(over,))
     if is_there:

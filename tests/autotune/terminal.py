@@ -1,4 +1,4 @@
-"""A terminal in a few lines: what is on it after a program has written. It knows what Rich writes."""
+"""A terminal in a few lines: what is on it after a program has written. It knows the sequences of Rich."""
 
 import codecs
 import fcntl
@@ -28,26 +28,26 @@ class Tty(io.StringIO):
         return True
 
     def on(self, columns: int, lines: int) -> "Terminal":
-        """A terminal that has got it."""
+        """A terminal that has received it."""
         terminal = Terminal(columns, lines)
         terminal.feed(self.getvalue().replace("\n", "\r\n"))
         return terminal
 
 
 class Terminal:
-    """`columns` by `lines`; what is wider than the terminal goes on in the next line, as it does in xterm."""
+    """`columns` by `lines`; what is wider than the terminal continues in the next line, as in xterm."""
 
     def __init__(self, columns: int, lines: int) -> None:
         self.columns, self.lines = columns, lines
         self.above: list[str] = []  # what was scrolled away
-        self.wrapped = self.cleared = 0  # lines that were too long, and times that all was cleared
+        self.wrapped = self.cleared = 0  # lines that were too long, and how often all was cleared
         self.has_cursor = True
         self._screen: deque[list[str]] = deque([[]])
         self._row = self._column = 0
-        self._begun = ""  # of an escape sequence, the rest of which is still to come
+        self._begun = ""  # the start of an escape sequence whose rest is still to come
 
     def resize(self, columns: int, lines: int) -> None:
-        """Lines stay as they are, cut off at the right; what has no room below pushes the rest up."""
+        """Lines stay as they are, cut off at the right; what does not fit below pushes the rest up."""
         self.columns, self.lines = columns, lines
         while len(self._screen) > lines:
             self._scroll()
@@ -101,7 +101,7 @@ class Terminal:
 
     @property
     def left(self) -> list[str]:
-        """What was scrolled away, and what is shown, but for empty lines."""
+        """What was scrolled away, and what is shown, except for empty lines."""
         return [line for line in [*self.above, *self.shown] if line]
 
 
@@ -133,7 +133,7 @@ class OnTerminal:
         self.process.send_signal(signal.SIGWINCH)
 
     def step(self, times: int = 1) -> None:
-        """Lets what waits for lines go on."""
+        """Wakes what waits for lines."""
         for _ in range(times):
             self.process.stdin.write("\n")
             self.process.stdin.flush()
@@ -145,7 +145,7 @@ class OnTerminal:
             self._read()
 
     def _read(self, seconds: float = 0.05) -> bool:
-        """What is there; False when the other end is closed."""
+        """Reads what is there; False when the other end is closed."""
         if not select.select([self._master], [], [], seconds)[0]:
             return True
         try:
@@ -155,7 +155,7 @@ class OnTerminal:
         return True
 
     def end(self) -> int:
-        """Its exit code, once all that it has written was read."""
+        """Its exit code, once all that it has written is read."""
         self.process.stdin.close()
         while self._read(5):
             pass

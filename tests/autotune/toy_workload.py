@@ -1,4 +1,4 @@
-"""A workload that trains nothing, in no time, and fails as it is told to."""
+"""A workload that trains nothing, in no time, and fails on request."""
 
 import json
 import os

@@ -17,7 +17,7 @@ BIG = 2**34  # more than any cap in the tests
 
 
 class DivergedError(Exception):
-    """Told by its name, as R2Gen's is."""
+    """Recognized by its name, as R2Gen's is."""
 
 
 class UnprintableError(Exception):
@@ -54,7 +54,7 @@ def scalars(config, workdir):
 
 
 def yields(config, workdir):
-    """Whatever the test has put into the config, as JSON would not have it."""
+    """Yields the garbage that `kind` names: as JSON, the config could not hold it."""
     garbage = {
         "text": "samples",
         "no samples": {"train_loss": 1.0},
@@ -131,7 +131,7 @@ def fills_memory(config, workdir):
 
 
 class Samples:
-    """A data set whose workers come to grief as `fault` says."""
+    """A data set whose workers fail as `fault` says."""
 
     def __init__(self, fault):
         self.fault = fault
@@ -171,7 +171,7 @@ def loads_what_cannot_be_pickled(config, workdir):
 
 
 def has_family(config, workdir):
-    """Runs on, with loader workers and a program that watch for nobody."""
+    """Keeps running, with loader workers and a program that watch for no parent."""
     from torch.utils.data import DataLoader
 
     batches = iter(DataLoader(Samples(None), num_workers=2, persistent_workers=True))
@@ -254,7 +254,7 @@ def remembers(config, workdir):
 
 
 def shares_memory(config, workdir):
-    """Holds memory that a process shares, which no limit of a process by itself counts, until it is ended."""
+    """Holds shared memory, which no limit of a single process counts, until it is ended."""
     import mmap
 
     yield {"samples": 1}
@@ -280,14 +280,14 @@ def has_heavy_children(config, workdir):
 
 
 def runs_a_heavy_program(config, workdir):
-    """It has no limit of its own, and its end is told as any error is."""
+    """The program has no limit of its own, and its end is reported as any error is."""
     yield {"samples": 1}
     resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     subprocess.run([sys.executable, "-c", GROWS], check=True)
 
 
 def shares_by_name(config, workdir):
-    """Holds shared memory that has a name, as a process that is killed leaves it behind."""
+    """Holds named shared memory, as a killed process leaves it behind."""
     from multiprocessing.shared_memory import SharedMemory
 
     HELD.append(SharedMemory(create=True, size=2**20))
@@ -297,7 +297,7 @@ def shares_by_name(config, workdir):
 
 
 def tells_a_secret(config, workdir):
-    """Says it in every way that there is, and then dies of it."""
+    """Gives it away in every way that there is, and then dies of it."""
     import logging
     import threading
 
@@ -343,14 +343,14 @@ def maps(config, workdir):
 
 
 def crashes_full(config, workdir):
-    """Fills its memory limit, and then does what code does that gets no more and does not look."""
+    """Fills its memory limit, and then does what code does that gets no more memory and does not check."""
     held = bytearray(config["bytes"])
     yield {"samples": 1, "held": len(held)}
     ctypes.string_at(0)
 
 
 def paces(config, workdir):
-    """Steps of `step_s`, for so many `steps` or without end; what goes wrong after the first ones is told."""
+    """Steps of `step_s`, for so many `steps` or without end; it fails at step `fails_at`."""
     for step in range(config.get("steps", 10**9)):
         time.sleep(config["step_s"])
         if step == config.get("fails_at"):
@@ -362,7 +362,7 @@ _COUNTER = "import time\nwhile True:\n    print(end='.', flush=True)\n    time.s
 
 
 def counts(config, workdir):
-    """Counts in a file, as a program that it has started does in another one."""
+    """Counts in a file, while a program that it has started counts in another one."""
     with (workdir / "counter").open("w") as own, (workdir / "program").open("w") as theirs:
         program = subprocess.Popen([sys.executable, "-c", _COUNTER], stdout=theirs)
         for samples in range(1, 10**9):

@@ -39,7 +39,7 @@ def until_stopped(config, workdir):
 
 
 def goes_on(config, workdir):
-    """Says what is no record, and never asks."""
+    """Reports what is not a record, and never asks."""
     said = {
         "backwards": [{"samples": 8}, {"samples": 4}],
         "no samples": [{"train_loss": 1.0}],

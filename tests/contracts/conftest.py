@@ -45,7 +45,7 @@ def server():
 
 @pytest.fixture
 def begin(kind, server, tmp_path):
-    """Begins a trial of a program, or goes on with it; what is left of it ends with the test."""
+    """Begins a trial of a program, or resumes it; what is left of it ends with the test."""
     begun = []
 
     def attempt(program, settings=None, *, samples=80, **rest):

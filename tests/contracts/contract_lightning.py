@@ -1,7 +1,7 @@
-"""The same programs as trainings of Lightning's: `contract_lightning.py PROGRAM WORKDIR name=value ...`.
+"""The same programs as Lightning trainings: `contract_lightning.py PROGRAM WORKDIR name=value ...`.
 
 A record of a step is a batch that is trained on, and one with a score is what a validation logs. The
-checkpoint is Lightning's: the program's own says no more than at which step that is.
+checkpoint is Lightning's: the program's own only says at which step that is.
 """
 
 import itertools
@@ -37,7 +37,7 @@ class Program(lightning.LightningModule):
 
     def training_step(self, batch, index):
         while "score" in next(self.records):
-            pass  # of who goes on: Lightning has told it
+            pass  # of a resumed program: Lightning has reported it
         return self.net(batch).mean()
 
     def validation_step(self, batch, index):

@@ -1,4 +1,4 @@
-"""Trainings as small as can be, for every kind of workload: what is yielded here is what that kind tells.
+"""Trainings as small as can be, for every kind of workload: what is yielded here is what that kind reports.
 
 Settings are numbers and texts. The score is that of an evaluation; steps come every few milliseconds.
 """
@@ -19,7 +19,7 @@ HELD = []
 def trains(settings, workdir):
     """Trains until it is closed, from its checkpoint, which every evaluation writes; scores its seed.
 
-    As who goes on does, it tells the last evaluation again: nobody may have heard it.
+    Like any resumed training, it reports the last evaluation again: it may not have been read.
     """
     state = workdir / "state"
     done = int(state.read_text()) if state.exists() else 0
@@ -80,7 +80,7 @@ def ends_badly(settings, workdir):
 
 
 def hangs(settings, workdir):
-    """So that not even a signal ends it."""
+    """Hangs so that not even a signal ends it."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     (workdir / "pid").write_text(str(os.getpid()))
     yield {"samples": 1}
@@ -98,7 +98,7 @@ def evaluates_when_stopped(settings, workdir):
 
 
 def no_record(settings, workdir):
-    """What is told is none."""
+    """What is reported is not one."""
     yield {"samples": 1}
     yield {
         "text": {"samples": "many"},
@@ -111,7 +111,7 @@ def no_record(settings, workdir):
 
 
 def babbles(settings, workdir):
-    """Says what no human and no pattern understands, between records that are right."""
+    """Prints what no human and no pattern understands, between valid records."""
     said = [
         b"\xff\xfe\0\x1b[31m\r",
         b"seen\nseen x\nscore\nscore of none\n",
@@ -139,7 +139,7 @@ def leaves_somebody(settings, workdir):
 
 
 def hurries(settings, workdir):
-    """As many records as anybody may send in a second."""
+    """Sends as many records as are allowed in a second."""
     for samples in range(1, 20_001):
         yield {"samples": samples}
     yield {"samples": 20_000, "score": 0.5}

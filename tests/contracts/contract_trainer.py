@@ -1,6 +1,6 @@
 """The same programs within a Trainer of Transformers: `contract_trainer.py PROGRAM WORKDIR name=value ...`.
 
-It knows nothing of the tuner. Its checkpoints are the Trainer's; `state` says of what step the last one is.
+It knows nothing of the tuner. Its checkpoints are the Trainer's; `state` has the step of the last one.
 """
 
 import itertools
@@ -39,7 +39,7 @@ class Rows(torch.utils.data.Dataset):
 
 
 class Contract(Trainer):
-    """Every step is one of the program's; an evaluation takes as long as it says, and finds its score."""
+    """Every step is one of the program's; an evaluation takes as long as the program's, and has its score."""
 
     def __init__(self, steps, score, evaluation_s, **own):
         super().__init__(**own)
@@ -60,7 +60,7 @@ class Contract(Trainer):
 
 
 class Notes(TrainerCallback):
-    """Says of what step the checkpoint is, and how long steps take by a clock of its own."""
+    """Notes the step of the checkpoint, and how long steps take by a clock of its own."""
 
     def __init__(self, workdir):
         self.workdir, self.own_s, self.begun_s = workdir, [], None

@@ -1,4 +1,4 @@
-"""The kinds of workloads, each with how it runs one of `contract_programs`."""
+"""The kinds of workloads, and how each runs one of `contract_programs`."""
 
 import sys
 from collections.abc import Callable, Mapping

@@ -19,7 +19,7 @@ _SNIPPET = re.compile(r'^--8<-- "([^"]+)"$', re.MULTILINE)
 
 @dataclass(frozen=True)
 class Block:
-    """A code block; `title` names the file that it is to be, None for one that is to be run or read."""
+    """A code block; `title` names the file that it becomes, None for one to run or read."""
 
     page: str
     line: int

@@ -1,4 +1,4 @@
-"""Commands in documents, held against the parsers that they would be given to. Nothing is run."""
+"""Commands in documents, checked against the parsers that would get them. Nothing is run."""
 
 import ast
 import re
@@ -35,7 +35,7 @@ def words(line: str) -> list[str]:
 
 
 def check(line: str) -> None:
-    """Fails where a command is none, or has an option that there is not."""
+    """Fails where a command does not exist, or has an option that does not."""
     given = words(line)
     match given:
         case ["autotune", *arguments] | ["python", "-m", "autotune", *arguments]:
@@ -106,7 +106,7 @@ def _help(program: str) -> str:
 
 
 def refused(line: str) -> bool:
-    """Whether `check` refuses a command, in whatever way."""
+    """Whether `check` refuses a command, in any way."""
     try:
         check(line)
     except (Exception, SystemExit):  # noqa: BLE001 - parsers of three libraries

@@ -20,7 +20,7 @@ from . import pages, shell
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 # What the tutorial says, and what is run here instead: the same commands with a small model and budget.
-# None: make would install an environment; `test_pages` asks it what it would do.
+# None: make would install an environment; `test_pages` checks what it would do.
 SUBSTITUTES = {
     "make doctor": None,
     "source .venv/bin/activate": None,

@@ -11,7 +11,7 @@ import pytest
 
 from tests.test_examples import EXAMPLES, one_trial
 
-# Looked for and not imported: whoever collects tests would wait for it.
+# Looked for and not imported: collecting the tests would wait for it.
 _LACKING = [
     name
     for name in ("lightning", "xarray", "h5netcdf", "h5py", "pyarrow")

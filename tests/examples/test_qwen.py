@@ -11,7 +11,7 @@ import pytest
 
 from tests.test_examples import EXAMPLES, one_trial
 
-# Looked for and not imported: whoever collects tests would wait for it.
+# Looked for and not imported: collecting the tests would wait for it.
 _IS_THERE = importlib.util.find_spec("transformers") is not None
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not _IS_THERE, reason="needs transformers")]
 

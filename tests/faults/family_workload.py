@@ -20,7 +20,7 @@ def fit(config, workdir):
     try:
         while True:
             time.sleep(config["step_s"])
-            if not loader.is_alive():  # said in torch's words, without its seconds
+            if not loader.is_alive():  # in torch's words, without its seconds
                 raise RuntimeError(f"DataLoader worker (pid {loader.pid}) is killed by signal: Killed. ")
             samples += batch
             yield {"samples": samples, "train_loss": 1.0, "learning_rate": config["learning_rate"]}

@@ -9,7 +9,7 @@ STEP_S = 0.002
 
 
 def steps(quality=0.2, first=4, **more):
-    """Trains for ever, evaluated every 40 samples."""
+    """Trains forever, evaluated every 40 samples."""
     for samples in itertools.count(first, 4):
         time.sleep(STEP_S)
         yield {"samples": samples, "train_loss": 1.0, **more}
@@ -75,7 +75,7 @@ def stopped_clock():
 
 
 def figures():
-    """Figures of the trainer's own that are none."""
+    """Figures of the trainer's own that are not figures."""
     nonsense = {
         "forward_s": "soon",
         "backward_s": math.nan,

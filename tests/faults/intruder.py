@@ -1,4 +1,4 @@
-"""What another user of the machine tries against a search: it says what came of it as JSON.
+"""What another user of the machine tries against a search: it prints the results as JSON.
 
 It becomes that user only when all that it needs is imported, and shows first that it would get in with the
 token.
@@ -17,7 +17,7 @@ NOBODY = 65534
 
 
 def with_token(token):
-    """Has Ray take `token` from now on; None: none at all."""
+    """Makes Ray use `token` from now on; None: none at all."""
     for name, value in (("RAY_AUTH_MODE", "token"), ("RAY_AUTH_TOKEN", token)):
         os.environ.pop(name, None)
         if token is not None:
@@ -39,7 +39,7 @@ def put(address, token):
 
 
 def ask(port, path, body):
-    """The status of an answer to a job that is handed in."""
+    """The status of the answer to a submitted job."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=3)
     connection.request("POST" if body else "GET", path, body, {"Content-Type": "application/json"})
     return connection.getresponse().status

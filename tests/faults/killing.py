@@ -1,4 +1,4 @@
-"""Searches by the real command line, and their processes: which there are, which of them live."""
+"""Searches by the real command line, and their processes: which there are, which are alive."""
 
 import os
 import tempfile
@@ -36,20 +36,20 @@ def begin(directory: Path, *arguments: object, **environment: str) -> Forked:
 
 @contextmanager
 def temporary() -> Iterator[Path]:
-    """A short directory for temporary ones, in which nothing is left in the end.
+    """A short path for temporary directories, in which nothing is left in the end.
 
-    Nor are control groups or shared memory with a name, that were not there before.
+    Nor may new control groups or named shared memory be left.
     """
     before = _elsewhere()
     with tempfile.TemporaryDirectory(prefix="k-") as directory:
         yield Path(directory)
         assert _what_stays_in(Path(directory)) == []
-    left = _elsewhere() - before  # what other searches on this machine leave for a moment goes as well
+    left = _elsewhere() - before  # what other searches on this machine leave for a moment disappears as well
     wait_for(lambda: not left & _elsewhere(), 60, "the end of shared memory and control groups")
 
 
 def _what_stays_in(directory: Path) -> list[Path]:
-    """What has not gone when whoever removes it has had the time to."""
+    """What is still there after the time that its removal may take."""
     deadline = time.monotonic() + 60
     while (left := list(directory.iterdir())) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -57,7 +57,7 @@ def _what_stays_in(directory: Path) -> list[Path]:
 
 
 def _elsewhere() -> set[Path]:
-    """Control groups whose maker has ended, and shared memory with a name that no process has mapped."""
+    """Control groups whose creator has ended, and named shared memory that no process has mapped."""
     place = cgroup.group_for_trials()
     groups = set(place.glob("autotune-*")) if place else set()
     left = {group for group in groups if not Path("/proc", group.name.split("-")[1]).exists()}
@@ -78,7 +78,7 @@ def output(directory: Path) -> str:
 
 
 def trials_of(directory: Path) -> list:
-    """The trials in the session's study; none as long as it is being made."""
+    """The trials in the session's study; none while it is being made."""
     try:
         return studies.trials(studies.load_study(directory / "s" / "study.db"))
     except KeyError:
@@ -111,7 +111,7 @@ def alive(processes) -> list[psutil.Process]:
 
 
 def kinds(processes) -> dict[str, list[psutil.Process]]:
-    """The processes by what they are to a search; some are nothing that has a name."""
+    """The processes by their role in a search; those without a named one are left out."""
     found: dict[str, list[psutil.Process]] = {}
     for process in processes:
         try:

@@ -1,4 +1,4 @@
-"""A session as a search leaves it, made without one, by what writes trials in a search."""
+"""A session as a search leaves it, made without one, by the code that writes trials in a search."""
 
 import json
 from dataclasses import replace

@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 
 @dataclass
 class Place:
-    """Where a search runs, in the session `s`. Whatever of it is alive in the end is killed."""
+    """Where a search runs, in the session `s`. What is alive of it in the end is killed."""
 
     directory: Path
     started: list[Forked] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Place:
         return self.start(*named, patch=patch, **environment)
 
     def trials(self) -> list[Trial]:
-        """Those in the study; none as long as it is being made."""
+        """Those in the study; none while it is being made."""
         file = self.session / "study.db"
         try:
             return studies.trials(studies.load_study(file)) if file.exists() else []
@@ -66,7 +66,7 @@ class Place:
         return sum("attempt" in r for r in self.records(number))
 
     def left(self, name: str = "") -> list[psutil.Process]:
-        """What the commands of this place have started and is alive, with `name` in its command line."""
+        """The living processes that this place's commands have started, with `name` in their command line."""
         return [p for p in psutil.process_iter() if _is_alive(p, str(self.directory), name)]
 
 

@@ -62,7 +62,7 @@ def kept(name: str, place: Path) -> Path:
 
 
 def as_if_here(place: Path) -> Path:
-    """Lets a session have been begun on this machine's CPU, with what is installed here."""
+    """Makes a session look begun on this machine's CPU, with the packages installed here."""
     file, machine = place / "session.json", replace(hardware(), gpus=())
     info = json.loads(file.read_text())
     now = provenance.collect("s", Session.open(place).space(), Workload("json:loads"), machine, 0)
@@ -72,7 +72,7 @@ def as_if_here(place: Path) -> Path:
 
 
 def trials_of(place: Path) -> list[Trial]:
-    """The trials of a session; none as long as its study is being made."""
+    """The trials of a session; none while its study is being made."""
     try:
         return studies.trials(studies.load_study(place / "study.db")) if (place / "study.db").exists() else []
     except KeyError:
@@ -125,9 +125,9 @@ def read_only(place: Path) -> Iterator[Path]:
 
 
 def fill(place: Path, leave_bytes: int = 0) -> Path:
-    """Takes all the room that is left at `place` but for so much."""
+    """Takes all the room that is left at `place` except for so much."""
     ballast, free = place / "ballast", shutil.disk_usage(place).free
-    # Who writes there as well may be quicker: it is full all the same.
+    # Another writer may be quicker: it is full all the same.
     with suppress(OSError), ballast.open("wb") as file:
         file.write(bytes(free - leave_bytes))
     return ballast

@@ -80,7 +80,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def _own_home(tmp_path_factory):
-    """Where Hypothesis keeps its tables, which would be the directory that the tests are run from."""
+    """Where Hypothesis keeps its tables; by default that is the directory that the tests are run from."""
     set_hypothesis_home_dir(tmp_path_factory.mktemp("hypothesis"))
 
 
@@ -99,13 +99,13 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setattr(recording, "record", lambda *_, **__: None)
     monkeypatch.setattr(scoring, "scores", lambda *_: [])
     monkeypatch.setattr("r2gen.train.fit", lambda *_: (record for record in ()))
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # what is tested is what, and not whether it lasts
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # it tests what is written, not whether it lasts
     return place
 
 
 @pytest.fixture
 def fuzz(soak):
-    """Puts what a strategy draws to a check, case after case."""
+    """Passes what a strategy draws to a check, case after case."""
 
     def run(kind, strategy, check):
         wanted, seed = (SOAK_CASES if soak else CASES)[kind], random.SystemRandom().getrandbits(32)

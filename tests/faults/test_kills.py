@@ -28,7 +28,7 @@ LONGEST_S = 3.0
 
 
 class Killed:
-    """A search that is killed again and again, and what it has to show after every time."""
+    """A search that is killed again and again, and what must hold after every kill."""
 
     def __init__(self, directory: Path, rng: random.Random, temporary: Path) -> None:
         directory.mkdir()
@@ -44,7 +44,7 @@ class Killed:
         killing.wait_for((directory / "s" / "session.json").exists)
 
     def kill_one(self) -> str | None:
-        """Kills somebody at some moment, goes on where the driver has gone; None: the search was faster."""
+        """Kills a process at some moment, resumes where the driver is gone; None: the search was faster."""
         victim = self._rng.choice(VICTIMS)
         # A trial that is killed three times without an evaluation in between is given up: leave it one.
         if self._spared and victim in OF_A_TRIAL:
@@ -64,7 +64,7 @@ class Killed:
                 continue
         if victim in WITH_THE_DRIVER:
             self.process.wait()
-            if not is_guarded:  # nobody is left to end the others but who comes next
+            if not is_guarded:  # only the next command is left to end the others
                 killing.begin(self.directory, "status", "s", **self._environment).wait(240)
             killing.wait_for(lambda: not killing.alive(family), 60, "the end of everything")
             self.check()
@@ -107,7 +107,7 @@ class Killed:
         self._ended = now
 
     def finish(self) -> None:
-        """Lets the search come to its end, and looks at all of it."""
+        """Lets the search end, and checks all of it."""
         self.process.wait(240)
         if killing.output(self.directory).rstrip().endswith(GIVEN_UP):
             assert self._rays  # and Ray itself may die once where the machine has no time for it

@@ -28,7 +28,7 @@ MOST_MORE = 5  # files and threads, which come and go; a leak has at least one m
 
 
 class Use(NamedTuple):
-    """What a process holds, and has used; memory is what it shares with nobody."""
+    """What a process holds, and has used; memory is what it does not share."""
 
     memory_bytes: int
     files: int

@@ -41,7 +41,7 @@ def search(tmp_path):
 
 
 def scratch_of(processes) -> Path:
-    """Ray's directory: the guardian is told it."""
+    """Ray's directory: the guardian is started with it."""
     (guardian,) = killing.kinds(processes)["guardian"]
     return Path(guardian.cmdline()[3])
 
@@ -71,7 +71,7 @@ def await_a_trial(tmp_path):
 
 
 def await_the_end(family, scratch):
-    """Of all processes of a search, and of Ray's directory. They need seconds where a machine has time."""
+    """Of all processes of a search, and of Ray's directory. They need seconds on an idle machine."""
     killing.wait_for(lambda: not killing.alive(family), 60, f"the end of {family}")
     killing.wait_for(lambda: not scratch.exists(), 60, f"the end of {scratch}")
 

@@ -97,7 +97,7 @@ def edit(place, number, key, change):
 
 
 def contents(place):
-    """All that a session has, but for what changes by being looked at."""
+    """All that a session has, except for what changes by reading it."""
     passing = {"lock", "study.db-wal", "study.db-shm"}
     return {p: p.read_bytes() for p in place.rglob("*") if p.is_file() and p.name not in passing}
 

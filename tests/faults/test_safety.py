@@ -174,7 +174,7 @@ def test_a_yaml_that_makes_objects_is_refused(tmp_path, capsys):
 
 @pytest.fixture
 def search(tmp_path, monkeypatch, capsys):
-    """Runs a search that is refused, in an empty directory; the one line that it says."""
+    """Runs a search that is refused, in an empty directory; returns the one line that it prints."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
@@ -306,7 +306,7 @@ def test_no_line_of_an_exports_comment_gets_out_of_it():
 
 
 def made_up(kind):
-    """A value with the form of a key, which nobody has ever had."""
+    """A value with the form of a key, which was never a real one."""
     return {
         "old": secrets.token_hex(20),
         "new": f"wandb_v1_{secrets.token_hex(30)}",
@@ -428,7 +428,7 @@ def keys_in(file, keys):
 
 
 def token_of(pid):
-    """What Ray's processes below `pid` have in their environment, to obey nobody else."""
+    """The token in the environment of Ray's processes below `pid`, without which they obey no command."""
     for process in psutil.Process(pid).children(recursive=True):
         with suppress(psutil.Error, KeyError):
             if "gcs_server" in process.name():

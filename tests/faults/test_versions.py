@@ -24,7 +24,7 @@ FORMATS = ("format-1", "format-2")
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    """Runs the command line in this process; its exit code and what it said."""
+    """Runs the command line in this process; returns its exit code and output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(KEPT))
     monkeypatch.setenv("COLUMNS", "200")

@@ -16,7 +16,7 @@ from autotune.engines.engine_cluster import TOKEN
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 
-# What a search has of Ray's and multiprocessing's, without the search.
+# The parts of Ray and multiprocessing that a search has, without the search.
 DRIVER = """
 import json, os, sys
 from multiprocessing import forkserver, util
@@ -38,7 +38,7 @@ with scratch.private() as place, engine_cluster.own(hardware(), place.guardian):
 
 @pytest.fixture(scope="module")
 def told():
-    """A Ray of ours that runs, and what the intruder is told of it: more than anybody could find out."""
+    """A running Ray of ours, and what the intruder is told of it: more than an attacker could find out."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH")}
     with subprocess.Popen(
         [sys.executable, "-c", DRIVER],
@@ -77,7 +77,7 @@ def facts(driver, directory):
 
 @pytest.fixture(scope="module")
 def found(told):
-    """What the intruder has come to."""
+    """What the intruder has achieved."""
     done = subprocess.run(
         [sys.executable, str(HERE / "intruder.py")],
         input=json.dumps(told),

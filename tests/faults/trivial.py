@@ -8,7 +8,7 @@ import time
 
 
 def hangs(config, workdir):
-    """Hangs after three steps, in the way that the configuration says. Where it does, there is a file."""
+    """Hangs after three steps, in the way that the configuration says. Once it does, there is a file."""
     hang, hanging = config["hang"], workdir / "hanging"
     if hang == "at once":
         sleeps(hanging)
@@ -25,7 +25,7 @@ def hangs(config, workdir):
 
 
 def slow(config, workdir):
-    """100 steps, gone on with where an earlier attempt has left off."""
+    """100 steps, resumed where an earlier attempt has left off."""
     workdir.mkdir(parents=True, exist_ok=True)
     state = workdir / "samples"
     samples = int(state.read_text()) if state.exists() else 0

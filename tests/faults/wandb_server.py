@@ -1,4 +1,4 @@
-"""As much of W&B's server as its client needs to log runs, or to sync them: it notes what it is sent."""
+"""As much of W&B's server as its client needs to log runs, or to sync them: it notes what it receives."""
 
 import json
 import re
@@ -85,7 +85,7 @@ def _graph(query: str, variables: dict[str, Any]) -> dict[str, Any]:
         return {"upsertBucket": {"bucket": bucket, "inserted": True}}
     if "createRunFiles" in query:
         return {"createRunFiles": {"runID": variables.get("run"), "uploadHeaders": [], "files": []}}
-    if "createArtifact(" in query:  # as if it had the very same already: nothing is uploaded
+    if "createArtifact(" in query:  # as if it had the very same already: then nothing is uploaded
         return {"createArtifact": {"artifact": {"id": "a", "state": "COMMITTED", "artifactSequence": None}}}
     if "viewer" in query:
         viewer = {

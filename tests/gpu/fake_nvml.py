@@ -24,7 +24,7 @@ class FakeGpu:
 
     It has `slices` where it is in MIG mode, each with less of its memory. `fails` are NVML's errors by the
     functions that return them, such as {"MemoryInfo": 4}, of slices {"MigMemoryInfo": 4}. A process `pid`
-    keeps it `busy` by so many percent. It `raises` that where torch is to compute on it.
+    keeps it `busy` by so many percent. Torch `raises` that when it computes on it.
     """
 
     name: str = "NVIDIA Fake"

@@ -1,4 +1,4 @@
-"""A workload that trains nothing, and writes down on which GPU it was to do that."""
+"""A workload that trains nothing, and writes down which GPU it was given for that."""
 
 import json
 import os

@@ -45,7 +45,7 @@ os.sched_getaffinity = lambda _: set(range(4))
 
 @pytest.fixture
 def searched(tmp_path, fake_gpus, monkeypatch):
-    """The session, what the search said, and where each of its trials ran."""
+    """The session, the search's output, and where each of its trials ran."""
     fake_gpus(*GPUS)
     monkeypatch.setenv("PLACED", str(tmp_path / "placed.jsonl"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ["PYTHONPATH"]]))

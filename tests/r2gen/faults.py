@@ -43,7 +43,7 @@ def change_models(monkeypatch: pytest.MonkeyPatch, change: Callable[[R2Gen], obj
 
 
 def spoil(model: nn.Module, passes: set[int]) -> None:
-    """Makes what `model` sees no number in these of its passes in training, counted from 1."""
+    """Makes the input of `model` NaN in these of its training passes, counted from 1."""
     seen = 0
 
     def change(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:

@@ -31,7 +31,7 @@ Faulty = Callable[..., None]
 
 
 def _forward(model: R2Gen, fail: Callable[[], None]) -> None:
-    """Fails at the end of a forward pass, when batch normalisation and dropout have come and gone."""
+    """Fails at the end of a forward pass, when batch normalisation and dropout are done."""
     model.encoder_decoder.logit.register_forward_hook(lambda *_: fail() if model.training else None)
 
 

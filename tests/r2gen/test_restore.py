@@ -31,7 +31,7 @@ def trained(tiny: dict[str, Any], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command line in this process; its exit code and what it said."""
+    """Runs the command line in this process; returns its exit code and output."""
 
     def call(*arguments: object) -> tuple[int, str, str]:
         code = main([str(argument) for argument in arguments])

@@ -93,7 +93,7 @@ def test_training_lowers_the_loss(tiny: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Any]], tuple[Path, Records]]:
-    """Where a run was done that was never stopped, and its records; once for equal settings."""
+    """The directory of a run that was never stopped, and its records; run once for equal settings."""
     done: dict[str, tuple[Path, Records]] = {}
 
     def run(config: dict[str, Any]) -> tuple[Path, Records]:

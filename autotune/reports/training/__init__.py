@@ -1,1 +1,1 @@
-"""Writes what a whole training has come to as one HTML file, JSON or Markdown, like a session's report."""
+"""Writes the results of a whole training as one HTML file, JSON or Markdown, like a session's report."""

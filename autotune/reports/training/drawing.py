@@ -14,7 +14,7 @@ _UNMARKED = {Kind.BEGUN, Kind.ENDED}
 _EVENTS_AXIS = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
 _ROOM_RIGHT = 1.03  # behind the end
 _MOST_MARKED = 60  # points: more of them would hide how the line is dashed
-_MOST_ROWS = 60  # of a table beside a plot
+_MOST_ROWS = 60  # of a table next to a plot
 _THREE_DIGITS = 100.0  # from which on a number has no decimals
 
 
@@ -51,7 +51,7 @@ def over_time(mark: Mark, points: Sequence[Point], report: TrainingReport) -> li
 def drawn(
     mark: Mark, x: Sequence[float], points: Sequence[Point], report: TrainingReport, unit: str = ""
 ) -> Trace:
-    """A curve whose points tell their value, in its `unit`, and where they are."""
+    """A curve whose points show their value, in its `unit`, and where they are."""
     texts = (
         f"{mark.label}: {number(p.value)} {unit}, {words.count(p.samples)} {report.unit}, "
         f"{words.duration(p.seconds)}"
@@ -73,7 +73,7 @@ def _shown(events: Iterable[Happened]) -> list[Happened]:
 
 
 def _marked(x: Sequence[float], report: TrainingReport) -> list[Trace]:
-    """The events that a reader may look for, as lines from top to bottom, each telling its text."""
+    """The events that a reader may look for, as lines from top to bottom, each showing its text."""
     found = _shown(report.events)
     if not found:
         return []

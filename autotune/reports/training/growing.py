@@ -9,7 +9,7 @@ from autotune.reports.training.series import Attempt
 
 
 def of(seen: Mapping[str, Sequence[Point]], attempts: Sequence[Attempt]) -> Iterator[Growth]:
-    """That of each memory of which enough was seen; one process does not go on with what another held."""
+    """That of each memory of which enough was seen; a process does not inherit what another one held."""
     from_s = attempts[-1].from_s if attempts else 0.0
     for memory in MEMORIES:
         held = [point for point in seen.get(memory.held, ()) if point.seconds > from_s]

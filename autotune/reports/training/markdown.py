@@ -10,7 +10,7 @@ from autotune.reports.training.model import TrainingReport
 
 
 def render(report: TrainingReport) -> str:
-    """The verdict, what was promised beside what was found, the figures, and what happened."""
+    """The verdict, what was promised next to what was found, the figures, and what happened."""
     _, verdict, _ = wording.verdict(report)
     promised = wording.promised(report)
     blocks = [

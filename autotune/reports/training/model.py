@@ -35,7 +35,7 @@ class Happened:
 
 @dataclass(frozen=True)
 class Promised:
-    """Which trial's settings these are, and whether what its session promised of them has come so far.
+    """Which trial's settings these are, and whether what its session promised of them has held so far.
 
     `answer` is that of all that is `kept`, which has everything that was promised.
     """
@@ -67,7 +67,7 @@ class Curves:
 class Growth:
     """How the use of a `memory` has grown in the last process: by a `slope` in bytes for each sample.
 
-    At that it is `full` after so many samples in all; None where it is not sure to go on, or nobody knows.
+    At that rate it is `full` after so many samples in all; None where that is not certain, or not known.
     """
 
     memory: str
@@ -81,7 +81,7 @@ class TrainingReport:
 
     It has run for `seconds` in so many `attempts`; `repeated` samples were trained more than once, about,
     because a fault came after the last checkpoint. `work_bytes` are those of its checkpoints, and of all
-    else that the workload keeps beside them. `planned` samples are the whole training's, None where only its
+    else that the workload keeps next to them. `planned` samples are the whole training's, None where only its
     workload knows. `settings` are those that it runs with now, `changes` which of them it has changed itself.
     Where the speed of `measured` `counts_evaluations`, that of the curve does not. Qualities of `measured`
     have the tuner's sign: higher is better.

@@ -126,7 +126,7 @@ def speed(report: TrainingReport) -> list[Plot]:
 
 
 def _per_s(report: TrainingReport) -> list[Plot]:
-    """Samples per second over time, beside what was promised of steps alone."""
+    """Samples per second over time, next to what was promised of steps alone."""
     points = report.curves.speed
     if not points:
         return []
@@ -251,7 +251,7 @@ def _label(figure: str) -> str:
 
 
 def _scaled(figure: str, points: Iterable[Point], scale: float, report: TrainingReport) -> list[Point]:
-    """In the plot's unit. Of CPUs 100% are one that is busy: here they are all that it may use."""
+    """In the plot's unit. As measured, 100% is one busy CPU: here it is all CPUs that it may use."""
     if figure in {"cpu_percent", "others_cpu_percent"}:
         allowed = report.curves.machine.get("allowed_cpus", ())
         scale /= max((point.value for point in allowed), default=1.0) or 1.0

@@ -86,8 +86,8 @@ def _ended(
 ) -> tuple[Outcome | None, Measurement]:
     """How it has ended, and what it has `shown`, with what only its last process knew.
 
-    Of an attempt that was gone on with there may be a verdict, too: that is none on the training, but where
-    it completed, after which nothing goes on. A kill may have come before the event that says so.
+    An attempt that was resumed may have a verdict, too: that is not one on the training unless it completed,
+    after which nothing is resumed. A kill may have come before the event that says so.
     """
     verdict = read_verdict(place)
     if verdict is None or verdict[1].samples != shown.samples:

@@ -15,12 +15,12 @@ from autotune.storage.records import COMPILING, is_mark
 LOSS = "train_loss"
 _BESIDE = ("val_loss", "grad_norm", "learning_rate")
 _MOST_POINTS = 300  # of a curve
-_WINDOW_S, _FEWEST_WINDOWS = 10.0, 20  # over which a speed is taken; of a short training there are as many
+_WINDOW_S, _FEWEST_WINDOWS = 10.0, 20  # over which a speed is taken; a short training has so many
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A process that went on with the training: when, and from which to which second of all that ran."""
+    """A process that ran the training: when it began, and its first and last second of the time trained."""
 
     begun: float  # in seconds since 1970
     from_s: float
@@ -51,7 +51,7 @@ class Timeline:
 
 
 def seconds_at(at: float, attempts: Sequence[Attempt]) -> float:
-    """How long the training had run at a moment: after an attempt's end as long as then."""
+    """How long the training had run at a moment: after an attempt's end, as long as at that end."""
     known = bisect.bisect_right(attempts, at, key=lambda attempt: attempt.begun)
     if not known:
         return 0.0
@@ -91,7 +91,7 @@ class Track:
             self._before = None
             return
         samples, at_s = int(record["samples"]), self.timeline.seconds
-        if samples < self.samples:  # gone on with from a checkpoint before that
+        if samples < self.samples:  # resumed from an earlier checkpoint
             self.repeated += self.samples - samples
         self.samples = samples
         self._add(self._loss, record.get(LOSS))
@@ -104,7 +104,7 @@ class Track:
         self._step(record, samples, at_s)
 
     def _add(self, points: list[Point], value: object) -> None:
-        """Adds a figure in place of those that the training has come to once more."""
+        """Adds a figure in place of those that a resumed training reaches again."""
         while points and points[-1].samples > self.samples:
             points.pop()
         found = units.number(value)
@@ -115,7 +115,7 @@ class Track:
         points.append(Point(self.samples, self.timeline.seconds, found))
 
     def _step(self, record: Mapping[str, Any], samples: int, at_s: float) -> None:
-        """What began with something else than a step, or had something else in it, is no step."""
+        """Adds a step; it does not count where it follows on something else, or contains something else."""
         is_step = self._quality not in record and record.get(COMPILING) is not True
         if is_step and self._before is not None and samples > self._before[0]:
             trained, seconds = samples - self._before[0], at_s - self._before[1]
@@ -124,7 +124,7 @@ class Track:
         self._before = (samples, at_s) if is_step else None
 
     def curves(self, seen: Mapping[str, Sequence[Point]]) -> Curves:
-        """All that there is by now, with what was `seen` of the machine."""
+        """All curves so far, with what was `seen` of the machine."""
         windows = list(_windows(self._steps, self.timeline.seconds))
         return Curves(
             loss=thinned(self._loss),
@@ -188,7 +188,7 @@ def _joined(steps: Sequence[_Step]) -> _Step:
 
 
 def _phases(windows: Sequence[_Step]) -> dict[str, tuple[Point, ...]]:
-    """The seconds of a sample by the phase of its step: all together those that the window shows."""
+    """The seconds of a sample by the phase of its step: their sum is that of the window's speed."""
     told = [(window, sum(window.phases_s)) for window in windows if sum(window.phases_s) > 0]
     found = {
         name.removesuffix("_s"): tuple(

@@ -31,7 +31,7 @@ def verdict(report: TrainingReport) -> tuple[str, str, str]:
 
 
 def sentence(report: TrainingReport) -> str:
-    """What was promised by whom, and how sure that is by now."""
+    """Which session's promise this is, and whether it holds by now."""
     known = report.promised
     if known is None:
         return "No session has measured these settings: speed, quality and memory are first measured here."
@@ -78,7 +78,7 @@ def done(report: TrainingReport) -> str:
 
 
 def promised(report: TrainingReport) -> Table | None:
-    """What was promised beside what was found; None where nothing was promised."""
+    """What was promised next to what was found; None where nothing was promised."""
     kept = report.promised.kept if report.promised else ()
     rows = tuple(
         (_name(one, report), _cell(one, one.promised), _cell(one, one.found), one.answer, one.text)
@@ -98,7 +98,7 @@ def _cell(one: Kept, figure: Figure | None) -> str:
 
 
 def seen(report: TrainingReport) -> list[str]:
-    """What was seen meanwhile that may be why a promise was not kept, or will stop the training."""
+    """What was seen meanwhile that may explain a broken promise, or will stop the training."""
     happened = [event.text for event in report.events if event.kind in {Kind.DRIFT, Kind.LEAK}]
     return [*told.meanwhile(report.measured), *happened]
 

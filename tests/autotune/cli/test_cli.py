@@ -33,7 +33,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    """Runs the command line in an empty directory; its exit code and what it said."""
+    """Runs the command line in an empty directory; returns its exit code and output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("COLUMNS", "200")

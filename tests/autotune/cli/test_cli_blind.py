@@ -19,7 +19,7 @@ KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    """Runs the command line beside a kept session `s`; its exit code and what it said."""
+    """Runs the command line next to a kept session `s`; returns its exit code and output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(KEPT))
     shutil.copytree(KEPT / "format-2", "s")
@@ -34,7 +34,7 @@ def run(tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def compared(run):
-    """The command line beside a session in which two models have written reports."""
+    """The command line next to a session in which two models have written reports."""
     session = Session(Path("s"))
     for label in ("baseline", "bf16"):
         place = session.model_dir(label)

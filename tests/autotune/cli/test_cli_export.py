@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "export.md"
 
 @pytest.fixture
 def export(tmp_path, monkeypatch, capsys):
-    """Exports a session of r2gen; the exit code and what was said."""
+    """Exports a session of r2gen; returns the exit code and the output."""
     monkeypatch.chdir(tmp_path)
     kept("iu_xray", tmp_path / "s")
 

@@ -13,7 +13,7 @@ KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    """Runs the command beside a kept session `s`; its exit code and what it said."""
+    """Runs the command next to a kept session `s`; returns its exit code and output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     shutil.copytree(KEPT / "drawn", "s")

@@ -19,7 +19,7 @@ KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    """Runs the command line beside a kept session `s`; its exit code and what it said."""
+    """Runs the command line next to a kept session `s`; returns its exit code and output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(KEPT))
     monkeypatch.setenv("COLUMNS", "200")

@@ -31,7 +31,7 @@ from tests.gpu.fake_nvml import FakeGpu, fake_gpus, nvml_library
 __all__ = ["fake_gpus", "nvml_library"]
 
 HERE = Path(__file__).parents[1] / "training"
-ENDLESS = 10**6  # samples: who is to be stopped must not have ended before
+ENDLESS = 10**6  # samples: a training to be stopped must not have ended before
 SPACE = """
 workload: long_workload:fit
 baseline:
@@ -55,7 +55,7 @@ _begun = []
 
 @pytest.fixture(autouse=True)
 def _ended():
-    """A training that a test has left is endless."""
+    """Ends a training that a test has left: it is endless."""
     yield
     while _begun:
         process = _begun.pop()
@@ -94,7 +94,7 @@ def begun(directory, *command):
 
 
 def further(directory):
-    """So many samples that the training has not come to them, and is evaluated there."""
+    """A number of samples that the training has not reached, and at which it is evaluated."""
     checkpoint = json.loads((directory / "t" / "work" / "state.json").read_text())[0]
     return (max(checkpoint, records(directory)[-1]["samples"]) // 200 + 3) * 200
 
@@ -108,7 +108,7 @@ def records(directory):
 
 
 def evaluations(directory):
-    """After how many samples they came: a training goes on until it hears that it has enough of them."""
+    """After how many samples they came: a training continues until it hears that it has enough of them."""
     return [record["samples"] for record in records(directory) if "score" in record]
 
 
@@ -241,7 +241,7 @@ def test_stopped_or_killed_it_goes_on_from_its_checkpoint(tmp_path, number, code
 
 @pytest.fixture
 def watched(tmp_path):
-    """A training that somebody watches on a terminal, once its panel has figures."""
+    """A training watched on a terminal, once its panel has figures."""
     started = []
 
     def start(faults=""):
@@ -359,7 +359,7 @@ def test_a_space_without_a_directory_is_gone_on_with_where_it_began(tmp_path):
 
 
 def session(directory, samples):
-    """A session that has been searched, and how long its whole training is."""
+    """A searched session, and how long its whole training is."""
     root = directory / "s"
     if not root.exists():
         left_by_a_search.make(root)

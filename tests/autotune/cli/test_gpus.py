@@ -28,7 +28,7 @@ GTX = FakeGpu(name="NVIDIA GeForce GTX 1080", capability=(6, 1), raises=NO_KERNE
 
 @pytest.fixture
 def machine(fake_gpus, monkeypatch):
-    """A machine with these GPUs, and a torch that says at once what it would say of them."""
+    """A machine with these GPUs, and a fake torch that answers for them at once."""
 
     def make(*found, visible=None, order=None, **torch):
         asked = []

@@ -27,7 +27,7 @@ KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
 
 @pytest.fixture
 def session(tmp_path, monkeypatch):
-    """A session on its disk with these trials."""
+    """A session on disk with these trials."""
     monkeypatch.syspath_prepend(str(KEPT))
 
     def make(trials, space, name="s"):
@@ -72,7 +72,7 @@ def losses(run):
 
 
 def turned(run):
-    """What a workload said of such a run that had to turn its loss's sign."""
+    """What a workload that had to turn its loss's sign reported of such a run."""
     return replace(run, evaluations=tuple(p._replace(quality=0.0 - p.quality) for p in run.evaluations))
 
 
@@ -126,7 +126,7 @@ def test_of_a_loss_no_text_has_the_tuners_own_sign_nor_another_unit(grid, sessio
 
 
 def with_ablation(space):
-    """A confirmed winner whose runs have read otherwise than its race, and the step before it."""
+    """A confirmed winner whose runs measured something else than its race, and the step before it."""
     trials = [*searched.confirmed(space), searched.trial(space, 10, 5, 0.1, num_workers=8)]
     half = ablation.steps(History(trials, space))[0].config
     return [*trials, searched.trial(space, 11, 21, None, ablation_of=1, status="stopped", **dict(half))]

@@ -110,7 +110,7 @@ def training_of(session, space, workload):
 
 @pytest.fixture
 def compared(session, space):
-    """Compares one configuration, and returns the model and what was said."""
+    """Compares one configuration, and returns the model and the output."""
     said = []
 
     def compare(label="bf16", *, workload=None, may_take=False, samples=400, seed=0, shared=False, **config):
@@ -192,7 +192,7 @@ def test_on_other_terms_it_is_trained_anew(session, space, compared):
 
 
 def kept(session, space, contenders, **terms):
-    """What is said of models that are there as those of `contenders` come, by label."""
+    """What is said of existing models when `contenders` are compared, by label."""
     said, given = [], Terms(**{"samples": 400, "facts": FACTS, "may_take": False, **terms})
     training = training_of(session, space, Scored())
     Comparison(session, training, [], terms=given, say=said.append).keep_only(contenders)
@@ -277,7 +277,7 @@ def test_a_checkpoint_of_the_search_is_taken_where_it_is_of_the_same_training(se
 
 
 def compare(capsys, *arguments):
-    """The command line in this process: exit code, and the lines that it said."""
+    """The command line in this process: exit code, and the lines of its output."""
     code = main(["compare", *map(str, arguments)])
     out, err = capsys.readouterr()
     return code, out.splitlines(), err

@@ -22,7 +22,7 @@ def model(label, quality, seed=0, **rest):
 
 
 def runs(**qualities):
-    """A model a quality, with seeds from 0."""
+    """A model for each quality, with seeds from 0."""
     return {
         label: tuple(model(label, quality, seed) for seed, quality in enumerate(found))
         for label, found in qualities.items()

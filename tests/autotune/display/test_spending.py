@@ -14,7 +14,7 @@ from autotune.workloads import registry
 
 @pytest.fixture
 def told(space, make_trial):
-    """The lines of a search whose baseline trains 100 samples a second, and its best as many as is given."""
+    """The lines of a search whose baseline trains 100 samples a second, and its best as many as given."""
 
     def make(best=None, every=1000, settings=None, **seen):
         asked = space.model_copy(

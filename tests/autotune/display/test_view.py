@@ -107,7 +107,7 @@ def test_the_front_lists_every_trial_that_none_beats(make_trial, space, workload
 
 @pytest.fixture
 def confirmed(make_trial, confirming):
-    """A baseline, a trial that is faster, and what confirms it: a race by `factor`, and seeds that `read`."""
+    """A baseline, a faster trial, and what confirms it: a race by `factor`, and seeds that measure `read`."""
 
     def make(factor=3.0, **read):
         figures = {"curve": [0.2], "half_width": 0.1}
@@ -228,7 +228,7 @@ SCORES = {"bleu_4": 0.1234, "rouge_l": 0.2345}
 
 @pytest.fixture
 def told(space):
-    """What is pointed out about trials."""
+    """The cautions about trials."""
     return lambda trials: "\n".join(view.cautions(History(trials, space)))
 
 

@@ -52,7 +52,7 @@ def autotune(tmp_path, environment):
 
 @pytest.fixture
 def start(tmp_path, environment):
-    """Starts the command line in the background; whatever is left of it dies with the test."""
+    """Starts the command line in the background; what is left of it dies with the test."""
     started = []
 
     def begin(*arguments):
@@ -70,7 +70,7 @@ def write_space(tmp_path, old="", new=""):
 
 
 def trials_of(tmp_path):
-    """The trials in the session's study; none as long as it is being made."""
+    """The trials in the session's study; none while it is being made."""
     try:
         return studies.trials(studies.load_study(tmp_path / "s" / "study.db"))
     except KeyError:
@@ -85,7 +85,7 @@ def wait_for(condition, seconds=240):
 
 
 def test_a_search_from_beginning_to_a_confirmed_export(tmp_path, autotune):
-    write_space(tmp_path, "step_s: 0.002", "step_s: 0.01")  # long beside what a busy machine makes of it
+    write_space(tmp_path, "step_s: 0.002", "step_s: 0.01")  # long compared with the delays of a busy machine
     done = autotune(
         *("search", "--space", "space.yaml", "--session", "s", "--wandb", "off"),
         *("--trials", 4, "--samples", 1200, "--repeats", 3, "--finalists", 1, "--select", "fastest"),

@@ -1,4 +1,4 @@
-"""A trial to be exported, with whatever settings."""
+"""A trial to export, with any settings."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

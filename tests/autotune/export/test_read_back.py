@@ -86,19 +86,19 @@ def written(place, name, winner):
 
 
 def said(done):
-    """What a script has said that has read it."""
+    """The output of a script that has read it."""
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def read(place, name, winner, script):
-    """What a script says that has read the format, in a process that has imported its library."""
+    """The output of a script that has read the format, in a process that has imported its library."""
     file = written(place, name, winner)
     return said(forked.run((file,), place, os.environ, script=QUIET + script, warm=name))
 
 
 def read_by(program, place, name, winner, script):
-    """The same of one that a program starts."""
+    """The same of a script that a program starts."""
     text, file = place / "script.py", written(place, name, winner)
     text.write_text(QUIET + script)
     environment = {**os.environ, "DS_BUILD_OPS": "0"}

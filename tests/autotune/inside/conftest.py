@@ -1,4 +1,4 @@
-"""A script that the hook is armed in, and what it has told."""
+"""A script in which the hook is armed, and what it has reported."""
 
 import itertools
 import json
@@ -67,7 +67,7 @@ def _hear(module, warm, directory):
             given |= inbox.environment() | environment
             given = {name: value for name, value in given.items() if value is not None}
             done = forked.run((name,), directory, given, script=script, warm=warm)
-            said = done.stdout.splitlines()[-1:]  # Lightning talks, too
+            said = done.stdout.splitlines()[-1:]  # Lightning prints, too
             return Heard(json.loads(said[0] if said else "[]"), all_of(inbox), done.stderr)
 
     return run

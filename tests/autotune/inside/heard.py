@@ -6,7 +6,7 @@ from autotune.inside.messages import Message
 
 
 def all_of(inbox):
-    """All that has been said to it, in order; nobody says anything more."""
+    """All that has been sent to it, in order; nothing more is sent."""
     inbox.finish()
     messages = []
     while message := inbox.get(0):
@@ -16,7 +16,7 @@ def all_of(inbox):
 
 @dataclass(frozen=True)
 class Heard:
-    """What a training has said of itself, and what the hook has told of it."""
+    """What a training has printed of itself, and what the hook has reported of it."""
 
     said: list
     messages: list[Message]

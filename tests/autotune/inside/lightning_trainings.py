@@ -1,4 +1,4 @@
-"""Small trainings of Lightning's that know nothing of the tuner. Each prints what it has seen, as JSON.
+"""Small Lightning trainings that know nothing of the tuner. Each prints what it has seen, as JSON.
 
 They run in processes of their own, in which the hook is armed.
 """
@@ -153,14 +153,14 @@ def older():
 
 
 class Own(lightning.Trainer):
-    """A wrapper that takes no callbacks, and passes on what it has been given by position."""
+    """A wrapper that takes no callbacks, and passes on its positional arguments."""
 
     def __init__(self, max_epochs, precision):
         super().__init__(**QUIET, max_epochs=max_epochs, precision=precision)
 
 
 def arguments():
-    """What trainers have become that a script makes in two ways."""
+    """The arguments of trainers that a script makes in two ways."""
     usual = lightning.Trainer(**QUIET, max_epochs=3, default_root_dir="mine")
     return [
         [one.max_epochs, one.precision, one.num_sanity_val_steps, one.default_root_dir == "mine"]
@@ -180,7 +180,7 @@ def kill(*_):
 
 
 def goes_on():
-    """At which step and epoch it begins, and where it ends; of its own it would begin anew."""
+    """At which step and epoch it begins, and where it ends; by itself it would begin anew."""
     begun = []
     watch = watching(on_train_start=lambda one, _: begun.extend([one.global_step, one.current_epoch]))
     trainer = fit(callbacks=[watch], ckpt_path="last")
@@ -210,7 +210,7 @@ def seeded():
 
 
 def sent():
-    """The callbacks of a trainer that is sent to another process."""
+    """The callbacks of a trainer that is passed to another process."""
     mine = lightning.Trainer(**QUIET).callbacks[-1]
     return [type(mine).__name__, type(pickle.loads(pickle.dumps(mine))).__name__]
 
@@ -221,7 +221,7 @@ def watched():
 
 
 def agreed():
-    """How often it has saved, after a validation for each of what the first of several processes says."""
+    """How often it has saved, after a validation for each answer of the first of several processes."""
     watch, saved = lightning.Trainer(**QUIET).callbacks[-1], []
     watch._save = saved.append
     for own_s, is_saved in ((float("inf"), True), (0.0, False)):

@@ -149,13 +149,13 @@ def streamed():
 
 
 def two_evaluations():
-    """Of one evaluation after every epoch."""
+    """Evaluates two data sets after every epoch."""
     trainer(evaluation={"a": ROWS[:4], "b": ROWS[4:12]}, eval_strategy="epoch").train()
     return []
 
 
 def built():
-    """What is left of a function's Trainer that was trained."""
+    """What is left of the trained Trainer of a function."""
     import autotune_transformers
 
     autotune_transformers.train(trainer(max_steps=1, output_dir="built"), {})
@@ -163,7 +163,7 @@ def built():
 
 
 def arguments():
-    """What every kind of arguments has become, made in a script's own way."""
+    """The values of every kind of arguments, made in a script's own way."""
     from trl import SFTConfig
 
     own = {"output_dir": "own", "fp16": True, "use_cpu": True, "max_grad_norm": 0.5}
@@ -181,7 +181,7 @@ def attention():
 
 
 def packed():
-    """The lengths of the rows of TRL's trainer; it says what its settings have become."""
+    """The lengths of the rows of TRL's trainer, and what its settings have become."""
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
@@ -215,7 +215,7 @@ def tokenizer():
 
 
 def accelerated():
-    """An own loop, with what Accelerate has; the samples that it has seen up to every step."""
+    """A loop of its own, with Accelerate; the samples that it has seen up to every step."""
     accelerator = Accelerator(gradient_accumulation_steps=1, cpu=True)
     net = torch.nn.Linear(4, 1)
     data = [(torch.randn(4), torch.randn(1)) for _ in range(22)]
@@ -237,7 +237,7 @@ def accelerated():
 
 
 def tell(name):
-    """Calls a function of this module and prints what it returns, and nothing of what it says."""
+    """Calls a function of this module and prints what it returns, and nothing of its output."""
     out, sys.stdout = sys.stdout, sys.stderr
     said = globals()[name]()
     print(json.dumps(said), file=out, flush=True)

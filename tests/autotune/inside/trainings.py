@@ -37,7 +37,7 @@ def train(batches, optimizer=None, *, xy=lambda batch: batch):
 
 
 def loader():
-    """With an evaluation after each epoch, and one in the middle that computes gradients for nothing."""
+    """With an evaluation after each epoch, and one in the middle that computes unused gradients."""
     batches, evaluation = DataLoader(data(22), 8, shuffle=True), DataLoader(data(9), 3)
     optimizer, seen = torch.optim.SGD(NET.parameters(), lr=0.01), []
     for _ in range(2):
@@ -117,7 +117,7 @@ def scaler():
 
 
 def diverging():
-    """A second, from soon after whose beginning on the loss is no number."""
+    """Trains for a second; soon after its start the loss is not a number any more."""
     optimizer, seen = torch.optim.SGD(NET.parameters(), lr=0.01), []
     for number in range(180):
         x = torch.full((1, 4), 1.0 if number < 25 else float("nan"))
@@ -142,7 +142,7 @@ def two_optimizers():
 
 
 def another_optimizer():
-    """The first one is used no more after a while: another one is then heard, with all that it has done."""
+    """The first one is not used after a while: another one is then heard, with all that it has done."""
     first, second = (torch.optim.SGD(NET.parameters(), lr=0.01) for _ in range(2))
     batches = iter(DataLoader(data(208), 2))
     seen = train([next(batches), next(batches)], first)
@@ -211,7 +211,7 @@ def backward_of_several():
 
 
 def checkpointed():
-    """Another backward pass within each: the batches fetched ahead are not its."""
+    """Another backward pass within each: the batches fetched ahead are not part of it."""
     from torch.utils.checkpoint import checkpoint
 
     optimizer, batches, seen = torch.optim.SGD(NET.parameters(), lr=0.01), iter(DataLoader(data(12), 4)), []

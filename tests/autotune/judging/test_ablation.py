@@ -25,7 +25,7 @@ GIB = 2**30
 
 @pytest.fixture(scope="module", autouse=True)
 def _own_home(tmp_path_factory):
-    """Where Hypothesis keeps its tables, which would be the directory that the tests are run from."""
+    """Where Hypothesis keeps its tables; by default that is the directory that the tests are run from."""
     set_hypothesis_home_dir(tmp_path_factory.mktemp("hypothesis"))
 
 
@@ -69,7 +69,7 @@ def config_of(space, **drawn):
 
 
 def play(trials, space, reads=lambda _: (COMPLETED, 20.0)):
-    """Measures what is asked for; the configurations that were, and all trials."""
+    """Measures what is asked for; returns the measured configurations, and all trials."""
     trials, ran = list(trials), []
     while (asked := ablation.next_step(History(trials, space))) is not None:
         config, winner = asked

@@ -34,7 +34,7 @@ def pair(make_trial):
 
 @pytest.fixture
 def raced(pair, make_trial):
-    """The pair, and a race that trial 2 has won by `factor`; then runs of trial 2 that ended so."""
+    """The pair, and a race that trial 2 has won by `factor`; then runs of trial 2 with these ends."""
 
     def make(*qualities, factor=2.0, apart=0.02, **rest):
         trials = [*pair, make_trial(3, race=(0, 2), slices=slices_of({2: factor}, apart=apart))]
@@ -221,7 +221,7 @@ def sooner(space):
 
 @pytest.fixture
 def reached(raced):
-    """A race won by `factor`; what the runs of the baseline and of the finalist needed."""
+    """A race won by `factor`, and the samples that the runs of the baseline and of the finalist needed."""
 
     def make(theirs, ours, factor=1.0, apart=0.02):
         trials = raced(*[TARGET] * len(ours), factor=factor, apart=apart)

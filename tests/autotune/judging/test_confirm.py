@@ -31,7 +31,7 @@ def trials(make_trial):
 
 @pytest.fixture
 def play(make_trial):
-    """Runs what is asked for, `most` trials at most. A race reads `factors`, a repeat what `reads` says."""
+    """Runs what is asked for, `most` trials at most. A race measures `factors`, a repeat `reads`."""
 
     def run(trials, space, factors, reads=None, most=100):
         trials = list(trials)
@@ -54,7 +54,7 @@ POOR = {"curve": [0.1]}
 
 
 def steps(trials):
-    """What was run to confirm: the members of a race, the number of who was repeated."""
+    """What was run to confirm: the members of a race, the number of the repeated trial."""
     return [t.race or t.repeat.of for t in trials if confirm.is_alone(t)]
 
 

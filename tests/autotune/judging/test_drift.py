@@ -53,7 +53,7 @@ def changed(
     seen: Mapping[str, float] = SEEN,
     seed: int = 0,
 ) -> Drift | None:
-    """What is said of twenty minutes of training and ten more that are different."""
+    """The change reported for twenty minutes of training and ten more that are different."""
     rng = random.Random(seed)
     before = windows(120, rng)
     return drift([*before, *windows(60, rng, factor, phases, seen=seen, first=before[-1].samples)])

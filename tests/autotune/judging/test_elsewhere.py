@@ -21,7 +21,7 @@ def peak_bytes(config):
 
 @pytest.fixture
 def trials(space, make_trial):
-    """Trials on a GPU whose context takes 1 GiB; the third is what the baseline's settings are."""
+    """Trials on a GPU whose context takes 1 GiB; the third has the baseline's settings."""
 
     def make(number, size, steps):
         drawn = {"micro_batch_size": size, "accumulation_steps": steps}

@@ -16,7 +16,7 @@ KEEP = Objective(keep=0.95)
 
 @pytest.fixture
 def held(space):
-    """The history of trials that are held against an objective."""
+    """The history of trials that are judged by an objective."""
     return lambda trials, goal=KEEP: History(trials, space.model_copy(update={"objective": goal}))
 
 

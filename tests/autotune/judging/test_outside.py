@@ -127,7 +127,7 @@ WALL = Objective(keep=0.95, select="fastest", speed="wall")
 
 @pytest.fixture
 def held(space):
-    """A history whose trainings are evaluated every 1,000 samples unless it is said otherwise."""
+    """A history whose trainings are evaluated every 1,000 samples unless given otherwise."""
 
     def make(trials, goal=WALL, every=1000):
         training = Training(samples=100_000, samples_per_evaluation=every)

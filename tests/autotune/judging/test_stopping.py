@@ -24,7 +24,7 @@ def shown(speed=None, half_width=1.0, steps=8, **rest):
 
 
 def why_stop(measurement, threshold):
-    """The words alone, None where the trial goes on."""
+    """The words alone, None where the trial continues."""
     found = verdict(measurement, threshold)
     return found and found.reason
 

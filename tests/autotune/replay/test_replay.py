@@ -106,7 +106,7 @@ def test_what_was_not_recorded_is_an_error(recorded, machine):
 
 @pytest.fixture
 def drifting(recorded):
-    """A machine of which others take a part, every other five seconds."""
+    """A machine of which other programs take a part, every other five seconds."""
     recorded.drift = Drift((1.4,) * 5 + (0.6,) * 5)
     return recorded
 

@@ -22,7 +22,7 @@ def rich(images: Path) -> Report:
 
 @pytest.fixture(scope="session")
 def bare() -> Report:
-    """A search that has only begun."""
+    """A search that has just begun."""
     return handmade.bare()
 
 

@@ -1,4 +1,4 @@
-"""Reports made by hand: of a whole search, and of one that has only begun."""
+"""Reports made by hand: of a whole search, and of one that has just begun."""
 
 import random
 from dataclasses import replace
@@ -117,7 +117,7 @@ def predicted() -> tuple[Predicted, ...]:
 
 
 def elsewhere() -> Elsewhere:
-    """A GPU too small to tell, one that takes less at once, and two that take more."""
+    """A GPU too small to predict for, one that takes less at once, and two that take more."""
     found = []
     for gib, size, steps in ((4, None, 1), (8, 16, 4), (24, 64, 1), (80, 256, 1)):
         memory, allowed = gib * GIB, int(0.85 * gib * GIB)

@@ -1,4 +1,4 @@
-"""Searches made up trial by trial, as the functions of a report get them: pure data."""
+"""Made-up searches, trial by trial, as the functions of a report get them: pure data."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ GIB = 2**30
 
 
 def trial(space: Space, number: int, speed: float | None, quality: float | None, **rest: Any) -> Trial:
-    """A trial with the baseline's knobs but for those given; what else is given is of its figures."""
+    """A trial with the baseline's knobs except for those given; the other arguments are its figures."""
     config = space.baseline_config | {name: rest.pop(name) for name in list(rest) if name in space.knobs}
     status, failure = Status(rest.pop("status", "completed")), rest.pop("failure", None)
     measurement = Measurement(

@@ -10,7 +10,7 @@ from autotune.reports import answer, words
 
 @pytest.fixture
 def sooner(rich):
-    """A report whose gain is a matter of the time to a target: half of its speed goes into more samples."""
+    """A report whose gain is in the time to a target: half of its speed goes into more samples."""
     found = replace(rich.answer, factor=Figure(rich.answer.speed.value / 2))
     return replace(rich, target=0.15, answer=found)
 

@@ -53,7 +53,7 @@ def browser():
 
 
 class Browser:
-    """A page in it at a time, and how it is looked at."""
+    """A browser with one page at a time, and ways to look at it."""
 
     def __init__(self, driver):
         self.driver = driver
@@ -74,7 +74,7 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def open(self, file):
-        """Opens it anew; what was said and fetched before is forgotten."""
+        """Opens it anew; what was logged and fetched before is forgotten."""
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         browsers.load(self.driver, file)
@@ -105,7 +105,7 @@ class Browser:
         )
 
     def keep(self, name):
-        """A picture of the whole page, where somebody is to look at it."""
+        """Keeps a picture of the whole page, where one is wanted."""
         if not MUST_RUN:
             return
         ARTIFACTS.mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,7 @@ def kept(tmp_path, monkeypatch):
 
 @pytest.fixture
 def session(space, tmp_path):
-    """A session that was just begun, without a study."""
+    """A session that has just begun, without a study."""
     return Session.create(tmp_path / "s", space, Options(wandb="off"), {"created": "now"})
 
 

@@ -19,7 +19,7 @@ LABELS = ("baseline", "bf16", "fp16", "fp8")
 
 
 def written(studies=30):
-    """What four models wrote: all different, but that two of them agree on the first study."""
+    """What four models wrote: all different, except that two of them agree on the first study."""
     return {
         label: [
             Written(

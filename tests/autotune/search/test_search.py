@@ -69,7 +69,7 @@ def clock():
 
 @pytest.fixture
 def begin(session, clock):
-    """Begins a search, or goes on with it; without `repeats` it only tries configurations."""
+    """Begins a search, or resumes it; without `repeats` it only tries configurations."""
 
     def open_search(trials=5, time_s=None, repeats=0, study=None, until_learnt=False, **rest):
         study = study or studies.open_study(session.study_file, session.space())
@@ -96,7 +96,7 @@ def report(number, outcome=COMPLETED, **shown):
 
 
 def race_report(search, trial, speed_of):
-    """What a race shows in which every member is as fast as `speed_of` its own trial."""
+    """The result of a race in which every member is as fast as `speed_of` its own trial."""
     trials = search.trials()
     baseline, *others = (speed_of(trials[number]) for number in trial.race)
     factors = {n: speed / baseline for n, speed in zip(trial.race[1:], others, strict=True)}
@@ -127,7 +127,7 @@ def in_memory():
 
 
 def run(search, result=by_batch):
-    """Runs trial by trial what the search asks for; all that it has asked for."""
+    """Runs trial by trial what the search asks for; returns all of it."""
     ran = []
     while (trial := search.next()) is not None:
         ran.append(trial)
@@ -409,7 +409,7 @@ def test_a_failed_trial_does_not_end_the_search(begin):
 
 
 def toy(trial, memory_gib=24.0):
-    """What a GPU might say: throughput saturates with the batch, half precision takes 60% of the memory."""
+    """What a GPU might show: throughput saturates with the batch, half precision takes 60% of the memory."""
     batch, half = trial.config["micro_batch_size"], trial.config["precision"] in {"bf16", "fp16", "fp8"}
     if 2 + batch * (0.3 if half else 0.5) > memory_gib:
         return report(trial.number, OOM)

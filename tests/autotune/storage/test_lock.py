@@ -61,7 +61,7 @@ with lock.held(root, root / "lock", "session s") as held:
 
 @pytest.fixture
 def start(root):
-    """Runs a script beside this process; `say` lets it go on, and waits for its next line."""
+    """Runs a script alongside this process; `say` lets it continue, and waits for its next line."""
     started = []
 
     def begin(script):

@@ -11,7 +11,7 @@ from autotune.system import devices, gpu_holders, nvml
 
 @pytest.fixture
 def driver(monkeypatch):
-    """Two GPUs with a process on both and one that NVML tells no figure of."""
+    """Two GPUs with a process on both and one without a figure from NVML."""
 
     @contextmanager
     def library():

@@ -37,12 +37,12 @@ def child(code: str) -> Iterator[psutil.Process]:
 
 
 def spent_s(process: psutil.Process) -> float:
-    """What it and those that it has waited for have taken."""
+    """The CPU seconds of a process and of the children that it has waited for."""
     return sum(process.cpu_times()[:4])
 
 
 def watched(top: psutil.Process, burner: psutil.Process) -> tuple[float, float, float]:
-    """CPU seconds while `burner` burns some: of others than `top` and below, of the burner, of all.
+    """CPU seconds while `burner` burns some: of all outside `top` and below, of the burner, of all.
 
     Samples are taken on the way, as telemetry does.
     """

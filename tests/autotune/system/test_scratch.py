@@ -17,8 +17,8 @@ import pytest
 from autotune.system import scratch
 from autotune.system.guardian import StartError
 
-# A driver: it says what it has, and goes when it is told to. What it runs leaves its process group, takes no
-# SIGTERM, and has shared memory with a name.
+# A driver: it prints what it has, and ends when it is told to. What it runs leaves its process group, ignores
+# SIGTERM, and has named shared memory.
 DRIVER = """
 import json, os, sys, tempfile, time
 from pathlib import Path
@@ -49,7 +49,7 @@ with scratch.private() as place:
 
 @pytest.fixture(autouse=True)
 def _own_temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A short directory for temporary ones: in pytest's own no socket could have its name."""
+    """A short path for temporary directories: in pytest's own a socket's name would be too long."""
     with tempfile.TemporaryDirectory(prefix="t-") as directory:
         monkeypatch.setenv("TMPDIR", directory)
         monkeypatch.setattr(tempfile, "tempdir", None)
@@ -58,7 +58,7 @@ def _own_temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Driver:
-    """A driver that runs, and what it has said of itself."""
+    """A running driver, and what it has printed of itself."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(

@@ -35,7 +35,7 @@ _PATIENCE_S = 240.0
 
 @contextmanager
 def serving(program: str, *arguments: str) -> Iterator[Callable[[str], Any]]:
-    """Starts a server that is installed beside Python, at a port that is free; what it answers is JSON."""
+    """Starts a server that is installed next to Python, at a free port; it answers in JSON."""
     command = [Path(sys.executable).with_name(program), *arguments, "--host", "127.0.0.1", "--port=0"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
@@ -70,7 +70,7 @@ def ask(address: str, server: subprocess.Popen[bytes]) -> Any:
 
 @dataclass
 class Searched:
-    """A search that has ended: its session, what it said, and what a dashboard showed while it ran."""
+    """A search that has ended: its session, its output, and what a dashboard showed while it ran."""
 
     session: Path
     code: int

@@ -181,7 +181,7 @@ class Driver:
         return Forked(given, self.directory, inherited | quiet | who | environment, script=PROLOGUE + script)
 
     def run(self, script: str, *arguments: str, **environment: str) -> str:
-        """What the script printed; it must succeed."""
+        """The output of the script; it must succeed."""
         process = self.start(script, *arguments, **environment)
         output = "".join(process.communicate(timeout=120))
         assert process.returncode == 0, output
@@ -336,7 +336,7 @@ def test_a_session_gone_on_with_has_one_run_of_its_own(driver: Driver) -> None:
 
 @pytest.fixture(params=["refuses", "never answers"])
 def server(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The address of a W&B that is away."""
+    """The address of an unreachable W&B."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         if request.param == "never answers":

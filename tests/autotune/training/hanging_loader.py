@@ -1,4 +1,4 @@
-"""The trainer, a worker of whose loader hangs once, in the second epoch. Children import it."""
+"""The trainer; a worker of its loader hangs once, in the second epoch. Children import it."""
 
 import time
 

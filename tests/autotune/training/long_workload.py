@@ -1,4 +1,4 @@
-"""A workload that trains nothing, and meets every fault once that its settings say. Children import it."""
+"""A workload that trains nothing, and meets every fault in its settings once. Children import it."""
 
 import json
 import multiprocessing
@@ -10,7 +10,7 @@ EVALUATED_EVERY = 200
 
 
 class OutOfMemoryError(RuntimeError):
-    """Told by its name, as torch's own is."""
+    """Recognized by its name, as torch's own is."""
 
 
 def out_of_memory(config, workdir):
@@ -31,7 +31,7 @@ def lasting(config, workdir):
 
 
 def hung(config, workdir):
-    """Waits for a process of its own, as for a loader's worker, that delivers nothing."""
+    """Waits for a process of its own that delivers nothing, as for a loader's worker."""
     worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(3600,))
     worker.start()
     (workdir / "worker").write_text(str(worker.pid))
@@ -39,7 +39,7 @@ def hung(config, workdir):
 
 
 def _keep(file, samples, met):
-    """Whole or not at all: a kill may come in between."""
+    """Writes it whole or not at all: a kill may come in between."""
     new = file.with_suffix(".new")
     new.write_text(json.dumps((samples, met)))
     new.replace(file)
@@ -71,4 +71,4 @@ def fit(config, workdir):
         yield {"samples": samples, "train_loss": 1.0, "batch": batch}
         if samples // EVALUATED_EVERY != (samples - batch) // EVALUATED_EVERY:
             yield {"samples": samples, "score": min(1.0, samples / 1000)}
-            _keep(state, samples, met)  # a kill before that repeats the evaluation
+            _keep(state, samples, met)  # a kill before this line repeats the evaluation

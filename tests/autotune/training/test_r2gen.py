@@ -28,7 +28,7 @@ SMALL = {
 
 @pytest.fixture
 def train(tmp_path, monkeypatch):
-    """Trains two epochs of ten studies with a workload of this directory; where, and with what exit code."""
+    """Trains two epochs of ten studies with a workload of this directory; returns where, and the code."""
     here = str(Path(__file__).parent)
     monkeypatch.syspath_prepend(here)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]))
@@ -56,7 +56,7 @@ def happened(place):
 
 
 def steps(place):
-    """After how many samples they came: each study of an epoch is trained with once."""
+    """After how many samples they came: each study is used once in an epoch."""
     records = map(json.loads, place.records_file.read_text().splitlines())
     return [record["samples"] for record in records if "train_loss" in record]
 

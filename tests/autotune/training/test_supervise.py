@@ -19,7 +19,7 @@ SETTINGS = {"micro_batch_size": 8, "accumulation_steps": 1}
 
 @pytest.fixture
 def run(monkeypatch):
-    """Runs attempts that end so; what came of it, the reports that were heard and how it went on."""
+    """Runs attempts that end so; returns the outcome, the reports that were heard and how it was resumed."""
     monkeypatch.setattr(supervise, "_sleep", lambda *_: None)
 
     def call(*outcomes, retries=3, is_stopping=lambda heard, gone_on: False):

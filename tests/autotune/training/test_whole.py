@@ -31,7 +31,7 @@ HALVED = GoOn(0.0, "goes on with micro-batches of 8x4", {"micro_batch_size": 8, 
 
 @pytest.fixture
 def train(tmp_path, monkeypatch):
-    """Trains with attempts that tell these reports, and the last; the events of it, and what was said."""
+    """Trains with attempts that give these reports, and the last; returns its events, and the output."""
 
     def call(*attempts, last=END):
         def run(order_with, *_, hear, going_on, **__):
@@ -61,7 +61,7 @@ def test_other_settings_have_a_speed_of_their_own(train):
 
 
 def smaller(told, size):
-    """The same, of a trainer that has halved its micro-batches."""
+    """The same records, of a trainer that has halved its micro-batches."""
     for report in told:
         records = tuple({**record, "micro_batch_size": size} for record in report.records)
         yield replace(report, records=records)

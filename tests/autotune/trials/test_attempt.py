@@ -40,7 +40,7 @@ def scored(config, workdir):
 
 
 def losing(config, workdir):
-    """Counts its work in tokens, now more and now fewer a step; its loss falls to what it is told."""
+    """Counts its work in tokens, a varying number in a step; its loss falls to a given value."""
     tokens = 0
     for step in itertools.count(1):
         time.sleep(0.002)
@@ -253,9 +253,9 @@ def test_a_stopped_attempt_is_gone_on_with(order, server, tmp_path):
 
 
 def long_steps(config, workdir):
-    """A step takes a while; what is done is in the checkpoint only where the generator is closed."""
+    """A step takes a while; progress is in the checkpoint only where the generator is closed."""
     for child in workdir.iterdir():
-        child.unlink()  # as a trainer does that wants an empty directory
+        child.unlink()  # as a trainer that wants an empty directory does
     try:
         for step in itertools.count(1):
             yield {"samples": step * 4, "train_loss": 1.0}

@@ -83,12 +83,12 @@ def wait_for(condition):
 
 
 def limit_stall(child, seconds):
-    """From now on it may stand still for no longer than this."""
+    """From now on the child may stand still for no longer than this."""
     child._order = replace(child._order, stall_timeout_s=seconds)
 
 
 def was_away(child, seconds):
-    """Its supervisor has listened last so long ago."""
+    """Its supervisor last listened so long ago."""
     child._heard_s -= seconds
 
 
@@ -523,7 +523,7 @@ def test_nothing_is_left_of_a_paused_child_that_dies(start):
 
 
 def time_to_read(record_bytes):
-    """The CPU seconds that a record takes which comes through a pipe, the least of three times."""
+    """The CPU seconds that a record from a pipe takes, the least of three times."""
     message = b'{"blob": "' + bytes(record_bytes).replace(b"\0", b"x") + b'"}\n'
 
     def once():

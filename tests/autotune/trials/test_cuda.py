@@ -46,7 +46,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What has become of each case, forked from a server in which a workload has asked whether CUDA is there.
+    """The result of each case, forked from a server in which a workload has asked whether CUDA is there.
 
     The built-in one is there, too.
     """

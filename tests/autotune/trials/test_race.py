@@ -43,7 +43,7 @@ def _short_turns(monkeypatch):
 
 @pytest.fixture
 def rounds(monkeypatch):
-    """Everybody runs in so many rounds, whatever they show; else it is for as long as the race has time."""
+    """Every member runs so many rounds, whatever they show; otherwise for as long as the race has time."""
 
     def run_only(most):
         def runs_on(slices, members):

@@ -28,7 +28,7 @@ NOISE, CONFIRMING = Repeat(0, 0, (0,)), Repeat(3, 2, (3, 0))
 def ordered(tmp_path, space):
     """The order of a trial of a session with the given options, on a device of 8 GiB.
 
-    It is of the baseline's settings, or of `other` ones.
+    It has the baseline's settings, or `other` ones.
     """
 
     def make(

@@ -66,7 +66,7 @@ def flops() -> StepFlops:
 
 
 def found(flops: StepFlops, losses: Iterator[Tensor]) -> list[dict[str, int]]:
-    """What each step's record has of them."""
+    """The operations in each step's record."""
     return [dict(flops.taken().get("step_flops", {})) for _ in losses]
 
 

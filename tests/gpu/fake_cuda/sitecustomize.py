@@ -2,9 +2,9 @@
 
 Python imports this module by itself where its directory is on PYTHONPATH. FAKE_CUDA names a file of JSON that
 is read when a process opens CUDA: `total_bytes`; `elsewhere_bytes`, what others and the context take;
-`broken`, what the driver says instead. As in torch's C++, who asks the runtime for its devices can be forked
-no more; the question that NVML answers does no harm. `torch.cuda.fake` is the device: a workload allocates
-on it, and gives it work.
+`broken`, what the driver says instead. As in torch's C++, CUDA is lost to the forks of a process that has
+asked the runtime for its devices; the question that NVML answers does no harm. `torch.cuda.fake` is the
+device: a workload allocates on it, and gives it work.
 """
 
 import importlib.abc
@@ -31,7 +31,7 @@ class Device:
         self.set = {"total_bytes": 2**33, "elsewhere_bytes": 0, "broken": None}
 
     def ask(self):
-        """What `poison_fork` does: whoever is forked from here on cannot use CUDA."""
+        """What `poison_fork` does: a process forked from here on cannot use CUDA."""
         if not self.is_asked:
             self.is_asked = True
             os.register_at_fork(after_in_child=self._after_fork)
@@ -75,7 +75,7 @@ class Device:
         self.allocated -= size
 
     def launch(self, seconds):
-        """Gives it work of so many seconds, without waiting for it."""
+        """Gives the device work of so many seconds, without waiting for it."""
         self.busy_until_s = max(time.monotonic(), self.busy_until_s) + seconds
 
     def is_idle(self):

@@ -1,4 +1,4 @@
-"""Workloads as users write them: their module asks at once where it is to train."""
+"""Workloads as users write them: their module asks at once where to train."""
 
 import itertools
 import time
@@ -27,7 +27,7 @@ def grows(config, workdir):
 
 
 def meets_another(config, workdir):
-    """Somebody else takes memory while it trains, and then it asks for more, within what it may take."""
+    """Another process takes memory while it trains, and then it asks for more, within what it may take."""
     torch.cuda.fake.allocate(100 * MIB)
     yield {"samples": 8, "train_loss": 1.0}
     torch.cuda.fake.set["elsewhere_bytes"] += config["others_mib"] * MIB

@@ -1,4 +1,4 @@
-"""Training projects as people write them, small: what `init` is shown. Only `RUNNABLE` has to run."""
+"""Small training projects as people write them: the input of `init`. Only `RUNNABLE` has to run."""
 
 from textwrap import dedent
 

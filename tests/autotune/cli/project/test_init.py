@@ -23,7 +23,7 @@ KNOBS = ("batch_size", "gradient_accumulation_steps", "learning_rate", "dtype", 
 
 @pytest.fixture
 def written(tmp_path, monkeypatch):
-    """Writes the space of some files, none of which is asked for help; its values, and its text."""
+    """Writes the space of some files, none of which is run for its help; returns its values and its text."""
     monkeypatch.setattr(helped, "ask", lambda *_: helped.Help(fault="ModuleNotFoundError: no torch"))
 
     def write(files, *, has_gpu=True):

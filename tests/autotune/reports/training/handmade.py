@@ -100,7 +100,7 @@ def measured(records: list[dict[str, Any]]) -> Measurement:
 
 
 def write(root: Path, *, ended: bool = True) -> TrainingDir:
-    """A training that was killed after 1000 of its samples; it went on from 800 of them to its end."""
+    """A training that was killed after 1000 of its samples; it was resumed from 800 and ran to its end."""
     root.mkdir(parents=True, exist_ok=True)
     place = TrainingDir(root)
     plan.write(place, PLAN)

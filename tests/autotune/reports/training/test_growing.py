@@ -18,7 +18,7 @@ ATTEMPTS = [Attempt(1000.0, 0.0, 500.0), Attempt(5000.0, 500.0, 2500.0)]
 
 
 def seen(**held):
-    """By its name what is held in the second process, by the samples; the first one held far more."""
+    """What the second process holds, by its name, over the samples; the first one held far more."""
     rng = random.Random(0)
     return {
         name: [Point(8 * n, 10.0 * n, 9000.0 * MIB) for n in range(51)]

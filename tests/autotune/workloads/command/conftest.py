@@ -13,7 +13,7 @@ SCORE = {"acc": r"acc ([\d.]+)"}
 
 @pytest.fixture
 def command(tmp_path: Path) -> Callable[..., CommandWorkload]:
-    """The workload of a script with the given text, run by `python script.py` and what `more` there is."""
+    """The workload of a script with the given text, run by `python script.py` and `more` arguments."""
 
     def make(text: str, more: str = "", **keys: Any) -> CommandWorkload:
         (tmp_path / "script.py").write_text(text)

@@ -67,7 +67,7 @@ def test_a_directory_is_as_new_as_what_is_in_it(tmp_path):
 
 @pytest.fixture
 def trained(tmp_path):
-    """Where a script was killed that had saved after three steps of 8, and had gone on for two."""
+    """The directory of a script that saved after three steps of 8, and was killed two steps later."""
     script, file = Journal(journal.file_of(str(tmp_path)), 100, None), tmp_path / "last.pt"
     for _ in range(3):
         script.add(8, None)
@@ -79,7 +79,7 @@ def trained(tmp_path):
 
 
 def save_again(file):
-    """In a later tick of the clock by which files are stamped than all before, and before what comes."""
+    """Saves in a later tick of the file clock than all before, and in an earlier one than what follows."""
     before_ns, after_s = file.stat().st_mtime_ns, 2 * time.clock_getres(5)
     while file.stat().st_mtime_ns == before_ns:
         file.write_text("saved")
