@@ -3,6 +3,7 @@
 import itertools
 import sys
 from collections import Counter
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,12 @@ knobs:
   learning_rate:    {scale: sqrt, multiplier: {choice: [1.0, 2.0]}}
 budget: {samples_per_trial: 400}
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_torch():
+    """The trials here have a GPU that torch must not look for: another file's fork server may have it."""
+    forkserver._forkserver._stop()
 
 
 @pytest.fixture
