@@ -30,7 +30,7 @@ from r2gen.clock import Stopwatch
 from r2gen.config import Config, parse
 from r2gen.data import normalise
 from r2gen.errors import InputError
-from r2gen.host import keep_freed_memory
+from r2gen.host import tune_allocator
 from r2gen.model import R2Gen, loss_sum
 from r2gen.packing import Packing
 
@@ -79,7 +79,7 @@ def plain_step(config: Config) -> Step:
 
 def our_step(config: Config) -> Step:
     if precision.device().type == "cpu":
-        keep_freed_memory()
+        tune_allocator()
     model = R2Gen(config, VOCABULARY).to(precision.device())
     precision.convert(model, config)
     if config.channels_last:

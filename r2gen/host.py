@@ -1,6 +1,7 @@
 """The process on its host: what it keeps, and what it held."""
 
 import ctypes
+import resource
 import signal
 import threading
 from collections.abc import Iterator
@@ -8,25 +9,34 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
-_DEFAULT_TRIM_THRESHOLD, _DEFAULT_MMAP_MAX = 2**17, 2**16  # of its malloc.c
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -3, -4, -8  # of glibc's malloc.h
+_DEFAULT_TRIM_THRESHOLD, _DEFAULT_MMAP_THRESHOLD, _DEFAULT_MMAP_MAX = 2**17, 2**17, 2**16  # of its malloc.c
 
 
-def keep_freed_memory() -> None:
+def tune_allocator() -> None:
     """Makes the C library keep what is freed for what is allocated next, for the rest of the process.
 
     A training step takes and frees gigabytes in large pieces. By default glibc hands every one of them back
     to the kernel, which clears the pages again for the next tensor: some 13% of a step of the full model.
+
+    Where the process may map only so much (`is_limited`), it does the reverse: all large pieces are handed
+    back, which glibc stops doing for sizes that come again, and all threads allocate from one heap. What is
+    free in a heap still counts there: after an out-of-memory it would leave no room for smaller batches.
     Other libraries are left as they are.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
+    if mallopt is None:
+        return
+    if is_limited():
+        mallopt(_M_MMAP_THRESHOLD, _DEFAULT_MMAP_THRESHOLD)  # given explicitly, it does not grow
+        mallopt(_M_ARENA_MAX, 1)
+    else:
         mallopt(_M_MMAP_MAX, 0)
         mallopt(_M_TRIM_THRESHOLD, -1)
 
 
 def give_back_freed_memory() -> None:
-    """Ends `keep_freed_memory`, and hands to the kernel what the C library has kept, as far as it can.
+    """Makes the C library keep no more, and hands to the kernel what it has kept, as far as it can.
 
     Where memory is short, pieces of the wrong size are in the way, also of what is not allocated by that
     library: oneDNN maps the pages of the code that it makes for every shape of a convolution.
@@ -37,6 +47,12 @@ def give_back_freed_memory() -> None:
         mallopt(_M_MMAP_MAX, _DEFAULT_MMAP_MAX)
         mallopt(_M_TRIM_THRESHOLD, _DEFAULT_TRIM_THRESHOLD)
         trim(0)
+
+
+def is_limited() -> bool:
+    """Whether the process may map only so much memory, as by `ulimit -d` or `ulimit -v`."""
+    limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
+    return any(limit != resource.RLIM_INFINITY for limit in limits)
 
 
 def peak_resident_bytes() -> int:

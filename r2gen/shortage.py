@@ -2,7 +2,6 @@
 
 import gc
 import re
-import resource
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -43,7 +42,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return (
         _TEXT.search(text) is not None
         or (_TEXT_ON_A_FULL_GPU.search(text) is not None and _is_gpu_full())
-        or (_TEXT_UNDER_A_LIMIT.search(text) is not None and _is_limited())
+        or (_TEXT_UNDER_A_LIMIT.search(text) is not None and host.is_limited())
     )
 
 
@@ -56,12 +55,6 @@ def _is_gpu_full() -> bool:
         stats = torch.cuda.memory_stats()
         return free < _SHORT_SHARE * total or stats["num_ooms"] + stats["num_alloc_retries"] > 0
     return False
-
-
-def _is_limited() -> bool:
-    """Whether the operating system limits the memory of this process."""
-    limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
-    return any(limit != resource.RLIM_INFINITY for limit in limits)
 
 
 class HalvedBatch:

@@ -22,7 +22,7 @@ from r2gen.divergence import is_finite
 from r2gen.errors import DivergedError, InputError, StorageError, printable
 from r2gen.evaluate import Scorer, build, evaluate
 from r2gen.features import FeatureDataset
-from r2gen.host import keep_freed_memory, uninterrupted
+from r2gen.host import tune_allocator, uninterrupted
 from r2gen.metrics import OptionalMeteor
 from r2gen.optim import Position
 from r2gen.shortage import HalvedBatch
@@ -91,7 +91,7 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
     precision.check(parsed)
     require_shared_memory(parsed)
     if precision.device().type == "cpu":
-        keep_freed_memory()
+        tune_allocator()
     with ExitStack() as stack:
         stack.enter_context(precision.backends(parsed))
         trainer = _Trainer(parsed, workdir, stack.enter_context(OptionalMeteor(wanted=parsed.meteor)))

@@ -10,10 +10,10 @@ from r2gen.host import uninterrupted
 # Takes and frees tensors of all sizes as training steps do; prints how many pages the kernel gave at last.
 PROGRAM = """
 import resource, sys, torch
-from r2gen.host import keep_freed_memory
+from r2gen.host import tune_allocator
 torch.set_num_threads(1)
 if sys.argv[1] == "kept":
-    keep_freed_memory()
+    tune_allocator()
 
 def steps(count):
     for _ in range(count):
@@ -28,6 +28,27 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+# Steps as above, under a limit that they do not reach; prints how much more is mapped than before them.
+LIMITED = """
+import resource, torch
+from r2gen.host import tune_allocator
+resource.setrlimit(resource.RLIMIT_DATA, (2**40, 2**40))
+torch.set_num_threads(1)
+tune_allocator()
+
+def data_bytes():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
+
+before, small = data_bytes(), []
+for _ in range(3):
+    held = [torch.ones(2**20) for _ in range(16)]
+    small.append(torch.ones(2**10))  # at the end of the heap, were all of them there
+    held.clear()
+print(data_bytes() - before)
+"""
+
+
 def page_faults(how: str) -> int:
     done = subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, check=True)
     return int(done.stdout)
@@ -37,6 +58,12 @@ def page_faults(how: str) -> int:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other C libraries are left alone")
 def test_the_kernel_gives_pages_once():
     assert page_faults("kept") < page_faults("default") / 10
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other C libraries are left alone")
+def test_where_the_process_may_map_only_so_much_what_is_freed_no_longer_counts():
+    done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 16 * 2**20, "of 64 MiB in each step"
 
 
 def test_the_death_of_a_worker_is_told_after_what_must_not_be_interrupted() -> None:
