@@ -19,15 +19,15 @@ def tune_allocator() -> None:
     A training step takes and frees gigabytes in large pieces. By default glibc hands every one of them back
     to the kernel, which clears the pages again for the next tensor: some 13% of a step of the full model.
 
-    Where the process may map only so much (`is_limited`), it does the reverse: all large pieces are handed
-    back, which glibc stops doing for sizes that come again, and all threads allocate from one heap. What is
-    free in a heap still counts there: after an out-of-memory it would leave no room for smaller batches.
-    Other libraries are left as they are.
+    Where the process may map only so much and cannot change that, it does the reverse: all large pieces are
+    handed back, which glibc stops doing for sizes that come again, and all threads allocate from one heap.
+    What is free in a heap still counts there: after an out-of-memory it would leave no room for smaller
+    batches. Other libraries are left as they are.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return
-    if is_limited():
+    if any(hard != resource.RLIM_INFINITY for _, hard in _limits()):
         mallopt(_M_MMAP_THRESHOLD, _DEFAULT_MMAP_THRESHOLD)  # given explicitly, it does not grow
         mallopt(_M_ARENA_MAX, 1)
     else:
@@ -51,8 +51,12 @@ def give_back_freed_memory() -> None:
 
 def is_limited() -> bool:
     """Whether the process may map only so much memory, as by `ulimit -d` or `ulimit -v`."""
-    limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
-    return any(limit != resource.RLIM_INFINITY for limit in limits)
+    return any(soft != resource.RLIM_INFINITY for soft, _ in _limits())
+
+
+def _limits() -> Iterator[tuple[int, int]]:
+    """How many bytes may be mapped: the soft limit, which the process can raise, and the hard one."""
+    return map(resource.getrlimit, (resource.RLIMIT_DATA, resource.RLIMIT_AS))
 
 
 def peak_resident_bytes() -> int:
