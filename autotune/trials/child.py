@@ -239,7 +239,7 @@ class Child:
         deadline = time.monotonic() + grace_s
         if self.verdict is None and self._process.is_alive():
             self._stopping = True
-            os.kill(self.pid, signal.SIGTERM)
+            self._process.terminate()  # also where it has just ended by itself
             if self._is_paused:
                 self.resume()
         while self.verdict is None and (left_s := deadline - time.monotonic()) > 0:

@@ -356,6 +356,21 @@ def test_a_child_that_ends_while_it_is_looked_after_is_heard(start, monkeypatch)
     assert (child.verdict, len(events + child.poll(0))) == (Outcome(Status.COMPLETED), 1)
 
 
+def test_a_child_that_ends_as_it_is_asked_to_stop_is_heard(start, monkeypatch):
+    child = start("steps", {"steps": 1})
+    is_alive = child._process.is_alive
+
+    def alive_and_then_gone():
+        monkeypatch.undo()
+        found = is_alive()
+        wait_for(lambda: not psutil.pid_exists(child.pid))
+        return found
+
+    monkeypatch.setattr(child._process, "is_alive", alive_and_then_gone)
+    assert child.stop(30) == Outcome(Status.COMPLETED)
+    assert len(child.poll(0)) == 1
+
+
 def test_a_long_record_comes_whole_and_half_of_one_blocks_nobody(start):
     child = start("says_much", {"bytes": 2**20})
     wait_for(lambda: psutil.Process(child.pid).num_threads() and child._inbox.pipe.poll(0.1))
