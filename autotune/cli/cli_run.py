@@ -63,9 +63,7 @@ def run(job: Job, scratch: Scratch) -> int:
                 shows.note(line)
             setup = Setup(session, space, job.workload, hardware, room.context_bytes(studies.trials(study)))
             running = _search(setup, study, shows, job.held)
-            trackers: list[Board | Tracker] = [Board(session.tensorboard_dir, space)]
-            trackers += [tracker] if tracker else []
-            _execute(running, setup, job, trackers, scratch=scratch, shows=shows)
+            _execute(running, setup, job, tracker, scratch=scratch, shows=shows)
         session.remove_work(running.trials())
         has_ended = not running.is_interrupted and not running.fault
         studies.set_plan(study, replace(running.plan, ended=has_ended))
@@ -168,23 +166,35 @@ def _execute(
     running: Search,
     setup: Setup,
     job: Job,
-    trackers: Sequence["Board | Tracker"],
+    tracker: "Tracker | None",
     *,
     scratch: Scratch,
     shows: Screen,
 ) -> None:
     """Runs the trials of a search; what happens where its Ray dies meanwhile."""
 
+    guardian = scratch.guardian
+
     def after_a_loss(reason: str) -> None:
+        if tracker:
+            tracker.break_off()  # before W&B's service is ended
         shows.close()
         if running.is_interrupted:
-            revival.give_up(f"interrupted; {revival.how_to_go_on(job.shown)}", EXIT_INTERRUPTED)
-        given = ["--json"] if job.as_json else []
-        left, outside = running.remaining, scratch.outside
-        revival.begin_anew(job.shown, given, left, reason, shows.note, held=job.held, environment=outside)
+            revival.give_up(f"interrupted; {revival.how_to_go_on(job.shown)}", EXIT_INTERRUPTED, guardian)
+        revival.begin_anew(
+            job.shown,
+            ["--json"] if job.as_json else [],
+            running.remaining,
+            reason,
+            shows.note,
+            guardian=guardian,
+            held=job.held,
+            environment=scratch.outside,
+        )
 
+    trackers = [Board(setup.session.tensorboard_dir, setup.space), *([tracker] if tracker else [])]
     try:
-        engine.run(running, setup, scratch.guardian, trackers, after_a_loss)
+        engine.run(running, setup, guardian, trackers, after_a_loss)
     except SearchAborted as error:
         raise SearchAborted(f"{error}; {revival.how_to_go_on(job.shown)}") from error
 

@@ -8,12 +8,11 @@ from typing import NoReturn
 
 from autotune.storage.lock import Held
 from autotune.storage.store import going_on
-from autotune.system import guardian
+from autotune.system.guardian import Guardian
 
 MOST_LOSSES = 3  # without a trial ending in between
 _LOSSES = "AUTOTUNE_RAY_LOSSES"  # how often Ray has died, and the trials that were left then
 _WANDB_SERVICE = "WANDB_SERVICE"  # where W&B's own process listens; W&B would look there, and nowhere else
-_END_S = 10.0
 
 
 def how_to_go_on(session: Path) -> str:
@@ -33,6 +32,7 @@ def begin_anew(
     reason: str,
     say: Callable[[str], None],
     *,
+    guardian: Guardian,
     held: Held,
     environment: Mapping[str, str],
 ) -> NoReturn:
@@ -43,8 +43,8 @@ def begin_anew(
     """
     times = losses(os.environ.get(_LOSSES), remaining)
     if times >= MOST_LOSSES:
-        give_up(f"{reason}, {times} times in a row; {how_to_go_on(session)}", 1)
-    guardian.end_descendants(_END_S)  # W&B's service, for one: it would take this for the process it serves
+        give_up(f"{reason}, {times} times in a row; {how_to_go_on(session)}", 1, guardian)
+    guardian.end_what_it_left()  # W&B's service, for one: it would take this for the process it serves
     given = {name: value for name, value in environment.items() if name != _WANDB_SERVICE}
     say(f"{reason}: it is started again, and the search continues from its study")
     given |= {_LOSSES: f"{times} {remaining}"} | held.hand_over()
@@ -52,9 +52,9 @@ def begin_anew(
     os.execve(sys.executable, command, given)  # noqa: S606
 
 
-def give_up(message: str, code: int) -> NoReturn:
+def give_up(message: str, code: int, guardian: Guardian) -> NoReturn:
     """Ends this process with a line, whatever its threads wait for."""
-    guardian.end_descendants(_END_S)
+    guardian.end_what_it_left()
     print(f"autotune: {message}", file=sys.stderr, flush=True)
     sys.stdout.flush()
     os._exit(code)

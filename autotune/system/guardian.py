@@ -71,15 +71,15 @@ class Guardian:
     ) -> Iterator[None]:
         """Runs the command `start`, which leaves daemons behind; they are ended in the end.
 
-        Should a daemon die before, everything is ended at once, the guardian included, and `lost` is called
-        in a thread. Raises StartError where `start` fails.
+        Should a daemon die before, `lost` is called in a thread, and everything is ended, the guardian
+        included. Raises StartError where `start` fails.
         """
         leaving = threading.Event()
 
         def watch() -> None:
             if self._words.readline().strip() != _ENDED and not leaving.is_set():
-                self._end_what_it_left()
                 lost()
+                self.end_what_it_left()
 
         watching = threading.Thread(target=watch, name="guardian", daemon=True)
         self._say(json.dumps([list(start), dict(environment)]))  # its command line could be seen by any user
@@ -116,10 +116,10 @@ class Guardian:
             self._process.wait(_END_S)
         self._words.close()
         if self._process.returncode is not None and self._process.returncode < 0:
-            self._end_what_it_left()
+            self.end_what_it_left()
 
-    def _end_what_it_left(self) -> None:
-        """It was killed: its orphans have come to this process."""
+    def end_what_it_left(self) -> None:
+        """Ends all that runs below this process, to which the orphans of a guardian come that was killed."""
         end_descendants(_END_S)
         _clear(self._directory, self._groups)
 

@@ -64,6 +64,10 @@ class Worker:
             logger.warning("W&B did not receive everything; `wandb sync` of %s uploads it", kept_in)
             self._abandon()
 
+    def break_off(self) -> None:
+        """From now on W&B's service may be ended: nothing is said of it, and it is not restarted."""
+        self._complained = self._abandoned = True
+
     def _close(self, timeout_s: float) -> bool:
         """Lets what waits be done and open runs be finished; whether that was done in time."""
         deadline = time.monotonic() + timeout_s
@@ -77,7 +81,7 @@ class Worker:
 
     def _abandon(self) -> None:
         """Kills W&B's service, on which the thread hangs; W&B would wait for it when this process ends."""
-        self._complained = self._abandoned = True
+        self.break_off()
         for service in _services():
             with suppress(psutil.Error):  # it has ended by itself
                 service.kill()

@@ -71,6 +71,11 @@ class Tracker(WandbLoggerCallback):
         """Brings the session's own run up to date; with the `report`, if there is one."""
         self._do("summarise", history, report)
 
+    def break_off(self) -> None:
+        """From now on W&B's service may be ended: what is logged then is not said to be lost."""
+        if self._worker is not None:
+            self._worker.break_off()
+
     def __enter__(self) -> Self:
         return self
 

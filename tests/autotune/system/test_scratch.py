@@ -181,3 +181,33 @@ def test_what_does_not_start_says_why_and_the_next_one_runs() -> None:
         ran = place.guardian.directory / "ran"
         with place.guardian.running(["/bin/sh", "-c", f"touch {ran}"], os.environ, lambda: None):
             assert ran.exists()
+
+
+DAEMON_DIES = """
+import os, subprocess, sys, threading
+from autotune.system import scratch
+
+own, seen, told = subprocess.Popen(["sleep", "600"]), [], threading.Event()
+
+def lost():
+    seen.append(own.poll())
+    told.set()
+
+start = [sys.executable, "-c", "import subprocess; subprocess.Popen(['sleep', '0.5'])"]
+with scratch.private() as place, place.guardian.running(start, os.environ, lost):
+    assert told.wait(120)
+    own.wait(120)
+print(seen, own.returncode is None)
+"""
+
+
+def test_who_is_told_that_a_daemon_has_died_is_told_before_the_rest_is_ended(tmp_path):
+    told = subprocess.run(
+        [sys.executable, "-c", DAEMON_DIES],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert told.stdout == "[None] False\n", told.stderr

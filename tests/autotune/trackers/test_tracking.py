@@ -400,6 +400,28 @@ def test_when_wandb_raises_the_log_says_so_once(driver: Driver) -> None:
     assert line.endswith("; the search continues")
 
 
+@pytest.mark.parametrize("is_broken_off", [True, False])
+def test_what_is_broken_off_says_nothing_of_its_service(driver: Driver, is_broken_off: bool) -> None:
+    script = """
+import psutil
+tracker = tracking.Tracker(directory, "chest", "offline", quality="bleu_4", unit="samples")
+def services():
+    return [one for one in psutil.Process().children() if one.name() == "wandb-core"]
+with tracker:
+    tracker.log_trial_start(trial(0))
+    while not services() or tracker._worker._waiting.qsize() or not tracker._worker._runs._open:
+        time.sleep(0.05)
+    if BROKEN_OFF:
+        tracker.break_off()
+    for one in services():
+        one.kill()
+        one.wait()
+    tracker.log_trial_start(trial(1))
+""".replace("BROKEN_OFF", str(is_broken_off))
+    driver.run(script)
+    assert ("W&B: " in driver.log.read_text()) is not is_broken_off
+
+
 def test_it_survives_pickling_without_its_runs(driver: Driver) -> None:
     script = """
 import pickle
