@@ -36,13 +36,11 @@ def every_combination(bench: Bench) -> Iterator[Found]:
             yield Found(name, None, _OVER)
             continue
         begun_s = time.monotonic()
-        ran = bench.run(
-            bench.trained(
-                _MICRO_BATCH * _STEPS, {MICRO_BATCH: _MICRO_BATCH, "eval_studies": _EVALUATED, **changed}
-            )
-        )
+        settings = {MICRO_BATCH: _MICRO_BATCH, "eval_studies": _EVALUATED, **changed}
+        order = bench.trained(_MICRO_BATCH * _STEPS, settings)
+        ran = bench.run(order)
         longest_s[mode] = max(longest_s[mode], time.monotonic() - begun_s)
-        loss = verdicts.last_loss(ran.records)
+        loss = verdicts.last_loss(ran.records, order.samples)
         if changed == _REFERENCE and ran.completed:
             reference = loss
         yield _found(name, ran, loss, reference, str(changed[PRECISION]))

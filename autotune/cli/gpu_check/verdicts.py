@@ -60,9 +60,13 @@ def _differences(gpu: Gpu, seen: Mapping[str, Any], told: Torch) -> list[str]:
     return differences
 
 
-def last_loss(records: Sequence[Record]) -> float | None:
-    """The mean loss of the last steps; None where there was no step."""
-    losses = [record["train_loss"] for record in records if "train_loss" in record]
+def last_loss(records: Sequence[Record], samples: int) -> float | None:
+    """The mean loss of the last steps up to `samples`; None where there was no step.
+
+    A trial takes more steps until it hears that it is over: how many depends on how busy the machine is.
+    """
+    steps = [record for record in records if "train_loss" in record and record["samples"] <= samples]
+    losses = [step["train_loss"] for step in steps]
     return statistics.fmean(losses[-_LAST_LOSSES:]) if losses else None
 
 

@@ -70,9 +70,17 @@ def test_a_precision_trains_as_fp32_does_where_its_loss_is_within_the_tolerance(
 
 
 def test_the_loss_is_the_mean_of_the_last_steps():
-    steps = [{"train_loss": 9.0}] * 5 + [{"train_loss": 2.0}, {"train_loss": 1.0}, {"bleu_4": 0.1}] * 8
-    assert verdicts.last_loss(steps) == pytest.approx((7 * 2.0 + 8 * 1.0) / 15)
-    assert verdicts.last_loss([{"bleu_4": 0.1}]) is None
+    losses = [9.0] * 5 + [2.0, 1.0] * 8
+    steps = [{"samples": 8 * number, "train_loss": loss} for number, loss in enumerate(losses, 1)]
+    records = [*steps, {"samples": 168, "bleu_4": 0.1}]
+    assert verdicts.last_loss(records, 168) == pytest.approx((7 * 2.0 + 8 * 1.0) / 15)
+    assert verdicts.last_loss([{"samples": 8, "bleu_4": 0.1}], 8) is None
+
+
+def test_steps_that_a_trial_still_takes_before_it_hears_that_it_is_over_are_none_of_its_loss():
+    steps = [{"samples": 8 * number, "train_loss": 1.0} for number in range(1, 31)]
+    late = [{"samples": 240, "bleu_4": 0.1}, {"samples": 248, "train_loss": 5.0}]
+    assert verdicts.last_loss([*steps, *late], 240) == 1.0
 
 
 def test_the_rate_of_whole_epochs_is_taken_from_the_second_one_on():
