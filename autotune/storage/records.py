@@ -13,6 +13,7 @@ from autotune.storage.trial_dir import TrialDir
 # What the tuner says of a record, where it is so; what a workload says under these names is not taken.
 COMPILING = "is_compiling"  # something was compiled before it
 QUEUED = "is_queued"  # the GPU had not done yet what it was given: the step ends later than it was yielded
+NOTE = "note"  # a sentence about what is doubtful in it, for people
 STANDS_FOR = "stands_for"  # so many steps, itself included: the others before it were left out
 OWN = frozenset({COMPILING, QUEUED, STANDS_FOR})
 

@@ -17,7 +17,7 @@ from autotune.core import flops
 from autotune.core.trial import Failure, Measurement, Outcome, Status
 from autotune.judging import curves, stopping
 from autotune.storage import identity, logs, threshold_file
-from autotune.storage.records import open_lines, read_records, seconds_of
+from autotune.storage.records import NOTE, open_lines, read_records, seconds_of
 from autotune.system import others, telemetry
 from autotune.system.telemetry import Telemetry
 from autotune.trials import failures
@@ -55,6 +55,7 @@ class Attempt:
         self._thinner = Thinner(order.quality, _STEPS_APART_S if order.whole else 0.0)
         self._device = telemetry.device()
         self._outcome: Outcome | None = None
+        self._note = ""  # what is doubtful in its records
         self._records: TextIO | None = None
         self._child: Child | None = None
         self._telemetry: Telemetry | None = None
@@ -108,7 +109,7 @@ class Attempt:
             measurement=replace(shown, mfu=self._mfu(shown)),
             records=_thin(records, self._order.quality),
             telemetry=self._telemetry.latest() if self._telemetry else {},
-            note=self._server.note,
+            note=self._server.note or self._note,
         )
         if self._outcome is not None:
             with interrupted_by_the_disk(self._end):
@@ -195,6 +196,7 @@ class Attempt:
         self._write(records)
         for record in records:
             self._progress.count(record)
+            self._note = record.get(NOTE, self._note)
         return records
 
     def _held_by_children(self) -> dict[str, int]:

@@ -79,7 +79,8 @@ def _start(checked: Checked) -> Capability:
 
 def _steps(seen: Seen, space: Space) -> Capability:
     size = f", {seen.step_samples} {space.unit} each" if seen.step_samples else ""
-    return Capability("steps", True, f"{seen.steps} in {seconds(seen.seconds)}{size}")
+    told = f"{seen.steps} in {seconds(seen.seconds)}{size}"
+    return Capability("steps", True, "; ".join([told, *seen.notes]))
 
 
 def _speed(checked: Checked) -> Capability:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.core import units
-from autotune.storage.records import is_mark
+from autotune.storage.records import NOTE, is_mark
 
 Records = Sequence[Mapping[str, Any]]
 LOSS = "train_loss"
@@ -30,6 +30,7 @@ class Seen:
     every: int | None
     evaluation_s: float | None
     evaluating_share: float
+    notes: tuple[str, ...] = ()  # what is doubtful in the records
 
 
 def seen(records: Records, quality: str) -> Seen:
@@ -53,6 +54,7 @@ def seen(records: Records, quality: str) -> Seen:
         every=round(statistics.median(gaps)) if gaps else None,
         evaluation_s=statistics.fmean(took) if took else None,
         evaluating_share=sum(took) / seconds if seconds else 0.0,
+        notes=tuple(r[NOTE] for r in own if NOTE in r),
     )
 
 

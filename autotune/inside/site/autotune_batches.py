@@ -5,9 +5,11 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Iterator, NamedTuple  # noqa: UP035 - for Python 3.8
+from typing import Any, Callable, Iterator, NamedTuple  # noqa: UP035 - for Python 3.8
 
 _DEEPEST = 3
+_MOST_UNFED = 100  # steps in a row without a new batch: then they train on what no loader gives
+_STEADY = 3  # steps in a row of which something holds that is said of all
 
 
 class Seen(NamedTuple):
@@ -18,61 +20,160 @@ class Seen(NamedTuple):
 
 
 class Tally:
-    """The samples and tokens of the batches that were trained on since the last optimizer step.
+    """Counts the samples and tokens that each step trains on, by what the data loaders gave.
 
-    A batch was trained on when a backward pass came after it. One that several came after counts once. Of
-    several batches in a row each backward pass takes the last that is left, so that what is fetched ahead
-    counts, and accumulated batches do; what was fetched for an evaluation does not. What was left before one
-    is still there after it.
+    A step trains on what its loader gave since the last step. What a loop fetches ahead counts with the
+    backward pass that uses it; what no pass came after, up to the end of an iterator, was an evaluation's. If
+    a step draws from several loaders, as with labelled and unlabelled data, it is counted by the one that
+    steps have drawn from most often, or that gives nearest to what the training's settings say.
     """
 
     def __init__(self) -> None:
-        self._source: Any = _nothing
-        self._unused: list[Seen] = []
-        self._trained_on: Any = weakref.WeakKeyDictionary()  # what is left of sources that were
-        self._before: tuple[Any, list[Seen]] = (_nothing, [])  # the last of them
-        self._counted: list[Seen] = []
+        self._feeds: Any = weakref.WeakKeyDictionary()  # by loader
+        self._counted: _Feed | None = None  # the feed of the last step
+        self._passes = self._unfed = self._doubtful = 0  # passes since the last step; steps in a row
+        self.note = ""  # what is doubtful about the counts
 
-    def fetched(self, source: Any, samples: int, tokens: int | None = None) -> None:
-        """An iterator, the `source`, gave a batch."""
-        if self._source() is not source:
-            self._source = weakref.ref(source)
-            self._unused = self._trained_on.get(source, [])
-        self._unused.append(Seen(samples, tokens))
+    def fetched(self, loader: Any, iterator: Any, samples: int, tokens: int | None = None) -> None:
+        """An iterator of a loader gave a batch."""
+        if loader not in self._feeds:
+            self._feeds[loader] = _Feed()
+        self._feeds[loader].give(iterator, Seen(samples, tokens))
 
-    def ended(self, source: Any) -> None:
-        """An iterator has no more to give; where no backward pass ever came after, it was an evaluation's."""
-        if self._source() is source and source not in self._trained_on:
-            self._source, self._unused = self._before
+    def ended(self, loader: Any, iterator: Any) -> None:
+        """An iterator of a loader has no more to give."""
+        if loader in self._feeds:
+            self._feeds[loader].end(iterator)
 
     def backward(self) -> None:
         """A backward pass begins."""
-        if self._unused:
-            self._counted.append(self._unused.pop())
-            source = self._source()
-            if source is not None:  # next(iter(loader)) leaves none
-                self._trained_on[source] = self._unused
-                self._before = (self._source, self._unused)
+        self._passes += 1
+        for feed in self._feeds.values():
+            feed.use()
 
-    def stepped(self) -> Seen:
-        """What the step has seen that has ended now; no samples are None, as where no batch was seen."""
-        counted, self._counted = self._counted, []
-        tokens = [batch.tokens for batch in counted if batch.tokens is not None]
-        is_known = counted and len(tokens) == len(counted)
-        samples = sum(batch.samples or 0 for batch in counted)
-        return Seen(samples or None, sum(tokens) if is_known else None)
+    def stepped(self, expected: int = 0) -> Seen:
+        """Returns what the step that ends now has seen; its samples are None if they come from no loader.
+
+        `expected` are the samples of a step by the training's settings, 0 if they say nothing.
+        """
+        drawn = [feed for feed in self._feeds.values() if feed.new]
+        self._counted = self._chosen(drawn, expected) or self._counted
+        taken = self._counted.take(self._passes) if self._counted else []
+        for feed in drawn:
+            feed.next_step(is_counted=feed is self._counted)
+        self._passes, self._unfed = 0, 0 if drawn else self._unfed + 1
+        if not self._counted or (not taken and self._unfed > _MOST_UNFED):
+            return Seen(None)
+        tokens = [batch.tokens for batch in taken if batch.tokens is not None]
+        is_known = taken and len(tokens) == len(taken)
+        return Seen(sum(batch.samples or 0 for batch in taken), sum(tokens) if is_known else None)
+
+    def _chosen(self, drawn: list[_Feed], expected: int) -> _Feed | None:
+        """Returns the feed by which a step is counted that has `drawn` from these."""
+        steady = [feed for feed in drawn if feed.steps == max(feed.steps for feed in drawn)]
+        if len(steady) < 2:
+            return steady[0] if steady else None
+        sizes = [sum(batch.samples or 0 for _, batch in feed.new) for feed in steady]
+        best = min(reversed(range(len(sizes))), key=lambda at: _ratio(sizes[at], expected))
+        is_doubtful = len(set(sizes)) > 1 and sizes[best] != expected
+        self._doubtful = self._doubtful + 1 if is_doubtful else 0
+        if self._doubtful == _STEADY:
+            self.note = (
+                f"each step draws {' and '.join(map(str, sizes))} samples from {len(sizes)} loaders: "
+                f"{sizes[best]} are counted; to count another one, name its batch size in roles, as "
+                "micro_batch_size"
+            )
+        return steady[best]
+
+
+class _Feed:
+    """The batches of one loader, in the order in which it gave them, until steps have trained on them."""
+
+    def __init__(self) -> None:
+        self.steps = 0  # that have drawn from it
+        self.new: list[tuple[_Iterated, Seen]] = []  # since the last step
+        self._ahead: list[tuple[_Iterated, Seen]] = []  # from before it
+        self._iterated: _Iterated | None = None  # by the iterator that gave the last batch
+        self._left = 0  # batches that were left when a step drew again, the last time
+        self._growths: list[int] = []  # of what was left, from one such step to the next
+        self._depth: int | None = None  # batches that the loop holds ahead, if it uses all the others at once
+
+    def give(self, iterator: Any, batch: Seen) -> None:
+        """An iterator gave a batch. What another one gave before, and no pass has followed, was only looked
+        at."""
+        if self._iterated is None or self._iterated.of() is not iterator:
+            self._drop(lambda iterated: not iterated.is_used)
+            self._iterated = _Iterated(weakref.ref(iterator))
+        self.new.append((self._iterated, batch))
+
+    def end(self, iterator: Any) -> None:
+        """An iterator has ended; if no pass has come since it began, its batches were an evaluation's."""
+        self._drop(lambda iterated: iterated.of() is iterator and not iterated.is_used)
+
+    def use(self) -> None:
+        """A backward pass begins."""
+        for iterated, _ in (*self._ahead, *self.new):
+            iterated.is_used = True
+
+    def take(self, passes: int) -> list[Seen]:
+        """Returns the batches of a step that made so many `passes`.
+
+        One for each pass: a loop that fetches ahead uses the rest later. If more is left each time that it
+        draws again, it trains on several batches in one pass.
+        """
+        waiting = [*self._ahead, *self.new]
+        if self.new and self._depth is None:
+            growth, self._left = len(self._ahead) - self._left, len(self._ahead)
+            self._growths = [*self._growths[-1:], growth] if growth > 0 else []
+            if len(self._growths) == 2:
+                self._depth = max(0, self._left - 2 * min(self._growths))
+        count = passes if self._depth is None else max(0, len(waiting) - self._depth)
+        self._ahead = waiting[count:]
+        return [batch for _, batch in waiting[:count]]
+
+    def next_step(self, *, is_counted: bool) -> None:
+        """Begins the next step; what one drew that is counted by another feed is of no more use."""
+        self.steps += 1
+        self.new = []
+        if not is_counted:
+            self._ahead = []
+
+    def _drop(self, is_dropped: Callable[[_Iterated], bool]) -> None:
+        self.new = [one for one in self.new if not is_dropped(one[0])]
+        self._ahead = [one for one in self._ahead if not is_dropped(one[0])]
+
+
+class _Iterated:
+    """One iteration over a loader."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of  # a reference to its iterator
+        self.is_used = False  # whether a backward pass has come since its first batch that is left
+
+
+def _ratio(samples: int, expected: int) -> float:
+    """Returns how far off samples are, as a factor; 1 if nothing is expected."""
+    if not expected or not samples:
+        return 1.0 if not expected else float("inf")
+    return max(samples / expected, expected / samples)
 
 
 class Total:
-    """All that a trial has seen up to now, by the `unit` that it is counted in: samples or tokens."""
+    """All that a training has seen up to now; `seen` is by the `unit` of its length: samples or tokens."""
 
     def __init__(self, unit: str, begun: Seen) -> None:
-        self._unit, self.begun = unit, begun
-        self.seen: int = getattr(begun, unit, None) or 0
+        self._unit = unit
+        self.samples, self.tokens = begun.samples or 0, begun.tokens
+
+    @property
+    def seen(self) -> int:
+        return getattr(self, self._unit) or 0
 
     def add(self, seen: Seen) -> None:
         """A step has ended."""
-        self.seen += getattr(seen, self._unit, None) or 0
+        self.samples += seen.samples or 0
+        if seen.tokens is not None:
+            self.tokens = (self.tokens or 0) + seen.tokens
 
 
 def size(batch: Any, usual: int | None = None) -> int | None:
@@ -99,7 +200,3 @@ def _lengths(value: Any, depth: int = 0) -> Iterator[tuple[bool, int]]:
             yield from _lengths(field, depth + 1)
         if not isinstance(value, Mapping):
             yield False, len(value)
-
-
-def _nothing() -> None:
-    """A reference to nothing."""

@@ -1,8 +1,9 @@
-"""Tells the tuner of every optimizer step of a PyTorch script that knows nothing of it.
+"""Tells the tuner of every step of a PyTorch script that knows nothing of it, and of what its checkpoints
+have seen.
 
-PyTorch (2.0 or newer) calls a hook of the process after each step of each optimizer. What the step has seen
-is known by the batches of its data loaders and by its backward passes, which are wrapped. A failure in here
-is reported once, and the script continues.
+PyTorch (2.0 or newer) calls a hook of the process after each step of each optimizer. Wrapped backward passes
+and data loaders show what the step has seen; a script that updates its weights by hand is told by its
+backward passes. A failure in here is reported once, and the script continues.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from autotune_batches import Seen, Tally, Total, size
 from autotune_figures import Figures, trained_parameters
 from autotune_flops import Flops
 from autotune_imports import After, attempt
-from autotune_journal import Journal, file_of
 from autotune_overrides import Overrides
+from autotune_saving import Saving
+from autotune_steps import Steps
 
-_OTHERS = 100  # steps of other optimizers in a row, after which one of them tells
 _LONGEST_MESSAGE = 10_000
 _clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
 
@@ -91,13 +92,11 @@ class Teller:
 
     def __init__(self, torch: Any, wire: autotune_wire.Wire, total: Total) -> None:
         self._torch, self._wire, self._total = torch, wire, total
-        self._tally, self._figures, self._pace = Tally(), Figures(), autotune_gpu.Pace()
-        self._flops = Flops()
-        self._optimizer: Any = None  # a reference to the one whose steps are reported
-        self._others = 0
-        self._journal: Journal | None = None
+        self.saving = Saving(total)
         self._step_samples = int(os.environ.get(autotune_wire.STEP_SAMPLES) or 0) or None
-        self._is_in_backward = self._has_told = self._is_mute = self._has_gone_back = False
+        self._tally, self._figures, self._pace = Tally(), Figures(), autotune_gpu.Pace()
+        self._steps, self._flops = Steps(), Flops()
+        self._is_in_backward = self._has_told = self._is_mute = False
         self._scaler: Any = None
         self._wrappers: list[Callable[..., Any]] = []
         os.register_at_fork(after_in_child=self._begin_anew)
@@ -107,7 +106,7 @@ class Teller:
         self._is_mute |= self._has_told
 
     def guarded(self, name: str) -> Callable[..., None]:
-        """The method `name`; where it fails, it says with what, and that nothing is reported from then on."""
+        """Returns the method `name`; if it fails, it says so, and nothing is reported from then on."""
 
         def call(*args: Any) -> None:
             if self._is_mute:
@@ -122,7 +121,7 @@ class Teller:
 
     def hide(self, dynamo: Any) -> None:
         """Keeps torch.compile from compiling what is done here within a step that it was given whole."""
-        for name in ("drew", "fetched", "ended", "begins_backward", "stepped"):
+        for name in ("drew", "fetched", "ended", "begins_backward", "ends_backward", "stepped"):
             setattr(self, name, dynamo.disable(getattr(self, name)))
         skip: Any = getattr(getattr(dynamo, "decorators", None), "skip", None)  # older ones need it less
         for wrapper in self._wrappers if skip else ():
@@ -148,52 +147,56 @@ class Teller:
         is_map = iterator._dataset_kind == self._torch.utils.data.dataloader._DatasetKind.Map
         samples = usual if is_map and usual else size(batch, usual)
         if samples:
-            self._tally.fetched(iterator, samples, autotune_tokens.count(batch))
+            self._tally.fetched(_loader_of(iterator), iterator, samples, autotune_tokens.count(batch))
 
     def ended(self, iterator: Any) -> None:
         """A loader's iterator has no more to give."""
-        self._tally.ended(iterator)
+        self._tally.ended(_loader_of(iterator), iterator)
 
     def begins_backward(self, loss: Any) -> None:
         """A backward pass begins at `loss`."""
-        self._has_gone_back = True
+        self.saving.trains()
         self._tally.backward()
         self._figures.note_loss(loss)
 
+    def ends_backward(self) -> None:
+        """A backward pass has ended."""
+        if self._steps.passed():
+            if not self._has_told:
+                self._tally.note = "no optimizer is seen: each backward pass counts as a step"
+            self._end_step()
+
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has made a step."""
-        if self._is_no_step(optimizer) or not self._tells(optimizer) or self._is_rest():
-            return
-        self._has_gone_back = False
+        if not self._is_no_step(optimizer) and self._steps.stepped(optimizer):
+            self._end_step(optimizer)
+
+    def _end_step(self, optimizer: Any = None) -> None:
+        """Counts a step and tells it; `optimizer` has made it."""
         seen = self._seen()
         self._total.add(seen)
         if autotune_wire.rank():
             return
-        self._note(seen)
         has_settled = self._pace.has_settled()
         at_s, figures = _clock_s(), self._figures.of_step(self._scale, has_settled=has_settled)
         if flops := self._flops.stepped():
             of_all = autotune_wire.world_size()
             figures["flops"] = {kind: counted * of_all for kind, counted in flops.items()}
         is_alone = autotune_wire.world_size() == 1  # of several each may hold a part
-        if not self._has_told and is_alone and (trained := trained_parameters(optimizer)):
+        if optimizer and not self._has_told and is_alone and (trained := trained_parameters(optimizer)):
             figures["trained_parameters"] = trained
+        if said := self._tally.note:
+            self._tally.note, figures["note"] = "", said
+            print(f"autotune: {said}", file=sys.stderr)
         self._wire.tell({"step": {**seen._asdict(), "figures": figures}}, at_s)
         self._has_told = True
 
     def _seen(self) -> Seen:
         """What the step that has ended has seen, in all processes."""
-        own, of_all = self._tally.stepped(), autotune_wire.world_size()
+        of_all = autotune_wire.world_size()
+        own = self._tally.stepped((self._step_samples or 0) // of_all)
         samples, tokens = (value and value * of_all for value in own)
-        return Seen(samples or self._step_samples, tokens)
-
-    def _note(self, seen: Seen) -> None:
-        """Before a checkpoint can be written that has this step in it: the script has not continued yet."""
-        if not self._has_told and autotune_wire.WORKDIR in os.environ:
-            with suppress(OSError):  # the script has removed the directory, say
-                self._journal = Journal(file_of(os.environ[autotune_wire.WORKDIR]), *self._total.begun)
-        if self._journal is not None:
-            self._journal.add(*seen)
+        return Seen(self._step_samples if samples is None else samples, tokens)
 
     def _is_no_step(self, optimizer: Any) -> bool:
         """Whether it was recorded only, belongs to a loader's worker, or left the weights as they were.
@@ -207,37 +210,42 @@ class Teller:
             or (overflow is not None and overflow.device.type == "cpu" and bool(overflow))
         )
 
-    def _tells(self, optimizer: Any) -> bool:
-        """Whether it is the first that has made a step; another one, where that is gone or used no more."""
-        if self._optimizer is None or self._optimizer() is None or self._others >= _OTHERS:
-            self._optimizer = weakref.ref(optimizer)
-        is_the_one = self._optimizer() is optimizer
-        self._others = 0 if is_the_one else self._others + 1
-        return is_the_one
-
-    def _is_rest(self) -> bool:
-        """Whether it belongs to the last step: DeepSpeed's ZeRO takes one for each group of parameters."""
-        return "deepspeed" in sys.modules and not self._has_gone_back
-
     def _scale(self) -> float:
         return float(self._scaler.get_scale()) if self._scaler is not None else 1.0
 
     def around_backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
         """torch's backward, which tells when it begins; one within another, a checkpoint's, is part of it."""
-        begins = self.guarded("begins_backward")
+        begins, ends = self.guarded("begins_backward"), self.guarded("ends_backward")
 
         @functools.wraps(backward)
-        def told(*args: Any, **kwargs: Any) -> Any:
+        def told(*args: Any, **kwargs: Any) -> None:
             if self._is_in_backward:
-                return backward(*args, **kwargs)
+                backward(*args, **kwargs)
+                return
             begins(args[0] if args else kwargs.get("tensors"))
             self._is_in_backward = True
             try:
-                return backward(*args, **kwargs)
+                backward(*args, **kwargs)
             finally:
                 self._is_in_backward = False
+            ends()
 
         return self.beside(told)
+
+    def around_init(self, init: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns an optimizer's `__init__` that tells that it is called."""
+        made = self.guarded("made")
+
+        @functools.wraps(init)
+        def told(*args: Any, **kwargs: Any) -> None:
+            made()
+            init(*args, **kwargs)
+
+        return told
+
+    def made(self) -> None:
+        """The script makes an optimizer."""
+        self._steps.made()
 
     def around_scaled_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """A gradient scaler's step, in which the loss is known to have been multiplied."""
@@ -259,6 +267,10 @@ def _attach(torch: Any, teller: Teller, offset: int, after: After) -> None:
     stepped = teller.guarded("stepped")
     optimizers = importlib.import_module("torch.optim.optimizer")  # torch.optim hides it
     optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: stepped(optimizer))
+    optimizers.Optimizer.__init__ = teller.around_init(optimizers.Optimizer.__init__)
+    if autotune_wire.WORKDIR in os.environ:
+        optimizers.Optimizer.state_dict = teller.saving.around_state(optimizers.Optimizer.state_dict)
+        torch.save = torch.serialization.save = teller.saving.around_save(torch.save)
     torch.autograd.backward = teller.around_backward(torch.autograd.backward)
     scaler = getattr(torch.amp, "grad_scaler", torch.cuda.amp.grad_scaler).GradScaler
     scaler.step = teller.around_scaled_step(scaler.step)
@@ -276,8 +288,13 @@ def _attach(torch: Any, teller: Teller, offset: int, after: After) -> None:
 
 
 def _count_batches(iterator: Any, teller: Teller) -> None:
-    draw, give = iterator._next_index, iterator.__next__
+    begin, draw, give = iterator.__init__, iterator._next_index, iterator.__next__
     drew, fetched, ended = map(teller.guarded, ("drew", "fetched", "ended"))
+
+    @functools.wraps(begin)
+    def __init__(self: Any, loader: Any) -> None:  # noqa: N807 - it takes that one's place
+        self._autotune_loader = weakref.ref(loader)
+        begin(self, loader)
 
     @functools.wraps(draw)
     def _next_index(self: Any) -> Any:
@@ -298,4 +315,13 @@ def _count_batches(iterator: Any, teller: Teller) -> None:
         fetched(self, batch)
         return batch
 
+    iterator.__init__ = __init__
     iterator._next_index, iterator.__next__ = map(teller.beside, (_next_index, __next__))
+
+
+def _loader_of(iterator: Any) -> Any:
+    """Returns the loader of an iterator; one that is gone, or not known, is the iterator itself."""
+    loader = getattr(iterator, "_autotune_loader", lambda: None)()
+    return (
+        iterator if loader is None else loader
+    )  # one of an iterable data set has no length, and no truth value

@@ -14,6 +14,8 @@ from typing import Any, Callable, Mapping, Sequence  # noqa: UP035 - for Python 
 import autotune_tokens
 import autotune_wire
 from autotune_batches import Total
+from autotune_saves import Saved
+from autotune_saving import record
 from autotune_sync import SyncSchedule
 
 _STATE = "trainer_state.json"  # the last that is written of a checkpoint
@@ -178,8 +180,11 @@ class _Watch:
         if args.save_strategy == "no":
             control.should_save |= is_due or not self._is_alone
 
-    def on_save(self, *_: Any, **__: Any) -> None:
-        """What is asked to end does so now."""
+    def on_save(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
+        """Notes what the checkpoint has seen; a training that is asked to end does so now."""
+        file = os.path.join(args.output_dir, f"checkpoint-{state.global_step}", _STATE)  # noqa: PTH118
+        if autotune_wire.WORKDIR in os.environ:
+            record(file, Saved(self._total.samples, self._total.tokens))
         self._saved_s = _clock_s()
         self._took_s = self._saved_s - self._saving_s
         if self._is_to_end():

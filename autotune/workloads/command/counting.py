@@ -1,6 +1,9 @@
 """How far a command has come: samples counted from its steps, and kept for when it is resumed."""
 
 import json
+import math
+import shutil
+import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping
@@ -9,10 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotune.core import files
-from autotune.inside.site import autotune_journal as journal
+from autotune.inside.site import autotune_saves as saves
 from autotune.workloads.command.follow import matching, written_s
 
-_NOTE = ".samples"  # in the workdir: what the checkpoint was saved at
+_NOTE = ".samples"  # in the workdir: what the checkpoint was saved at, if the hook does not know it
+_BY_SCRIPT = "by script"  # in place of a stamp: the script says what its checkpoints have seen
 _REJECTED = ".rejected"  # a directory in it: the checkpoint that could not be resumed
 _STEPS_KEPT = 100_000
 
@@ -87,89 +91,113 @@ class Counter:
         return past[max(0, after - 1)][1]
 
 
-class Checkpoint:
-    """A command's checkpoint, files or directories that match `pattern`, and the samples it was saved at.
+class _Noted(NamedTuple):
+    counts: Counts
+    stamp: str
 
-    They are those of the moment at which it was last written, and are noted a little later. Of a command that
-    was killed before that, the hook's journal has them; one whose steps are found in its output has none.
+
+class Checkpoint:
+    """A command's checkpoint: files or directories that match `pattern`; and the samples that it has seen.
+
+    The hook in a script notes them as it saves. For a command whose steps come from its output, or that
+    reports its samples itself, they are those at the moment at which the checkpoint was last written, noted a
+    little later.
     """
 
-    def __init__(self, pattern: str | None, workdir: Path, *, has_journal: bool = True) -> None:
+    def __init__(self, pattern: str | None, workdir: Path) -> None:
         self._pattern, self._workdir, self._note = pattern, workdir, workdir / _NOTE
-        self._journal, self._has_journal = Path(journal.file_of(str(workdir))), has_journal
-        self._noted_ns = self._written_ns()
+        self._written = self._stamp()
+        self._newest, self._newest_s, self._looked_s = self._written, -math.inf, time.monotonic()
 
     @property
     def exists(self) -> bool:
         return self._pattern is not None and bool(matching(self._pattern))
 
-    @property
-    def is_known(self) -> bool:
-        """Whether it is known what it had seen: a command without a journal may have continued since."""
-        return not self.exists or self._has_journal or self._noted()[0] == self._noted_ns
-
-    def counts(self) -> Counts:
-        """What it was saved at, at least; nothing where there is no checkpoint."""
+    def counts(self) -> Counts | None:
+        """Returns what it was saved at; zero if there is no checkpoint, None if that is not known."""
         if not self.exists:
             return Counts(0)
-        noted_ns, counts = self._noted()
-        if noted_ns == self._noted_ns or not self._has_journal:
-            return counts
-        seen = journal.seen_at(str(self._journal), self._noted_ns or 0)
-        return Counts(*seen) if seen else counts
+        noted = self._noted()
+        if noted and noted.stamp not in {self._written, _BY_SCRIPT}:
+            noted = None  # of an earlier one
+        return self._saved() or (noted and noted.counts)
 
-    def begin(self) -> Counts:
-        """The same, noted for resuming after this attempt, which begins a journal of its own."""
-        counts = self.counts()
-        with suppress(OSError):  # a full disk is for the script to tell
-            if self.exists:
-                self._write(counts, self._noted_ns)
-            else:
-                self._note.unlink(missing_ok=True)
-            self._journal.unlink(missing_ok=True)
-        return counts
+    def least(self) -> Counts:
+        """Returns what it was saved at, or else what is known of the last one."""
+        noted = self._noted()
+        return self.counts() or (noted.counts if noted else Counts(0))
 
-    def _noted(self) -> tuple[int | None, Counts]:
-        """The checkpoint that the note is of, by when that was written, and what it was saved at."""
+    def _saved(self) -> Counts | None:
+        """Returns what the hook has noted of its files; of several the most."""
+        noted = saves.noted(saves.file_of(str(self._workdir)))
+        digests = filter(None, map(_digest, self._files())) if noted else ()
+        found = [Counts(*noted[digest]) for digest in digests if digest in noted]
+        return max(found, key=lambda counts: counts.samples, default=None)
+
+    def _noted(self) -> _Noted | None:
         with suppress(OSError, ValueError, KeyError, TypeError):
-            noted = json.loads(self._note.read_text(encoding="utf-8"))
-            tokens = noted.get("tokens")
-            written_ns = noted.get("written_ns", self._noted_ns)  # older ones do not say it
-            return written_ns, Counts(int(noted["samples"]), None if tokens is None else int(tokens))
-        return None, Counts(0)
+            said = json.loads(self._note.read_text(encoding="utf-8"))
+            tokens = None if said["tokens"] is None else int(said["tokens"])
+            return _Noted(Counts(int(said["samples"]), tokens), str(said["stamp"]))
+        return None
+
+    def forget(self) -> None:
+        """Removes the note of a checkpoint that is not there any more."""
+        with suppress(OSError):
+            self._note.unlink()
 
     def set_aside(self) -> bool:
-        """Puts it where it is no checkpoint any more; whether that was done.
-
-        It is done once in a workdir, for another one would fail as well, and with what lies in there alone.
-        """
+        """Moves it to where it is no checkpoint any more; returns False if it lies outside of the workdir."""
         places = matching(self._pattern) if self._pattern else []
-        rejected = self._workdir / _REJECTED
-        if rejected.exists() or not all(place.is_relative_to(self._workdir) for place in places):
+        if not all(place.is_relative_to(self._workdir) for place in places):
             return False
+        rejected = self._workdir / _REJECTED
+        shutil.rmtree(rejected, ignore_errors=True)
         rejected.mkdir()
         for place in places:
             place.rename(rejected / place.name)
         return True
 
+    @property
+    def was_set_aside(self) -> bool:
+        return (self._workdir / _REJECTED).exists()
+
+    def trust(self, counter: Counter) -> None:
+        """Notes that the script counts its samples itself: what it says as it goes on is right."""
+        self._write(counter.at(math.inf), _BY_SCRIPT)
+
     def look(self, counter: Counter, until_s: float) -> None:
-        """Notes the samples of a checkpoint that is new; `counter` has all steps up to `until_s`."""
-        written_ns = self._written_ns()
-        if written_ns is None or written_ns == self._noted_ns:
-            return
-        if (moment_s := written_s(written_ns)) > until_s:
-            return
-        self._noted_ns = written_ns
+        """Notes the samples of a checkpoint that is new, by `counter`, which has all steps up to `until_s`.
+
+        It was written since the last look, whatever the clock of its file system says.
+        """
+        before_s, self._looked_s = self._looked_s, time.monotonic()
+        if (stamp := self._stamp()) != self._newest:
+            self._newest, clocked_s = stamp, written_s(int(stamp.partition(" ")[0] or 0))
+            self._newest_s = min(max(clocked_s, before_s), self._looked_s)
+        if stamp and stamp != self._written and self._newest_s <= until_s:
+            self._written = stamp
+            self._write(counter.at(self._newest_s), stamp)
+
+    def _write(self, counts: Counts, stamp: str) -> None:
         with suppress(OSError):  # a full disk is for the script to tell
-            self._write(counter.at(moment_s), written_ns)
+            files.write_whole(self._note, json.dumps({**counts._asdict(), "stamp": stamp}) + "\n")
 
-    def _write(self, counts: Counts, written_ns: int | None) -> None:
-        files.write_whole(self._note, json.dumps({**counts._asdict(), "written_ns": written_ns}) + "\n")
-
-    def _written_ns(self) -> int | None:
-        """When it was last written; of a directory whatever is in it counts."""
-        places = matching(self._pattern) if self._pattern else []
+    def _stamp(self) -> str:
+        """Returns what changes whenever it is written, its latest time first; nothing if it is not there."""
         with suppress(OSError):  # it was there a moment ago
-            inside = [file for place in places if place.is_dir() for file in place.rglob("*")]
-            return max((file.stat().st_mtime_ns for file in [*places, *inside]), default=None)
-        return None
+            found = [file.stat() for file in self._files()]
+            newest = max((one.st_mtime_ns for one in found), default=None)
+            return "" if newest is None else f"{newest} {sum(one.st_size for one in found)}"
+        return ""
+
+    def _files(self) -> list[Path]:
+        """Returns the files that it is made of; a directory is all that is in it, and itself."""
+        places = matching(self._pattern) if self._pattern else []
+        return [*places, *(file for place in places if place.is_dir() for file in place.rglob("*"))]
+
+
+def _digest(file: Path) -> str | None:
+    with suppress(OSError):
+        return saves.digest_of(file) if file.is_file() else None
+    return None

@@ -66,7 +66,8 @@ def fit(
         yield from _attempt(spec_, directory, settings, workdir, objects)
     except ending.ResumeError as error:
         is_kept = error.was_killed or wire.is_whole()  # days of training are not restarted unasked
-        if is_kept or not _checkpoint(spec_, directory, settings, workdir).set_aside():
+        checkpoint = _checkpoint(spec_, directory, settings, workdir)
+        if is_kept or checkpoint.was_set_aside or not checkpoint.set_aside():
             raise
         print(f"autotune: {error}; it starts from the beginning", flush=True)
     else:
@@ -77,22 +78,31 @@ def fit(
 def _checkpoint(spec_: Spec, directory: Path, settings: Mapping[str, Any], workdir: Path) -> Checkpoint:
     values = calls.values_of(spec_, settings, workdir)
     file = None if spec_.resume is None else calls.place(directory, spec_.resume.file, values)
-    return Checkpoint(file, workdir, has_journal=not spec_.counts_by_output)
+    return Checkpoint(file, workdir)
 
 
-def _begun(checkpoint: Checkpoint) -> Counts:
-    """What the checkpoint had seen; one where that is unknown is set aside, except in a whole training."""
-    if not (checkpoint.is_known or wire.is_whole()) and checkpoint.set_aside():
+def _begun(checkpoint: Checkpoint) -> Counts | None:
+    """Returns the samples to resume from; None: it begins anew.
+
+    A trial whose checkpoint is not known would be measured wrongly; a whole training is resumed nevertheless.
+    """
+    if not checkpoint.exists:
+        checkpoint.forget()
+        return None
+    counts = checkpoint.counts()
+    if counts is not None:
+        print(f"autotune: continues from the checkpoint, after {counts.samples} samples", flush=True)
+    elif wire.is_whole():
+        counts = checkpoint.least()
+        print(f"autotune: continues from the checkpoint, after at least {counts.samples} samples", flush=True)
+    else:
+        checkpoint.set_aside()
         print(
             "autotune: nothing says at how many samples the checkpoint was saved; "
             "the training starts from the beginning",
             flush=True,
         )
-    if checkpoint.exists:
-        least = "" if checkpoint.is_known else "at least "
-        seen = f"{least}{checkpoint.counts().samples} samples"
-        print(f"autotune: continues from the checkpoint, after {seen}", flush=True)
-    return checkpoint.begin()
+    return counts
 
 
 def _attempt(
@@ -102,9 +112,10 @@ def _attempt(
     values = calls.values_of(spec_, settings, workdir)
     files.write(spec_.files, directory, values, workdir)
     checkpoint = _checkpoint(spec_, directory, settings, workdir)
-    begun = _begun(checkpoint)
+    resumed = _begun(checkpoint)
+    begun = resumed or Counts(0)
     batch = int(settings.get(spec.EFFECTIVE_BATCH) or effective_batch(dict(settings)))
-    call = calls.call(spec_, directory, values, resumes=checkpoint.exists)
+    call = calls.call(spec_, directory, values, resumes=resumed is not None)
     follower = spec_.file and Follower(
         spec_.file[0], calls.place(directory, spec_.file[1], values), spec_.scores
     )
@@ -153,7 +164,7 @@ class _Run:
         self._timeline = Timeline()
         self._steps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
         self._told: ending.Told | None = None
-        self._resumes = checkpoint.exists
+        self._resumes = checkpoint.exists  # one that is not resumed was set aside
         self._evaluations = 0
         self._reports = self._counts_itself = False
 
@@ -239,7 +250,8 @@ class _Run:
         for at_s, happened in self._timeline.until(moment_s):
             if (record := self._record(at_s, happened)) is not None:
                 yield Stamped(record, at_s)
-        self._checkpoint.look(self._counter, moment_s)
+        if self._spec.counts_by_output or self._counts_itself or wire.is_whole():
+            self._checkpoint.look(self._counter, moment_s)
 
     def _record(self, at_s: float, happened: Happened) -> dict[str, Any] | None:
         counter = self._counter
@@ -258,7 +270,9 @@ class _Run:
                 return {**counter.counts, **happened.scores} if counter.samples else None
             case Reported():
                 self._reports = True
-                self._counts_itself |= "samples" in happened.record
+                if "samples" in happened.record and not self._counts_itself:
+                    self._counts_itself = True
+                    self._checkpoint.trust(counter)
                 return counter.reported(at_s, happened.record)
 
     def _require_sense(self, process: Process, trial_samples: int) -> None:

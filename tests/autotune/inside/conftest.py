@@ -26,7 +26,7 @@ import {module}
 @pytest.fixture(scope="session")
 def hear(tmp_path_factory):
     """Runs a function of `trainings` in a process of its own, forked from one that has imported torch."""
-    return cache(_hear("trainings", "trainer", tmp_path_factory.mktemp("hook")))
+    return cache(hearing("trainings", "trainer", tmp_path_factory.mktemp("hook")))
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def hear_trainer(tmp_path):
 
     It has its `overrides`, and a directory of its own unless the environment names one.
     """
-    run, works = _hear("trainers", "transformers", tmp_path), map("work{}".format, itertools.count())
+    run, works = hearing("trainers", "transformers", tmp_path), map("work{}".format, itertools.count())
 
     def hear(name, overrides=None, **environment):
         own = {wire.OVERRIDES: json.dumps(overrides or {}), wire.WORKDIR: str(tmp_path / next(works))}
@@ -47,7 +47,7 @@ def hear_trainer(tmp_path):
 @pytest.fixture
 def fit(tmp_path):
     """The same of `lightning_trainings` and Lightning, in a directory that several share."""
-    run = _hear("lightning_trainings", "lightning", tmp_path)
+    run = hearing("lightning_trainings", "lightning", tmp_path)
 
     def hear(name, overrides=None, *, stops=False, **environment):
         own = {wire.OVERRIDES: json.dumps(overrides or {}), wire.WORKDIR: str(tmp_path)}
@@ -56,7 +56,7 @@ def fit(tmp_path):
     return hear
 
 
-def _hear(module, warm, directory):
+def hearing(module, warm, directory):
     script = _ARMED.format(site=str(SITE), module=module)
 
     def run(name, *, stops=False, **environment):

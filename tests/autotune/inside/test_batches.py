@@ -33,22 +33,37 @@ class Source:
     """An iterator."""
 
 
-def test_a_batch_counts_once_and_only_where_a_backward_pass_came_after_it():
+def test_a_batch_counts_once_and_only_if_a_backward_pass_came_after_it():
     tally, training, evaluation = Tally(), Source(), Source()
-    tally.fetched(training, 4)
+    assert tally.stepped().samples is None, "there is no loader"
+    tally.fetched(training, training, 4)
     tally.backward()
     tally.backward()
     assert tally.stepped().samples == 4
     for _ in range(3):
-        tally.fetched(evaluation, 10)
-    tally.ended(evaluation)
+        tally.fetched(evaluation, evaluation, 10)
+    tally.ended(evaluation, evaluation)
     tally.backward()
-    assert tally.stepped().samples is None, "what it was trained on came from elsewhere"
-    for samples in (4, 3):
-        tally.fetched(training, samples)
-    tally.ended(training)
+    assert tally.stepped().samples == 0, "it has trained on the same batch again"
+
+
+def test_what_is_only_looked_at_is_not_trained_on():
+    tally, training = Tally(), Source()
+    looked, iterator = Source(), Source()
+    tally.fetched(training, looked, 4)
+    tally.fetched(training, iterator, 3)
     tally.backward()
-    assert tally.stepped().samples == 3, "the other one may still be an evaluation's"
+    assert tally.stepped().samples == 3
+
+
+def test_who_trains_on_without_a_loader_has_the_samples_of_the_settings_in_the_end():
+    tally, training = Tally(), Source()
+    tally.fetched(training, training, 4)
+    seen = []
+    for _ in range(103):
+        tally.backward()
+        seen.append(tally.stepped().samples)
+    assert seen == [4, *[0] * 100, None, None]
 
 
 def test_what_an_evaluation_interrupts_goes_on_where_it_was():
@@ -57,11 +72,11 @@ def test_what_an_evaluation_interrupts_goes_on_where_it_was():
     seen = []
     for ahead in ([4, 4], [4], [2], []):
         for samples in ahead:
-            tally.fetched(training, samples, 10 * samples)
+            tally.fetched(training, training, samples, 10 * samples)
         tally.backward()
         seen.append(tally.stepped())
-        tally.fetched(evaluation, 8)
-        tally.ended(evaluation)
+        tally.fetched(evaluation, evaluation, 8)
+        tally.ended(evaluation, evaluation)
     assert sum(step.samples for step in seen) == 14
     assert sum(step.tokens for step in seen) == 140
 
@@ -69,6 +84,6 @@ def test_what_an_evaluation_interrupts_goes_on_where_it_was():
 def test_the_tokens_of_a_step_are_not_known_where_those_of_a_batch_are_not():
     tally, training = Tally(), Source()
     for tokens in (10, None):
-        tally.fetched(training, 4, tokens)
+        tally.fetched(training, training, 4, tokens)
         tally.backward()
     assert tally.stepped() == (8, None)

@@ -8,7 +8,7 @@ import pytest
 
 from autotune.inside.inbox import SITE
 
-CHECKPOINT, STEPS = "autotune.ckpt", ".steps"
+CHECKPOINT, SAVES = "autotune.ckpt", ".saves"
 
 
 @pytest.mark.parametrize("kind", ["automatic", "accumulated", "half", "manual", "stream"])
@@ -54,7 +54,7 @@ def test_a_stop_ends_the_script_and_the_next_one_goes_on(fit, tmp_path):
     assert (stopped.said, 1 <= steps < 6) == ([], True), stopped.errors
     heard = fit("goes_on")
     assert heard.said == [steps, steps // 3, 6, 2], heard.errors
-    assert {place.name for place in tmp_path.iterdir()} == {CHECKPOINT, STEPS}
+    assert {place.name for place in tmp_path.iterdir()} == {CHECKPOINT, SAVES}
 
 
 def test_a_signal_ends_it_after_its_batch(fit):

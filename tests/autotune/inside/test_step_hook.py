@@ -5,13 +5,12 @@ import math
 import os
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import pytest
 
 from autotune.inside.inbox import SITE, Inbox
-from autotune.inside.site.autotune_journal import file_of, seen_at
+from autotune.inside.site.autotune_saves import Saved, digest_of, file_of, noted
 from tests.autotune.inside.heard import all_of
 
 KINDS = [
@@ -24,6 +23,11 @@ KINDS = [
     "scaler",
     "two_optimizers",
     "another_optimizer",
+    "fused",
+    "by_hand",
+    "without_backward",
+    "twice_a_batch",
+    "three_at_once",
     pytest.param("compiled", marks=pytest.mark.slow),
     "iterable",
     "batched_by_the_dataset",
@@ -40,7 +44,7 @@ def test_every_step_is_told_with_its_samples(hear, kind):
     heard = hear(kind)
     assert heard.said, heard.errors
     assert heard.samples == heard.said
-    assert "autotune" not in heard.errors
+    assert ("autotune" in heard.errors) == (kind == "by_hand"), heard.errors
     assert [message.rank for message in heard.messages] == [0] * len(heard.said)
     assert len({message.pid for message in heard.messages}) == 1
 
@@ -94,16 +98,24 @@ def test_a_step_whose_batches_nobody_sees_has_as_many_samples_as_the_settings_sa
     assert hear("without_a_loader", AUTOTUNE_STEP_SAMPLES="8").samples == [8] * 3
 
 
-def test_what_every_step_has_seen_is_in_a_file_before_the_script_goes_on(hear, tmp_path):
-    file, begun = file_of(str(tmp_path)), {"AUTOTUNE_BEGUN": '{"samples": 100}'}
-    given = {"AUTOTUNE_WORKDIR": str(tmp_path), **begun}
-    hear("loader", RANK="1", WORLD_SIZE="2", **given)
-    assert seen_at(file, time.time_ns()) is None
-    heard = hear("loader", **given)
-    assert seen_at(file, time.time_ns()) == (100 + sum(heard.said), None)
+def test_of_two_loaders_the_one_that_the_settings_name_counts_and_otherwise_that_is_said(hear):
+    heard = hear("labelled_and_not", AUTOTUNE_STEP_SAMPLES="4")
     assert heard.samples == heard.said
-    lost = str(tmp_path / "no" / "such")
-    assert hear("loader", AUTOTUNE_WORKDIR=lost).samples == heard.samples
+    assert "autotune" not in heard.errors
+    unsaid = hear("labelled_and_not", AUTOTUNE_STEP_SAMPLES="5")
+    notes = [step.figures["note"] for step in unsaid.steps if "note" in step.figures]
+    assert len(notes) == 1
+    assert "each step draws 4 and 12 samples from 2 loaders: 4 are counted" in notes[0]
+    assert notes[0] in unsaid.errors
+
+
+def test_a_checkpoint_is_known_by_its_content_or_not_at_all(hear, tmp_path):
+    given = {"AUTOTUNE_WORKDIR": str(tmp_path), "AUTOTUNE_BEGUN": '{"samples": 100}'}
+    heard = hear("saved_in_many_ways", **given)
+    found = noted(file_of(str(tmp_path)))
+    seen = {name: found.get(digest_of(tmp_path / name)) for name in heard.said}
+    assert heard.said, heard.errors
+    assert seen == {name: known and Saved(100 + known) for name, known in heard.said.items()}
 
 
 def test_what_ends_a_training_is_told_and_printed(hear):

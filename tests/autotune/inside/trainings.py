@@ -142,11 +142,142 @@ def two_optimizers():
 
 
 def another_optimizer():
-    """The first one is not used after a while: another one is then heard, with all that it has done."""
+    """The first one is not used after a while: another one is then heard, with all that it has done.
+
+    One that steps after the same passes is not, however often that is.
+    """
     first, second = (torch.optim.SGD(NET.parameters(), lr=0.01) for _ in range(2))
     batches = iter(DataLoader(data(208), 2))
     seen = train([next(batches), next(batches)], first)
-    return [*seen, sum(train([next(batches) for _ in range(101)], second)), *train(batches, second)]
+    seen += [sum(train([next(batches) for _ in range(21)], second)), *train(batches, second)]
+    for x, y in DataLoader(data(16), 8):
+        loss_of(x, y).backward()
+        for optimizer in (*[first] * 150, second):
+            optimizer.step()
+        seen.append(len(x))
+    return seen
+
+
+def fused():
+    """An optimizer for each of many parameters, which steps within the backward pass."""
+    layers = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(80)))
+    for parameter in layers.parameters():
+        optimizer = torch.optim.SGD([parameter], lr=0.01)
+        parameter.register_post_accumulate_grad_hook(lambda _, optimizer=optimizer: optimizer.step())
+    seen = []
+    for x, _ in DataLoader(data(38), 4):
+        layers(x).mean().backward()
+        seen.append(len(x))
+    return seen
+
+
+def by_hand():
+    """Updates its weights itself; an optimizer is waited for in the first passes."""
+    seen = []
+    for x, y in DataLoader(data(46), 4):
+        loss_of(x, y).backward()
+        for parameter in NET.parameters():
+            parameter.data.add_(parameter.grad, alpha=-0.01)
+            parameter.grad = None
+        seen.append(len(x))
+    return [sum(seen[:10]), *seen[10:]]
+
+
+def without_backward():
+    """Its gradients come from `torch.func`."""
+    optimizer, weights = torch.optim.SGD(NET.parameters(), lr=0.01), dict(NET.named_parameters())
+    seen = []
+    for x, y in DataLoader(data(22), 4):
+        loss = torch.func.grad(lambda w, x=x, y=y: ((torch.func.functional_call(NET, w, x) - y) ** 2).mean())
+        for name, gradient in loss(dict(weights)).items():
+            weights[name].grad = gradient
+        optimizer.step()
+        seen.append(len(x))
+    return [0, 0, sum(seen[:3]), *seen[3:]]
+
+
+def twice_a_batch():
+    optimizer, seen = torch.optim.SGD(NET.parameters(), lr=0.01), []
+    for batch in DataLoader(data(22), 4):
+        train([batch, batch], optimizer)
+        seen += [len(batch[0]), 0]
+    return seen
+
+
+def three_at_once():
+    """Adds up the losses of three batches for each pass; that is known from the third step on."""
+    optimizer, batches, seen = torch.optim.SGD(NET.parameters(), lr=0.01), iter(DataLoader(data(60), 4)), []
+    for _ in range(5):
+        group = [next(batches) for _ in range(3)]
+        sum(loss_of(x, y) for x, y in group).backward()
+        optimizer.step()
+        seen.append(12)
+    return [4, 4, sum(seen[:3]) - 8, *seen[3:]]
+
+
+def labelled_and_not():
+    """Draws from two loaders for every step; what has labels counts, as the settings say."""
+    optimizer, unlabelled = torch.optim.SGD(NET.parameters(), lr=0.01), iter(DataLoader(data(96), 12))
+    return train((next(unlabelled) and batch for batch in DataLoader(data(32), 4)), optimizer)
+
+
+def saved_in_many_ways():
+    """Returns the paths of checkpoints, and the samples behind each, None if nobody could know."""
+    import io
+    import shutil
+    import threading
+    from pathlib import Path
+
+    optimizer, batches = torch.optim.Adam(NET.parameters()), iter(DataLoader(data(80), 4))
+    place = Path(os.environ["AUTOTUNE_WORKDIR"])
+    known = {}
+
+    def step(count=1):
+        train([next(batches) for _ in range(count)], optimizer)
+
+    def state():
+        return {"net": NET.state_dict(), "optimizer": optimizer.state_dict()}
+
+    def later(saved, name):
+        step(2)
+        thread = threading.Thread(target=torch.save, args=(saved, place / name))
+        thread.start()
+        thread.join()
+
+    step()
+    torch.save(state(), place / "last.pt")
+    known["last.pt"] = 4
+    step()
+    torch.save(state(), place / "part")
+    shutil.copyfile(place / "part", place / "copied.pt")
+    os.utime(place / "copied.pt", (1, 1))
+    known["copied.pt"] = 8
+    (place / "part").unlink()
+    step()
+    buffer = io.BytesIO()
+    torch.save(state(), buffer)
+    step()
+    (place / "written.pt").write_bytes(buffer.getvalue())
+    known["written.pt"] = 12
+    with (place / "opened.pt").open("wb") as file:
+        torch.save(state(), file)
+    known["opened.pt"] = 16
+    later({"net": {}, "optimizer": optimizer.state_dict(), "n": 1}, "thread.pt")
+    known["thread.pt"] = 16
+    later({"net": NET.state_dict()}, "no-snapshot.pt")
+    known["no-snapshot.pt"] = None
+    first, second = optimizer.state_dict(), optimizer.state_dict()
+    later([first, second], "two-snapshots.pt")
+    known["two-snapshots.pt"] = None
+    (place / "other.pt").write_bytes(b"by something else than torch.save")
+    known["other.pt"] = None
+    if not (pid := os.fork()):
+        torch.save({"from": "a child"}, place / "child.pt")
+        os._exit(0)
+    os.waitpid(pid, 0)
+    known["child.pt"] = None
+    torch.save(state(), "/dev/null")
+    return known
 
 
 def compiled():

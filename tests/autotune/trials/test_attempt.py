@@ -68,6 +68,11 @@ def leaking(config, workdir):
             yield {"samples": step * 4, "bleu_4": 0.5}
 
 
+def doubtful(config, workdir):
+    yield {"samples": 4, "train_loss": 1.0, "note": "4 of 16 are counted"}
+    yield {"samples": 8, "train_loss": 1.0}
+
+
 def short(config, workdir):
     yield {"samples": 4, "train_loss": 1.0}
 
@@ -194,6 +199,10 @@ def test_a_quality_that_is_no_number_is_a_failure_with_a_reason(order, server):
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.ERROR)
     # On a busy machine it is evaluated once more before it is ended.
     assert re.fullmatch(r"bleu_4 is not a number after \d+ samples: got nan", outcome.reason)
+
+
+def test_what_is_doubtful_in_its_records_is_told(order, server):
+    assert finish(Attempt(order(workload="test_attempt:doubtful"), server)).note == "4 of 16 are counted"
 
 
 def test_a_workload_that_ends_without_quality_is_a_failure(order, server):

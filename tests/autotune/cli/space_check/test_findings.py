@@ -49,6 +49,12 @@ def test_what_records_show():
     assert found.evaluating_share == pytest.approx(0.2)
 
 
+def test_what_is_doubtful_about_its_steps_is_said():
+    said = seen.seen([*records(), {"at_s": 200.0, "samples": 80, "note": "4 of 16 are counted"}], "r2")
+    found = {one.name: one for one in findings(Checked(SPACE, Run(measurement=MEASURED), said, 1))}
+    assert found["steps"].detail.endswith("; 4 of 16 are counted")
+
+
 def test_what_no_record_shows():
     found = seen.seen([], "r2")
     assert (found.start_s, found.steps, found.every, found.evaluation_s) == (None, 0, None, None)

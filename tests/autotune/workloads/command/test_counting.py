@@ -1,15 +1,16 @@
 """Samples of a command, and of the checkpoint that it goes on from."""
 
-import json
+import io
 import math
 import os
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
-from autotune.inside.site import autotune_journal as journal
-from autotune.inside.site.autotune_journal import Journal
+from autotune.inside.site import autotune_saves as saves
+from autotune.inside.site.autotune_saves import Saved
 from autotune.workloads.command.counting import Checkpoint, Counter, Counts
 
 
@@ -48,11 +49,27 @@ def test_a_checkpoint_is_of_the_samples_when_it_was_written(tmp_path):
     file.write_text("saved")
     counter.step(time.monotonic() + 1.0, None)
     checkpoint.look(counter, time.monotonic() - 10.0)  # what happened since is not yet known
-    assert Checkpoint(str(file), tmp_path).counts().samples == 0
+    assert Checkpoint(str(file), tmp_path).counts() is None
     checkpoint.look(counter, math.inf)
-    assert Checkpoint(str(file), tmp_path).counts().samples == 8
+    assert Checkpoint(str(file), tmp_path).counts() == Counts(8)
     file.unlink()
-    assert Checkpoint(str(file), tmp_path).counts().samples == 0
+    assert Checkpoint(str(file), tmp_path).counts() == Counts(0)
+
+
+@pytest.mark.parametrize("wrong_s", [-3600.0, 3600.0])
+def test_a_file_system_whose_clock_is_wrong_changes_nothing(tmp_path, wrong_s):
+    """A copy that keeps its times, as by `rsync -t`, is the same."""
+    file, counter = tmp_path / "last.pt", Counter(Counts(0), 8)
+    checkpoint = Checkpoint(str(file), tmp_path)
+    counter.step(time.monotonic(), None)
+    checkpoint.look(counter, math.inf)
+    file.write_text("saved")
+    os.utime(file, (time.time() + wrong_s,) * 2)
+    for _ in range(2):
+        checkpoint.look(counter, time.monotonic() - 1.0)
+    counter.step(time.monotonic(), None)
+    checkpoint.look(counter, math.inf)
+    assert Checkpoint(str(file), tmp_path).counts() == Counts(8)
 
 
 def test_a_directory_is_as_new_as_what_is_in_it(tmp_path):
@@ -62,76 +79,74 @@ def test_a_directory_is_as_new_as_what_is_in_it(tmp_path):
     counter.step(time.monotonic(), None)
     inside.write_text("saved")
     checkpoint.look(counter, math.inf)
-    assert Checkpoint(str(tmp_path / "step-*"), tmp_path).counts().samples == 8
+    assert Checkpoint(str(tmp_path / "step-*"), tmp_path).counts() == Counts(8)
 
 
-@pytest.fixture
-def trained(tmp_path):
-    """The directory of a script that saved after three steps of 8, and was killed two steps later."""
-    script, file = Journal(journal.file_of(str(tmp_path)), 100, None), tmp_path / "last.pt"
-    for _ in range(3):
-        script.add(8, None)
-    file.write_text("saved")
-    save_again(file)
-    for _ in range(2):
-        script.add(8, None)
-    return tmp_path
+def test_a_checkpoint_that_the_hook_has_noted_is_known_however_it_is_copied(tmp_path):
+    first, second = (noted(tmp_path, name, samples) for name, samples in (("a", 124), ("b", 160)))
+    checkpoint = Checkpoint(str(tmp_path / "last.pt"), tmp_path)
+    for file, samples in ((first, 124), (second, 160), (first, 124)):
+        shutil.copyfile(file, tmp_path / "last.pt")
+        os.utime(tmp_path / "last.pt", (1, 1))
+        assert checkpoint.counts() == Counts(samples)
+    (tmp_path / "last.pt").write_text("cut off")
+    assert checkpoint.counts() is None
 
 
-def save_again(file):
-    """Saves in a later tick of the file clock than all before, and in an earlier one than what follows."""
-    before_ns, after_s = file.stat().st_mtime_ns, 2 * time.clock_getres(5)
-    while file.stat().st_mtime_ns == before_ns:
-        file.write_text("saved")
-    time.sleep(after_s)
+def test_of_several_noted_files_in_a_directory_the_newest_counts(tmp_path):
+    (tmp_path / "steps").mkdir()
+    for name, samples in (("1.pt", 8), ("3.pt", 24), ("2.pt", 16)):
+        noted(tmp_path, f"steps/{name}", samples)
+    (tmp_path / "steps" / "config.json").write_text("{}")
+    assert Checkpoint(str(tmp_path / "steps"), tmp_path).counts() == Counts(24)
 
 
-def again(workdir, **own):
-    return Checkpoint(str(workdir / "last.pt"), workdir, **own)
+def noted(workdir, name, samples):
+    """A file that the hook has seen saved."""
+    (workdir / name).write_text(f"the weights after {samples}")
+    saves.note(saves.file_of(str(workdir)), saves.digest_of(workdir / name), Saved(samples))
+    return workdir / name
 
 
-def test_a_checkpoint_that_was_not_noted_before_the_kill_is_of_the_steps_that_the_script_has_noted(trained):
-    assert again(trained).counts() == Counts(124)
+def test_half_a_note_is_none(tmp_path):
+    file = noted(tmp_path, "last.pt", 8)
+    with Path(saves.file_of(str(tmp_path))).open("a") as notes:
+        notes.write('{"digest": "')
+    assert Checkpoint(str(file), tmp_path).counts() == Counts(8)
 
 
-def test_who_goes_on_leaves_a_note_before_the_steps_are_those_of_the_next_attempt(trained):
-    assert again(trained).begin() == Counts(124)
-    assert not Path(journal.file_of(str(trained))).exists()
-    assert again(trained).counts() == Counts(124), "killed before its first step"
-    Journal(journal.file_of(str(trained)), 124, None).add(8, None)
-    assert again(trained).counts() == Counts(124), "killed before it has saved"
+def test_a_large_file_is_known_by_its_size_its_end_and_pieces_of_the_rest():
+    rows = bytearray(os.urandom(2**20))
+    digests = [saves.digest(io.BytesIO(rows))]
+    for at in (0, 2**20 - 1):
+        rows[at] ^= 1
+        digests.append(saves.digest(io.BytesIO(rows)))
+    digests.append(saves.digest(io.BytesIO(rows + b"0")))
+    assert len(set(digests)) == len(digests)
 
 
-def test_a_note_is_of_the_checkpoint_that_it_was_written_for(trained):
-    """One that came later, and that nobody has noted, had seen more."""
-    Checkpoint(str(trained / "last.pt"), trained).begin()
-    script = Journal(journal.file_of(str(trained)), 124, None)
-    script.add(8, None)
-    save_again(trained / "last.pt")
-    assert again(trained).counts() == Counts(132)
+def test_who_counts_its_samples_itself_is_believed_whatever_its_checkpoint(tmp_path):
+    file, counter = tmp_path / "last.json", Counter(Counts(0), 8)
+    file.write_text("1")
+    checkpoint = Checkpoint(str(file), tmp_path)
+    assert checkpoint.counts() is None
+    counter.reported(1.0, {"samples": 40})
+    checkpoint.trust(counter)
+    file.write_text("2")
+    assert Checkpoint(str(file), tmp_path).counts() == Counts(40)
 
 
-def test_what_is_counted_by_the_output_and_was_not_noted_is_known_by_nobody(trained):
-    assert not again(trained, has_journal=False).is_known
-    again(trained).begin()
-    assert again(trained, has_journal=False).is_known
-    (trained / "last.pt").unlink()
-    assert again(trained, has_journal=False).is_known
-    again(trained, has_journal=False).begin()
-    assert list(trained.iterdir()) == []
-
-
-def test_a_copy_that_has_lost_its_times_is_of_what_was_noted(trained):
-    again(trained).begin()
-    Journal(journal.file_of(str(trained)), 124, None).add(8, None)
-    for place in trained.iterdir():
-        os.utime(place, (time.time() + 60,) * 2)
-    assert again(trained).counts() == Counts(124)
-
-
-def test_a_note_of_an_older_version_is_of_the_checkpoint_that_is_there(trained):
-    (trained / ".samples").write_text(json.dumps({"samples": 40, "tokens": 7}))
-    assert again(trained).counts() == Counts(40, 7)
+def test_what_is_set_aside_is_no_checkpoint_any_more(tmp_path):
+    (tmp_path / "work").mkdir()
+    for content in ("first", "second"):
+        checkpoint = Checkpoint(str(noted(tmp_path / "work", "last.pt", 8)), tmp_path / "work")
+        (tmp_path / "work" / "last.pt").write_text(content)
+        assert checkpoint.set_aside()
+        assert not checkpoint.exists
+        assert (tmp_path / "work" / ".rejected" / "last.pt").read_text() == content
+    outside = Checkpoint(str(noted(tmp_path, "users.pt", 8)), tmp_path / "work")
+    assert not outside.set_aside()
+    assert outside.exists
 
 
 def test_tokens_are_counted_where_steps_tell_them_and_kept_with_the_checkpoint(tmp_path):

@@ -15,7 +15,7 @@ from autotune.core.errors import InputError
 from autotune.inside import stops
 from autotune.trials import attempt
 from autotune.workloads.command import training
-from autotune.workloads.command.counting import Checkpoint
+from autotune.workloads.command.counting import Checkpoint, Counts
 from autotune.workloads.command.ending import CommandError
 from autotune.workloads.command.workload import CommandWorkload
 from tests import forked
@@ -227,8 +227,7 @@ def test_killed_as_soon_as_it_has_saved_it_goes_on_counting_from_there(command, 
     given = os.environ | {"PYTHONPATH": str(ROOT)}
     arguments = (json.dumps(workload.value), workdir.parent)
     assert forked.run(arguments, workdir, given, script=LISTENS, warm="trainer").returncode == -signal.SIGKILL
-    assert not (workdir / ".samples").exists(), "nobody has had the time to note it"
-    assert Checkpoint(str(workdir / "last.pt"), workdir).begin().samples == 24
+    assert Checkpoint(str(workdir / "last.pt"), workdir).counts() == Counts(24)
 
 
 def test_where_nobody_knows_what_a_checkpoint_had_seen_it_begins_anew(command, workdir, capfd):
@@ -429,10 +428,15 @@ def test_what_is_logged_into_a_file_that_is_written_later_counts_at_once(
     assert scored == [(step, step) for step in range(10, 51, 10)]
 
 
+def note(workdir):
+    """Has noted that the checkpoint that is there had seen 80 samples."""
+    (workdir / ".samples").write_text('{"samples": 80, "tokens": null, "stamp": "by script"}')
+
+
 def test_a_checkpoint_that_cannot_be_gone_on_with_is_set_aside_once_and_then_said(command, workdir, capfd):
     fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
     (workdir / "last.json").write_text("half a check")
-    (workdir / ".samples").write_text('{"samples": 80}')
+    note(workdir)
     records = fit(BATCH, workdir)
     assert next(records)["samples"] == 8
     records.close()
@@ -440,7 +444,7 @@ def test_a_checkpoint_that_cannot_be_gone_on_with_is_set_aside_once_and_then_sai
     assert (workdir / ".rejected" / "last.json").read_text() == "half a check"
     assert json.loads((workdir / "last.json").read_text()) > 0
     (workdir / "last.json").write_text("half a check")
-    (workdir / ".samples").write_text('{"samples": 80}')
+    note(workdir)
     with pytest.raises(
         CommandError, match=r"^while continuing from its checkpoint: JSONDecodeError: Expecting"
     ):
@@ -462,7 +466,7 @@ def test_a_checkpoint_that_cannot_be_gone_on_with_is_set_aside_once_and_then_sai
 )
 def test_why_a_command_fails_that_was_to_go_on(command, workdir, text, said):
     (workdir / "last.json").touch()
-    (workdir / ".samples").write_text('{"samples": 80}')
+    note(workdir)
     with pytest.raises(CommandError, match=said):
         next(command(text, resume="{workdir}/last.json", **STEPS).fit(BATCH, workdir))
 
@@ -480,7 +484,7 @@ def test_a_whole_training_that_cannot_go_on_is_not_begun_anew(command, workdir, 
     monkeypatch.setenv("AUTOTUNE_WHOLE", "1")
     fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
     (workdir / "last.json").write_text("half a check")
-    (workdir / ".samples").write_text('{"samples": 80}')
+    note(workdir)
     with pytest.raises(
         CommandError, match=r"^while continuing from its checkpoint: JSONDecodeError: Expecting"
     ):
@@ -495,7 +499,7 @@ def test_a_whole_training_goes_on_from_a_checkpoint_of_which_nobody_knows(
     monkeypatch.setenv("AUTOTUNE_WHOLE", "1")
     fit = command(TRAINS, "{workdir}", resume="{workdir}/last.json", **STEPS).fit
     (workdir / "last.json").write_text("11")
-    (workdir / ".samples").write_text('{"samples": 80, "written_ns": 1}')
+    (workdir / ".samples").write_text('{"samples": 80, "tokens": null, "stamp": "1 1"}')
     assert next(fit(BATCH, workdir)) == {"samples": 88}
     assert "continues from the checkpoint, after at least 80 samples" in capsys.readouterr().out
     assert not (workdir / ".rejected").exists()
