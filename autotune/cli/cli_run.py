@@ -247,7 +247,7 @@ def _ending(search: Search) -> list[str]:
     """Why no further trial was started, where that was not for their number."""
     told = [f"Stopped: {search.stopping}"] if search.stopping else []
     if search.kept_time:
-        told.append("Fewer trials than planned: the remaining time went into confirming the winner.")
+        told.append("Fewer trials than planned: time was kept for confirming what was found.")
     if search.is_exhausted:
         told.append("Every configuration was tried, or is known not to fit or not to win.")
     return told

@@ -150,7 +150,13 @@ def trial_s(history: History) -> float:
 
 
 def most_s(history: History) -> float:
-    """The time that confirming one finalist takes: a race, and the seeds of it and of the baseline."""
+    """Returns the time to keep for confirming a finalist: a race, and the seeds of it and of the baseline.
+
+    That is 0 while no trial is a candidate.
+    """
+    refuted = {number for number in _begun(history.trials) if claim(history.of(number), history).why_not}
+    if history.baseline is None or all(trial.number in refuted for trial in _candidates(history)):
+        return 0.0
     each_s, repeats = trial_s(history), history.space.budget.repeats
     race_s = min(_RACE_S, _RACE_TRIALS * each_s) if repeats else 0.0
     return race_s + 2 * repeats * each_s

@@ -37,8 +37,8 @@ class Allowance:
         return self.spent_s + seconds <= self._limit_s
 
     def has_time_to_search(self, confirming_s: float) -> bool:
-        """Whether another trial may begin, where confirming the winner takes so long.
+        """Returns True if another trial may begin, and confirming what was found takes so long.
 
-        At most half of all time is kept for that: what was not searched for need not be confirmed.
+        At most half of all time is kept for that.
         """
         return self.has_time_for(min(confirming_s, _MOST_FOR_CONFIRMING * self._limit_s))

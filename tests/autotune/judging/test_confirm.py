@@ -245,6 +245,7 @@ def test_confirming_takes_a_race_and_seeds_of_both_by_what_trials_took(trials, s
     assert confirm.most_s(History(timed, space)) == 60 + 2 * 3 * 100
     assert confirm.most_s(History([replace(t, seconds=1.0) for t in trials], space)) == 4 + 2 * 3
     assert confirm.most_s(History(timed, with_budget(space, repeats=0))) == 0.0
+    assert confirm.most_s(History(timed[:1], space)) == 0.0, "there is nothing to confirm"
     others = [make_trial(4, race=(0, 3)), make_trial(5, 10, ablation_of=3), make_trial(6, failure="oom")]
     more = [*timed, *(replace(t, seconds=9.0) for t in others)]
     assert confirm.trial_s(History(more, space)) == 100.0

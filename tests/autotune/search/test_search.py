@@ -650,6 +650,22 @@ def test_time_is_kept_for_confirming(begin, clock):
     assert search.stopping is None
 
 
+def test_time_is_kept_only_if_there_is_something_to_confirm(begin, clock):
+    """All others are slower than the baseline: the search goes on to the end of its time."""
+    search, _ = begin(trials=500, time_s=1000.0, repeats=3, study=in_memory())
+
+    def timed(trial):
+        clock.now += 20.0
+        return report(trial.number, speed=5.0 if trial.searched and trial.number else 10.0)
+
+    ran = []
+    while (trial := search.next()) is not None:
+        ran.append(trial)
+        search.progress(timed(trial))
+    assert len(ran) >= 50
+    assert search.stopping == "the time is up"
+
+
 def test_a_space_that_is_exhausted_ends_the_search(begin, session, grid):
     session.space_file.write_text(spaces.dump(grid))
     search, _ = begin(trials=100, study=in_memory())
