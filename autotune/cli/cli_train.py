@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -167,12 +167,8 @@ def _planned(found: Found, place: TrainingDir, *, resume: bool) -> Plan:
         settings=space.settings(found.config),
         samples=space.training.samples,
         promise=found.promised,
-        quality=space.objective.quality,
-        minimize=space.objective.minimize is not None,
-        unit=space.unit,
         device=telemetry.device(),
-        counts_evaluations=space.objective.counts_evaluations,
-        samples_per_evaluation=evaluating.samples(space, found.config),
+        **asdict(evaluating.counting(space, found.config)),
     )
     known = plan.read(place)
     if known is None and {*place.root.iterdir()} - {place.lock_file}:
