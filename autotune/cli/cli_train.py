@@ -103,6 +103,7 @@ def _of_session(root: Path, asked: Trained) -> Found:
     trial = cli_export.wanted(root, history, asked.trial)
     usable = gpus.usable(options.gpus_per_trial)
     workload.require_gpus(usable.gpus_per_trial)
+    gpus.require_script(workload.python, usable)
     require(f"trial {trial.number} of {root}", given.settings(trial.config), usable.machine, given.known)
     devices.show(os.environ, usable.hardware.gpus[: math.ceil(usable.gpus_per_trial)])
     notes = [*usable.notes, *workload.check(given.for_workload(given.settings(trial.config)))]

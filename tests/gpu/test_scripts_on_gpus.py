@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from autotune.storage import studies
 from autotune.storage.store import Session
@@ -82,6 +84,20 @@ def test_a_script_that_sees_no_gpu_is_not_measured_under_its_name(search, tmp_pa
     (line,) = done.stderr.splitlines()
     assert re.search(r"(is a build without CUDA|cannot use the trial's GPU): .*--gpus-per-trial 0; ", line)
     assert line.endswith("Fix that, then run: python -m autotune resume s")
+
+
+@pytest.mark.parametrize("names", ["the Python", "the command"])
+def test_a_scripts_own_python_without_cuda_is_named_before_the_search(search, tmp_path, names):
+    own = tmp_path / "env" / "bin" / "python"
+    own.parent.mkdir(parents=True)
+    own.write_text(f'#!/bin/sh\nexec env -u FAKE_TORCH {sys.executable} "$@"\n')
+    own.chmod(0o755)
+    command, environment = ("python", "python: env/bin/python") if names == "the Python" else (own, "")
+    done = search(f"{command} train.py {{micro_batch_size}}", environment=environment)
+    assert (done.returncode, done.stdout, (tmp_path / "s").exists()) == (2, "", False), done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"autotune: {own}: torch {torch.__version__}, ")
+    assert line.endswith("; or search on the CPU: --gpus-per-trial 0")
 
 
 @pytest.mark.slow
