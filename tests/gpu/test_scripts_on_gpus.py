@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from shlex import quote
 
 import pytest
 import torch
@@ -90,7 +91,7 @@ def test_a_script_that_sees_no_gpu_is_not_measured_under_its_name(search, tmp_pa
 def test_a_scripts_own_python_without_cuda_is_named_before_the_search(search, tmp_path, names):
     own = tmp_path / "env" / "bin" / "python"
     own.parent.mkdir(parents=True)
-    own.write_text(f'#!/bin/sh\nexec env -u FAKE_TORCH {sys.executable} "$@"\n')
+    own.write_text(f'#!/bin/sh\nexec env -u FAKE_TORCH {quote(sys.executable)} "$@"\n')
     own.chmod(0o755)
     command, environment = ("python", "python: env/bin/python") if names == "the Python" else (own, "")
     done = search(f"{command} train.py {{micro_batch_size}}", environment=environment)

@@ -5,6 +5,7 @@ NVML is asked as ever, over a library of ours; torch is, in a process of its own
 
 import os
 import sys
+from shlex import quote
 
 import pynvml
 import pytest
@@ -283,14 +284,14 @@ def test_a_torch_that_cannot_be_asked_says_why(monkeypatch, tmp_path):
     told = gpus.ask({})
     assert isinstance(told, Fault)
     assert told.what.startswith("`import torch` fails: ")
-    assert told.remedy == f"{sys.executable} -m pip install --force-reinstall torch"
+    assert told.remedy == f"{quote(sys.executable)} -m pip install --force-reinstall torch"
 
 
 def test_a_scripts_python_without_torch_may_use_a_gpu_in_another_way(fake_gpus, tmp_path):
     """It is not asked at all if torch has not been asked here, and not twice if it is the same."""
     fake_gpus(RTX)
     bare = tmp_path / "python"
-    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.write_text(f'#!/bin/sh\nexec {quote(sys.executable)} -I -S "$@"\n')
     bare.chmod(0o755)
     assert gpus.ask({}, str(bare)).what.endswith("No module named 'torch'")
     gpus.require_script(str(bare), gpus.usable(None))
