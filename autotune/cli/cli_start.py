@@ -53,6 +53,7 @@ def prepared(tuned: Tuned, asked: Space, file: Path, here: Usable) -> tuple[Spac
         workload, asked, tuned.model, tuned.baseline, tuned.data, skip_bad_samples=tuned.skip_bad_samples
     )
     space, notes = prepare.complete(asked, settings, workload, here.machine, str(file))
+    gpus.require_script(workload.python, here)
     return space, workload, notes
 
 
@@ -122,6 +123,7 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
         options, then = opened.options(), provenance.kept(opened)
         notes = workload.check(space.for_workload(space.baseline))
         here = hardware(options.address, options.gpus_per_trial)
+        gpus.require_script(workload.python, here)
         found = here.hardware
         now = provenance.collect(session.name, space, workload, found, options.seed)
         notes += provenance.require_same(session, then, now, workload.places)

@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,6 +103,7 @@ def _of_session(root: Path, asked: Trained) -> Found:
     trial = cli_export.wanted(root, history, asked.trial)
     usable = gpus.usable(options.gpus_per_trial)
     workload.require_gpus(usable.gpus_per_trial)
+    gpus.require_script(workload.python, usable)
     require(f"trial {trial.number} of {root}", given.settings(trial.config), usable.machine, given.known)
     devices.show(os.environ, usable.hardware.gpus[: math.ceil(usable.gpus_per_trial)])
     notes = [*usable.notes, *workload.check(given.for_workload(given.settings(trial.config)))]
@@ -167,12 +168,8 @@ def _planned(found: Found, place: TrainingDir, *, resume: bool) -> Plan:
         settings=space.settings(found.config),
         samples=space.training.samples,
         promise=found.promised,
-        quality=space.objective.quality,
-        minimize=space.objective.minimize is not None,
-        unit=space.unit,
         device=telemetry.device(),
-        counts_evaluations=space.objective.counts_evaluations,
-        samples_per_evaluation=evaluating.samples(space, found.config),
+        **asdict(evaluating.counting(space, found.config)),
     )
     known = plan.read(place)
     if known is None and {*place.root.iterdir()} - {place.lock_file}:

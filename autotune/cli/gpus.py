@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from autotune.cli import option_values, prepare
@@ -22,7 +23,7 @@ from autotune.system.devices import Device
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 
-_CHECK = "autotune.cli.torch_check"
+_CHECK = Path(__file__).with_name("torch_check.py")
 _TIMEOUT_S = 120.0
 _LOCALLY = "https://pytorch.org/get-started/locally has the command"
 _PLAIN = "fp32"  # what computes in nothing else computes in this
@@ -97,6 +98,7 @@ class Usable:
     machine: Machine
     gpus_per_trial: float
     notes: tuple[str, ...] = ()
+    is_asked: bool = False  # whether torch was asked about the GPUs, and trials use them
 
 
 def usable(asked: float | None) -> Usable:
@@ -112,7 +114,20 @@ def usable(asked: float | None) -> Usable:
     if look is not None and count:
         _show(look)
     here = found if count else replace(found, gpus=())
-    return Usable(here, machine(here, look), count, _notes(look, found) if count else ())
+    is_asked = look is not None and count > 0
+    return Usable(here, machine(here, look), count, _notes(look, found) if count else (), is_asked)
+
+
+def require_script(python: str | None, here: Usable) -> None:
+    """Raises InputError if the Python that a script has of its own cannot use the trials' GPUs by its torch.
+
+    It need not have torch.
+    """
+    if python is None or not here.is_asked or Path(python) == Path(sys.executable):
+        return
+    look = look_at(here.hardware, python)
+    if isinstance(look.torch, Torch):
+        _require_some(look, f"{python}: ")
 
 
 def of_cluster(found: Hardware, asked: float | None) -> Usable:
@@ -123,11 +138,11 @@ def of_cluster(found: Hardware, asked: float | None) -> Usable:
     return Usable(here, machine(here, None), count, notes if count else ())
 
 
-def _require_some(look: Look) -> tuple[Gpu, ...]:
+def _require_some(look: Look, whose: str = "") -> tuple[Gpu, ...]:
     if look.fault:
-        raise InputError(f"torch {look.fault.what}; {look.fault.remedy}; {_ON_CPU}")
+        raise InputError(f"{whose}torch {look.fault.what}; {look.fault.remedy}; {_ON_CPU}")
     if look.verdicts and not look.gpus:
-        raise InputError(f"no GPU can be used: {'; '.join(look.notes)}; {_ON_CPU}")
+        raise InputError(f"{whose}no GPU can be used: {'; '.join(look.notes)}; {_ON_CPU}")
     return look.gpus
 
 
@@ -159,18 +174,21 @@ def machine(found: Hardware, look: Look | None) -> Machine:
     return replace(known, fails=fails, has_triton=look.torch.triton)
 
 
-def look_at(found: Hardware) -> Look:
-    """Asks torch about the devices of `found`: about all at once, or each by name where they are pinned."""
+def look_at(found: Hardware, python: str = sys.executable) -> Look:
+    """Asks the torch of `python` about the devices of `found`.
+
+    It is asked about all at once, or about each by name if they are pinned.
+    """
     known = [*map(as_device, found.gpus)]
     known += [one for one in found.refused if one.uuid]
     unknown = [Verdict(one.label, fault=_refused(one)) for one in found.refused if not one.uuid]
     pinned = bool(found.refused) or devices.must_be_named(found.gpus, os.environ)
     if pinned and known:
         with ThreadPoolExecutor() as pool:
-            answers = list(pool.map(_ask_about, known))
+            answers = list(pool.map(lambda one: ask({devices.VISIBLE: one.uuid or ""}, python), known))
         seen = [matched([one], told)[0] for one, told in zip(known, answers, strict=True)]
     else:
-        answers = [ask({})] * max(1, len(known))
+        answers = [ask({}, python)] * max(1, len(known))
         seen = matched(known, answers[0])
     torch = next((told for told in answers if isinstance(told, Torch)), answers[0])
     return Look(torch, (*map(judge, known, answers, seen), *unknown), pinned)
@@ -184,17 +202,14 @@ def _refused(device: Device) -> Fault:
     return Fault(device.refused or "", "nvidia-smi -L lists the devices, nvidia-smi -q shows their state")
 
 
-def _ask_about(device: Device) -> Torch | Fault:
-    return ask({devices.VISIBLE: device.uuid or ""})
-
-
-def ask(environment: Mapping[str, str]) -> Torch | Fault:
-    """What torch says where `environment` is added to this process's own; it takes seconds."""
+def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch | Fault:
+    """What the torch of `python` says if `environment` is added to this process's own; it takes seconds."""
     whole = {**os.environ, **environment}
     devices.number_alike(whole)
     try:
-        done = subprocess.run(  # noqa: S603 - a constant, and this very Python
-            [sys.executable, "-m", _CHECK],
+        done = subprocess.run(  # noqa: S603 - this very Python, or the user's own
+            [python, "-"],
+            input=_CHECK.read_text(encoding="utf-8"),
             env=whole,
             capture_output=True,
             text=True,

@@ -1,8 +1,11 @@
 """What torch can do here, as a line of JSON: its build, and whether the devices that it sees compute.
 
-It is a process of its own, `python -m autotune.cli.torch_check`: to import torch takes a second, and may
-crash; to ask a GPU takes memory of it. `autotune/cli/gpus` starts it, and judges what it says.
+It is a process of its own: to import torch takes a second, and may crash; to ask a GPU takes memory of it.
+`autotune/cli/gpus` starts it, and judges what it says. It also runs in a script's own Python, which may be
+3.8, and may have an older torch and no autotune.
 """
+
+from __future__ import annotations
 
 import importlib
 import json
@@ -42,7 +45,7 @@ def _device(index: int) -> dict[str, Any]:
     """A device as torch sees it, and of each precision that it does not compute in, why."""
     properties = torch.cuda.get_device_properties(index)
     return {
-        "uuid": str(properties.uuid),
+        "uuid": str(getattr(properties, "uuid", "")),
         "name": properties.name,
         "memory_bytes": properties.total_memory,
         "compute_capability": [properties.major, properties.minor],

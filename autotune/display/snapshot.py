@@ -13,6 +13,7 @@ from autotune.display.estimate import Remaining
 from autotune.judging import confirm, pilot
 from autotune.judging.confirm import Claim
 from autotune.judging.history import History
+from autotune.space import evaluating
 from autotune.space.space import Space
 from autotune.storage import study_file
 from autotune.storage.records import is_mark, seconds_of
@@ -104,8 +105,7 @@ def state_of(session: Session, plan: Plan, *, is_over: bool = False) -> str:
 
 def _so_far(session: Session, space: Space, trial: Trial, state: str) -> Running:
     records = session.records_of(trial)
-    goal, settings = space.objective, space.settings(trial.config)
-    progress = Progress(goal.quality, settings, minimize=goal.minimize is not None, unit=space.unit)
+    progress = Progress(evaluating.counting(space, trial.config), space.settings(trial.config))
     for record in records:
         progress.count(record)
     trial = replace(trial, measurement=replace(progress.measurement(), shared=trial.measurement.shared))

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from autotune.inside.messages import Message, Stamped, parse
 from autotune.inside.site.autotune_wire import (
+    GPUS,
     LONGEST_BYTES,
     MEMORY_CAP_BYTES,
     SETTINGS,
@@ -50,12 +51,13 @@ def of_trial(
     memory_cap_bytes: int | None = None,
     unit: str = "samples",
     *,
+    gpus: float = 0.0,
     whole: bool = False,
 ) -> dict[str, str]:
     """The variables by which a process knows its trial, of so many samples, or other `unit`, altogether.
 
     0 samples are as many as it trains by itself, as a `whole` training may. `memory_cap_bytes` is what its
-    allocator may take of each GPU; None for whatever is free.
+    allocator may take of each of its `gpus`; None for whatever is free.
     """
     cap = {} if memory_cap_bytes is None else {MEMORY_CAP_BYTES: str(memory_cap_bytes)}
     return {
@@ -65,6 +67,7 @@ def of_trial(
         UNIT: unit,
         **({WHOLE: "1"} if whole else {}),
         **cap,
+        **({GPUS: str(gpus)} if gpus else {}),
     }
 
 

@@ -32,6 +32,10 @@ class ScriptError:
     message: str
 
 
+class GpuLostError(RuntimeError):
+    """A trial does not train on its GPU: what it measured would pass for figures of that."""
+
+
 @dataclass(frozen=True)
 class Message:
     """The sender, the time by the machine's monotonic clock, and one of the fields that are None by default.
@@ -46,6 +50,7 @@ class Message:
     step: Step | None = None
     logged: Logged | None = None
     error: ScriptError | None = None
+    gpu_lost: str = ""  # why a process does not train on the GPU that its trial has, and what to do
     taken: tuple[str, ...] = ()
     is_queued: bool = False  # the GPU had not done yet what it was given: a record's step ends later
 
@@ -80,6 +85,8 @@ def _message(said: Mapping[str, Any]) -> Message:
         return Message(at_s, pid, rank, step=_step(_mapping(said["step"])))
     if "logged" in said:
         return Message(at_s, pid, rank, logged=_logged(_mapping(said["logged"])))
+    if "gpu_lost" in said:
+        return Message(at_s, pid, rank, gpu_lost=str(said["gpu_lost"]))
     if "taken" in said:
         return Message(at_s, pid, rank, taken=tuple(map(str, said["taken"])))
     error = _mapping(said["error"])

@@ -19,6 +19,7 @@ from autotune.judging import confirm, curves, objective, racing, stopping
 from autotune.replay.table import Point, Run, Table
 from autotune.search.search import Search
 from autotune.search.surroundings import Silent, Terms, World
+from autotune.space import evaluating
 from autotune.trials.progress import Progress
 
 _ASKED_EVERY_S = 1.0  # how often a running trial is held against the threshold: as often as it reports
@@ -79,7 +80,7 @@ class Machine:
         """
         if trial.race:
             return self.race(members, at_s)
-        space, goal = self._table.space, self._table.space.objective
+        space = self._table.space
         config = self._config(trial)
         run, known = self._rng.choice(self._timed(config)), self._table.qualities(config)
         if run.outcome.status is not Status.COMPLETED:
@@ -88,7 +89,7 @@ class Machine:
         if not known:
             raise KeyError(f"no quality of {dict(config)}")
         curve = self._next_seed(config, known)
-        progress = Progress(goal.quality, space.settings(config), minimize=goal.minimize is not None)
+        progress = Progress(evaluating.counting(space, config), space.settings(config))
         asked_s, seconds = 0.0, 0.0
         for record in self._records(run, curve, at_s):
             progress.count(record)

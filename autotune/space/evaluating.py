@@ -1,8 +1,9 @@
-"""How often the user's own training is evaluated, by its settings. Pure.
+"""How the records of a training are counted, and how often its own settings have it evaluated. Pure.
 
 A trial is evaluated when the tuner wants to know its quality, which says nothing of that.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autotune.core.settings import Config
@@ -11,6 +12,29 @@ from autotune.workloads import registry
 
 if TYPE_CHECKING:  # whose checks ask here
     from autotune.space.space import Space
+
+
+@dataclass(frozen=True)
+class Counting:
+    """How the records of a trial are counted, as its search space says it."""
+
+    quality: str  # the key that only the record of an evaluation has
+    minimize: bool  # lower qualities are better
+    unit: str  # counted as samples
+    counts_evaluations: bool  # they are part of the speed
+    samples_per_evaluation: int | None  # in the user's own training; None: as in the trial
+
+
+def counting(space: "Space", config: Config) -> Counting:
+    """Returns how the records of a trial of `config` are counted."""
+    goal = space.objective
+    return Counting(
+        quality=goal.quality,
+        minimize=goal.minimize is not None,
+        unit=space.unit,
+        counts_evaluations=goal.counts_evaluations,
+        samples_per_evaluation=samples(space, config),
+    )
 
 
 def setting(space: "Space") -> str | None:

@@ -42,14 +42,7 @@ class Attempt:
         self._order, self._server = order, server
         self._place = order.place
         self._grace_s = _WHOLE_GRACE_S if order.whole else _GRACE_S
-        self._progress = Progress(
-            order.quality,
-            order.settings,
-            minimize=order.minimize,
-            unit=order.unit,
-            counts_evaluations=order.counts_evaluations,
-            samples_per_evaluation=order.samples_per_evaluation,
-        )
+        self._progress = Progress(order, order.settings)
         self._started, self._earlier_s = time.monotonic(), 0.0
         self._heard_s = self._started
         self._thinner = Thinner(order.quality, _STEPS_APART_S if order.whole else 0.0)

@@ -6,9 +6,9 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+from autotune.inside.messages import GpuLostError
 from autotune.inside.site import autotune_gpu
 from autotune.system import gpu_holders
-from autotune.trials.failures import GpuLostError
 from autotune.trials.gpu_memory import GpuMemory
 
 BAD_FORK = 3

@@ -10,6 +10,7 @@ from dataclasses import replace
 from autotune.core import units
 from autotune.core.errors import InputError, printable
 from autotune.core.trial import Failure, Outcome, Shortage, Status
+from autotune.inside.messages import GpuLostError
 from autotune.trials.gpu_memory import GpuMemory
 from autotune.workloads.command.ending import CommandError
 
@@ -87,10 +88,6 @@ _MEMORY_GONE_SHARE = 0.95
 _CAP_GONE_SHARE = 0.85
 _SERVER_DIED = 255  # multiprocessing's exit code for a process whose fork server is no more
 _LONGEST = 300
-
-
-class GpuLostError(RuntimeError):
-    """A GPU that a trial should have cannot be used: a fault of the machine, whatever the trial does."""
 
 
 def failed(kind: Failure, reason: str, shortage: Shortage | None = None) -> Outcome:

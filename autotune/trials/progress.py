@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from autotune.core import units
 from autotune.core.settings import Config
@@ -49,26 +49,31 @@ class Phase(StrEnum):
     RACING = "racing"
 
 
-class Progress:
-    """What a trial with `settings` has shown; a record that has `quality` is an evaluation's.
+class Counted(Protocol):
+    """An `Order`, the `Plan` of a whole training, or a `Counting`: it says how records are counted."""
 
-    Records have the workload's own sign. From here on higher is better: a quality to `minimize`, its chance
-    and its items are turned where they become a point of the curve, and nowhere else. Where evaluations are
-    part of the speed, there is one after every `samples_per_evaluation` samples, None for as many as come.
+    @property
+    def quality(self) -> str: ...
+    @property
+    def minimize(self) -> bool: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def counts_evaluations(self) -> bool: ...
+    @property
+    def samples_per_evaluation(self) -> int | None: ...
+
+
+class Progress:
+    """Shows what a trial with `settings` has done, from its records, counted as `of` says.
+
+    Records have the workload's own sign. From here on higher is better: a quality to minimize, its chance
+    and its items change their sign when they become a point of the curve, and nowhere else.
     """
 
-    def __init__(
-        self,
-        quality: str,
-        settings: Config,
-        *,
-        minimize: bool = False,
-        unit: str = "samples",
-        counts_evaluations: bool = False,
-        samples_per_evaluation: int | None = None,
-    ) -> None:
-        self._quality, self._minimize, self._unit = quality, minimize, unit
-        self._counts_evaluations, self._every = counts_evaluations, samples_per_evaluation
+    def __init__(self, of: Counted, settings: Config) -> None:
+        self._quality, self._minimize, self._unit = of.quality, of.minimize, of.unit
+        self._counts_evaluations, self._every = of.counts_evaluations, of.samples_per_evaluation
         self._meter = Meter(prefetched_steps(settings))
         self._samples = self._evaluated_samples = self._steps_since_evaluation = 0
         self._has_begun = False

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.inside import stops
 from autotune.inside.inbox import Inbox, of_trial
-from autotune.inside.messages import Stamped
+from autotune.inside.messages import GpuLostError, Stamped
 from autotune.inside.site.autotune_figures import compilations, host_bytes
 from autotune.inside.site.autotune_wire import plain
 from autotune.storage.records import COMPILING, QUEUED
@@ -94,7 +94,7 @@ def _explained(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
     """Why the workload failed with `error`; without its GPU it had to, if it has loaded torch by itself."""
     try:
         gpus.open()
-    except failures.GpuLostError as lost:
+    except GpuLostError as lost:
         return failures.of_exception(lost)
     return failures.of_exception(error, capped=order.caps_process, gpu=gpus.memory())
 
@@ -151,7 +151,15 @@ def _drive(
     workdir = order.place.work
     workdir.mkdir(exist_ok=True)
     settings = dict(order.settings) if order.given is None else order.given
-    own = of_trial(workdir, settings, order.samples, order.memory_cap_bytes, order.unit, whole=order.whole)
+    own = of_trial(
+        workdir,
+        settings,
+        order.samples,
+        order.memory_cap_bytes,
+        order.unit,
+        gpus=order.gpus,
+        whole=order.whole,
+    )
     os.environ.update(own)
     if inspect.isgeneratorfunction(fit):
         return _drain(fit(settings, workdir), count, stopping)

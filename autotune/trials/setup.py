@@ -109,21 +109,16 @@ class Training:
         self, config: Config, place: TrialDir, settings: dict[str, Setting], given: dict[str, Any]
     ) -> Order:
         """What every order has; 0 samples until they are set."""
-        goal = self.space.objective
         return Order(
             number=0,
             workload=self.workload.value,
             settings=settings,
             given=given,
             directory=str(place.root),
-            quality=goal.quality,
-            minimize=goal.minimize is not None,
-            unit=self.space.unit,
             samples=0,
             stall_timeout_s=self.options.stall_timeout_s,
             revision=self.workload.revision(),
-            counts_evaluations=goal.counts_evaluations,
-            samples_per_evaluation=evaluating.samples(self.space, config),
+            **asdict(evaluating.counting(self.space, config)),
         )
 
 

@@ -59,6 +59,11 @@ class Workload:
         return (self.entry_point.partition(":")[0],)
 
     @property
+    def python(self) -> str | None:
+        """The Python that its script has of its own; None: this one."""
+        return None
+
+    @property
     def places(self) -> frozenset[str]:
         """Settings that say where something lies on this machine."""
         return frozenset()

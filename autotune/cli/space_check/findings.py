@@ -9,6 +9,7 @@ from autotune.cli.space_check.runs import Run
 from autotune.cli.space_check.seen import Likeness, Resumed, Seen
 from autotune.core import units
 from autotune.core.settings import SEED
+from autotune.core.trial import Status
 from autotune.space.space import Space
 
 _RUNS = 6  # times what the first evaluation takes: three runs, one of them to a second evaluation, and room
@@ -71,7 +72,8 @@ def _start(checked: Checked) -> Capability:
     run, seen = checked.run, checked.seen
     if run.has_failed and run.outcome is not None:
         remedy = "see its last lines below" if run.log else "mend that"
-        return Capability("starts", False, f"the trial failed: {run.outcome.reason or run.outcome}", remedy)
+        how = "failed" if run.outcome.status is Status.FAILED else "was interrupted"
+        return Capability("starts", False, f"the trial {how}: {run.outcome.reason or run.outcome}", remedy)
     if seen.start_s is None:
         return Capability("starts", False, "no record has come within the time", _longer(seen))
     return Capability("starts", True, f"the first record came after {seconds(seen.start_s)}")

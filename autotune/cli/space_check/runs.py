@@ -31,7 +31,7 @@ class Run:
 
     @property
     def has_failed(self) -> bool:
-        return self.outcome is not None and self.outcome.status is Status.FAILED
+        return self.outcome is not None and self.outcome.status in {Status.FAILED, Status.INTERRUPTED}
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 
+import autotune_device
 import autotune_gpu
 import autotune_lightning
 import autotune_output
@@ -80,6 +81,7 @@ def _telling(hook: Callable[..., Any], wire: autotune_wire.Wire) -> Callable[...
             module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
             said = {"type": module + kind.__qualname__, "message": str(error)[:_LONGEST_MESSAGE]}
             wire.tell({"error": said})
+            autotune_device.tell_if_lost(wire)
         except Exception:  # noqa: BLE001, S110 - an exception's own class can do anything; its end is printed
             pass
         hook(kind, error, trace)
@@ -177,6 +179,8 @@ class Teller:
         self._total.add(seen)
         if autotune_wire.rank():
             return
+        if not self._has_told:
+            autotune_device.tell_if_lost(self._wire, optimizer)
         has_settled = self._pace.has_settled()
         at_s, figures = _clock_s(), self._figures.of_step(self._scale, has_settled=has_settled)
         if flops := self._flops.stepped():

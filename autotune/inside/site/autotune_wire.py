@@ -17,6 +17,7 @@ SETTINGS = "AUTOTUNE_SETTINGS"
 TRIAL_SAMPLES = "AUTOTUNE_TRIAL_SAMPLES"
 WHOLE = "AUTOTUNE_WHOLE"  # set where it is no trial, but the whole training
 MEMORY_CAP_BYTES = "AUTOTUNE_MEMORY_CAP_BYTES"
+GPUS = "AUTOTUNE_GPUS"  # that a trial has, a part of one below 1; not set if it has none
 SEED = "AUTOTUNE_SEED"
 LOGGED = "AUTOTUNE_LOGGED"  # the names of scores that a script logs into a file, as JSON
 OUTPUT = "AUTOTUNE_OUTPUT"  # the pipe that the tuner reads, by its name

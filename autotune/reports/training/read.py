@@ -37,14 +37,7 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
     if known is None:
         raise InputError(f"{root}: is not the directory of a training: it has no {place.plan_file.name}")
     settings = {**known.settings, **known.changes}
-    progress = Progress(
-        known.quality,
-        settings,
-        minimize=known.minimize,
-        unit=known.unit,
-        counts_evaluations=known.counts_evaluations,
-        samples_per_evaluation=known.samples_per_evaluation,
-    )
+    progress = Progress(known, settings)
     track = Track(known.quality)
     for record in read_records(place):
         progress.count(record)

@@ -13,7 +13,7 @@ from typing import Any
 from autotune.core.settings import effective_batch
 from autotune.inside import stops
 from autotune.inside.inbox import Inbox
-from autotune.inside.messages import Message, Stamped
+from autotune.inside.messages import GpuLostError, Message, Stamped
 from autotune.inside.site import autotune_wire as wire
 from autotune.workloads.command import calls, ending, files, spec
 from autotune.workloads.command.counting import Checkpoint, Counter, Counts
@@ -234,6 +234,8 @@ class _Run:
 
     def _take(self, message: Message) -> None:
         self._to_take -= set(message.taken)
+        if message.gpu_lost:
+            raise GpuLostError(message.gpu_lost)
         if message.error is not None:  # of several processes the first one fails, the others for its failing
             self._told = self._told or ending.Told(message.error.type, message.error.message)
         elif message.record is not None:

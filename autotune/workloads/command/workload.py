@@ -62,6 +62,13 @@ class CommandWorkload(Workload):
         return ()
 
     @property
+    def python(self) -> str | None:
+        """The Python that the command begins with, named by its path, or that is given for it."""
+        first = self.spec.run[0]
+        is_named = os.sep in first and Path(first).name.startswith("python")
+        return str(self.directory / first) if is_named else self.spec.python
+
+    @property
     def own_file(self) -> OwnFile:
         return Script(self.spec, self.directory, self.command_line)
 

@@ -446,7 +446,7 @@ def test_it_has_the_gpus_that_are_asked_for_or_else_those_of_its_session(
 ):
     there = [FakeGpu(), FakeGpu(), FakeGpu()]
     fake_gpus(*there)
-    monkeypatch.setattr(gpus, "ask", lambda more: torch_of({**os.environ, **more}))
+    monkeypatch.setattr(gpus, "ask", lambda more, python: torch_of({**os.environ, **more}))
     monkeypatch.syspath_prepend(str(KEPT))
     root = session(tmp_path, 400)
     info = json.loads((root / "session.json").read_text())

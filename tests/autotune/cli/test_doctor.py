@@ -220,7 +220,7 @@ def test_a_package_that_is_missing_says_how_to_install_it() -> None:
 def test_what_is_to_be_installed_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """This project is in no registry: what it can use besides is asked for by its own name."""
     monkeypatch.setattr(doctor, "version", Mock(side_effect=doctor.PackageNotFoundError))
-    monkeypatch.setattr(gpus, "ask", lambda _: Torch("not asked", None))
+    monkeypatch.setattr(gpus, "ask", lambda *_: Torch("not asked", None))
     advised = [one.remedy.partition(" -m pip install ")[2] for one in doctor.examine()]
     wanted = {words for words in advised if words}
     assert {"optuna-dashboard", "tensorboard", "wandb"} <= wanted

@@ -5,6 +5,7 @@ NVML is asked as ever, over a library of ours; torch is, in a process of its own
 
 import os
 import sys
+from shlex import quote
 
 import pynvml
 import pytest
@@ -36,7 +37,7 @@ def machine(fake_gpus, monkeypatch):
         if order:
             monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
 
-        def ask(environment):
+        def ask(environment, python=sys.executable):
             asked.append(environment)
             return torch_of({"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **os.environ, **environment}, **torch)
 
@@ -277,9 +278,22 @@ def test_torch_is_asked_about_every_device(fake_gpus):
     assert (told.cuda, told.fault, told.kernels[0]) == ("13.0", None, "sm_75")
 
 
-def test_a_torch_that_cannot_be_asked_says_why(monkeypatch):
-    monkeypatch.setattr(gpus, "_CHECK", "autotune.no_such_module")
+def test_a_torch_that_cannot_be_asked_says_why(monkeypatch, tmp_path):
+    monkeypatch.setattr(gpus, "_CHECK", tmp_path / "check.py")
+    gpus._CHECK.write_text("import no_such_module")
     told = gpus.ask({})
     assert isinstance(told, Fault)
     assert told.what.startswith("`import torch` fails: ")
-    assert told.remedy == f"{sys.executable} -m pip install --force-reinstall torch"
+    assert told.remedy == f"{quote(sys.executable)} -m pip install --force-reinstall torch"
+
+
+def test_a_scripts_python_without_torch_may_use_a_gpu_in_another_way(fake_gpus, tmp_path):
+    """It is not asked at all if torch has not been asked here, and not twice if it is the same."""
+    fake_gpus(RTX)
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {quote(sys.executable)} -I -S "$@"\n')
+    bare.chmod(0o755)
+    assert gpus.ask({}, str(bare)).what.endswith("No module named 'torch'")
+    gpus.require_script(str(bare), gpus.usable(None))
+    for python, asked in ((None, None), (sys.executable, None), ("/no/python", 0.0)):
+        gpus.require_script(python, gpus.usable(asked))

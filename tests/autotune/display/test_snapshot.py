@@ -58,6 +58,18 @@ def test_a_running_trial_is_shown_with_the_users_own_sign(kept):
     assert "  0.2000  " in out.file.getvalue()
 
 
+def test_a_running_trial_has_its_evaluations_in_its_speed_if_they_count(kept):
+    steady_per_s = take(kept).running[0].trial.samples_per_s
+    values = yaml.safe_load(kept.space_file.read_text())
+    values["objective"]["speed"] = "wall"
+    values["training"] = {"samples_per_evaluation": 4}
+    kept.space_file.write_text(yaml.safe_dump(values))
+    trial = take(kept).running[0].trial
+    evaluation_s = trial.measurement.outside.evaluation_s
+    assert trial.samples_per_s == pytest.approx(1 / (1 / steady_per_s + evaluation_s / 4))
+    assert trial.samples_per_s < 0.9 * steady_per_s
+
+
 def test_a_session_in_use_is_running_and_its_clock_goes_on(kept):
     records = kept.trial_dir(4).records_file
     lines = [json.loads(line) for line in records.read_text().splitlines()]

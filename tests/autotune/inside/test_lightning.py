@@ -19,6 +19,11 @@ def test_every_step_is_told_with_its_samples(fit, kind):
     assert "autotune:" not in heard.errors
 
 
+def test_a_training_without_the_gpu_of_its_trial_is_told(fit):
+    heard = fit("automatic", AUTOTUNE_GPUS="1.0")
+    assert [bool(message.gpu_lost) for message in heard.messages if not message.taken][:3] == [1, 0, 0]
+
+
 def test_what_validations_of_a_fit_have_logged_is_told(fit):
     heard = fit("logged")
     assert heard.records == [{"val/loss": found} for found in heard.said], heard.errors

@@ -3,6 +3,7 @@
 import ast
 import math
 import os
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -254,6 +255,28 @@ def test_a_gpu_that_records_is_not_asked(gpu):
 
 def test_the_cap_is_of_every_gpu(hear):
     assert hear("capped", AUTOTUNE_MEMORY_CAP_BYTES=str(2 * 2**30)).said == [[0.25, 0], [0.25, 1]]
+
+
+CANNOT = re.compile(r"torch \S+ in \S.* (is a build without CUDA: install|cannot use the trial's GPU: )")
+CHOSE = re.compile("the script trains on the CPU, but torch can use the trial's GPU: train on that")
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("loader", CANNOT), ("needs_a_gpu", CANNOT), ("on_the_host", CHOSE), ("pinned", CHOSE)],
+)
+def test_a_training_without_the_gpu_of_its_trial_is_told_before_its_first_step(hear, kind, why):
+    heard = hear(kind, AUTOTUNE_GPUS="1.0")
+    told = [message.gpu_lost for message in heard.messages if not message.error]
+    assert why.match(told[0])
+    assert told[0].endswith(", or give trials no GPU: --gpus-per-trial 0")
+    assert not any(told[1:])
+    assert not any(message.gpu_lost for message in hear(kind).messages), "it was given none"
+
+
+def test_a_training_that_uses_its_gpu_is_left_alone(hear):
+    heard = hear("offloaded", AUTOTUNE_GPUS="0.5")
+    assert (len(heard.steps), len(heard.messages)) == (2, 2), heard.errors
 
 
 class Loader:

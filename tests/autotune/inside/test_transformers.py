@@ -33,6 +33,11 @@ def test_every_batch_counts_once_and_padding_is_no_token(hear_trainer, kind):
     assert all(abs(a - b) <= most for a, b in zip(itertools.accumulate(tokens), heard.said, strict=True))
 
 
+def test_a_training_without_the_gpu_of_its_trial_is_told(hear_trainer):
+    heard = hear_trainer("plain", AUTOTUNE_GPUS="1.0")
+    assert [bool(message.gpu_lost) for message in heard.messages if not message.taken][:3] == [1, 0, 0]
+
+
 def test_settings_take_the_place_of_a_scripts_own_whatever_its_arguments_are_made_of(hear_trainer):
     given = {"precision": "bf16", "max_grad_norm": 2.0, "gradient_checkpointing": True, "optim": "adafactor"}
     names = [*PRECISION, "max_grad_norm", "activation_checkpointing", "gradient_checkpointing", "optim"]

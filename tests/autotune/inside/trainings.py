@@ -407,6 +407,30 @@ def capped():
     return fractions
 
 
+def on_the_host(**cuda):
+    """A GPU can be used, and is not."""
+    torch.version.cuda, torch.cuda.init = "13.0", lambda: None
+    for name, value in cuda.items():
+        setattr(torch.cuda, name, lambda *_, value=value: value)
+    return train(DataLoader(data(8), 4))
+
+
+def pinned(reserved_bytes=0):
+    """Its GPU is open, for batches in pinned memory."""
+    stream = SimpleNamespace(query=lambda: True)
+    opened = {"is_initialized": True, "device_count": 1, "current_stream": stream}
+    return on_the_host(**opened, is_current_stream_capturing=False, max_memory_reserved=reserved_bytes)
+
+
+def offloaded():
+    """What the optimizer has is on the host, and the model on the GPU."""
+    return pinned(2**20)
+
+
+def needs_a_gpu():
+    NET.cuda()
+
+
 def fails():
     train(DataLoader(data(8), 4))
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")

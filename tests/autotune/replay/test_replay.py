@@ -81,6 +81,13 @@ def test_a_trial_reads_as_it_was_recorded(recorded, machine):
     assert shown.peak_memory_bytes == 2**26
 
 
+def test_its_speed_has_its_evaluations_in_it_if_they_count(recorded, machine):
+    goal = recorded.space.objective.model_copy(update={"speed": "wall"})
+    recorded.space = recorded.space.model_copy(update={"objective": goal})
+    shown = machine.run(Trial(1, recorded.space.baseline_config), None).measurement
+    assert shown.throughput.samples_per_s == pytest.approx(100 / (25 * 0.44 + 0.5), rel=0.03)
+
+
 def test_what_did_not_fit_does_not_fit(recorded, machine):
     big = {**recorded.space.baseline_config, "micro_batch_size": 32}
     done = machine.run(Trial(1, big), None)

@@ -154,7 +154,7 @@ def test_a_loss_over_tokens_is_counted_once_and_reads_back_the_same(order, serve
     assert figures.quality == -figures.scores["val_loss"] < -2.0
     records = [r for r in read_records(TrialDir(tmp_path)) if not is_mark(r)]
     assert all(r["samples"] == r["tokens"] for r in records)
-    again = Progress("val_loss", counted.settings, minimize=True, unit="tokens")
+    again = Progress(counted, counted.settings)
     for record in read_records(TrialDir(tmp_path)):
         again.count(record)
     assert again.measurement().curve == figures.curve

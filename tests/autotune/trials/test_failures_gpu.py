@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from autotune.core.trial import Failure, Status
+from autotune.inside.messages import GpuLostError
 from autotune.trials import failures
-from autotune.trials.failures import GpuLostError
 from autotune.trials.gpu_memory import GpuMemory
 
 GIB = 2**30

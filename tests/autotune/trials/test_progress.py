@@ -1,18 +1,22 @@
 """What a trial's records show, counted as they come."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from autotune.core.trial import Failure, Outcome, Status
+from autotune.space.evaluating import Counting
 from autotune.trials.progress import Phase, Progress
 
 COMPLETED = Outcome(Status.COMPLETED)
+COUNTING = Counting("bleu_4", False, "samples", False, None)
+OF_A_LOSS = replace(COUNTING, quality="val_loss", minimize=True, unit="tokens")
 
 
 @pytest.fixture
 def progress():
-    return Progress("bleu_4", {"micro_batch_size": 4})
+    return Progress(COUNTING, {"micro_batch_size": 4})
 
 
 def train(progress, steps, start_s=0.0, samples=0, **more):
@@ -266,7 +270,7 @@ def test_silence_of_many_steps_is_taken_for_an_evaluation(progress):
 
 
 def test_silence_counts_in_steps_where_they_are_long():
-    slow = Progress("bleu_4", {})
+    slow = Progress(COUNTING, {})
     for i in range(10):
         slow.count({"at_s": 30.0 * i, "samples": 4 * i, "train_loss": 1.0})
     assert slow.phase(200.0) is Phase.TRAINING
@@ -322,7 +326,7 @@ def test_an_evaluation_that_is_repeated_after_a_restart_has_its_items_once(progr
 
 
 def test_a_loss_is_a_point_that_rises_as_it_falls_and_its_scores_are_what_the_workload_said():
-    progress = Progress("val_loss", {"micro_batch_size": 4}, minimize=True, unit="tokens")
+    progress = Progress(OF_A_LOSS, {"micro_batch_size": 4})
     at_s, samples = train(progress, 20, tokens=4)
     said = {"val_loss_chance": 6.5, "val_loss_items": [3.0, 2.0, 0.0]}
     progress.count({"at_s": at_s, "samples": samples, "tokens": samples, "val_loss": 2.5, **said})
@@ -335,7 +339,7 @@ def test_a_loss_is_a_point_that_rises_as_it_falls_and_its_scores_are_what_the_wo
 
 
 def test_what_is_lacking_is_told_in_the_unit_of_work():
-    progress = Progress("val_loss", {"micro_batch_size": 4}, minimize=True, unit="tokens")
+    progress = Progress(OF_A_LOSS, {"micro_batch_size": 4})
     progress.count({"at_s": 1.0, "samples": 8, "val_loss": math.nan})
     reason = "val_loss is not a number after 8 tokens: got nan"
     assert progress.concluded(COMPLETED).reason == reason
@@ -346,7 +350,7 @@ def test_where_evaluations_are_part_of_the_speed_they_come_as_often_as_in_the_re
     every, samples_per_s
 ):
     """400 samples take 10 s, an evaluation 5: in a trial that has one after every 200, 80 or 400 samples."""
-    counted = Progress("bleu_4", {}, counts_evaluations=True, samples_per_evaluation=every)
+    counted = Progress(replace(COUNTING, counts_evaluations=True, samples_per_evaluation=every), {})
     at_s, samples = 0.0, 0
     for taken_s in (5.0, 5.0):
         assert counted.measurement().throughput is None or samples

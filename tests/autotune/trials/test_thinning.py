@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from autotune.space.evaluating import Counting
 from autotune.trials.progress import Progress
 from autotune.trials.thinning import Thinner
 
@@ -98,7 +99,7 @@ def test_a_speed_is_the_same_of_what_is_kept():
 
 
 def speed(records):
-    progress = Progress("score", {})
+    progress = Progress(Counting("score", False, "samples", False, None), {})
     for record in records:
         progress.count(record)
     return progress.measurement().throughput

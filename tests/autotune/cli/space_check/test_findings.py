@@ -151,6 +151,13 @@ def test_runs_that_differ_with_the_same_seed_show_their_noise():
     assert told(again=Likeness(1, 0.1))["seed"].ok
 
 
+def test_a_trial_that_lost_its_gpu_says_so():
+    outcome = Outcome(Status.INTERRUPTED, reason="torch cannot use the trial's GPU")
+    rows = told(run=Run([], outcome))
+    assert list(rows) == ["starts"]
+    assert rows["starts"].detail == "the trial was interrupted: torch cannot use the trial's GPU"
+
+
 def test_a_trial_that_failed_is_all_that_is_told():
     outcome = Outcome(Status.FAILED, Failure.ERROR, "ValueError: no such file")
     failed = {"run": Run([], outcome, log=("Traceback", "ValueError: no such file"))}

@@ -93,7 +93,7 @@ def telemetry(begun: float, samples: range) -> list[dict[str, float]]:
 
 def measured(records: list[dict[str, Any]]) -> Measurement:
     """What the last process knew: the records, and what it might take."""
-    progress = Progress(PLAN.quality, PLAN.settings)
+    progress = Progress(PLAN, PLAN.settings)
     for record in records:
         progress.count(record)
     return replace(progress.measurement(), memory_limit_bytes=16 * 2**30)
