@@ -17,6 +17,14 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Iterator[Mapping[str, Any]]
     yield {"samples": 640, "score": 1.0}
 
 
+def fit_or_fail(config: Mapping[str, Any], workdir: Path) -> Iterator[Mapping[str, Any]]:
+    """As `fit`, but every other learning rate ends in an error: a rule that no sampler learns."""
+    for record in fit(config, workdir):
+        if "score" in record and round(config["learning_rate"] * 1e9) % 2:
+            raise RuntimeError("made up")
+        yield record
+
+
 def at_once(config: Mapping[str, Any], workdir: Path) -> Iterator[Mapping[str, Any]]:
     """24 steps as quick as they come, slower the wider, and a score that varies."""
     del workdir

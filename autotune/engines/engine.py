@@ -19,12 +19,11 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.tune.execution import class_cache
 from ray.tune.search import Searcher
 
 from autotune.core.errors import SearchAborted
 from autotune.core.trial import Trial
-from autotune.engines import engine_cluster
+from autotune.engines import engine_cluster, ray_internals
 from autotune.engines.supervisor import REPORT_S, Supervisor
 from autotune.judging import confirm
 from autotune.search.search import Search
@@ -50,6 +49,7 @@ class _Bridge:
         self.search, self.slots, self.cpus = search, slots, cpus
         self._setup = setup
         self.error: Exception | None = None
+        self.failing: set[str] = set()  # Ray's IDs of trials that have failed, until Ray has heard of it
         self._closes_until_s: float | None = None
 
     def __reduce__(self) -> tuple[type[object], tuple[()]]:
@@ -136,7 +136,7 @@ class _StudySearcher(Searcher):
 
 
 class _Recorder(tune.Callback):
-    """Tells the search what Tune saw, and ends a supervisor that has fallen silent."""
+    """Tells the search of supervisors that have died, and kills those that have fallen silent."""
 
     def __init__(self, bridge: _Bridge) -> None:
         self._bridge = bridge
@@ -162,8 +162,6 @@ class _Recorder(tune.Callback):
         self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **_: Any
     ) -> None:
         self._silent_s.pop(trial.trial_id, None)
-        with self._bridge.guarded():
-            self._bridge.search.progress(Report.from_dict(result))
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
         """Forgets what Tune would keep of every trial to its end; nothing reads it."""
@@ -172,6 +170,12 @@ class _Recorder(tune.Callback):
         trial.run_metadata.metric_n_steps.clear()
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
+        """Tells the search of a supervisor that has died; of a trial's own failure it has heard already."""
+        self._bridge.failing.discard(trial.trial_id)
+        has_ended = trial.run_metadata.last_result.get("outcome") is not None
+        self.on_trial_complete(iteration, trials, trial)
+        if has_ended:
+            return
         with self._bridge.guarded():
             said = Path(trial.error_file).read_text(errors="replace") if trial.error_file else ""
             if _LOW_ON_MEMORY.search(said):
@@ -180,19 +184,28 @@ class _Recorder(tune.Callback):
                 self._bridge.search.lose(trial.config["number"], "its supervisor died")
 
 
-class _Over(tune.Stopper):
-    """Stops every trial when the search says so."""
+class _Stopper(tune.Stopper):
+    """Tells the search what trials report. Stops a trial that has ended, and all when the search is over.
+
+    A failed trial is not stopped: its next step raises an error, so that it has failed for Ray too.
+    """
 
     def __init__(self, bridge: _Bridge) -> None:
         self._bridge = bridge
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        return False
+        report, search = Report.from_dict(result), self._bridge.search
+        with self._bridge.guarded():
+            search.progress(report)
+            if report.outcome is not None and search.has_failed(report.number):
+                self._bridge.failing.add(trial_id)
+        return report.outcome is not None and trial_id not in self._bridge.failing
 
     def stop_all(self) -> bool:
         if self._bridge.error is not None:
             return True
-        return self._bridge.search.is_over() and self._bridge.has_closed()
+        is_over = self._bridge.search.is_over() and self._bridge.has_closed()
+        return is_over and not self._bridge.failing
 
 
 def run(
@@ -264,24 +277,15 @@ def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) ->
                 name="tune",
                 storage_path=str(storage),
                 callbacks=[_Recorder(bridge), *callbacks],
-                stop=_Over(bridge),
+                stop=_Stopper(bridge),
                 verbose=0,
             ),
         )
-        _forward_nothing()
+        ray_internals.prepare()
         tuner.fit()
     finally:
+        bridge.failing.clear()
         shutil.rmtree(storage, ignore_errors=True)
-
-
-def _forward_nothing() -> None:
-    """Keeps Tune from handing variables to its actors by way of Ray, which logs them, keys too.
-
-    On this machine the actors have them all the same: from Ray's processes, which were started with them.
-    Where none is handed over, Ray makes no environment for an actor, which takes another start of Python.
-    """
-    class_cache.DEFAULT_ENV_VARS.clear()
-    class_cache.ENV_VARS_TO_PROPAGATE.clear()
 
 
 def _after_abort(search: Search, error: Exception) -> None:

@@ -17,14 +17,17 @@ from autotune.trials.race import Race
 REPORT_S = 1.0
 
 
+class TrialFailedError(Exception):
+    """Says why a trial has failed, to Ray alone: the search has been told. The supervisor is well."""
+
+
 class Supervisor(tune.Trainable):
     """Runs one order at a time in a child process of its own.
 
     An order is begun by the first step, and not before: Tune makes a supervisor for a trial that another one,
     which has become free in the meantime, then takes from it.
 
-    However a trial ends, Ray takes it for completed: an actor whose trial has failed would be replaced by a
-    new one, which takes seconds. The outcome is in the report.
+    The last report has the outcome. If the trial has failed, the driver asks for one more step, which raises.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -35,6 +38,7 @@ class Supervisor(tune.Trainable):
         os.environ.pop(TOKEN, None)  # Ray has read it, and no trial may print it
         self._server = ForkServer(config["preload"])
         self._attempt: Attempt | Race | None = None
+        self._ended = ""
         self._take(config)
 
     def _take(self, config: dict[str, Any]) -> None:
@@ -45,12 +49,11 @@ class Supervisor(tune.Trainable):
             begun, self._order = self._order, None
             self._attempt = _begun(begun, self._server)
         if self._attempt is None:
-            raise RuntimeError("the trial has ended already")
+            raise TrialFailedError(self._ended)
         report = self._attempt.step(REPORT_S)
-        if report.outcome is None:
-            return report.to_dict()
-        self._attempt = None
-        return {**report.to_dict(), "done": True}
+        if report.outcome is not None:
+            self._attempt, self._ended = None, f"{report.outcome}: {report.outcome.reason}"
+        return report.to_dict()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self._stop()

@@ -96,6 +96,11 @@ class Search:
     def running(self) -> Sequence[Trial]:
         return self._underway.trials()
 
+    def has_failed(self, number: int) -> bool:
+        """Whether a trial has ended as failed: one that runs again has not ended."""
+        outcome = self.history.of(number).outcome
+        return outcome is not None and outcome.status is Status.FAILED
+
     @property
     def remaining(self) -> int:
         """Trials that are still to end, as far as that is known."""

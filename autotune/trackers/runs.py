@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -205,9 +205,14 @@ class Runs:
                 run.log(row)
 
     def end(self, number: int, failed: bool) -> None:
-        """Finishes a run: as its last report says, and if that has no outcome, as lost or interrupted."""
+        """Finishes a run: as its last report says, and if that has no outcome, as lost or interrupted.
+
+        A trial that has `failed` was given up, even if its last report says interrupted.
+        """
         broken_off = Outcome(Status.INTERRUPTED, reason=f"the {self.kept.whose} was stopped")
         outcome, shown = self._ends.get(number, (_LOST if failed else broken_off, None))
+        if failed and outcome.status is Status.INTERRUPTED:
+            outcome = replace(outcome, status=Status.FAILED)
         if run := self._open.get(number):
             run.summary.update(summary(outcome, shown, self.kept.quality, self.kept.unit))
             run.finish(exit_code=_EXIT_CODES.get(outcome.status, 0))

@@ -14,6 +14,8 @@ def fit(config, workdir):
     batch = config["micro_batch_size"]
     if batch > 32:
         raise MemoryError("toy: the batch does not fit")
+    if config.get("fault") == "error":
+        raise ValueError("toy: made up")
     if config.get("fault") == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if config.get("fault") == "fill":
@@ -24,7 +26,7 @@ def fit(config, workdir):
         while True:
             time.sleep(config.get("step_s", 0.002) + 0.0001 * batch)
             samples += batch
-            yield {"samples": samples, "train_loss": 1.0, "learning_rate": config["learning_rate"]}
+            yield {"samples": samples, "train_loss": 1.0, "learning_rate": config.get("learning_rate", 1e-3)}
             if samples // 200 != (samples - batch) // 200:
                 state.write_text(json.dumps(samples))
                 beside = {name: config[name] for name in ("val_loss", "bleu_4_chance") if name in config}
