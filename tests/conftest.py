@@ -1,4 +1,4 @@
-"""For all tests: what is kept between runs is apart from the user's own files, and a test takes one core."""
+"""For all tests: a cache of their own, one core each, and the same terminal everywhere."""
 
 import os
 from collections.abc import Iterator
@@ -8,6 +8,13 @@ from hypothesis import HealthCheck, settings
 
 # Read when torch is first imported, here and in child processes: tests run side by side.
 os.environ["OMP_NUM_THREADS"] = "1"
+# Colours and the width of a line do not depend on the terminal that the tests are started from.
+for _name in (
+    *("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+    *("COLUMNS", "LINES", "TERMINAL_WIDTH"),
+):
+    os.environ.pop(_name, None)
+os.environ["TERM"] = "xterm"
 # What `make test ARGS=...` was given is not for the `make` that a test calls.
 for _name in ("MAKEFLAGS", "MAKEOVERRIDES", "ARGS"):
     os.environ.pop(_name, None)

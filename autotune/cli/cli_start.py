@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from autotune.cli import gpus, option_values, prepare
+from autotune.cli import gpus, import_room, option_values, prepare
 from autotune.cli.cli_options import Goal, Length, Output, Running, Tuned
 from autotune.cli.gpus import Usable
 from autotune.cli.job import Job
@@ -31,6 +31,9 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
     option_values.require_options(overrides, {"select": "--promise"} if goal.promise else {})
     file = space_file(tuned, found)
     space, workload, notes = prepared(tuned, prepare.read_space(file, overrides), file, here)
+    if running.address is None:
+        settings = space.for_workload(space.baseline)
+        import_room.require(running.memory_limit, workload, settings, here.gpus_per_trial)
     root = output.session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     facts = provenance.collect(root.name, space, workload, found, options.seed)
     if options.warm_start:

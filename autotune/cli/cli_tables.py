@@ -50,13 +50,15 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
 ) -> int:
     """Record a grid of runs, to replay searches over. Example: autotune record lab.jsonl --space grid.yaml"""
     # Imported here because what runs a trial takes a while, which `status` does not wait for.
-    from autotune.cli import option_values  # noqa: PLC0415
+    from autotune.cli import import_room, option_values  # noqa: PLC0415
     from autotune.replay import recording  # noqa: PLC0415
 
     option_values.one_of("--only", only, recording.PARTS)
     drift_s = option_values.duration_s("--drift", drift)
     limits = Options(memory_limit_bytes=option_values.size_bytes("--memory-limit", memory_limit))
     training, notes = _training(space, model, baseline, data, limits)
+    settings, gpus = training.space.for_workload(training.space.baseline), len(training.hardware.gpus)
+    import_room.require(memory_limit, training.workload, settings, gpus)
     recording.grid(training.space)  # says what is wrong with it before anything is written
     _require_file(file)
     with locked(file.with_name(file.name + ".lock"), f"table {file}"):

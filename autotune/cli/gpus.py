@@ -26,6 +26,9 @@ from autotune.system.telemetry import Hardware
 _CHECK = Path(__file__).with_name("torch_check.py")
 _TIMEOUT_S = 120.0
 _LOCALLY = "https://pytorch.org/get-started/locally has the command"
+# The last build for GPUs before compute capability 7.5, and the oldest that it has kernels for.
+_OLDER_BUILD = "--force-reinstall 'torch<2.15' --index-url https://download.pytorch.org/whl/cu126"
+_OLDEST = (5, 0)
 _PLAIN = "fp32"  # what computes in nothing else computes in this
 _ON_CPU = "or search on the CPU: --gpus-per-trial 0"
 
@@ -266,7 +269,9 @@ def _cannot_compute(gpu: Gpu, told: Torch, why: str) -> Fault:
     shown = ".".join(map(str, gpu.compute_capability))
     has = dict.fromkeys(f"{major}.{minor}" for _, major, minor in map(_target, told.kernels))
     what = f"torch {told.build} has no kernels for compute capability {shown}, only for {', '.join(has)}"
-    return Fault(what, f"install a build that has them: {_LOCALLY}")
+    is_older = _OLDEST <= gpu.compute_capability < min(_target(one)[1:] for one in told.kernels)
+    older = f"install an older build, for CUDA 12.6: {pip_install(_OLDER_BUILD)}"
+    return Fault(what, older if is_older else f"install a build that has them: {_LOCALLY}")
 
 
 def has_kernels(kernels: Sequence[str], capability: tuple[int, int]) -> bool:

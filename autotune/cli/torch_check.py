@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -29,12 +30,19 @@ def facts() -> dict[str, Any]:
     return {
         "version": torch.__version__,
         "cuda": torch.version.cuda,
-        "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
+        "cudnn": _cudnn_version(),
         "kernels": torch.cuda.get_arch_list(),
         "fault": next(filter(None, faults), None),
         "devices": devices,
         "triton": bool(devices) and _why_not(partial(importlib.import_module, "triton")) is None,
     }
+
+
+def _cudnn_version() -> int | None:
+    """Returns None if cuDNN does not support one of the GPUs: the others may still compute."""
+    with suppress(RuntimeError):
+        return torch.backends.cudnn.version()  # type: ignore[no-untyped-call, no-any-return]
+    return None
 
 
 def _add(devices: list[dict[str, Any]], index: int) -> None:

@@ -25,7 +25,8 @@ _OOM_TEXT = re.compile(
     r"|CUDNN_STATUS_\w+[^\n]*out of memory"
     r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
     r"|NVML_SUCCESS == [^\n]{0,120}INTERNAL ASSERT FAILED[^\n]{0,120}CUDACachingAllocator"
-    r"|can't allocate memory|[Cc]annot allocate memory|DefaultCPUAllocator: not enough memory"
+    r"|can't allocate memory|[Cc]annot allocate memory(?! in static TLS block)"
+    r"|DefaultCPUAllocator: not enough memory|OpenBLAS error: Memory allocation still failed"
     r"|Could not allocate memory (for|to change) Tensor"
     r"|std::bad_alloc"
     r"|[Oo]ut of memory allocating \d+ bytes"
@@ -35,11 +36,13 @@ _OOM_TEXT = re.compile(
     r"|insufficient shared memory"
     r"|(shared memory|/torch_)[^\n]*No space left on device"
 )
-# What else fails first when memory is capped; without a cap it has other causes.
+# What else fails first when memory is capped, imports included; without a cap it has other causes.
 _CAPPED_TEXT = re.compile(
     r"could not (create|execute) a primitive"
     r"|can't start new thread"
     r"|Thread creation failed: Resource temporarily unavailable"
+    r"|(failed to map segment from shared object|cannot map zero-fill pages)(?!:)"
+    r"|Unable to (create type object|instantiate PyTypeObject)"
 )
 # A library on the GPU that cannot be set up: for lack of memory, unless there was enough.
 _HANDLE_TEXT = re.compile(r"CUBLAS_STATUS_NOT_INITIALIZED when calling `cublas(Lt)?Create")
@@ -87,6 +90,7 @@ _DIVERGED_TYPES = {"DivergedError", "FloatingPointError"}
 _MEMORY_GONE_SHARE = 0.95
 _CAP_GONE_SHARE = 0.85
 _SERVER_DIED = 255  # multiprocessing's exit code for a process whose fork server is no more
+_LOADER_DIED = 127  # the dynamic loader's exit code if it cannot go on
 _LONGEST = 300
 
 
@@ -308,7 +312,7 @@ def of_exit(
     if code in {-signal.SIGKILL, _SERVER_DIED}:
         return lost(what)
     said = _out_of_memory_text(last_words, capped)
-    if said and code in {-signal.SIGABRT, -signal.SIGBUS, 1}:
+    if said and code in {-signal.SIGABRT, -signal.SIGBUS, 1, _LOADER_DIED}:
         return failed(Failure.OOM, f"{what}: {said}", Shortage.MACHINE if code < 0 else _shortage(said))
     if code == -signal.SIGABRT and (of_links := _NCCL_TEXT.search(last_words)):
         return replace(failed(Failure.ERROR, f"{what}: {of_links[0]}"), is_passing=True)

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from autotune.core.errors import InputError
 from autotune.core.settings import SEED, Known, Setting
 from autotune.workloads import code
+from autotune.workloads.command.calls import Call
 from autotune.workloads.own_file import OwnFile
 from autotune.workloads.program import Program
 
@@ -57,6 +58,11 @@ class Workload:
     def preload(self) -> tuple[str, ...]:
         """Modules that the trials' fork server imports once, so that a trial starts without importing."""
         return (self.entry_point.partition(":")[0],)
+
+    def python_with_torch(self, settings: Mapping[str, Setting]) -> Call | None:
+        """The Python that imports torch within a trial's memory limit; None if a trial is born with torch."""
+        del settings
+        return None
 
     @property
     def python(self) -> str | None:

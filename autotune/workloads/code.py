@@ -97,6 +97,11 @@ def _imports(source: bytes) -> frozenset[tuple[int, str]]:
     return frozenset(found)
 
 
+def imports(file: Path, module: str) -> bool:
+    """Whether a Python `file` imports `module`, or a part of it."""
+    return any(level == 0 and name.split(".")[0] == module for level, name in _imports(_content(file)))
+
+
 def _parsed(source: bytes) -> ast.AST:
     """Its tree; an empty one where it is no Python, or for another version."""
     with warnings.catch_warnings():

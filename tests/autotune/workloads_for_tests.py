@@ -130,6 +130,13 @@ def fills_memory(config, workdir):
             HELD.append(bytearray(BIG))
 
 
+def imports_torch(config, workdir):
+    yield {"samples": 1}
+    import torch
+
+    yield {"samples": 2, "train_loss": float(torch.ones(()))}
+
+
 class Samples:
     """A data set whose workers fail as `fault` says."""
 

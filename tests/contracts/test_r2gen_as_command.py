@@ -1,6 +1,5 @@
 """The trainer as a script that knows nothing of the tuner, beside the same one as a generator."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -37,7 +36,7 @@ def as_command(config: Path) -> dict[str, object]:
     settings = " ".join(f"--set {name}={{{name}}}" for name in SET)
     return {
         "kind": "command",
-        "run": f"{sys.executable} -m r2gen train --config {config} --workdir {{workdir}} {settings}",
+        "run": f"python -m r2gen train --config {config} --workdir {{workdir}} {settings}",
         "directory": str(Path(__file__).parents[2]),
         "quality": {name: rf"[:,] {name} ([0-9.]+)" for name in ("bleu_1", "bleu_4")},
     }

@@ -20,6 +20,7 @@ _FLAG = re.compile(
 _DEFAULT = re.compile(r"\(default: ([^)]*)\)")
 _ENVIRONMENT = {
     "COLUMNS": "200",
+    "FORCE_COLOR": "",
     "PYTHONDONTWRITEBYTECODE": "1",
     "CUDA_VISIBLE_DEVICES": "",
     "WANDB_MODE": "disabled",

@@ -4,9 +4,10 @@ import functools
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -69,6 +70,19 @@ class CommandWorkload(Workload):
         return str(self.directory / first) if is_named else self.spec.python
 
     @property
+    def needs_torch(self) -> bool:
+        """Whether torch counts its steps, or a file in its command line imports torch."""
+        counts_itself = self.spec.counts_by_output or self.spec.quality == spec.REPORTED
+        return not counts_itself or any(code.imports(file, "torch") for file in self._named())
+
+    def python_with_torch(self, settings: Mapping[str, Any]) -> calls.Call | None:
+        """The command's own Python, if the command needs torch."""
+        if not self.needs_torch:
+            return None
+        made = calls.call(self.spec, self.directory, calls.values_of(self.spec, settings, ""), resumes=False)
+        return replace(made, arguments=[self.python or sys.executable])
+
+    @property
     def own_file(self) -> OwnFile:
         return Script(self.spec, self.directory, self.command_line)
 
@@ -107,9 +121,12 @@ class CommandWorkload(Workload):
 
     def revision(self) -> str:
         bases = [self.directory / own.base for own in self.spec.files.values()]
+        return code.revision_of_files(self.directory, self.spec.code, [*bases, *self._named()])
+
+    def _named(self) -> list[Path]:
+        """The user's own files in the command line."""
         named = [self.directory / word for word in self.spec.run if code.may_be_the_users(Path(word))]
-        besides = [*bases, *(file for file in named if file.is_file())]
-        return code.revision_of_files(self.directory, self.spec.code, besides)
+        return [file for file in named if file.is_file()]
 
     def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
         del settings

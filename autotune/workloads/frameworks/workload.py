@@ -64,6 +64,10 @@ class FrameworkWorkload(CommandWorkload):
         given = super().for_trial(settings, samples, evaluations, quality)
         return {**given, **self.framework.for_trial(settings, samples, evaluations, quality)}
 
+    @property
+    def needs_torch(self) -> bool:
+        return True
+
     def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
         """With what is put in; a function gets every setting."""
         is_built = isinstance(self.spec, spec.FrameworkSpec) and self.spec.build

@@ -1,6 +1,7 @@
 """The shell completes commands, options, and the values that are known: asked for by a real bash."""
 
 import os
+import shlex
 import subprocess
 import sys
 
@@ -66,7 +67,7 @@ def test_bash_completes(place, line, offered):
     assert bash(place, ASK, LINE=line).split() == offered
 
 
-@pytest.mark.parametrize("command", ["autotune", f"{sys.executable} -m autotune"])
+@pytest.mark.parametrize("command", ["autotune", f"{shlex.quote(sys.executable)} -m autotune"])
 def test_the_script_can_be_had_from_the_command_line(place, command):
     shown = bash(place, f"{command} --show-completion; true")  # or else bash replaces itself by the command
     assert shown.strip() == (place / "script").read_text().strip()

@@ -14,6 +14,7 @@ from rich.console import Console
 from autotune.cli import doctor, gpus
 from autotune.cli.doctor import Capability
 from autotune.cli.gpus import Fault, Look, Torch, Verdict
+from autotune.core.shell import pip_install
 from autotune.space.machine import Machine
 from autotune.system.devices import ORDER, VISIBLE
 from autotune.system.nvml import Gpu
@@ -158,7 +159,7 @@ def test_precisions_follow_the_gpu() -> None:
     found = by_name(list(doctor.precisions(Machine(8, (9, 0)), frozenset())))
     assert found["fp8"] == (False, "needs torchao")
     fp8 = list(doctor.precisions(Machine(8, (9, 0)), frozenset()))[-1]
-    assert fp8.remedy == f"{sys.executable} -m pip install torchao"
+    assert fp8.remedy == pip_install("torchao")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ def test_too_little_room_is_said_with_what_follows(tmp_path: Path) -> None:
     [
         ({"has_compiler": False}, "needs a C++ compiler", "install one, such as g++, and search again"),
         ({"compute_capability": (6, 1)}, "needs compute capability 7.0", "nothing; a search leaves it out"),
-        (ON_GPU | {"has_triton": False}, "needs triton on a GPU", f"{sys.executable} -m pip install triton"),
+        (ON_GPU | {"has_triton": False}, "needs triton on a GPU", pip_install("triton")),
         (
             ON_GPU | {"has_c_compiler": False},
             "needs a C compiler on a GPU",
@@ -211,7 +212,7 @@ def test_what_one_kind_of_machine_compiles_with_another_one_need_not_have() -> N
 
 def test_a_package_that_is_missing_says_how_to_install_it() -> None:
     assert doctor.package("optuna").ok
-    remedy = f"{sys.executable} -m pip install no-such-package"
+    remedy = pip_install("no-such-package")
     missing = doctor.package("no-such-package", "shows a study")
     assert missing == Capability("no-such-package", False, "not installed, shows a study", remedy)
     assert doctor.package("no-such-package").remedy == remedy

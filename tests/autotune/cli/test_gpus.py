@@ -13,6 +13,7 @@ import pytest
 from autotune.cli import doctor, gpus
 from autotune.cli.gpus import Fault, Torch
 from autotune.core.errors import InputError
+from autotune.core.shell import pip_install
 from autotune.space import machine as machines
 from autotune.system import nvml, telemetry
 from tests.gpu.fake_nvml import NO_KERNELS, FakeGpu, fake_gpus, nvml_library
@@ -122,6 +123,13 @@ def test_every_slice_is_asked_about_and_handed_out_by_its_name(machine):
     assert found.hardware.device_bytes == 20 * GIB, "not the 80 of the whole"
 
 
+@pytest.mark.parametrize("capability", [(3, 7), (10, 0)])
+def test_a_gpu_that_no_older_build_is_for_is_left_out_without_naming_one(machine, capability):
+    machine(FakeGpu(capability=capability, raises=NO_KERNELS), RTX, kernels=("sm_75", "sm_80", "sm_90"))
+    (note,) = gpus.usable(None).notes
+    assert "install a build that has them: https://pytorch.org" in note
+
+
 def test_a_gpu_that_torch_has_no_kernels_for_is_left_out(machine):
     machine(GTX, RTX)
     found = gpus.usable(None)
@@ -129,7 +137,8 @@ def test_a_gpu_that_torch_has_no_kernels_for_is_left_out(machine):
     (note,) = found.notes
     has = "only for 7.5, 8.0, 8.6, 9.0, 12.0"
     why = "torch 2.13.0, CUDA 13.0 has no kernels for compute capability 6.1"
-    assert note.startswith(f"GPU 0 is left out: {why}, {has}; install")
+    assert note.startswith(f"GPU 0 is left out: {why}, {has}; install an older build, for CUDA 12.6: ")
+    assert note.endswith("whl/cu126")
 
 
 @pytest.mark.parametrize(
@@ -284,7 +293,7 @@ def test_a_torch_that_cannot_be_asked_says_why(monkeypatch, tmp_path):
     told = gpus.ask({})
     assert isinstance(told, Fault)
     assert told.what.startswith("`import torch` fails: ")
-    assert told.remedy == f"{quote(sys.executable)} -m pip install --force-reinstall torch"
+    assert told.remedy == pip_install("--force-reinstall torch")
 
 
 def test_a_scripts_python_without_torch_may_use_a_gpu_in_another_way(fake_gpus, tmp_path):

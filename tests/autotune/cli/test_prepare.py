@@ -146,7 +146,7 @@ def test_the_processes_that_a_launcher_starts_have_a_micro_batch_each(tmp_path):
     text = f"""
 workload:
   kind: command
-  run: {sys.executable} -m torch.distributed.run --nproc_per_node 2 train.py {{batch}} {{every}}
+  run: python -m torch.distributed.run --nproc_per_node 2 train.py {{batch}} {{every}}
   directory: {tmp_path}
   quality: {{acc: 'acc (.*)'}}
 roles: {{micro_batch_size: batch}}

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from multiprocessing import forkserver
 from pathlib import Path
 
 import psutil
@@ -36,6 +37,8 @@ def _importable():
 
 @pytest.fixture(scope="module")
 def server():
+    """One with torch in it: that of another file may be running, without."""
+    forkserver._forkserver._stop()
     return ForkServer(["torch", "torch.utils.data"])
 
 

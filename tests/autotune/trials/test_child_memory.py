@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,13 @@ def test_a_program_that_the_kernel_kills_for_memory_is_the_trials_own(start, own
     listen(child)
     assert ran_out(child.verdict), child.verdict
     assert "the kernel has killed one of its processes" in child.verdict.reason
+
+
+def test_a_limit_that_importing_torch_exceeds_is_out_of_memory(start):
+    forkserver._forkserver._stop()  # or torch may be imported already
+    child = start("imports_torch", memory_limit_bytes=40 * 2**20)
+    assert len(listen(child)) == 1
+    assert ran_out(child.verdict), child.verdict
 
 
 class GroupThatNobodyJoins(MemoryGroup):

@@ -11,6 +11,8 @@ CAPPED_ONLY = [
     RuntimeError("could not create a primitive"),
     RuntimeError("could not execute a primitive"),
     RuntimeError("can't start new thread"),
+    ImportError("torch/_C.so: failed to map segment from shared object"),
+    OSError("libc10.so: cannot map zero-fill pages"),
 ]
 OUT_OF_MEMORY = [
     RuntimeError("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED. This error may appear if out of memory"),
@@ -20,6 +22,7 @@ OUT_OF_MEMORY = [
     RuntimeError("Caught OutOfMemoryError in pin memory thread for device 0."),
     RuntimeError("Caught _ArrayMemoryError in DataLoader worker process 0."),
     ImportError("libx.so: cannot apply additional memory protection: Cannot allocate memory"),
+    ImportError("libx.so: failed to map segment from shared object: Cannot allocate memory"),
 ]
 OTHER = [
     RuntimeError(
@@ -30,6 +33,7 @@ OTHER = [
     RuntimeError("CUDA error: an illegal memory access was encountered"),
     RuntimeError("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED. This error may appear with non-contiguous input"),
     ImportError("libx.so: failed to map segment from shared object: Operation not permitted"),
+    ImportError("libgomp.so.1: cannot allocate memory in static TLS block"),
     LookupError("CUDA error: out of memory"),
 ]
 
@@ -69,6 +73,8 @@ def test_the_reason_names_the_cause_that_decided() -> None:
         (255, "", {}, Failure.LOST),
         (-signal.SIGBUS, "ERROR: ... caused by insufficient shared memory (shm).", {}, Failure.OOM),
         (-signal.SIGBUS, "", {}, Failure.ERROR),
+        (1, "OpenBLAS error: Memory allocation still failed after 10 retries, giving up.", {}, Failure.OOM),
+        (127, "cannot allocate memory for thread-local data: ABORT", {}, Failure.OOM),
         (
             1,
             "libgomp: Thread creation failed: Resource temporarily unavailable",

@@ -195,6 +195,18 @@ def test_a_script_that_does_not_answer_is_ended_and_said(tmp_path):
     assert asked.fault == "it had not answered after 0.2 s"
 
 
+def test_help_is_asked_for_without_colours(tmp_path, monkeypatch):
+    """As argparse has them from Python 3.14 on, also in a pipe if they are forced."""
+    text = """
+import argparse, os
+blue, plain = ("\\x1b[1;34m", "\\x1b[0m") if os.environ.get("FORCE_COLOR") else ("", "")
+print(f"  {blue}--lr{plain} LR  (default: 0.1)\\n  --help")
+"""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    asked = helped.ask(sys.executable, projects.make(tmp_path, {"train.py": text}), Path("train.py"), 30)
+    assert helped.confirmed([], asked.text) == [Option("lr", "--lr {}", 0.1)]
+
+
 def test_options_in_a_help_text():
     text = """
 usage: train.py [-h] [--amp]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from autotune.core.errors import InputError
+from autotune.core.shell import word
 from autotune.inside.inbox import SITE
 from autotune.workloads import registry
 from autotune.workloads.command.ending import CommandError
@@ -84,7 +85,7 @@ def test_the_winner_trains_with_the_script_as_it_is(made):
     assert f"path {[str(SITE), '/the/shells']}" in done.stdout
     assert done.stderr == ""
     own = made(environment={"PYTHONPATH": "/own"}).command_line(SETTINGS)
-    assert f" PYTHONPATH={SITE}:/own " in own
+    assert f" PYTHONPATH={word(str(SITE))}:/own " in own
 
 
 def test_every_setting_is_used_by_a_function_and_by_a_script_those_that_are_put_in(made):
