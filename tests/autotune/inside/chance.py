@@ -44,6 +44,7 @@ class Training:
         # Without a loader every step counts as many samples as the settings say.
         source = draw.choice(sources if updates == "twice" else [*sources, "none"])
         is_plain = updates == "one"
+        scalers = ["none", "none", "plain", "plain" if source == "none" else "overflows"]
         return cls(
             updates=updates,
             source=source,
@@ -52,7 +53,7 @@ class Training:
             accumulation=draw.choice([1, 1, 2, 4]) if is_plain else 1,
             fetch=draw.choice(["plain", "plain", "ahead", "accumulated"]) if is_plain else "plain",
             evaluation=draw.choice(["none", "no_grad", "grad", "looked"]),
-            scaler=draw.choice(["none", "none", "plain", "overflows"]) if is_plain else "none",
+            scaler=draw.choice(scalers) if is_plain else "none",
             batch=draw.choice([2, 4, 8]),
             steps=draw.randint(14, 40),
             processes=draw.choice([1] * 9 + [2]) if updates == "one" else 1,
