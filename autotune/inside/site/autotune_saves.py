@@ -30,8 +30,7 @@ def file_of(workdir: str) -> str:
 
 
 def digest_of(target: Any) -> str | None:
-    """Returns the digest of what was saved into `target`, a path or an open file; None if it cannot be
-    read."""
+    """Returns the digest of what is in `target`, a path or an open file; None if it cannot be read."""
     if hasattr(target, "getbuffer"):
         return digest(io.BytesIO(target.getbuffer()))
     if hasattr(target, "flush"):

@@ -28,13 +28,12 @@ class Saving:
         self._thread = threading.get_ident()
 
     def around_state(self, state_dict: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns an optimizer's `state_dict`: its state may be saved by another thread, while this one
-        trains."""
+        """Returns an optimizer's `state_dict`; another thread may save what it returns, while this one trains."""
 
         @functools.wraps(state_dict)
         def taken(*args: Any, **kwargs: Any) -> Any:
             if threading.get_ident() == self._thread:
-                self._snapshots.append(self._now())
+                self._snapshots = [*self._snapshots[-1:], self._now()]  # more than one is as good as many
             return state_dict(*args, **kwargs)
 
         return taken
@@ -52,8 +51,10 @@ class Saving:
         return saved
 
     def _seen(self) -> Saved | None:
-        """Returns what is in a file that this thread saves; None: not known, as in a process that only
-        saves."""
+        """Returns what a file that this thread saves has seen; None if that is not known.
+
+        In a thread or process that only saves it is known by the one state that was taken and not saved yet.
+        """
         snapshots, self._snapshots = self._snapshots, []
         if self._thread == threading.get_ident():
             return self._now()
@@ -64,8 +65,7 @@ class Saving:
 
 
 def record(target: Any, seen: Saved) -> None:
-    """Notes what is in a file, a path or open, of this process's trial; the file is then known when it
-    resumes."""
+    """Notes what is in a file, a path or open, so that the trial of this process can resume from it."""
     try:
         if digest := digest_of(target):
             note(file_of(os.environ[autotune_wire.WORKDIR]), digest, seen)
