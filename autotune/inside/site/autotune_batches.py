@@ -99,7 +99,7 @@ class _Feed:
         self._depth: int | None = None  # batches that the loop holds ahead, if it uses all the others at once
 
     def give(self, iterator: Any, batch: Seen) -> None:
-        """An iterator gave a batch. Earlier ones of another iterator that no pass has followed were not used."""
+        """An iterator gave a batch. Earlier ones of another iterator, if no pass followed, were not used."""
         if self._iterated is None or self._iterated.of() is not iterator:
             self._drop(lambda iterated: not iterated.is_used)
             self._iterated = _Iterated(weakref.ref(iterator))

@@ -28,7 +28,7 @@ class Saving:
         self._thread = threading.get_ident()
 
     def around_state(self, state_dict: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns an optimizer's `state_dict`; another thread may save what it returns, while this one trains."""
+        """Returns an optimizer's `state_dict`, whose result another thread may save while this one trains."""
 
         @functools.wraps(state_dict)
         def taken(*args: Any, **kwargs: Any) -> Any:

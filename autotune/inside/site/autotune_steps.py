@@ -30,8 +30,7 @@ class Steps:
         self._has_optimizer = True
 
     def passed(self) -> bool:
-        """Notes the end of a backward pass; returns True if it is a step, as in a script without an
-        optimizer."""
+        """Notes the end of a backward pass; returns True if passes are the steps: there is no optimizer."""
         self.passes += 1
         return not self._has_optimizer and self.passes >= _BY_HAND
 
