@@ -51,6 +51,7 @@ class Child:
     """
 
     def __init__(self, order: Order, server: ForkServer) -> None:
+        order.place.root.mkdir(exist_ok=True)  # does not recreate a deleted session
         self.verdict: Outcome | None = None
         self._order = order
         self._hide = secrecy.hider(os.environ)  # nothing that it says gets further with a key in it

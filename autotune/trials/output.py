@@ -27,7 +27,6 @@ class Output:
         self.ended = False
         self._hide = hide
         self._rest = b""
-        log.parent.mkdir(exist_ok=True)  # does not recreate a deleted session
         self._log = log.open("ab", buffering=0)
         self._close = weakref.finalize(self, self._log.close)
 

@@ -4,7 +4,6 @@ import functools
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -76,11 +75,11 @@ class CommandWorkload(Workload):
         return not counts_itself or any(code.imports(file, "torch") for file in self._named())
 
     def python_with_torch(self, settings: Mapping[str, Any]) -> calls.Call | None:
-        """The command's own Python, if the command needs torch."""
-        if not self.needs_torch:
-            return None
+        """The command's own Python, if it names one and needs torch."""
         made = calls.call(self.spec, self.directory, calls.values_of(self.spec, settings, ""), resumes=False)
-        return replace(made, arguments=[self.python or sys.executable])
+        python = made.arguments[0]
+        is_known = self.needs_torch and Path(python).name.startswith("python")
+        return replace(made, arguments=[python]) if is_known else None
 
     @property
     def own_file(self) -> OwnFile:

@@ -19,7 +19,7 @@ OWN_STEPS = {**COUNTED, "steps": "^step"}
 
 def workload(tmp_path, text=TRAINS, **keys):
     (tmp_path / "train.py").write_text(text)
-    return CommandWorkload.of({"kind": "command", "run": "python train.py", **COUNTED, **keys}, tmp_path)
+    return CommandWorkload.of({"kind": "command", "run": "python train.py", **COUNTED} | keys, tmp_path)
 
 
 @pytest.mark.parametrize("command", ["search", "record"])
@@ -64,6 +64,7 @@ def imports_within(limit):
         ("", REPORTED, False),
         ("from torch import nn", REPORTED, True),
         ("import torch.nn as nn", OWN_STEPS, True),
+        ("", {"run": "conda run python train.py"}, False),  # whose Python is not known
     ],
 )
 def test_only_a_command_that_needs_torch_is_held_to_it(tmp_path, text, keys, needs):

@@ -21,6 +21,7 @@ from autotune.system import cgroup
 from autotune.trials import child as children
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
+from autotune.trials.memory_watch import MemoryWatch
 from autotune.trials.order import Order
 
 HERE = Path(__file__).parents[1]
@@ -130,6 +131,15 @@ def test_records_come_with_the_childs_clock_and_memory(run):
     clock = [before_s, *(event.at_s for event in events), time.monotonic()]
     assert clock == sorted(clock)
     assert all(event.record["memory_peak_bytes"] >= 0 for event in events)
+
+
+def test_a_trial_has_its_directory_however_late_its_supervisor_goes_on(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(MemoryWatch, "begin", lambda watch, pid: time.sleep(1))
+    order = Order(0, "workloads_for_tests:steps", {}, str(tmp_path / "member"), "bleu_4", samples=1)
+    child = Child(order, server)
+    listen(child)
+    child.kill()
+    assert child.verdict == Outcome(Status.COMPLETED)
 
 
 def test_scalars_of_numpy_and_torch_are_numbers(run):
