@@ -22,7 +22,7 @@ from autotune.engines import engine, revival
 from autotune.judging import confirm, pilot
 from autotune.judging.history import History
 from autotune.memory import room
-from autotune.search.search import Search
+from autotune.search.search import TIME_UP, Search
 from autotune.search.surroundings import Terms, World
 from autotune.space.space import Space
 from autotune.storage import provenance, studies, threshold_file
@@ -212,6 +212,7 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
         why = advice.why_none(history)
         tries = advice.what_to_try(
             history,
+            search.plan,
             shown,
             exhausted=search.is_exhausted,
             fell_back=pilot.fell_back(search.asked),
@@ -224,7 +225,7 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
         lines += ["What may help:" if is_told else f"{why}. What may help:", *_told(tries)]
     lines += cli_report.conclude(shown, history.trials)
     if not why and search.remaining:
-        lines.append(f"Continue with: {going_on(shown)}")
+        lines.append(f"Continue with: {advice.go_on(history, search.plan, shown)}")
     facts: dict[str, Any] = {
         "exit_code": code,
         "stopped": search.stopping,
@@ -245,7 +246,10 @@ def _told(tries: Sequence[Try]) -> Iterator[str]:
 
 def _ending(search: Search) -> list[str]:
     """Why no further trial was started, where that was not for their number."""
-    told = [f"Stopped: {search.stopping}"] if search.stopping else []
+    if search.stopping == TIME_UP:
+        told = [view.out_of_time(search.history.trials, search.plan.trials)]
+    else:
+        told = [f"Stopped: {search.stopping}"] if search.stopping else []
     if search.kept_time:
         told.append("Fewer trials than planned: time was kept for confirming what was found.")
     if search.is_exhausted:

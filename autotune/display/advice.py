@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from autotune.core import units
 from autotune.core.trial import Trial
 from autotune.judging import confirm, fates
 from autotune.judging.confirm import Claim
@@ -11,6 +12,9 @@ from autotune.judging.fates import Fate
 from autotune.judging.history import History
 from autotune.space.sections import Objective
 from autotune.storage.store import Session, anew, going_on
+from autotune.storage.study_file import Plan
+
+_TRIALS_MORE, _LEAST_S = 10, 300.0
 
 
 class Verdict(StrEnum):
@@ -59,18 +63,31 @@ class Try:
     command: str = ""
 
 
+def go_on(history: History, plan: Plan, session: Path) -> str:
+    """The command that resumes a search, with more time if there is none left.
+
+    The time is enough for about ten trials, and for confirming a winner.
+    """
+    resume = going_on(session)
+    if plan.left_s != 0:
+        return resume
+    each_s = confirm.trial_s(history)
+    enough_s = max(_LEAST_S, _TRIALS_MORE * each_s, confirm.most_s(history))
+    return f"{resume} --time {units.round_up(enough_s) if each_s else '1h'}"
+
+
 def what_to_try(
-    history: History, session: Path, *, exhausted: bool, fell_back: str | None = None
+    history: History, plan: Plan, session: Path, *, exhausted: bool, fell_back: str | None = None
 ) -> list[Try]:
     """What may bring a winner, the likeliest first; `exhausted`: every configuration was tried.
 
     `fell_back` says why qualities could not be compared, where that was asked for.
     """
-    file, resume = Session(session).space_file, going_on(session)
+    file, resume = Session(session).space_file, go_on(history, plan, session)
     if failed := history.failed_baseline:
         return [_for_baseline(failed, session)]
     if history.baseline is None:
-        return [Try("more time", f"{resume} --time 1h")]
+        return [Try("more time", resume)]
     found, space, goal = fates.of(history), history.space, history.space.objective
     repeats = f"budget.repeats {2 * space.budget.repeats} in {file}"
     longer = [Try(f"longer trials: {fell_back}", f"{anew(session)} --samples auto")] if fell_back else []
@@ -89,7 +106,8 @@ def what_to_try(
     tries = longer + [what for kind, what in told.items() if found[kind]]
     if exhausted:
         return [*tries, Try(f"more knobs or values in {file}: everything in it was tried", anew(session))]
-    return [*tries, Try("more trials", f"{resume} --trials 20")]
+    more = Try("more time", resume) if plan.left_s == 0 else Try("more trials", f"{resume} --trials 20")
+    return [*tries, more]
 
 
 def _more_slack(goal: Objective) -> str:

@@ -141,6 +141,13 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
     )
 
 
+def out_of_time(trials: Sequence[Trial], planned: int) -> str:
+    """`Out of time after 3 trials of 40.`"""
+    ended = sum(t.searched and t.outcome is not None for t in trials)
+    after = f"after {ended} trial{'s' * (ended > 1)} of {planned}" if ended else "before any trial ended"
+    return f"Out of time {after}."
+
+
 def besides(trials: Sequence[Trial]) -> str:
     """`7 repeats, 2 ablation steps`: what was run besides the searched trials."""
     repeats, steps = sum(t.repeat is not None for t in trials), sum(t.ablation_of is not None for t in trials)

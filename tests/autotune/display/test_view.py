@@ -45,6 +45,15 @@ def test_trials_are_counted_by_how_they_ended(make_trial):
     assert view.counts([trials[0], *steps]) == "1 trial: 1 completed; 2 ablation steps"
 
 
+def test_out_of_time_says_after_how_many_trials_of_how_many(make_trial):
+    again = make_trial(1, 1, 1, repeat=Repeat(0, 0, (0,)))
+    trials = [make_trial(0, 1, 1), again, make_trial(2, failure="oom")]
+    running = replace(make_trial(3), outcome=None)
+    assert view.out_of_time([*trials, running], 40) == "Out of time after 2 trials of 40."
+    assert view.out_of_time(trials[:1], 40) == "Out of time after 1 trial of 40."
+    assert view.out_of_time([running], 40) == "Out of time before any trial ended."
+
+
 def test_the_summary_states_the_factor_both_qualities_and_what_to_run(make_trial, space, workload, tmp_path):
     trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.155, x=1), make_trial(2, 90, 0.1, x=2)]
     text = "\n".join(view.summary(History(trials, space), workload, tmp_path / "s"))
