@@ -219,13 +219,16 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
         )
     code = EXIT_INTERRUPTED if is_interrupted else 0 if has_winner else EXIT_NO_WINNER
     lines = [*_ending(search), view.counts(history.trials)]
-    lines += view.summary(history, workload, shown) if best or not why else []
-    if why:
+    go_on = advice.go_on(history, search.plan, shown)
+    lines += (
+        view.summary(history, workload, shown, "" if is_interrupted else go_on) if best or not why else []
+    )
+    if why and not advice.is_unconfirmed(history):
         is_told = best is not None and not best[0].number  # with the baseline, in the summary
         lines += ["What may help:" if is_told else f"{why}. What may help:", *_told(tries)]
     lines += cli_report.conclude(shown, history.trials)
     if not why and search.remaining:
-        lines.append(f"Continue with: {advice.go_on(history, search.plan, shown)}")
+        lines.append(f"Continue with: {go_on}")
     facts: dict[str, Any] = {
         "exit_code": code,
         "stopped": search.stopping,

@@ -1,12 +1,13 @@
 """Whether a search has found a winner; where it has not, why, and what to try. Pure functions of trials."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from autotune.core import units
 from autotune.core.trial import Trial
-from autotune.judging import confirm, fates
+from autotune.judging import confirm, fates, gains
 from autotune.judging.confirm import Claim
 from autotune.judging.fates import Fate
 from autotune.judging.history import History
@@ -15,13 +16,14 @@ from autotune.storage.store import Session, anew, going_on
 from autotune.storage.study_file import Plan
 
 _TRIALS_MORE, _LEAST_S = 10, 300.0
+_LEAST_SHOWN = 1.05  # a gain that one decimal shows
 
 
 class Verdict(StrEnum):
     """What is known of the best configuration of a search."""
 
     CONFIRMED = "confirmed"  # its repeats hold
-    UNCONFIRMED = "unconfirmed"  # measured once
+    UNCONFIRMED = "unconfirmed"  # seems better
     BASELINE = "baseline"  # nothing better
     NONE = "none"  # without a baseline there is nothing to compare with
 
@@ -46,8 +48,24 @@ def has_winner(history: History) -> bool:
     return found is Verdict.CONFIRMED or (found is Verdict.UNCONFIRMED and not space.budget.repeats)
 
 
+def is_unconfirmed(history: History) -> bool:
+    """Whether a trial seems better than the baseline, and its confirmation was asked for and is not done."""
+    return verdict(confirm.recommended(history)) is Verdict.UNCONFIRMED and not has_winner(history)
+
+
+def possibly(history: History, command: str = "") -> str:
+    """`Possibly 1.9x faster, not confirmed: ...`, with the `command` that goes on, if one can be run now."""
+    best = confirm.recommended(history)
+    gain = gains.gain(best[0], history) if best else None
+    is_more = gain is not None and _LEAST_SHOWN <= gain.value < math.inf
+    times = f" {gain.value:.1f}x" if gain and is_more else ""
+    return f"Possibly{times} faster, not confirmed" + (f": {command}" if command else "")
+
+
 def why_none(history: History) -> str:
     """`No winner: of 12 other trials 5 ran faster and lost the quality, 4 ran out of memory, ...`."""
+    if is_unconfirmed(history):
+        return possibly(history)
     if (failed := history.failed_baseline) and failed.outcome:
         return f"No winner: the baseline {failed.outcome}: {failed.outcome.reason}"
     if history.baseline is None:
@@ -88,11 +106,12 @@ def what_to_try(
         return [_for_baseline(failed, session)]
     if history.baseline is None:
         return [Try("more time", resume)]
+    if is_unconfirmed(history):
+        return [Try("time to confirm it", resume)]
     found, space, goal = fates.of(history), history.space, history.space.objective
     repeats = f"budget.repeats {2 * space.budget.repeats} in {file}"
     longer = [Try(f"longer trials: {fell_back}", f"{anew(session)} --samples auto")] if fell_back else []
     told = {
-        Fate.UNCONFIRMED: Try("time to confirm what is faster", f"{resume} --time 1h"),
         Fate.REFUTED: Try(f"{repeats}: more repeats show smaller gains, on an idle machine", resume),
         Fate.UNDECIDED: Try(f"{repeats}: more seeds show whether the quality is kept", resume),
         Fate.CHANCE: Try("longer trials, which learn more", f"{anew(session)} --samples auto"),

@@ -54,7 +54,7 @@ def report(known: Known, samples: int) -> Report:
         history,
         known.workload,
         known.shown,
-        can_go_on=known.state == INTERRUPTED and known.can_go_on,
+        go_on=_resumed(known),
         training_samples=space.training.samples or known.provenance.get("training_samples"),
         prices=known.prices,
     )
@@ -74,7 +74,7 @@ def report(known: Known, samples: int) -> Report:
         seconds=known.plan.spent_s or sum(t.seconds for t in history.trials),
         answer=found,
         least_quality=_least_quality(history),
-        trials=rows.rows(history, found.best.trial if found.best else None),
+        trials=rows.rows(history, found.best.trial if found.best and not found.is_open else None),
         predicted=knobs.predicted(found.best.config, history, limit) if found.best else (),
         ablation=knobs.steps(history),
         which_precision=verdict.verdict(compared.models, compared.goal, verdict.search_noise(history)),
@@ -111,6 +111,14 @@ def _least_quality(history: History) -> float | None:
     if goal.takes_any_quality and goal.target is None:
         return None
     return quality.shown(history.least_quality, goal)
+
+
+def _resumed(known: Known) -> str:
+    """The command that continues a search that was broken off, or ran out of time to confirm its best."""
+    is_unfinished = known.state == INTERRUPTED or (
+        known.state == ENDED and advice.is_unconfirmed(known.history)
+    )
+    return advice.go_on(known.history, known.plan, known.shown) if is_unfinished and known.can_go_on else ""
 
 
 def _going_on(known: Known) -> str:

@@ -106,10 +106,6 @@ def test_what_to_try_follows_from_the_reasons(make_trial, baseline, space, confi
         ("more trials", "python -m autotune resume runs/s --trials 20"),
     ]
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
-    assert tries([baseline, faster], space)[0] == (
-        "time to confirm what is faster",
-        "python -m autotune resume runs/s --time 1h",
-    )
     ((what, _), *_) = tries([baseline, faster, *confirming([baseline, faster], 1, 1.0)], space)
     assert what.startswith("budget.repeats 6 in runs/s/space.yaml: more repeats show smaller gains")
 
@@ -118,6 +114,20 @@ def test_of_a_space_that_was_tried_out_a_larger_one_is_recommended(make_trial, b
     ((what, command),) = tries([baseline], space, exhausted=True)
     assert what == "more knobs or values in runs/s/space.yaml: everything in it was tried"
     assert command == "python -m autotune search --space runs/s/space.yaml --session runs/s-2"
+
+
+def test_of_what_awaits_its_confirmation_nothing_is_said_but_that(make_trial, baseline, space):
+    """The factor only if there is one to tell."""
+    faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
+    history = History([baseline, faster], space)
+    assert advice.why_none(history) == "Possibly 3.0x faster, not confirmed"
+    assert advice.possibly(history, "resume s") == "Possibly 3.0x faster, not confirmed: resume s"
+    confirm_it = ("time to confirm it", "python -m autotune resume runs/s --time 5m")
+    assert tries([baseline, faster], space, plan=SPENT) == [confirm_it]
+    barely = [baseline, make_trial(1, 10.4, 0.2, half_width=0.001, x=1)]
+    assert advice.possibly(History(barely, space)) == "Possibly faster, not confirmed"
+    assert not advice.is_unconfirmed(History([baseline, faster], budget(space, repeats=0)))
+    assert not advice.is_unconfirmed(History([baseline], space))
 
 
 def test_a_search_that_ran_out_of_time_is_given_more_by_what_a_trial_took(make_trial, baseline, space):
