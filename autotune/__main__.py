@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from autotune.core import secrecy, units
-from autotune.core.errors import InputError, SearchAborted, printable
+from autotune.core.errors import InputError, SearchAborted, UnconfirmedError, printable
 from autotune.trials import failures
 
 _NAME = "autotune"  # however it was called: the shell completes it by that
@@ -54,7 +54,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
     try:
         return int(app(args=arguments, prog_name=_NAME, standalone_mode=False) or 0)
-    except SearchAborted as error:
+    except (SearchAborted, UnconfirmedError) as error:
         return _say(error, EXIT_ABORTED)
     except InputError as error:
         return _say(error, EXIT_BAD_INPUT)

@@ -66,7 +66,7 @@ def told(place: Path) -> Iterator[Told]:
     yield from _of_report(report)
     yield from _of_text("markdown", _said(cli_report.report, place, "md", Path("-"), 1), best)
     yield from _of_page(_said(cli_report.report, place, "html", Path("-"), 1), best)
-    _said(cli_session.export, place, place / "best.yaml")
+    _said(cli_session.export, place, place / "best.yaml", best)
     yield from _of_export("export", (place / "best.yaml").read_text(), best)
     for trial in history.trials:
         if trial.completed and not trial.race:
@@ -86,7 +86,8 @@ def texts(place: Path) -> Iterator[str]:
     yield _said(cli_session.status, place, as_json=True)
     for form in ("json", "md", "html"):
         yield _said(cli_report.report, place, form, Path("-"), 1)
-    _said(cli_session.export, place, place / "best.yaml")
+    best = json.loads(_said(cli_session.status, place, as_json=True))["best"]["trial"]
+    _said(cli_session.export, place, place / "best.yaml", best)
     yield (place / "best.yaml").read_text()
 
 

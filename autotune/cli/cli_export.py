@@ -4,27 +4,28 @@ import math
 import sys
 from pathlib import Path
 
-from autotune.cli.cli_session import opened
+from autotune.cli import cli_session
 from autotune.core import files
-from autotune.core.errors import InputError, printable
+from autotune.core.errors import InputError, UnconfirmedError, printable
 from autotune.core.shell import quoted
 from autotune.core.trial import Trial
-from autotune.display import snapshot, view
+from autotune.display import advice, snapshot, view
+from autotune.display.snapshot import Snapshot
 from autotune.export import formats, patch, winner
 from autotune.export.winner import Exported, Winner
 from autotune.judging import confirm
-from autotune.judging.history import History
 from autotune.reports import words
+from autotune.storage.store import Session
 
 
 def export(root: Path, output: Path | None, number: int | None, name: str | None, own: Path | None) -> int:
     """Writes a trial, the winner where none is named, in the format `name`, or into a copy of `own`."""
     if name is not None and own is not None:
         raise InputError("--format, --patch: at most one of them: a file is patched in its own format")
-    session, _, workload = opened(root)
+    session, _, workload = cli_session.opened(root)
     form = formats.named(name, workload)
-    history = snapshot.take(session, root).history
-    trial = wanted(root, history, number)
+    shown = snapshot.take(session, root)
+    trial, history = wanted(session, shown, number), shown.history
     gpus = math.ceil(session.options().gpus_per_trial)
     found = winner.of(trial, history, workload, session.provenance(), gpus)
     if own is not None:
@@ -41,11 +42,21 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
     return 0
 
 
-def wanted(root: Path, history: History, number: int | None) -> Trial:
+def wanted(session: Session, shown: Snapshot, number: int | None) -> Trial:
+    """The trial of that number, the winner if none is given.
+
+    Raises UnconfirmedError if a winner is not confirmed yet.
+    """
+    history = shown.history
     if history.baseline is None:
-        raise InputError(f"session {root}: no result yet: the baseline has not completed")
+        raise InputError(f"session {shown.session}: no result yet: the baseline has not completed")
     if number is None:
         best = confirm.recommended(history)
+        if best and advice.is_unconfirmed(history):
+            possibly = advice.possibly(history, cli_session.go_on(session, shown))
+            raise UnconfirmedError(
+                f"no winner yet; --trial {best[0].number} names one all the same. {possibly}"
+            )
         return best[0] if best else history.baseline
     named = [t for t in history.trials if t.number == number and t.completed]
     if not named:

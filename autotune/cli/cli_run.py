@@ -22,7 +22,7 @@ from autotune.engines import engine, revival
 from autotune.judging import confirm, pilot
 from autotune.judging.history import History
 from autotune.memory import room
-from autotune.search.search import Search
+from autotune.search.search import TIME_UP, Search
 from autotune.search.surroundings import Terms, World
 from autotune.space.space import Space
 from autotune.storage import provenance, studies, threshold_file
@@ -212,19 +212,23 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
         why = advice.why_none(history)
         tries = advice.what_to_try(
             history,
+            search.plan,
             shown,
             exhausted=search.is_exhausted,
             fell_back=pilot.fell_back(search.asked),
         )
     code = EXIT_INTERRUPTED if is_interrupted else 0 if has_winner else EXIT_NO_WINNER
     lines = [*_ending(search), view.counts(history.trials)]
-    lines += view.summary(history, workload, shown) if best or not why else []
-    if why:
+    go_on = advice.go_on(history, search.plan, shown)
+    lines += (
+        view.summary(history, workload, shown, "" if is_interrupted else go_on) if best or not why else []
+    )
+    if why and not advice.is_unconfirmed(history):
         is_told = best is not None and not best[0].number  # with the baseline, in the summary
         lines += ["What may help:" if is_told else f"{why}. What may help:", *_told(tries)]
     lines += cli_report.conclude(shown, history.trials)
     if not why and search.remaining:
-        lines.append(f"Continue with: {going_on(shown)}")
+        lines.append(f"Continue with: {go_on}")
     facts: dict[str, Any] = {
         "exit_code": code,
         "stopped": search.stopping,
@@ -245,7 +249,10 @@ def _told(tries: Sequence[Try]) -> Iterator[str]:
 
 def _ending(search: Search) -> list[str]:
     """Why no further trial was started, where that was not for their number."""
-    told = [f"Stopped: {search.stopping}"] if search.stopping else []
+    if search.stopping == TIME_UP:
+        told = [view.out_of_time(search.history.trials, search.plan.trials)]
+    else:
+        told = [f"Stopped: {search.stopping}"] if search.stopping else []
     if search.kept_time:
         told.append("Fewer trials than planned: time was kept for confirming what was found.")
     if search.is_exhausted:

@@ -8,11 +8,11 @@ from rich.console import Console
 
 from autotune.cli import completion
 from autotune.core import files, units
-from autotune.display import draw, events, live, snapshot, view
+from autotune.display import advice, draw, events, live, snapshot, view
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Snapshot
 from autotune.export import formats
 from autotune.space.space import Space
-from autotune.storage.store import Session
+from autotune.storage.store import FORMAT, Session
 from autotune.system import scratch
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
@@ -42,9 +42,20 @@ def status(
         return 0
     console = Console()
     console.print(draw.whole(shown))
-    for line in ["", _counts(shown, known), *view.summary(shown.history, workload, session)]:
+    for line in [
+        "",
+        _counts(shown, known),
+        *view.summary(shown.history, workload, session, go_on(known, shown)),
+    ]:
         live.say(console, line)
     return 0
+
+
+def go_on(session: Session, shown: Snapshot) -> str:
+    """The command that continues a search; empty while it runs, and where it cannot be resumed."""
+    if shown.state == RUNNING or session.format != FORMAT:
+        return ""
+    return advice.go_on(shown.history, shown.plan, Path(shown.session))
 
 
 def _counts(shown: Snapshot, session: Session) -> str:

@@ -99,8 +99,8 @@ def _of_session(root: Path, asked: Trained) -> Found:
     options = _options(asked, session.options())
     given = session.space()
     workload = registry.load(given.workload)
-    history = snapshot.take(session, root).history
-    trial = cli_export.wanted(root, history, asked.trial)
+    shown = snapshot.take(session, root)
+    trial, history = cli_export.wanted(session, shown, asked.trial), shown.history
     usable = gpus.usable(options.gpus_per_trial)
     workload.require_gpus(usable.gpus_per_trial)
     gpus.require_script(workload.python, usable)

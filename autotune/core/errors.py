@@ -5,7 +5,8 @@ AutotuneError             the command line shows its one line of text
 │   ├── SessionBusyError  another process holds the session's lock
 │   └── DamagedError      a study is not as it was written: `recover` rebuilds what can be rebuilt
 ├── EvaluationError       a trained model could not be scored: the comparison says so and continues
-└── SearchAborted         the search cannot continue: why, and how to resume (exit code 1)
+├── SearchAborted         the search cannot continue: why, and how to resume (exit code 1)
+└── UnconfirmedError      no winner is confirmed yet: how to confirm one (exit code 1)
 """
 
 import difflib
@@ -51,3 +52,7 @@ class EvaluationError(AutotuneError):
 
 class SearchAborted(AutotuneError):  # noqa: N818 - it is an ending, with a session that is intact
     """The search stopped before its budget was spent. The session is intact and can be resumed."""
+
+
+class UnconfirmedError(AutotuneError):
+    """A command needs a winner, and the session has only a candidate. Resume it, or name a trial."""

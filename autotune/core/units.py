@@ -8,6 +8,7 @@ from reprlib import Repr
 from autotune.core.errors import InputError
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_EXACT = (("h", 3600), ("m", 60))
 _BYTES = {"": 1, "B": 1} | {
     f"{letter}{suffix}": base**power
     for power, letter in enumerate("KMGT", start=1)
@@ -15,6 +16,7 @@ _BYTES = {"": 1, "B": 1} | {
 }
 
 DURATION_PATTERN = rf"^\s*\d+(\.\d+)?\s*({'|'.join(_SECONDS)})\s*$"
+_ROUND_MINUTES = (5, 10, 15, 20, 30, 40, 60, 90, 120, 180, 240, 360, 480, 720)
 _LONGEST_S = 3650 * 86400.0
 _MOST_BYTES = 2**50
 _MOST_SHOWN = 200  # characters of a value that was given
@@ -80,6 +82,19 @@ def format_seconds(value_s: float) -> str:
     if hours:
         return f"{hours}h {minutes:02d}m"
     return f"{minutes}m {secs:02d}s" if minutes else f"{secs}s"
+
+
+def exact(value_s: float) -> str:
+    """`value_s` as an option takes it, in whole seconds: `20m`, `97s`, `2h`."""
+    total = round(value_s)
+    unit, size = next(((u, s) for u, s in _EXACT if total and total % s == 0), ("s", 1))
+    return f"{total // size}{unit}"
+
+
+def round_up(value_s: float) -> str:
+    """The next round duration as an option takes it: `5m`, `40m`, `3h`, `2d`."""
+    minutes = next((m for m in _ROUND_MINUTES if 60 * m >= value_s), None)
+    return exact(60 * minutes) if minutes else f"{math.ceil(value_s / 86400)}d"
 
 
 def format_bytes(value: float) -> str:

@@ -1,23 +1,29 @@
 """Whether a search has found a winner; where it has not, why, and what to try. Pure functions of trials."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from autotune.core import units
 from autotune.core.trial import Trial
-from autotune.judging import confirm, fates
+from autotune.judging import confirm, fates, gains
 from autotune.judging.confirm import Claim
 from autotune.judging.fates import Fate
 from autotune.judging.history import History
 from autotune.space.sections import Objective
 from autotune.storage.store import Session, anew, going_on
+from autotune.storage.study_file import Plan
+
+_TRIALS_MORE, _LEAST_S = 10, 300.0
+_LEAST_SHOWN = 1.05  # a gain that one decimal shows
 
 
 class Verdict(StrEnum):
     """What is known of the best configuration of a search."""
 
     CONFIRMED = "confirmed"  # its repeats hold
-    UNCONFIRMED = "unconfirmed"  # measured once
+    UNCONFIRMED = "unconfirmed"  # seems better
     BASELINE = "baseline"  # nothing better
     NONE = "none"  # without a baseline there is nothing to compare with
 
@@ -42,8 +48,24 @@ def has_winner(history: History) -> bool:
     return found is Verdict.CONFIRMED or (found is Verdict.UNCONFIRMED and not space.budget.repeats)
 
 
+def is_unconfirmed(history: History) -> bool:
+    """Whether a trial seems better than the baseline, and its confirmation was asked for and is not done."""
+    return verdict(confirm.recommended(history)) is Verdict.UNCONFIRMED and not has_winner(history)
+
+
+def possibly(history: History, command: str = "") -> str:
+    """`Possibly 1.9x faster, not confirmed: ...`, with the `command` that goes on, if one can be run now."""
+    best = confirm.recommended(history)
+    gain = gains.gain(best[0], history) if best else None
+    is_more = gain is not None and _LEAST_SHOWN <= gain.value < math.inf
+    times = f" {gain.value:.1f}x" if gain and is_more else ""
+    return f"Possibly{times} faster, not confirmed" + (f": {command}" if command else "")
+
+
 def why_none(history: History) -> str:
     """`No winner: of 12 other trials 5 ran faster and lost the quality, 4 ran out of memory, ...`."""
+    if is_unconfirmed(history):
+        return possibly(history)
     if (failed := history.failed_baseline) and failed.outcome:
         return f"No winner: the baseline {failed.outcome}: {failed.outcome.reason}"
     if history.baseline is None:
@@ -59,23 +81,37 @@ class Try:
     command: str = ""
 
 
+def go_on(history: History, plan: Plan, session: Path) -> str:
+    """The command that resumes a search, with more time if there is none left.
+
+    The time is enough for about ten trials, and for confirming a winner.
+    """
+    resume = going_on(session)
+    if plan.left_s != 0:
+        return resume
+    each_s = confirm.trial_s(history)
+    enough_s = max(_LEAST_S, _TRIALS_MORE * each_s, confirm.most_s(history))
+    return f"{resume} --time {units.round_up(enough_s) if each_s else '1h'}"
+
+
 def what_to_try(
-    history: History, session: Path, *, exhausted: bool, fell_back: str | None = None
+    history: History, plan: Plan, session: Path, *, exhausted: bool, fell_back: str | None = None
 ) -> list[Try]:
     """What may bring a winner, the likeliest first; `exhausted`: every configuration was tried.
 
     `fell_back` says why qualities could not be compared, where that was asked for.
     """
-    file, resume = Session(session).space_file, going_on(session)
+    file, resume = Session(session).space_file, go_on(history, plan, session)
     if failed := history.failed_baseline:
         return [_for_baseline(failed, session)]
     if history.baseline is None:
-        return [Try("more time", f"{resume} --time 1h")]
+        return [Try("more time", resume)]
+    if is_unconfirmed(history):
+        return [Try("time to confirm it", resume)]
     found, space, goal = fates.of(history), history.space, history.space.objective
     repeats = f"budget.repeats {2 * space.budget.repeats} in {file}"
     longer = [Try(f"longer trials: {fell_back}", f"{anew(session)} --samples auto")] if fell_back else []
     told = {
-        Fate.UNCONFIRMED: Try("time to confirm what is faster", f"{resume} --time 1h"),
         Fate.REFUTED: Try(f"{repeats}: more repeats show smaller gains, on an idle machine", resume),
         Fate.UNDECIDED: Try(f"{repeats}: more seeds show whether the quality is kept", resume),
         Fate.CHANCE: Try("longer trials, which learn more", f"{anew(session)} --samples auto"),
@@ -89,7 +125,8 @@ def what_to_try(
     tries = longer + [what for kind, what in told.items() if found[kind]]
     if exhausted:
         return [*tries, Try(f"more knobs or values in {file}: everything in it was tried", anew(session))]
-    return [*tries, Try("more trials", f"{resume} --trials 20")]
+    more = Try("more time", resume) if plan.left_s == 0 else Try("more trials", f"{resume} --trials 20")
+    return [*tries, more]
 
 
 def _more_slack(goal: Objective) -> str:

@@ -149,19 +149,18 @@ def _best(shown: Snapshot) -> Table:
         return grid
     trial, claim = shown.best
     if trial.number != baseline.number:
-        surety = Text(_surety(trial, claim, shown), style=HINT, justify="right")
+        surety = Text(_surety(claim, shown), style=HINT, justify="right")
         grid.add_row(str(trial.number), Text(view.name(trial)), Group(_figures(trial, shown), surety))
     name = Text(f"baseline: {view.name(baseline)}")
     grid.add_row("0", name, _figures(baseline, shown))
     return grid
 
 
-def _surety(trial: Trial, claim: Claim | None, shown: Snapshot) -> str:
+def _surety(claim: Claim | None, shown: Snapshot) -> str:
     if claim is not None:
         return f"confirmed: {claim.low:.2f}x to {claim.high:.2f}x"
-    if shown.history.beside.raced(trial) or len(shown.history.runs_of(trial.number)) > 1:
-        return "not confirmed"
-    return "measured once" if shown.space.budget.repeats else "measured once, no repeats asked for"
+    repeats = shown.space.budget.repeats
+    return "possibly faster, not confirmed" if repeats else "measured once, no repeats asked for"
 
 
 def _ended(shown: Snapshot, trials: Sequence[Trial]) -> Table:

@@ -8,7 +8,7 @@ from autotune.core.errors import printable
 from autotune.core.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION, Config, Setting
 from autotune.core.shell import quoted
 from autotune.core.trial import Failure, Measurement, Status, Trial
-from autotune.display import spending
+from autotune.display import advice, spending
 from autotune.display.cautions import cautions, company
 from autotune.judging import confirm, fates, gains, objective, racing
 from autotune.judging import quality as qualities
@@ -141,6 +141,13 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
     )
 
 
+def out_of_time(trials: Sequence[Trial], planned: int) -> str:
+    """`Out of time after 3 trials of 40.`"""
+    ended = sum(t.searched and t.outcome is not None for t in trials)
+    after = f"after {ended} trial{'s' * (ended > 1)} of {planned}" if ended else "before any trial ended"
+    return f"Out of time {after}."
+
+
 def besides(trials: Sequence[Trial]) -> str:
     """`7 repeats, 2 ablation steps`: what was run besides the searched trials."""
     repeats, steps = sum(t.repeat is not None for t in trials), sum(t.ablation_of is not None for t in trials)
@@ -154,7 +161,9 @@ def besides(trials: Sequence[Trial]) -> str:
 def gain(trial: Trial, history: History) -> str:
     """`2.90x the baseline's throughput, 2.71x to 3.10x (...), bleu_4 ... against ...`."""
     goal, found = history.space.objective, gains.gain(trial, history)
-    times = factor(found) or "unknown times"
+    times = factor(found)
+    if not times:
+        return "gain over the baseline unknown"
     if goal.target is not None:
         return f"{times} as soon at {goal.quality} {goal.target:g} as the baseline"
     ours, theirs = ((speed(history.throughput(t)), score(t, history)) for t in (trial, history.of(0)))
@@ -166,8 +175,8 @@ def gain(trial: Trial, history: History) -> str:
     return f"{times} the baseline's throughput{sure}{rounds} ({speeds}){scores}"
 
 
-def summary(history: History, workload: Workload, session: Path) -> list[str]:
-    """What came out of a search, and what to run next."""
+def summary(history: History, workload: Workload, session: Path, go_on: str = "") -> list[str]:
+    """What came out of a search, and what to run next; `go_on` is what continues it, if that can be run."""
     space, baseline, best = history.space, history.baseline, confirm.recommended(history)
     if baseline is None or best is None:
         return [NO_RESULT]
@@ -177,6 +186,8 @@ def summary(history: History, workload: Workload, session: Path) -> list[str]:
     trial, claim = best
     if trial.number == 0:
         return [*lines, nothing_better(history), *spending.lines(history)]
+    if advice.is_unconfirmed(history):
+        return [*lines, *spending.lines(history), advice.possibly(history, go_on)]
     lines.append(f"Best: trial {trial.number}: {knobs(trial.config)}")
     if claim is not None:
         lines += [confirmed(claim, history)]

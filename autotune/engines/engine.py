@@ -26,6 +26,7 @@ from autotune.core.trial import Trial
 from autotune.engines import engine_cluster, ray_internals
 from autotune.engines.supervisor import REPORT_S, Supervisor
 from autotune.judging import confirm
+from autotune.search import allowance
 from autotune.search.search import Search
 from autotune.system.guardian import Guardian
 from autotune.trials.order import Order, RaceOrder
@@ -197,6 +198,9 @@ class _Stopper(tune.Stopper):
         report, search = Report.from_dict(result), self._bridge.search
         with self._bridge.guarded():
             search.progress(report)
+            if report.outcome is not None and not report.number:
+                reach = allowance.forecast(search.asked, search.plan, self._bridge.slots)
+                search.say(reach, once="forecast")
             if report.outcome is not None and search.has_failed(report.number):
                 self._bridge.failing.add(trial_id)
         return report.outcome is not None and trial_id not in self._bridge.failing

@@ -18,6 +18,7 @@ __all__ = [
     "Race",
     "claim",
     "confirmed",
+    "confirming_s",
     "finalists",
     "is_alone",
     "most_s",
@@ -149,17 +150,19 @@ def trial_s(history: History) -> float:
     return objective.mean(seconds) or 0.0
 
 
-def most_s(history: History) -> float:
-    """Returns the time to keep for confirming a finalist: a race, and the seeds of it and of the baseline.
-
-    That is 0 while no trial is a candidate.
-    """
-    refuted = {number for number in _begun(history.trials) if claim(history.of(number), history).why_not}
-    if history.baseline is None or all(trial.number in refuted for trial in _candidates(history)):
-        return 0.0
+def confirming_s(history: History) -> float:
+    """Returns the time that confirming a finalist takes: a race, and seeds of it and of the baseline."""
     each_s, repeats = trial_s(history), history.space.budget.repeats
     race_s = min(_RACE_S, _RACE_TRIALS * each_s) if repeats else 0.0
     return race_s + 2 * repeats * each_s
+
+
+def most_s(history: History) -> float:
+    """Returns the time to keep for confirming a finalist, 0 while no trial is a candidate."""
+    refuted = {number for number in _begun(history.trials) if claim(history.of(number), history).why_not}
+    if history.baseline is None or all(trial.number in refuted for trial in _candidates(history)):
+        return 0.0
+    return confirming_s(history)
 
 
 def _begun(trials: Sequence[Trial]) -> set[int]:

@@ -64,14 +64,19 @@ class _Kind:
 
 
 def is_better(report: Report) -> bool:
-    """Whether something other than the baseline is recommended."""
+    """Whether something other than the baseline seems better."""
     baseline, best = report.answer.baseline, report.answer.best
     return best is not None and (baseline is None or best.trial != baseline.trial)
 
 
+def is_recommended(report: Report) -> bool:
+    """Whether that may be run: nothing that awaits its confirmation."""
+    return is_better(report) and not report.answer.is_open
+
+
 def sides(report: Report) -> list[tuple[Mark, Side]]:
     """What the answer is about: the baseline, and the recommended trial where that is another."""
-    baseline, best = report.answer.baseline, report.answer.best if is_better(report) else None
+    baseline, best = report.answer.baseline, report.answer.best if is_recommended(report) else None
     return [(mark, side) for mark, side in ((marks.BASELINE, baseline), (marks.WINNER, best)) if side]
 
 
@@ -118,7 +123,8 @@ def settings(report: Report) -> list[Setting]:
 
 
 def _kinds(report: Report) -> tuple[_Kind, ...]:
-    seeds = words.plural(max((side.seeds for _, side in sides(report)), default=0), "seed")
+    known = [side for side in (report.answer.baseline, report.answer.best) if side]
+    seeds = words.plural(max((side.seeds for side in known), default=0), "seed")
     limit = report.memory_limit_bytes
     return (
         _Kind(

@@ -11,6 +11,7 @@ from autotune.compare.results import Found
 from autotune.core.passed_over import PassedOver
 from autotune.core.settings import MICRO_BATCH, PRECISION, SEED
 from autotune.core.trial import Trial
+from autotune.display import advice
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging import confirm, elsewhere, quality
 from autotune.judging.costs import Prices
@@ -19,7 +20,6 @@ from autotune.judging.history import History
 from autotune.reports import clinical, importance, knobs, reading, rows
 from autotune.reports.model import Report
 from autotune.reports.recommendation import answer
-from autotune.storage import store
 from autotune.storage.store import Options
 from autotune.storage.study_file import Plan
 from autotune.workloads.base import Workload
@@ -54,7 +54,7 @@ def report(known: Known, samples: int) -> Report:
         history,
         known.workload,
         known.shown,
-        can_go_on=known.state == INTERRUPTED and known.can_go_on,
+        go_on=_resumed(known),
         training_samples=space.training.samples or known.provenance.get("training_samples"),
         prices=known.prices,
     )
@@ -74,7 +74,7 @@ def report(known: Known, samples: int) -> Report:
         seconds=known.plan.spent_s or sum(t.seconds for t in history.trials),
         answer=found,
         least_quality=_least_quality(history),
-        trials=rows.rows(history, found.best.trial if found.best else None),
+        trials=rows.rows(history, found.best.trial if found.best and not found.is_open else None),
         predicted=knobs.predicted(found.best.config, history, limit) if found.best else (),
         ablation=knobs.steps(history),
         which_precision=verdict.verdict(compared.models, compared.goal, verdict.search_noise(history)),
@@ -113,12 +113,21 @@ def _least_quality(history: History) -> float | None:
     return quality.shown(history.least_quality, goal)
 
 
+def _resumed(known: Known) -> str:
+    """The command that continues a search that was broken off, or ran out of time to confirm its best."""
+    is_unfinished = known.state == INTERRUPTED or (
+        known.state == ENDED and advice.is_unconfirmed(known.history)
+    )
+    return advice.go_on(known.history, known.plan, known.shown) if is_unfinished and known.can_go_on else ""
+
+
 def _going_on(known: Known) -> str:
     """The command that runs more trials; empty where the search runs them itself, or none can be run."""
     if known.state == RUNNING or not known.can_go_on or known.history.failed_baseline:
         return ""
-    more = " --trials 20" if known.state == ENDED else ""
-    return f"{store.going_on(known.shown)}{more}{' --time 1h' if known.plan.left_s == 0 else ''}"
+    untried = known.plan.trials - len(known.history.searched)
+    more = " --trials 20" if known.state == ENDED and (known.plan.left_s != 0 or untried <= 0) else ""
+    return f"{advice.go_on(known.history, known.plan, known.shown)}{more}"
 
 
 def _memory_limit_bytes(known: Known) -> int | None:

@@ -78,6 +78,7 @@ class Answer:
     factor: Figure | None = None
     speed: Figure | None = None
     rounds: int = 0
+    is_open: bool = False  # `best` seems better, and its confirmation is not done: it is not recommended
     promise: str = ""
     full_training_samples: int | None = None
     cautions: tuple[str, ...] = ()

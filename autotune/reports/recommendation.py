@@ -30,17 +30,21 @@ def answer(
     workload: Workload,
     session: Path,
     *,
-    can_go_on: bool = False,
+    go_on: str = "",
     training_samples: int | None = None,
     prices: Prices | None = None,
 ) -> Answer:
-    """What the trials so far say to run. `session` is where it lies, as its user would name it."""
-    going_on = (store.going_on(session),) if can_go_on else ()
+    """What the trials so far say to run. `session` is where it lies, as its user would name it.
+
+    `go_on` is the command that continues a search which has not ended, or is not confirmed.
+    """
+    going_on = (go_on,) if go_on else ()
     space, baseline, found = history.space, history.baseline, confirm.recommended(history)
     if baseline is None or found is None:
         return _none(history, session, going_on)
     trial, claim = found
     is_better = trial.number != baseline.number
+    is_open = advice.is_unconfirmed(history)
     spent = [outside.spent(one, history) for one in (baseline, trial)]
     is_counted = _counts(spent, history)
     whole_s = [_whole_s(one, training_samples, is_counted=is_counted) for one in spent]
@@ -49,7 +53,8 @@ def answer(
     return Answer(
         verdict=advice.verdict(found),
         promise=view.promise(history),
-        sentence=_sentence(found, history),
+        sentence=advice.possibly(history, go_on) if is_open else _sentence(found, history),
+        is_open=is_open,
         baseline=theirs,
         best=ours,
         factor=gains.gain(trial, history) if is_better else None,
@@ -62,7 +67,9 @@ def answer(
             *_few(theirs, ours, space, workload),
             *(_unpriced(prices, (theirs, ours), training_samples) if prices else ()),
         ),
-        commands=(*(view.next_commands(session, workload) if is_better else ()), *going_on),
+        commands=()
+        if is_open
+        else (*(view.next_commands(session, workload) if is_better else ()), *going_on),
         outside=tuple(spending.lines(history)),
         evaluations_counted=is_counted,
         prices=prices,

@@ -44,4 +44,4 @@ def _tells_of_speed(report: Report) -> bool:
     is_measured = any(row.throughput is not None for row in report.trials)
     by_batch = any(MICRO_BATCH in row.config for row in report.trials)
     by_phase = any(side.step_s for _, side in answer.sides(report))
-    return not is_measured or by_batch or by_phase or bool(report.ablation) or answer.is_better(report)
+    return not is_measured or by_batch or by_phase or bool(report.ablation) or answer.is_recommended(report)

@@ -4,8 +4,12 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+from autotune.core import units
+from autotune.judging import confirm, pilot
+from autotune.judging.history import History
 from autotune.storage.study_file import Plan
 
+_A_DOZEN = 12
 _MOST_FOR_CONFIRMING = 0.5  # of a time limit
 
 
@@ -42,3 +46,24 @@ class Allowance:
         At most half of all time is kept for that.
         """
         return self.has_time_for(min(confirming_s, _MOST_FOR_CONFIRMING * self._limit_s))
+
+
+def forecast(asked: History, plan: Plan, slots: int) -> str | None:
+    """`A trial takes 1m 37s: 20m is enough for about 7 trials and confirming a winner; 40m recommended.`
+
+    None while the baseline has not completed, and if the time is enough for a dozen trials, or all. So many
+    `slots` run at a time.
+    """
+    each_s = confirm.trial_s(asked)
+    if plan.time_s is None or plan.trials == 1 or not each_s:
+        return None
+    confirming_s = confirm.confirming_s(asked)
+    fixed_s = plan.spent_s + confirming_s + pilot.is_due(asked) * each_s
+    enough_s = fixed_s + math.ceil((min(_A_DOZEN, plan.trials) - 1) / slots) * each_s
+    if plan.time_s >= enough_s:
+        return None
+    more = slots * max(0, math.floor((plan.time_s - fixed_s) / each_s))
+    reach = f"enough for about {1 + more} trials" if more else "too short for a second trial"
+    trial, limit = units.format_seconds(math.ceil(each_s)), units.exact(plan.time_s)
+    confirming = " and confirming a winner" if confirming_s else ""
+    return f"A trial takes {trial}: {limit} is {reach}{confirming}; {units.round_up(enough_s)} recommended."

@@ -24,6 +24,8 @@ from autotune.storage.studies import Plan
 from autotune.trials import failures
 from autotune.trials.reported import Report
 
+TIME_UP = "the time is up"
+
 
 class Search:
     """The bookkeeping of a search. Every change is in the study before anything else hears of it.
@@ -130,7 +132,7 @@ class Search:
         if not self._world.is_in_place():
             self.stop("the session is gone")
         if self._allowance.is_time_up:
-            self.stop("the time is up")
+            self.stop(TIME_UP)
         return self.stopping is not None
 
     def say(self, text: str | None, *, once: str = "") -> None:

@@ -32,6 +32,22 @@ def test_a_wrong_size_is_refused(text):
 
 
 @pytest.mark.parametrize(
+    ("value", "exact", "rounded"),
+    [
+        (0.2, "0s", "5m"),
+        (97, "97s", "5m"),
+        (660, "11m", "15m"),
+        (7200, "2h", "2h"),
+        (50_000, "50000s", "1d"),
+        (100_000, "100000s", "2d"),
+    ],
+)
+def test_seconds_as_an_option_takes_them(value, exact, rounded):
+    assert (units.exact(value), units.round_up(value)) == (exact, rounded)
+    assert units.seconds(rounded) >= value
+
+
+@pytest.mark.parametrize(
     ("value", "expected"), [(3.2, "3s"), (65, "1m 05s"), (3600, "1h 00m"), (7640, "2h 07m")]
 )
 def test_seconds_for_people(value, expected):

@@ -1,5 +1,6 @@
 """A search without a winner says why, and what to try."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ from autotune.judging import confirm, fates
 from autotune.judging.fates import Fate
 from autotune.judging.history import History
 from autotune.space.space import Objective
+from autotune.storage.study_file import Plan
 
 SESSION = Path("runs/s")
+OPEN, SPENT = Plan(40, None), Plan(40, 60.0, spent_s=61.0)
 CURVE = [0.1, 0.15, 0.2]
 
 
@@ -66,7 +69,7 @@ def test_a_target_that_was_not_reached_is_why(make_trial, space):
     to_target = goal(space, select="time-to-quality", target=0.3)
     trials = [make_trial(0, 10, curve=[0.3, 0.3]), make_trial(1, 10, curve=[0.1, 0.2], x=1)]
     assert fates.of(History(trials, to_target)) == {Fate.MISSED: 1}
-    (hint, _) = advice.what_to_try(History(trials, to_target), SESSION, exhausted=False)
+    (hint, _) = advice.what_to_try(History(trials, to_target), OPEN, SESSION, exhausted=False)
     assert "objective.target below 0.3" in hint.what
 
 
@@ -85,9 +88,10 @@ def test_the_reasons_are_counted_the_most_frequent_first(make_trial, baseline, s
     )
 
 
-def tries(trials, space, exhausted=False):
+def tries(trials, space, exhausted=False, plan=OPEN):
     return [
-        (t.what, t.command) for t in advice.what_to_try(History(trials, space), SESSION, exhausted=exhausted)
+        (t.what, t.command)
+        for t in advice.what_to_try(History(trials, space), plan, SESSION, exhausted=exhausted)
     ]
 
 
@@ -102,10 +106,6 @@ def test_what_to_try_follows_from_the_reasons(make_trial, baseline, space, confi
         ("more trials", "python -m autotune resume runs/s --trials 20"),
     ]
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
-    assert tries([baseline, faster], space)[0] == (
-        "time to confirm what is faster",
-        "python -m autotune resume runs/s --time 1h",
-    )
     ((what, _), *_) = tries([baseline, faster, *confirming([baseline, faster], 1, 1.0)], space)
     assert what.startswith("budget.repeats 6 in runs/s/space.yaml: more repeats show smaller gains")
 
@@ -116,8 +116,30 @@ def test_of_a_space_that_was_tried_out_a_larger_one_is_recommended(make_trial, b
     assert command == "python -m autotune search --space runs/s/space.yaml --session runs/s-2"
 
 
+def test_of_what_awaits_its_confirmation_nothing_is_said_but_that(make_trial, baseline, space):
+    """The factor only if there is one to tell."""
+    faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
+    history = History([baseline, faster], space)
+    assert advice.why_none(history) == "Possibly 3.0x faster, not confirmed"
+    assert advice.possibly(history, "resume s") == "Possibly 3.0x faster, not confirmed: resume s"
+    confirm_it = ("time to confirm it", "python -m autotune resume runs/s --time 5m")
+    assert tries([baseline, faster], space, plan=SPENT) == [confirm_it]
+    barely = [baseline, make_trial(1, 10.4, 0.2, half_width=0.001, x=1)]
+    assert advice.possibly(History(barely, space)) == "Possibly faster, not confirmed"
+    assert not advice.is_unconfirmed(History([baseline, faster], budget(space, repeats=0)))
+    assert not advice.is_unconfirmed(History([baseline], space))
+
+
+def test_a_search_that_ran_out_of_time_is_given_more_by_what_a_trial_took(make_trial, baseline, space):
+    slower = make_trial(1, 5, 0.2, half_width=0.1, x=1)
+    minute, hour = ([replace(t, seconds=s) for t in (baseline, slower)] for s in (60.0, 3600.0))
+    assert tries(minute, space, plan=SPENT) == [("more time", "python -m autotune resume runs/s --time 10m")]
+    assert tries(hour, space, plan=SPENT)[-1][1].endswith("--time 12h")
+    assert tries([baseline, slower], space, plan=SPENT)[-1][1].endswith("--time 5m")
+
+
 def test_what_to_do_about_a_baseline(make_trial, space):
-    assert tries([], space) == [("more time", "python -m autotune resume runs/s --time 1h")]
+    assert tries([], space, plan=SPENT) == [("more time", "python -m autotune resume runs/s --time 1h")]
     assert "a --baseline that fits" in tries([make_trial(0, failure="oom")], space)[0][0]
     assert "runs/s/trials/0000/log" in tries([make_trial(0, failure="error")], space)[0][0]
 
@@ -126,6 +148,7 @@ def test_where_qualities_could_not_be_compared_longer_trials_come_first(make_tri
     poor = make_trial(1, 40, 0.1, half_width=0.1, x=1)
     (first, *_) = advice.what_to_try(
         History([baseline, poor], space),
+        OPEN,
         SESSION,
         exhausted=False,
         fell_back="the baseline has learnt nothing",
@@ -154,7 +177,7 @@ def test_who_broke_a_constraint_is_counted_as_that_and_told_what_to_loosen(make_
     history = History(trials, asked)
     assert fates.of(history) == {Fate.BROKEN: 1}
     assert advice.why_none(history) == "No winner: of 1 other trial, 1 broke a constraint"
-    assert advice.what_to_try(history, SESSION, exhausted=False)[0].what.startswith(
+    assert advice.what_to_try(history, OPEN, SESSION, exhausted=False)[0].what.startswith(
         "looser objective.constraints"
     )
 
@@ -167,10 +190,10 @@ def test_what_to_try_for_a_loss_is_more_of_it(make_trial, space):
         make_trial(0, 10, curve=[-2.0], half_width=0.1),
         make_trial(1, 30, curve=[-3.0], half_width=0.1, x=1),
     ]
-    (first, *_) = advice.what_to_try(History(trials, asked), SESSION, exhausted=False)
+    (first, *_) = advice.what_to_try(History(trials, asked), OPEN, SESSION, exhausted=False)
     assert first.what.startswith("an objective.within above 0.02 in")
     late = space.model_copy(
         update={"objective": Objective(minimize="val_loss", select="time-to-quality", target=1.5)}
     )
-    (first, *_) = advice.what_to_try(History(trials, late), SESSION, exhausted=False)
+    (first, *_) = advice.what_to_try(History(trials, late), OPEN, SESSION, exhausted=False)
     assert first.what.startswith("an objective.target above 1.5 in")

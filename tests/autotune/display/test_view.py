@@ -45,9 +45,41 @@ def test_trials_are_counted_by_how_they_ended(make_trial):
     assert view.counts([trials[0], *steps]) == "1 trial: 1 completed; 2 ablation steps"
 
 
+def test_out_of_time_says_after_how_many_trials_of_how_many(make_trial):
+    again = make_trial(1, 1, 1, repeat=Repeat(0, 0, (0,)))
+    trials = [make_trial(0, 1, 1), again, make_trial(2, failure="oom")]
+    running = replace(make_trial(3), outcome=None)
+    assert view.out_of_time([*trials, running], 40) == "Out of time after 2 trials of 40."
+    assert view.out_of_time(trials[:1], 40) == "Out of time after 1 trial of 40."
+    assert view.out_of_time([running], 40) == "Out of time before any trial ended."
+
+
+def unrepeated(space):
+    return space.model_copy(update={"budget": space.budget.model_copy(update={"repeats": 0})})
+
+
+def test_what_is_not_confirmed_is_one_line_with_the_command_that_confirms_it(
+    make_trial, space, workload, tmp_path
+):
+    history = History([make_trial(0, 20, 0.16), make_trial(1, 60, 0.155, x=1)], space)
+    *before, line = view.summary(history, workload, tmp_path / "s", "resume s --time 20m")
+    assert line == "Possibly 3.0x faster, not confirmed: resume s --time 20m"
+    assert before == [view.promise(history)]
+    assert view.summary(history, workload, tmp_path / "s")[-1] == "Possibly 3.0x faster, not confirmed"
+
+
+def test_a_gain_that_is_not_known_is_said_to_be_unknown(make_trial, space):
+    goal = Objective(select="time-to-quality", target=0.2)
+    history = History(
+        [make_trial(0, 10, curve=[0.2]), make_trial(1, None, curve=[0.1], x=1)],
+        space.model_copy(update={"objective": goal}),
+    )
+    assert view.gain(history.of(1), history) == "gain over the baseline unknown"
+
+
 def test_the_summary_states_the_factor_both_qualities_and_what_to_run(make_trial, space, workload, tmp_path):
     trials = [make_trial(0, 20, 0.16), make_trial(1, 60, 0.155, x=1), make_trial(2, 90, 0.1, x=2)]
-    text = "\n".join(view.summary(History(trials, space), workload, tmp_path / "s"))
+    text = "\n".join(view.summary(History(trials, unrepeated(space)), workload, tmp_path / "s"))
     assert "Best: trial 1" in text
     assert "3.00x the baseline's throughput (60.0 against 20.0 samples/s)" in text
     assert "bleu_4 0.1550 against 0.1600" in text
@@ -297,7 +329,7 @@ def test_of_a_loss_the_summary_says_what_is_kept_and_that_lower_is_better(
     make_trial, space, workload, tmp_path
 ):
     goal = Objective(minimize="val_loss", keep=0.98, select="fastest")
-    lower = space.model_copy(update={"objective": goal, "unit": "tokens"})
+    lower = unrepeated(space).model_copy(update={"objective": goal, "unit": "tokens"})
     trials = [make_trial(0, 20, curve=[-2.0]), make_trial(1, 60, curve=[-2.03], x=1)]
     text = "\n".join(view.summary(History(trials, lower), workload, tmp_path / "s"))
     assert (

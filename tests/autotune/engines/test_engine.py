@@ -152,7 +152,7 @@ def test_a_search_without_a_winner_says_why_and_what_to_try_and_more_trials_can_
     more = autotune("resume", "s", "--trials", 500, "--time", "8s")
     assert more.returncode in ENDED, more.stderr
     assert re.search(
-        "Stopped: the time is up|Fewer trials than planned: time was kept",
+        "Out of time after [0-9]+ trials of 502\\.|Fewer trials than planned: time was kept",
         more.stdout,
     )
     trials = trials_of(tmp_path)
@@ -166,6 +166,25 @@ def test_a_search_without_a_winner_says_why_and_what_to_try_and_more_trials_can_
     assert {run.name for run in (tmp_path / "s" / "tensorboard").iterdir()} == logged - {"summary"}
     ended = {f"{t.number:04d}" for t in trials if t.outcome is not None}
     assert {*ended, "summary"} <= logged <= {*(f"{t.number:04d}" for t in trials), "summary"}
+
+
+@pytest.mark.slow
+def test_a_limit_that_is_too_short_is_told_early_and_what_it_leaves_unconfirmed_is_no_answer(
+    tmp_path, autotune
+):
+    write_space(tmp_path, "step_s: 0.002", "step_s: 0.05")
+    done = autotune(
+        *("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--time", "25s"),
+        *("--trials", 40, "--repeats", 3, "--select", "fastest"),
+    )
+    assert done.returncode in ENDED, done.stderr
+    short = "25s is (too short for a second trial|enough for about [0-9]+ trials) and confirming a winner"
+    assert len(re.findall(rf"A trial takes [0-9]+s: {short}; 5m recommended[.]\n", done.stdout)) == 1
+    assert "Out of time after " in done.stdout
+    if "Possibly " in done.stdout:
+        assert done.returncode == 1
+        assert "faster, not confirmed: python -m autotune resume s --time 5m\n" in done.stdout
+        assert not re.search("Best: |Run next|No winner|What may help", done.stdout)
 
 
 def test_a_baseline_that_fails_ends_the_search_with_its_reason(tmp_path, autotune):

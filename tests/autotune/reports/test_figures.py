@@ -86,7 +86,7 @@ def test_only_what_this_version_began_is_gone_on_with(known):
         ({"state": "running"}, ""),
         ({"state": "interrupted"}, "python -m autotune resume runs/s"),
         ({}, "python -m autotune resume runs/s --trials 20"),
-        ({"plan": Plan(40, 900.0, spent_s=901.0)}, "python -m autotune resume runs/s --trials 20 --time 1h"),
+        ({"plan": Plan(40, 900.0, spent_s=901.0)}, "python -m autotune resume runs/s --time 5m"),
         ({"plan": Plan(40, 900.0, spent_s=400.0)}, "python -m autotune resume runs/s --trials 20"),
         ({"can_go_on": False}, ""),
     ],

@@ -237,6 +237,20 @@ def test_commands_quote_a_session_with_a_space(bare):
     assert "python -m autotune compare 'runs/my search'" in found.texts["reports"]
 
 
+def test_what_is_not_confirmed_has_neither_a_star_nor_a_factor_above_it(rich):
+    sentence = "Possibly 1.9x faster, not confirmed: resume s --time 20m"
+    waits = replace(rich.answer, verdict="unconfirmed", is_open=True, sentence=sentence, commands=())
+    trials = tuple(replace(row, kind="trial") if row.kind == "winner" else row for row in rich.trials)
+    text = page.render(replace(rich, answer=waits, trials=trials, ablation=()))
+    said = Page(text).texts["answer"]
+    assert sentence in said
+    assert f"Trial {rich.answer.best.trial}" in said
+    assert "Recommended" not in text
+    assert "Run next" not in text
+    assert '"star"' not in text
+    assert 'class="factor"' not in text
+
+
 def test_a_baseline_that_stays_has_no_column_beside_it(rich):
     stays = replace(rich.answer, verdict="baseline", best=rich.answer.baseline, factor=None)
     said = Page(page.render(replace(rich, answer=stays, ablation=()))).texts["answer"]

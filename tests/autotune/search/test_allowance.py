@@ -1,7 +1,11 @@
 """What a search may still spend."""
 
+from dataclasses import replace
+
 import pytest
 
+from autotune.judging.history import History
+from autotune.search import allowance as allowances
 from autotune.search.allowance import Allowance
 from autotune.storage.study_file import Plan
 
@@ -49,3 +53,54 @@ def test_time_to_confirm_is_kept_but_no_more_than_half_of_all(clock):
 def test_trials_that_are_left_are_never_fewer_than_none(clock):
     allowance = Allowance(Plan(5, None), clock)
     assert [allowance.trials_left(searched) for searched in (0, 4, 5, 6)] == [5, 1, 0, 0]
+
+
+@pytest.fixture
+def known(make_trial, space):
+    """What is known when a baseline of 97 s has ended: a confirmation is a minute and six seeds, 642 s."""
+    return History([replace(make_trial(0, 10, curve=[0.2]), seconds=97.0)], space)
+
+
+def unrepeated(known):
+    budget = known.space.budget.model_copy(update={"repeats": 0})
+    return History(known.trials, known.space.model_copy(update={"budget": budget}))
+
+
+def test_a_limit_that_is_short_is_told_with_one_that_is_not(known):
+    assert allowances.forecast(known, Plan(40, 1500.0, spent_s=100.0), 1) == (
+        "A trial takes 1m 37s: 25m is enough for about 7 trials and confirming a winner; 40m recommended."
+    )
+
+
+def test_what_is_too_short_for_anything_says_so(known):
+    assert allowances.forecast(known, Plan(40, 600.0, spent_s=100.0), 1) == (
+        "A trial takes 1m 37s: 10m is too short for a second trial and confirming a winner; 40m recommended."
+    )
+
+
+def test_without_a_confirmation_none_is_counted(known):
+    assert allowances.forecast(unrepeated(known), Plan(40, 600.0, spent_s=100.0), 1) == (
+        "A trial takes 1m 37s: 10m is enough for about 6 trials; 20m recommended."
+    )
+
+
+def test_trials_side_by_side_take_less(known):
+    plan = Plan(40, 600.0, spent_s=100.0)
+    assert "about 6 trials; 20m" in allowances.forecast(unrepeated(known), plan, 1)
+    assert allowances.forecast(unrepeated(known), plan, 4) is None
+    plan = Plan(40, 300.0, spent_s=100.0)
+    assert "about 9 trials; 10m" in allowances.forecast(unrepeated(known), plan, 4)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [Plan(40, None), Plan(40, 2000.0, spent_s=100.0), Plan(4, 1200.0, spent_s=100.0), Plan(1, 60.0)],
+    ids=["no limit", "enough for a dozen", "enough for all", "nothing but the baseline"],
+)
+def test_a_limit_that_is_enough_is_not_mentioned(known, plan):
+    assert allowances.forecast(known, plan, 1) is None
+
+
+def test_nothing_is_said_before_the_baseline_has_completed(make_trial, space):
+    for trials in ([], [make_trial(0, failure="oom")], [replace(make_trial(0), outcome=None)]):
+        assert allowances.forecast(History(trials, space), Plan(40, 60.0), 1) is None
