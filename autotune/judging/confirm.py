@@ -150,11 +150,10 @@ def trial_s(history: History) -> float:
     return objective.mean(seconds) or 0.0
 
 
-def confirming_s(history: History) -> float:
-    """Returns the time that confirming a finalist takes: a race, and seeds of it and of the baseline."""
-    each_s, repeats = trial_s(history), history.space.budget.repeats
-    race_s = min(_RACE_S, _RACE_TRIALS * each_s) if repeats else 0.0
-    return race_s + 2 * repeats * each_s
+def confirming_s(history: History, seeds: int) -> float:
+    """Returns the time for a race, and for so many seeds of a finalist and of the baseline; 0 without any."""
+    each_s = trial_s(history)
+    return min(_RACE_S, _RACE_TRIALS * each_s) + 2 * seeds * each_s if seeds else 0.0
 
 
 def most_s(history: History) -> float:
@@ -162,7 +161,7 @@ def most_s(history: History) -> float:
     refuted = {number for number in _begun(history.trials) if claim(history.of(number), history).why_not}
     if history.baseline is None or all(trial.number in refuted for trial in _candidates(history)):
         return 0.0
-    return confirming_s(history)
+    return confirming_s(history, history.space.budget.repeats)
 
 
 def _begun(trials: Sequence[Trial]) -> set[int]:

@@ -10,6 +10,7 @@ from autotune.judging.history import History
 from autotune.storage.study_file import Plan
 
 _A_DOZEN = 12
+_SEEDS = 3  # of a winner and of the baseline: what usually decides, though more may be allowed
 _MOST_FOR_CONFIRMING = 0.5  # of a time limit
 
 
@@ -57,13 +58,13 @@ def forecast(asked: History, plan: Plan, slots: int) -> str | None:
     each_s = confirm.trial_s(asked)
     if plan.time_s is None or plan.trials == 1 or not each_s:
         return None
-    confirming_s = confirm.confirming_s(asked)
+    confirming_s = confirm.confirming_s(asked, min(_SEEDS, asked.space.budget.repeats))
     fixed_s = plan.spent_s + confirming_s + pilot.is_due(asked) * each_s
     enough_s = fixed_s + math.ceil((min(_A_DOZEN, plan.trials) - 1) / slots) * each_s
     if plan.time_s >= enough_s:
         return None
     more = slots * max(0, math.floor((plan.time_s - fixed_s) / each_s))
-    reach = f"enough for about {1 + more} trials" if more else "too short for a second trial"
+    reach = f"enough for about {1 + more} trials" if more else "probably too short for a second trial"
     trial, limit = units.format_seconds(math.ceil(each_s)), units.exact(plan.time_s)
     confirming = " and confirming a winner" if confirming_s else ""
     return f"A trial takes {trial}: {limit} is {reach}{confirming}; {units.round_up(enough_s)} recommended."

@@ -74,8 +74,16 @@ def test_a_limit_that_is_short_is_told_with_one_that_is_not(known):
 
 def test_what_is_too_short_for_anything_says_so(known):
     assert allowances.forecast(known, Plan(40, 600.0, spent_s=100.0), 1) == (
-        "A trial takes 1m 37s: 10m is too short for a second trial and confirming a winner; 40m recommended."
+        "A trial takes 1m 37s: 10m is probably too short for a second trial and confirming a winner; "
+        "40m recommended."
     )
+
+
+def test_of_many_seeds_those_are_counted_that_usually_decide(known):
+    budget = known.space.budget.model_copy(update={"repeats": 6})
+    more = History(known.trials, known.space.model_copy(update={"budget": budget}))
+    plan = Plan(40, 1500.0, spent_s=100.0)
+    assert allowances.forecast(more, plan, 1) == allowances.forecast(known, plan, 1)
 
 
 def test_without_a_confirmation_none_is_counted(known):
