@@ -6,6 +6,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import shutil
 import tempfile
 import time
@@ -343,6 +344,61 @@ def test_a_key_in_a_file_is_refused_and_not_echoed(search, place, name, kind):
     assert secret not in said
 
 
+@pytest.mark.parametrize("place", ["run", "words", "flags", "setup", "resume", "environment", "baseline"])
+@pytest.mark.parametrize(
+    "argument",
+    [
+        *(
+            "--hf_token=KEY",
+            "--hf-token KEY",
+            "--password KEY",
+            "--api-key KEY",
+            "-api_key 'KEY'",
+            "--dbPass KEY",
+        ),
+        *("db.password=KEY", "+openai_key=KEY", "--header 'Authorization: Bearer KEY'", "--data x/KEY.csv"),
+    ],
+)
+def test_a_key_in_an_argument_is_refused_and_not_echoed(search, monkeypatch, place, argument):
+    key = made_up("word")
+    if "x/KEY" in argument:
+        monkeypatch.setenv("PLANTED_PASS", key)
+    words = argument.replace("KEY", key)
+    values = yaml.safe_load(SPACE)
+    values["workload"] = {
+        "kind": "command",
+        "run": "python train.py {learning_rate}",
+        "quality": {"acc": "(.)"},
+    }
+    given = {
+        "run": f"python train.py {words}",
+        "words": ["python", "train.py", *shlex.split(words)],
+        "flags": {"micro_batch_size": {4: words, 8: ""}},
+        "environment": {"EXTRA_ARGS": words},
+        "baseline": {"extra": words},
+    }.get(place, words)
+    if place == "baseline":
+        values["baseline"] |= given
+    else:
+        values["workload"]["run" if place == "words" else place] = given
+    Path("space.yaml").write_text(yaml.safe_dump(values))
+    said = search("--space", "space.yaml")
+    assert "PLANTED_PASS" in said or "looks like a key or a password" in said
+    assert "environment variable" in said
+    assert key not in said
+
+
+@pytest.mark.parametrize("option", ["--tag", "--data"])
+def test_the_value_of_a_secret_variable_in_an_option_is_refused(search, monkeypatch, option):
+    key = made_up("word")
+    monkeypatch.setenv("PLANTED_PASS", key)
+    said = (
+        search("--space", "r2gen", option, f"x-{key}") if option == "--tag" else search(option, f"/x/{key}")
+    )
+    assert "PLANTED_PASS" in said
+    assert key not in said
+
+
 def test_a_key_on_a_line_that_is_no_yaml_is_not_echoed(tmp_path, capsys):
     key, file = made_up("old"), tmp_path / "space.yaml"
     file.write_text(f"wandb_api_key: [{key}")
@@ -439,7 +495,16 @@ def token_of(pid):
 def test_a_search_writes_no_key_down_and_listens_on_loopback_alone(tmp_path, monkeypatch):
     (tmp_path / "space.yaml").write_text(LEAKY)
     password = secrets.token_hex(10)
-    keys = {"WANDB_API_KEY": secrets.token_hex(20), "AWS_SECRET_ACCESS_KEY": secrets.token_hex(15)}
+    named = (
+        "AWS_SECRET_ACCESS_KEY",
+        "OPENAI_KEY",
+        "DB_PASS",
+        "MYSQL_PWD",
+        "GPG_PASSPHRASE",
+        "SSH_KEY",
+        "GITHUB_PAT",
+    )
+    keys = {"WANDB_API_KEY": secrets.token_hex(20)} | {name: secrets.token_hex(15) for name in named}
     search = ("search", "--space", "space.yaml", "--session", "s", "--wandb", "offline")
     # Any deeper and the path is too long for Ray's sockets: the search would take another directory.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as ray:
