@@ -8,6 +8,8 @@ import re
 import secrets
 import shlex
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -37,7 +39,10 @@ from autotune.storage.study_file import Plan
 from autotune.workloads.base import Workload
 from r2gen import __main__ as trainer
 from r2gen import synthetic
+from tests.endings import ENDED
 from tests.forked import Forked
+
+from .sessions import is_one_line, kept, trials_of
 
 HERE = Path(__file__).parent
 CODE = [file for package in (autotune, r2gen) for file in sorted(Path(package.__file__).parent.rglob("*.py"))]
@@ -171,6 +176,84 @@ def test_a_yaml_that_makes_objects_is_refused(tmp_path, capsys):
         assert "not YAML" in capsys.readouterr().err
     assert trainer.main(["train", "--config", str(file)]) == 2
     assert not (tmp_path / "ran").exists()
+
+
+PLANTED = (
+    "typer",
+    "yaml",
+    "pydantic",
+    "rich",
+    "jinja2",
+    "optuna",
+    "torch",
+    "r2gen",
+    "json",
+    "socket",
+    "pathlib",
+)
+
+
+@pytest.fixture
+def planted(tmp_path):
+    """A received session with modules that say so when they are run."""
+    place = kept("format-2", tmp_path / "s")
+    for name in PLANTED:
+        (place / f"{name}.py").write_text(
+            f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r})\nraise SystemExit(3)"
+        )
+    return place
+
+
+@pytest.mark.parametrize(
+    "program", [["-m", "autotune"], [Path(sys.executable).with_name("autotune")]], ids=str
+)
+@pytest.mark.parametrize(
+    "command", [["status", "."], ["report", "."], ["export", ".", "-o", "-"], ["doctor"]], ids=str
+)
+def test_a_received_session_runs_none_of_its_code_in_its_own_directory(planted, program, command):
+    done = subprocess.run(
+        [sys.executable, *program, *command], cwd=planted, capture_output=True, text=True, check=False
+    )
+    assert not (planted.parent / "ran").exists(), (planted.parent / "ran").read_text()
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_trainer_runs_no_code_of_the_directory_that_it_is_called_in(planted):
+    (planted / "r2gen.py").unlink()
+    command = [sys.executable, "-m", "r2gen", "evaluate", "--checkpoint", "none.pt", "--data", "."]
+    done = subprocess.run(command, cwd=planted, capture_output=True, text=True, check=False)
+    assert not (planted.parent / "ran").exists(), (planted.parent / "ran").read_text()
+    assert done.returncode == 2, done.stderr
+
+
+OWN = """
+import time
+import beside
+def fit(config, workdir):
+    for n in range(1, 41):
+        time.sleep(0.002)
+        yield {"samples": n * config["micro_batch_size"], "train_loss": 1.0}
+        if n % 10 == 0:
+            yield {"samples": n * config["micro_batch_size"], "bleu_4": beside.SCORE}
+"""
+
+
+def test_a_workload_in_the_working_directory_is_found_with_what_it_imports(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "beside.py").write_text("SCORE = 0.2")
+    (tmp_path / "space.yaml").write_text(SPACE.replace("json.tool:main", "own:fit"))
+    (tmp_path / "yaml.py").write_text("def fit(config, workdir): ...")
+    (tmp_path / "hidden.yaml").write_text(SPACE.replace("json.tool:main", "yaml:fit"))
+    search = [sys.executable, "-m", "autotune", "search", "--wandb", "off", "--space"]
+    given = {"cwd": tmp_path, "capture_output": True, "text": True}
+    done = subprocess.run(
+        [*search, "space.yaml", "--session", "s", "--trials", "2", "--samples", "100"], check=False, **given
+    )
+    assert done.returncode in ENDED, done.stderr
+    assert trials_of(tmp_path / "s")
+    assert all(trial.completed for trial in trials_of(tmp_path / "s"))
+    done = subprocess.run([*search, "hidden.yaml", "--session", "t"], check=False, **given)
+    is_one_line(done, "workload yaml:fit: there is another module yaml ")
 
 
 @pytest.fixture
