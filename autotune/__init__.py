@@ -4,6 +4,19 @@ A training that is tuned may call these: `report` sends a step or an evaluation,
 end, `workdir` and `settings` are the trial's.
 """
 
-from autotune.inside.client import report, settings, should_stop, workdir
+TYPE_CHECKING = False  # as in `typing`
+if TYPE_CHECKING:
+    from typing import Any
+
+    from autotune.inside.client import report, settings, should_stop, workdir
 
 __all__ = ["report", "settings", "should_stop", "workdir"]
+
+
+def __getattr__(name: str) -> "Any":
+    """Imports when first asked for: `python -m autotune` must import nothing before it has set its path."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from autotune.inside import client  # noqa: PLC0415 - see above
+
+    return getattr(client, name)

@@ -1,5 +1,10 @@
 """`python -m autotune`: the one place where errors become a line and an exit code."""
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # the working directory, whose modules must not be taken for those imported below
+
 from autotune.core.linux import require_linux
 
 require_linux("autotune")
@@ -7,10 +12,7 @@ require_linux("autotune")
 import errno
 import io
 import os
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -29,17 +31,8 @@ _UNWRITABLE = failures.OUR_DISK_ERRNOS | {errno.EACCES, errno.EPERM}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code. An unexpected error keeps its traceback."""
     if arguments is None:
-        _look_here()
         _say_in_any_encoding()
     return _flushed(_run(arguments))
-
-
-def _look_here() -> None:
-    """Lets a workload in the current directory be found, as `python -m` does and an installed script not."""
-    with suppress(OSError):  # the directory is gone
-        here = str(Path.cwd())
-        if not sys.flags.safe_path and here not in sys.path:
-            sys.path.insert(0, here)
 
 
 def _say_in_any_encoding() -> None:

@@ -1,5 +1,10 @@
 """`python -m r2gen train | evaluate | generate`: the trainer's command line."""
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # the working directory, whose modules must not be taken for those imported below
+
 from r2gen.linux import require_linux
 
 require_linux("r2gen")
@@ -8,7 +13,6 @@ import argparse
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress

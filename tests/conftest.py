@@ -1,6 +1,7 @@
 """For all tests: a cache of their own, one core each, and the same terminal everywhere."""
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -29,6 +30,12 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _own_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A workload that is loaded puts the working directory of its test on the path."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -207,7 +207,11 @@ def _refused(device: Device) -> Fault:
 
 def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch | Fault:
     """What the torch of `python` says if `environment` is added to this process's own; it takes seconds."""
-    whole = {**os.environ, **environment}
+    whole = {
+        **os.environ,
+        **environment,
+        "PYTHONSAFEPATH": "1",
+    }  # a json.py in the working directory is not run
     devices.number_alike(whole)
     try:
         done = subprocess.run(  # noqa: S603 - this very Python, or the user's own

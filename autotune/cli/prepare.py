@@ -83,6 +83,7 @@ def settings(
     if baseline is not None:
         given |= settings_file(baseline, "--baseline")
     options: dict[str, Setting] = {} if data is None else {"data": str(data)}
+    secrecy.refuse(options, "command line")
     options |= {"skip_bad_samples": True} if skip_bad_samples else {}
     _require_known(options, workload, {*space.baseline, *map(space.naming.name, given)})
     return given | options

@@ -8,10 +8,36 @@ from typing import Any
 
 from autotune.core.errors import InputError, printable
 
-_SECRET_NAME = re.compile(r"api_?key|secret|passw(or)?d|credential|(private|access)_?key", re.IGNORECASE)
-# A token is as often a piece of text, such as pad_token: of those only what cannot be a word is refused.
-_TOKEN_NAME = re.compile(r"(^|[_.-])token$", re.IGNORECASE)
-_TOKEN = re.compile(r"[\w.+/=-]{16,}")
+_ANY = re.compile(r".+", re.DOTALL)
+# The names of secrets, in lower case with underscores; what a setting or argument of that name is if it is a
+# secret and no ordinary word, such as pad_token; and what an environment variable is.
+_SECRETS = (
+    (
+        re.compile(r"secret|passw(or)?d|passphrase|passcode|credential|(api|private|access|ssh)_?key"),
+        _ANY,
+        _ANY,
+    ),
+    (re.compile(r"((^|_)pass|_pwd|_pw)(_?\d+)?$"), re.compile(r"(?![\d.]+$).{8,}"), _ANY),
+    (re.compile(r"(^|_)tokens?(_?\d+)?$"), re.compile(r"[\w.+/=-]{16,}"), _ANY),
+    (
+        re.compile(r"(^|_)(key|pat|auth|jwt|cookie|bearer|otp)(_?\d+)?$"),
+        re.compile(r"(?=.*\d)[\w+=-]{20,}"),
+        re.compile(r".*[^A-Za-z].*", re.DOTALL),
+    ),
+)
+_ELSEWHERE = re.compile(r"_(file|path|dir|env|var|name)s?$")  # the name of what says where a secret is
+_NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|\W+")
+# An argument of a command line: --name VALUE, --name=VALUE or name=VALUE.
+_ARGUMENT = re.compile(
+    r"""(?:^|(?<=[\s"']))(?:--?(?P<flag>[A-Za-z][\w.-]*)(?:=|\s+(?!-))|[+~]*(?P<name>[A-Za-z][\w.-]*)=)"""
+    r"""(?P<value>"[^"]*"|'[^']*'|[^\s"']+)"""
+)
+_PATH = re.compile(r"~?/(?=.*\.).+/.+")  # what encodes keys in text has no dot
+# A value that is filled in later, or a switch.
+_NO_SECRET = re.compile(r"\$\w+|\$?\{[^{}]*\}|true|false|yes|no|on|off|none|null", re.IGNORECASE)
+_HEADER = re.compile(
+    r"(?P<name>\bbearer\s+|\bauthorization:\s*(?:basic|token)\s+)(?P<secret>[\w.+/=~-]{16,})", re.IGNORECASE
+)
 _KEY = r"(?:\w+-)?[0-9a-fA-F]{40}|wandb_v\d+_\w{20,}"  # W&B's, old and new
 _WHOLE_KEY = re.compile(_KEY)
 _KEY_IN_TEXT = re.compile(rf"(?<![\w/])(?:{_KEY})(?![\w/])")  # a digest in a path is none
@@ -23,25 +49,42 @@ _HIDDEN = "(hidden)"
 
 
 def refuse(values: Mapping[str, Any], source: str) -> None:
-    """Raises InputError where a setting holds a key or a password, without saying it."""
+    """Raises InputError if a setting or an argument in one is a key or a password, without saying it."""
+    held, hide = list(_secrets(os.environ)), hider(os.environ)
     for name, value in _settings(values, "", set()):
-        if _is_key(name, value):
-            shown = printable(_KEY_IN_TEXT.sub(_HIDDEN, name.strip(".")))
+        text = f"{name} {value}" if isinstance(value, str) else name
+        variable = next((variable for variable, part in held if part in text), None)
+        if variable or _is_key(name, value):
+            shown = printable(hide(name.strip(".")))
+            is_one = f"holds the value of {variable}" if variable else "looks like a key or a password"
             raise InputError(
-                f"{source}: {shown}: looks like a key or a password, which a search would write to disk: "
-                "remove it, and use an environment variable such as WANDB_API_KEY"
+                f"{source}: {shown}: {is_one}, which a search would write to disk: "
+                "remove it, and use an environment variable such as WANDB_API_KEY: trials inherit it"
             )
 
 
 def _settings(values: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Every value below `values` with the path of its names; what YAML's aliases repeat comes once."""
+    """Every value below `values`, and every argument in a text, with the path of its names.
+
+    What YAML's aliases repeat comes once.
+    """
     if not isinstance(values, Mapping | list | tuple):
         yield name, values
+        yield from _arguments(name, str(values))
     elif id(values) not in seen:
         seen.add(id(values))
-        items = values.items() if isinstance(values, Mapping) else (("", value) for value in values)
+        items = values.items() if isinstance(values, Mapping) else [("", value) for value in values]
+        if not isinstance(values, Mapping):
+            yield from _arguments(
+                name, " ".join(str(v) for v in values if not isinstance(v, Mapping | list | tuple))
+            )
         for key, value in items:
             yield from _settings(value, f"{name}.{key}" if key != "" else name, seen)
+
+
+def _arguments(name: str, text: str) -> Iterator[tuple[str, str]]:
+    for found in _ARGUMENT.finditer(text):
+        yield f"{name}.{found['flag'] or found['name']}", found["value"].strip("\"'")
 
 
 def _is_key(path: str, value: Any) -> bool:
@@ -50,12 +93,19 @@ def _is_key(path: str, value: Any) -> bool:
         return True
     if value is None or isinstance(value, bool):
         return False
-    text = str(value) if isinstance(value, str | bytes) else ""
-    if _WHOLE_KEY.fullmatch(text) or any(_in_urls(text)):
+    text = str(value)
+    if isinstance(value, str | bytes) and (_WHOLE_KEY.fullmatch(text) or any(_in_text(text))):
         return True
-    if any(_TOKEN_NAME.search(name) for name in names) and _TOKEN.fullmatch(text):
-        return True
-    return any(_SECRET_NAME.search(name) for name in names)
+    if _NO_SECRET.fullmatch(text) or _PATH.fullmatch(text):
+        return False
+    return any(form.fullmatch(text) for name in names for form, _ in _forms(name))
+
+
+def _forms(name: str) -> Iterator[tuple[re.Pattern[str], re.Pattern[str]]]:
+    """What a secret called `name` looks like as a setting, and as an environment variable."""
+    words = _NEW_WORD.sub("_", name).lower()
+    if not _ELSEWHERE.search(words):
+        yield from ((setting, variable) for names, setting, variable in _SECRETS if names.search(words))
 
 
 def hidden(text: str, environment: Mapping[str, str]) -> str:
@@ -69,31 +119,34 @@ def hider(environment: Mapping[str, str]) -> Callable[[str], str]:
     Of the `environment` count the values of variables that are called like a key or a password, each of
     their lines by itself, and passwords in URLs.
     """
-    known = {part for part in _secrets(environment) if len(part) >= _SHORTEST}
-    longest_first = sorted(known, key=len, reverse=True)
+    longest_first = sorted({part for _, part in _secrets(environment)}, key=len, reverse=True)
     return partial(_without, re.compile("|".join(map(re.escape, longest_first)) or "(?!)"))
 
 
 def _without(known: re.Pattern[str], text: str) -> str:
-    return _KEY_IN_TEXT.sub(_HIDDEN, _IN_URL.sub(_url_hidden, known.sub(_HIDDEN, text)))
+    shown = _IN_URL.sub(_secret_hidden, known.sub(_HIDDEN, text))
+    return _KEY_IN_TEXT.sub(_HIDDEN, _HEADER.sub(_secret_hidden, shown))
 
 
-def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
+def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The variables that hold a secret, with what is secret in them."""
     for name, value in environment.items():
-        if _SECRET_NAME.search(name) or _TOKEN_NAME.search(name):
-            yield from (value, *value.splitlines())
-        yield from _in_urls(value)
+        is_one = any(form.fullmatch(value) for _, form in _forms(name)) and not _PATH.fullmatch(value)
+        parts = [*((value, *value.splitlines()) if is_one else ()), *_in_text(value)]
+        yield from ((name, part) for part in parts if len(part) >= _SHORTEST)
 
 
-def _in_urls(text: str) -> Iterator[str]:
-    return (found["secret"] for found in _IN_URL.finditer(text) if _is_secret(found))
+def _in_text(text: str) -> Iterator[str]:
+    """The passwords in URLs and the tokens in headers."""
+    for form in (_IN_URL, _HEADER):
+        yield from (found["secret"] for found in form.finditer(text) if _is_secret(found))
 
 
 def _is_secret(found: re.Match[str]) -> bool:
     return found["name"] is not None or len(found["secret"]) >= _SHORTEST_IN_URL
 
 
-def _url_hidden(found: re.Match[str]) -> str:
+def _secret_hidden(found: re.Match[str]) -> str:
     return f"{found['name'] or ''}{_HIDDEN}" if _is_secret(found) else found[0]
 
 

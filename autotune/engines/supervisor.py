@@ -13,6 +13,7 @@ from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import RaceOrder
 from autotune.trials.race import Race
+from autotune.workloads import registry
 
 REPORT_S = 1.0
 
@@ -36,6 +37,7 @@ class Supervisor(tune.Trainable):
         devices.number_alike(os.environ)
         os.environ["PL_DISABLE_FORK"] = "1"  # as Tune has it: Lightning must not fork what Ray has threads in
         os.environ.pop(TOKEN, None)  # Ray has read it, and no trial may print it
+        registry.look_here_last()  # Ray puts it first
         self._server = ForkServer(config["preload"])
         self._attempt: Attempt | Race | None = None
         self._ended = ""

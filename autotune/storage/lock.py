@@ -1,8 +1,7 @@
 """The lock of the process that uses a session. It cannot be taken away without taking the session away.
 
 The kernel drops a lock with its holder, however that ends: a lock is never stale. It is on the session's
-directory itself. A file that says who holds it is locked as well, and is the only one locked where a file
-system, such as NFS, locks no directories.
+directory itself. A file that says who holds it is locked as well, because NFS and others lock files only.
 """
 
 import fcntl
@@ -14,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.core.errors import SessionBusyError
+from autotune.core.errors import InputError, SessionBusyError
 
 _TRIES, _BETWEEN_S = 5, 0.1  # asking whether a session is in use holds its lock for a moment
 _HANDED_OVER = "AUTOTUNE_LOCK"  # the descriptors of a lock that a process has from the one that it replaces
@@ -47,14 +46,18 @@ class Held:
 
 @contextmanager
 def held(root: Path, file: Path, what: str) -> Iterator[Held]:
-    """Holds the directory `root` and the `file` in it; raises SessionBusyError that names their holder."""
+    """Holds the directory `root` and the `file` in it; raises SessionBusyError that names their holder.
+
+    Raises InputError if neither can be locked.
+    """
     with ExitStack() as stack:
         lock = _handed_over(root)
         if lock is None:
             directory = _opened(root, os.O_RDONLY | os.O_DIRECTORY, stack)
-            if not _is_locked(directory):
+            is_locked = _is_locked(directory)
+            if is_locked is False:
                 raise busy(file, what)
-            lock = Held(root, (directory, _taken(file, what, stack)))
+            lock = Held(root, (directory, _taken(file, what, stack, is_only_lock=is_locked is None)))
         else:
             for descriptor in lock.descriptors:
                 stack.callback(os.close, descriptor)
@@ -63,9 +66,12 @@ def held(root: Path, file: Path, what: str) -> Iterator[Held]:
 
 @contextmanager
 def locked(file: Path, what: str) -> Iterator[None]:
-    """Holds the lock `file` for this process alone; raises SessionBusyError that names its holder."""
+    """Holds the lock `file` for this process alone; raises SessionBusyError that names its holder.
+
+    Raises InputError if it cannot be locked.
+    """
     with ExitStack() as stack:
-        _taken(file, what, stack)
+        _taken(file, what, stack, is_only_lock=True)
         yield
 
 
@@ -86,12 +92,18 @@ def _opened(path: Path, flags: int, stack: ExitStack) -> int:
     return descriptor
 
 
-def _taken(file: Path, what: str, stack: ExitStack) -> int:
+def _taken(file: Path, what: str, stack: ExitStack, *, is_only_lock: bool) -> int:
     """The descriptor of the lock `file`, which then names its holder."""
     while True:
         descriptor = _opened(file, os.O_RDWR | os.O_CREAT, stack)
-        if not _is_locked(descriptor):
+        is_locked = _is_locked(descriptor)
+        if is_locked is False:
             raise busy(file, what)
+        if is_locked is None and is_only_lock:
+            raise InputError(
+                f"{what}: must be on a file system that locks files, or two processes could use it at once: "
+                "flock fails here; put it on a local disk"
+            )
         with suppress(FileNotFoundError):  # it was removed since it was opened: the next one counts
             if os.path.samestat(os.fstat(descriptor), file.stat()):
                 break
@@ -100,15 +112,15 @@ def _taken(file: Path, what: str, stack: ExitStack) -> int:
     return descriptor
 
 
-def _is_locked(descriptor: int) -> bool:
-    """Whether it could be locked, or is on a file system that cannot lock it."""
+def _is_locked(descriptor: int) -> bool | None:
+    """Whether it could be locked; None if its file system cannot lock it."""
     for left in reversed(range(_TRIES)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(_BETWEEN_S if left else 0)
-        except OSError:  # NFS locks no directory
-            return True
+        except OSError:
+            return None
         else:
             return True
     return False
@@ -136,7 +148,7 @@ def _is_held(path: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # NFS locks no directory
+    except OSError:  # its file system cannot lock it
         return False
     finally:
         os.close(descriptor)

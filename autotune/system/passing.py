@@ -21,7 +21,8 @@ def directory(prefix: str, beside: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=prefix, dir=beside) as name:
         lock = os.open(name, os.O_RDONLY)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel releases it when this process has ended
+            with suppress(OSError):  # without locks, nobody removes it while it is in use either
+                fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel releases it when this process has ended
             yield Path(name)
         finally:
             os.close(lock)

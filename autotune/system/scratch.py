@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from autotune.core.errors import InputError
 from autotune.system import cgroup
 from autotune.system.guardian import Guardian, descendants, remove_groups, remove_shared_memory, shared_memory
 
@@ -72,17 +73,30 @@ def _use(directory: str | None) -> None:
 
 
 def _make() -> tuple[Path, int]:
-    """A new directory, and the descriptor whose lock says that it is in use; the kernel releases it."""
-    while True:
-        directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        if len(os.fsencode(directory)) > _LONGEST:
-            directory.rmdir()
-            directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_FALLBACK))
-        lock = os.open(directory, os.O_RDONLY)
+    """A new directory, and the descriptor whose lock says that it is in use; the kernel releases it.
+
+    Raises InputError if no temporary directory can be locked.
+    """
+    usual = Path(tempfile.gettempdir())
+    for base in (usual, _FALLBACK):
+        if made := _made_in(base):
+            return made
+    raise InputError(f"TMPDIR: must be on a file system that locks directories: flock fails in {usual}")
+
+
+def _made_in(base: Path) -> tuple[Path, int] | None:
+    """The same in `base`; None if its name is too long for sockets, or its file system does not lock."""
+    directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+    lock = os.open(directory, os.O_RDONLY)
+    with suppress(OSError):
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if directory.exists():  # it was not taken for an orphan's before it was locked
+        if len(os.fsencode(directory)) <= _LONGEST and directory.exists():
             return directory, lock
-        os.close(lock)
+    os.close(lock)
+    if not directory.exists():  # it was taken for an orphan's before it was locked
+        return _made_in(base)
+    directory.rmdir()
+    return None
 
 
 def end_orphans() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from autotune.core import units
 from autotune.core.errors import InputError
-from autotune.core.secrecy import cleaned
+from autotune.core.secrecy import cleaned, refuse
 
 _PRECISION = "precision"
 _LONGEST = 64  # characters that W&B takes
@@ -24,7 +24,8 @@ def of_trial(session: Sequence[str], config: Mapping[str, Any]) -> tuple[str, ..
 
 
 def check(own: Sequence[str]) -> tuple[str, ...]:
-    """What was given with --tag; raises InputError for what W&B would not take."""
+    """What was given with --tag; raises InputError for what W&B would not take, and for keys."""
+    refuse({"--tag": own}, "command line")
     for tag in own:
         if not 0 < len(tag.strip()) <= _LONGEST:
             raise InputError(f"--tag: a tag has 1 to {_LONGEST} characters: got {units.shown(tag)}")

@@ -1,8 +1,12 @@
 """The workload that a search space names: found by its name, or by its kind and what that takes."""
 
 import importlib.util
+import os
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +34,13 @@ def load(value: str | Mapping[str, Any]) -> Workload:
     module, _, function = name.partition(":")
     if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
         raise InputError(f"workload: {BUILTIN}, or an entry point package.module:function: got {name!r}")
+    here = look_here_last()
     if not _exists(module):
         raise InputError(
             f"workload {name}: there is no module {module} on the Python path: run this in the directory "
             "that holds it, or add that to PYTHONPATH"
         )
+    _require_unhidden(module.partition(".")[0], here, name)
     return named(name)
 
 
@@ -109,6 +115,33 @@ def named(value: str | Mapping[str, Any]) -> Workload:
     from autotune.workloads.r2gen import R2GenWorkload  # noqa: PLC0415 - it imports the trainer
 
     return R2GenWorkload()
+
+
+def look_here_last() -> list[str]:
+    """Lets a workload in the working directory be found, but nothing in it hide what is installed.
+
+    Returns what is last on the path for that; nothing if Python is to leave it out, or PYTHONPATH names it.
+    """
+    with suppress(OSError):  # the directory is gone
+        here = str(Path.cwd())
+        if not sys.flags.safe_path and here not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+            sys.path[:] = [*(place for place in sys.path if place not in {"", here}), here]
+            return [here]
+    return []
+
+
+def _require_unhidden(module: str, here: list[str], name: str) -> None:
+    """Raises InputError if another `module` is found than the one that is `here`."""
+    found, own = _origin(importlib.util.find_spec(module)), _origin(PathFinder.find_spec(module, here))
+    if own and found != own:
+        raise InputError(
+            f"workload {name}: there is another module {module} ({found}), which comes first: rename yours, "
+            "or put its directory on PYTHONPATH"
+        )
+
+
+def _origin(spec: ModuleSpec | None) -> Path | None:
+    return Path(spec.origin).resolve() if spec and spec.origin else None
 
 
 def _exists(module: str) -> bool:

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import socket
+import subprocess
 import threading
 import time
 
@@ -16,7 +17,8 @@ from autotune.storage.store import Options, Session, is_in_use
 from tests.endings import ENDED
 
 from . import killing
-from .sessions import SPACE, call, is_one_line, search, start, trials_of, wait_for
+from .searches import Place
+from .sessions import KEPT, SPACE, as_if_here, call, is_one_line, kept, search, start, trials_of, wait_for
 
 
 @pytest.fixture
@@ -86,6 +88,55 @@ def test_who_only_asks_stands_in_nobodys_way(session):
     finally:
         asking.set()
         thread.join()
+
+
+# Below a directory nothing can be locked, as on Lustre without `-o flock`, or NFS without its lock daemon.
+UNLOCKABLE = """
+import errno, fcntl, os
+flock = fcntl.flock
+def failing(file, how):
+    number = file if isinstance(file, int) else file.fileno()
+    if os.readlink(f"/proc/self/fd/{number}").startswith(os.environ["UNLOCKABLE"]):
+        code = getattr(errno, os.environ["CODE"])
+        raise OSError(code, os.strerror(code))
+    flock(file, how)
+fcntl.flock = failing
+"""
+
+
+@pytest.fixture
+def run_unlocked(tmp_path):
+    """Runs a command where nothing can be locked below a directory."""
+    with Place(tmp_path) as place:
+
+        def run(*arguments, below=tmp_path, code="ENOSYS"):
+            given = {"UNLOCKABLE": str(below), "CODE": code, "PYTHONPATH": str(KEPT), "TMPDIR": "/tmp"}
+            process = place.start(*arguments, patch=UNLOCKABLE, **given)
+            out, err = process.communicate(timeout=240)
+            return subprocess.CompletedProcess(process.args, process.wait(), out, err)
+
+        yield run
+
+
+@pytest.mark.parametrize("code", ["ENOSYS", "ENOLCK"])
+def test_no_search_begins_or_resumes_where_its_session_cannot_be_locked(tmp_path, run_unlocked, code):
+    as_if_here(kept("format-2", tmp_path / "done"))
+    for arguments in (search(tmp_path), ("resume", "done"), ("recover", "done")):
+        is_one_line(run_unlocked(*arguments, code=code), "must be on a file system that locks files")
+    assert not (tmp_path / "s" / "session.json").exists()
+    assert run_unlocked("status", "done").returncode == 0
+
+
+def test_where_no_temporary_directory_can_be_locked_a_line_names_tmpdir(tmp_path, run_unlocked):
+    done = run_unlocked(*search(tmp_path), below="/tmp/autotune_")
+    is_one_line(done, "TMPDIR: must be on a file system that locks directories: flock fails in /tmp")
+
+
+def test_a_check_needs_no_locks_where_it_runs(tmp_path, run_unlocked):
+    search(tmp_path)
+    done = run_unlocked("check", "space.yaml")
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.glob(".check-*"))
 
 
 def create(place, number, results):

@@ -6,7 +6,10 @@ import json
 import os
 import re
 import secrets
+import shlex
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -36,7 +39,10 @@ from autotune.storage.study_file import Plan
 from autotune.workloads.base import Workload
 from r2gen import __main__ as trainer
 from r2gen import synthetic
+from tests.endings import ENDED
 from tests.forked import Forked
+
+from .sessions import is_one_line, kept, trials_of
 
 HERE = Path(__file__).parent
 CODE = [file for package in (autotune, r2gen) for file in sorted(Path(package.__file__).parent.rglob("*.py"))]
@@ -170,6 +176,84 @@ def test_a_yaml_that_makes_objects_is_refused(tmp_path, capsys):
         assert "not YAML" in capsys.readouterr().err
     assert trainer.main(["train", "--config", str(file)]) == 2
     assert not (tmp_path / "ran").exists()
+
+
+PLANTED = (
+    "typer",
+    "yaml",
+    "pydantic",
+    "rich",
+    "jinja2",
+    "optuna",
+    "torch",
+    "r2gen",
+    "json",
+    "socket",
+    "pathlib",
+)
+
+
+@pytest.fixture
+def planted(tmp_path):
+    """A received session with modules that say so when they are run."""
+    place = kept("format-2", tmp_path / "s")
+    for name in PLANTED:
+        (place / f"{name}.py").write_text(
+            f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r})\nraise SystemExit(3)"
+        )
+    return place
+
+
+@pytest.mark.parametrize(
+    "program", [["-m", "autotune"], [Path(sys.executable).with_name("autotune")]], ids=str
+)
+@pytest.mark.parametrize(
+    "command", [["status", "."], ["report", "."], ["export", ".", "-o", "-"], ["doctor"]], ids=str
+)
+def test_a_received_session_runs_none_of_its_code_in_its_own_directory(planted, program, command):
+    done = subprocess.run(
+        [sys.executable, *program, *command], cwd=planted, capture_output=True, text=True, check=False
+    )
+    assert not (planted.parent / "ran").exists(), (planted.parent / "ran").read_text()
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_trainer_runs_no_code_of_the_directory_that_it_is_called_in(planted):
+    (planted / "r2gen.py").unlink()
+    command = [sys.executable, "-m", "r2gen", "evaluate", "--checkpoint", "none.pt", "--data", "."]
+    done = subprocess.run(command, cwd=planted, capture_output=True, text=True, check=False)
+    assert not (planted.parent / "ran").exists(), (planted.parent / "ran").read_text()
+    assert done.returncode == 2, done.stderr
+
+
+OWN = """
+import time
+import beside
+def fit(config, workdir):
+    for n in range(1, 41):
+        time.sleep(0.002)
+        yield {"samples": n * config["micro_batch_size"], "train_loss": 1.0}
+        if n % 10 == 0:
+            yield {"samples": n * config["micro_batch_size"], "bleu_4": beside.SCORE}
+"""
+
+
+def test_a_workload_in_the_working_directory_is_found_with_what_it_imports(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "beside.py").write_text("SCORE = 0.2")
+    (tmp_path / "space.yaml").write_text(SPACE.replace("json.tool:main", "own:fit"))
+    (tmp_path / "yaml.py").write_text("def fit(config, workdir): ...")
+    (tmp_path / "hidden.yaml").write_text(SPACE.replace("json.tool:main", "yaml:fit"))
+    search = [sys.executable, "-m", "autotune", "search", "--wandb", "off", "--space"]
+    given = {"cwd": tmp_path, "capture_output": True, "text": True}
+    done = subprocess.run(
+        [*search, "space.yaml", "--session", "s", "--trials", "2", "--samples", "100"], check=False, **given
+    )
+    assert done.returncode in ENDED, done.stderr
+    assert trials_of(tmp_path / "s")
+    assert all(trial.completed for trial in trials_of(tmp_path / "s"))
+    done = subprocess.run([*search, "hidden.yaml", "--session", "t"], check=False, **given)
+    is_one_line(done, "workload yaml:fit: there is another module yaml ")
 
 
 @pytest.fixture
@@ -343,6 +427,61 @@ def test_a_key_in_a_file_is_refused_and_not_echoed(search, place, name, kind):
     assert secret not in said
 
 
+@pytest.mark.parametrize("place", ["run", "words", "flags", "setup", "resume", "environment", "baseline"])
+@pytest.mark.parametrize(
+    "argument",
+    [
+        *(
+            "--hf_token=KEY",
+            "--hf-token KEY",
+            "--password KEY",
+            "--api-key KEY",
+            "-api_key 'KEY'",
+            "--dbPass KEY",
+        ),
+        *("db.password=KEY", "+openai_key=KEY", "--header 'Authorization: Bearer KEY'", "--data x/KEY.csv"),
+    ],
+)
+def test_a_key_in_an_argument_is_refused_and_not_echoed(search, monkeypatch, place, argument):
+    key = made_up("word")
+    if "x/KEY" in argument:
+        monkeypatch.setenv("PLANTED_PASS", key)
+    words = argument.replace("KEY", key)
+    values = yaml.safe_load(SPACE)
+    values["workload"] = {
+        "kind": "command",
+        "run": "python train.py {learning_rate}",
+        "quality": {"acc": "(.)"},
+    }
+    given = {
+        "run": f"python train.py {words}",
+        "words": ["python", "train.py", *shlex.split(words)],
+        "flags": {"micro_batch_size": {4: words, 8: ""}},
+        "environment": {"EXTRA_ARGS": words},
+        "baseline": {"extra": words},
+    }.get(place, words)
+    if place == "baseline":
+        values["baseline"] |= given
+    else:
+        values["workload"]["run" if place == "words" else place] = given
+    Path("space.yaml").write_text(yaml.safe_dump(values))
+    said = search("--space", "space.yaml")
+    assert "PLANTED_PASS" in said or "looks like a key or a password" in said
+    assert "environment variable" in said
+    assert key not in said
+
+
+@pytest.mark.parametrize("option", ["--tag", "--data"])
+def test_the_value_of_a_secret_variable_in_an_option_is_refused(search, monkeypatch, option):
+    key = made_up("word")
+    monkeypatch.setenv("PLANTED_PASS", key)
+    said = (
+        search("--space", "r2gen", option, f"x-{key}") if option == "--tag" else search(option, f"/x/{key}")
+    )
+    assert "PLANTED_PASS" in said
+    assert key not in said
+
+
 def test_a_key_on_a_line_that_is_no_yaml_is_not_echoed(tmp_path, capsys):
     key, file = made_up("old"), tmp_path / "space.yaml"
     file.write_text(f"wandb_api_key: [{key}")
@@ -439,7 +578,16 @@ def token_of(pid):
 def test_a_search_writes_no_key_down_and_listens_on_loopback_alone(tmp_path, monkeypatch):
     (tmp_path / "space.yaml").write_text(LEAKY)
     password = secrets.token_hex(10)
-    keys = {"WANDB_API_KEY": secrets.token_hex(20), "AWS_SECRET_ACCESS_KEY": secrets.token_hex(15)}
+    named = (
+        "AWS_SECRET_ACCESS_KEY",
+        "OPENAI_KEY",
+        "DB_PASS",
+        "MYSQL_PWD",
+        "GPG_PASSPHRASE",
+        "SSH_KEY",
+        "GITHUB_PAT",
+    )
+    keys = {"WANDB_API_KEY": secrets.token_hex(20)} | {name: secrets.token_hex(15) for name in named}
     search = ("search", "--space", "space.yaml", "--session", "s", "--wandb", "offline")
     # Any deeper and the path is too long for Ray's sockets: the search would take another directory.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as ray:

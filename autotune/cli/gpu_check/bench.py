@@ -195,7 +195,7 @@ class Bench:
         """Runs a trial forked from a server of its own, where `environment` is added to this one's."""
         with suppress(subprocess.TimeoutExpired):
             done = subprocess.run(  # noqa: S603 - a constant, and this very Python
-                [sys.executable, "-m", elsewhere.__name__, json.dumps(order.to_dict())],
+                [sys.executable, "-P", "-m", elsewhere.__name__, json.dumps(order.to_dict())],
                 env={**os.environ, **environment},
                 capture_output=True,
                 text=True,

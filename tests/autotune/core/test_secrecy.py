@@ -38,6 +38,7 @@ def test_online_without_a_key_is_a_mistake_of_the_users() -> None:
 ENVIRONMENT = {
     "DATABASE_URL": "postgres://me:made-up-word@db.example/x",
     "SIGNING_PRIVATE_KEY": "-----BEGIN-----\nmade-up-line\n-----END-----",
+    "DEPLOY_KEY": "-----BEGIN-----\nmade-up-row\n-----END-----",
     "HOME": "/home/somebody",
 }
 
@@ -50,7 +51,7 @@ ENVIRONMENT = {
         ("https://0123456789abcdef@host/x.git", "https://(hidden)@host/x.git"),
         ("a password with @ is x://me:a@b@host", "a password with @ is x://me:(hidden)@host"),
         ("no entry for made-up-word", "no entry for (hidden)"),
-        ("line 2: made-up-line", "line 2: (hidden)"),
+        ("line 2: made-up-line made-up-row", "line 2: (hidden) (hidden)"),
         ("ssh://git@host http://host:80/a@b me@host", "ssh://git@host http://host:80/a@b me@host"),
         ("/home/somebody/x: no such file", "/home/somebody/x: no such file"),
     ],
@@ -63,3 +64,61 @@ def test_a_password_in_a_settings_url_is_refused_and_not_said() -> None:
     with pytest.raises(InputError, match="store: looks like a key or a password") as error:
         secrecy.refuse({"store": "postgres://me:made-up-word@db.example/x"}, "baseline")
     assert "made-up-word" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "OPENAI_KEY",
+            "DB_PASS",
+            "MYSQL_PWD",
+            "GPG_PASSPHRASE",
+            "SSH_KEY",
+            "GITHUB_PAT",
+            "REDIS_AUTH",
+            "dbPass",
+        ),
+        *("OPENAI_KEY_2", "STRIPE_SECRET", "HF_TOKEN", "hfToken", "GITLAB_TOKENS", "SSO_COOKIE", "LDAP_PW"),
+    ],
+)
+def test_a_variable_is_known_for_a_secret_by_its_name(name: str) -> None:
+    assert secrecy.hidden("use made-up-word-1.", {name: "made-up-word-1"}) == "use (hidden)."
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(
+            ("SORT_KEY", "accuracy"),
+            ("PWD", "/usr"),
+            ("API_KEY_FILE", "made-up/file"),
+            ("SSH_AUTH_SOCK", "/made/up"),
+        ),
+        *(
+            ("GOOGLE_APPLICATION_CREDENTIALS", "/made/up/key.json"),
+            ("BYPASS", "made-up-word"),
+            ("MONKEY", "made-up-word"),
+        ),
+    ],
+)
+def test_a_variable_that_holds_no_secret_is_shown(name: str, value: str) -> None:
+    assert secrecy.hidden(f"use {value}", {name: value}) == f"use {value}"
+
+
+def test_a_bearer_header_is_hidden() -> None:
+    text = "Authorization: Bearer made-up-0123456789 and bearer of good news"
+    assert secrecy.hidden(text, {}) == "Authorization: Bearer (hidden) and bearer of good news"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python train.py --max_token 512 --eos-token </s> --image-key pixel_values_224 --tokenizer gpt2",
+        "python train.py --two-pass first --password {password} --hf_token=$HF_TOKEN --api-key ${oc.env:KEY}",
+        "python train.py --use-secrets --epochs 3 --password-file /run/x --ask-password true",
+        "python -m train key=value data.key=made_up_column sort_key=length",
+    ],
+)
+def test_ordinary_arguments_are_no_keys(text: str) -> None:
+    secrecy.refuse({"run": text, "words": text.split()}, "test")
