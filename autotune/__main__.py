@@ -25,6 +25,7 @@ EXIT_ABORTED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 _LONGEST_LINE = 2000
+_UNUSABLE = {errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR}
 _UNWRITABLE = failures.OUR_DISK_ERRNOS | {errno.EACCES, errno.EPERM}
 
 
@@ -56,12 +57,22 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error of typer's, whose class is not public
             return _say(f"{error.format_message()}{_given(error)}", EXIT_BAD_INPUT)
+        if fault := path_fault(error):
+            return _say(fault, EXIT_BAD_INPUT)
         if damage := failures.study_damage(error):
             hint = "what can be rebuilt of it, this rebuilds: python -m autotune recover SESSION"
             return _say(f"{damage}; {hint}", EXIT_BAD_INPUT)
         if fault := disk_fault(error):
             return _say(f"{fault}; nothing is lost: fix that and run the command again", EXIT_BAD_INPUT)
         raise
+
+
+def path_fault(error: Exception) -> str | None:
+    """What is wrong with a path at which no file can be."""
+    if isinstance(error, OSError) and error.errno in _UNUSABLE:
+        return f"{error.strerror}: {error.filename2 or error.filename}"
+    is_loop = isinstance(error, RuntimeError) and str(error).startswith("Symlink loop")  # pathlib's own
+    return str(error) if is_loop else None
 
 
 def disk_fault(error: BaseException) -> str | None:

@@ -1,6 +1,8 @@
 """How a search begins: what was given becomes a session, or a session is opened again."""
 
 import os
+import sys
+import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from autotune.cli.cli_options import Goal, Length, Output, Running, Tuned
 from autotune.cli.gpus import Usable
 from autotune.cli.job import Job
 from autotune.core import secrecy
+from autotune.core.errors import InputError
 from autotune.space import builtin
 from autotune.space.space import Space
 from autotune.storage import integrity, provenance
@@ -23,6 +26,8 @@ from autotune.workloads.base import Workload
 
 def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Running) -> int:
     """Makes a new session and runs it; nothing is made where something given is wrong."""
+    root = output.session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+    require_utf8(root)
     check_wandb(output.wandb)
     here = hardware(running.address, running.gpus_per_trial)
     found = here.hardware
@@ -34,7 +39,6 @@ def search(tuned: Tuned, output: Output, length: Length, goal: Goal, running: Ru
     if running.address is None:
         settings = space.for_workload(space.baseline)
         import_room.require(running.memory_limit, workload, settings, here.gpus_per_trial)
-    root = output.session or Path("runs", f"{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     facts = provenance.collect(root.name, space, workload, found, options.seed)
     if options.warm_start:
         prepare.warm_start(Session.open(Path(options.warm_start)), facts, workload.places)
@@ -120,6 +124,7 @@ def resume(session: Path, *, more: int, time: str | None, as_json: bool) -> int:
     time_s = option_values.duration_s("--time", time)
     opened = Session.open(session)
     opened.require_current(session)
+    require_utf8(session)
     space = opened.space()
     workload = registry.load(space.workload)
     with opened.lock() as held:  # a second process is told so at once
@@ -160,6 +165,17 @@ def hardware(address: str | None, gpus_per_trial: float | None) -> Usable:
     from autotune.engines import engine_cluster  # noqa: PLC0415 - Ray takes a second
 
     return gpus.of_cluster(engine_cluster.hardware(address), gpus_per_trial)
+
+
+def require_utf8(session: Path) -> None:
+    """Raises InputError if a directory that a search works in has a name that Ray cannot take."""
+    encoding = sys.getfilesystemencoding()
+    hint = "" if encoding == "utf-8" else f" (Python reads names as {encoding}: unset LC_ALL and PYTHONUTF8)"
+    for place in (Path.cwd(), session.resolve(), Path(tempfile.gettempdir())):
+        try:
+            str(place).encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{place}: Ray needs a path in UTF-8{hint}") from None
 
 
 def check_wandb(mode: str) -> None:

@@ -44,9 +44,10 @@ def samples(given: str | None) -> dict[str, Any]:
         return {"until_learnt": True}
     if given is None:
         return {}
-    if not given.isdecimal() or not 1 <= int(given) <= LARGEST_INT:
+    count = units.whole(given)
+    if count is None or not 1 <= count <= LARGEST_INT:
         raise InputError(f"--samples: a whole number above 0, or {_AUTO}: got {units.shown(given)}")
-    return {"samples_per_trial": int(given)}
+    return {"samples_per_trial": count}
 
 
 def select(promise: str | None, rule: str | None) -> str | None:

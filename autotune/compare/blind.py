@@ -57,7 +57,7 @@ def make_key(file: Path) -> bytes:
 def key(file: Path) -> bytes:
     """The session's key; raises InputError where there is none that can be read."""
     try:
-        return bytes.fromhex(json.loads(file.read_text(encoding="utf-8"))["key"])
+        return bytes.fromhex(json.loads(files.read(file))["key"])
     except FileNotFoundError:
         raise InputError(
             f"{file}: is not there: no sheet for blind readers was made of this session"
@@ -99,7 +99,7 @@ def _answer(name: str, said: Any, source: Path) -> Answer:
 def known(file: Path) -> dict[str, dict[str, Answer]]:
     """The answers that were read in, by reader; raises InputError where they cannot be read."""
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values = json.loads(files.read(file))
         return {
             reader: {name: Answer(**said) for name, said in answers.items()}
             for reader, answers in values.items()

@@ -91,7 +91,7 @@ def length_known(session: Session, facts: Mapping[str, Any]) -> Length | None:
     now = _conditions(facts)
     for place in session.comparison.models:
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            then = json.loads(place.plan_file.read_text(encoding="utf-8"))
+            then = json.loads(files.read(place.plan_file))
             if not _changed(then, now):
                 return Length(int(then["samples"]), then.get("epochs"))
     return None
@@ -128,7 +128,7 @@ class _Job:
     def changed(self) -> list[str]:
         """In what its plan differs from that of what its directory holds."""
         try:
-            return _changed(json.loads(self.place.plan_file.read_text(encoding="utf-8")), self.plan)
+            return _changed(json.loads(files.read(self.place.plan_file)), self.plan)
         except (OSError, ValueError, AttributeError):
             return ["plan"]
 

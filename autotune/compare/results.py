@@ -114,7 +114,7 @@ def write(place: ModelDir, model: Model) -> None:
 def read(place: ModelDir) -> Model | None:
     """The model in `place`; None where there is none, or none that can be read."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # another version's, or spoilt
-        return Model.from_dict(json.loads(place.result_file.read_text(encoding="utf-8")))
+        return Model.from_dict(json.loads(files.read(place.result_file)))
     return None
 
 
@@ -200,7 +200,7 @@ def found(session: Session, goal: Objective) -> Found:
 def _goal(file: Path, goal: Objective) -> Objective:
     """The search's `goal` with the share to keep that the comparison was asked for, where it was."""
     try:
-        keep = units.number(json.loads(file.read_text(encoding="utf-8")).get("keep"))
+        keep = units.number(json.loads(files.read(file)).get("keep"))
     except (OSError, ValueError, AttributeError):
         keep = None
     return goal if keep is None else goal.model_copy(update={"keep": keep, "within": None})
@@ -208,7 +208,7 @@ def _goal(file: Path, goal: Objective) -> Objective:
 
 def written(place: ModelDir) -> Iterator[Written]:
     """The reports of the model in `place`, study by study."""
-    if not place.reports_file.exists():
+    if not place.reports_file.is_file():
         return
     with place.reports_file.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:

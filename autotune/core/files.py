@@ -1,12 +1,29 @@
 """Files that appear whole or not at all, whatever happens to the machine; the room that they take."""
 
+import errno
 import os
+import stat
 import sys
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 
 from autotune.core.errors import InputError
+
+
+def read(file: Path) -> str:
+    """Returns the UTF-8 text of a regular file.
+
+    Raises OSError for anything else: a pipe would be waited for, and a device may never end.
+    """
+    with open(file, encoding="utf-8", opener=_without_waiting) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "is not a regular file", str(file))
+        return stream.read()
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def write(file: Path, text: str) -> None:

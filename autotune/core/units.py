@@ -40,6 +40,14 @@ def numbers(values: Mapping[str, object]) -> dict[str, float]:
     return {name: found for name, value in values.items() if (found := number(value)) is not None}
 
 
+def whole(text: str) -> int | None:
+    """Returns the whole number in `text`; None for other text, and for more digits than Python reads."""
+    try:
+        return int(text) if text.isdecimal() else None
+    except ValueError:
+        return None
+
+
 def shown(value: object) -> str:
     """`value` as an error message quotes it, what is long cut short."""
     try:

@@ -188,7 +188,7 @@ def _require_reachable(address: str) -> None:
         return  # "auto", or what Ray refuses at once
     try:
         socket.create_connection((host, int(port)), _CONNECT_S).close()
-    except (OSError, OverflowError, UnicodeError) as error:
+    except (OSError, OverflowError, ValueError) as error:
         raise InputError(f"--address {address}: nothing listens there: {error}") from None
     try:
         GcsClient(address=address).internal_kv_exists(b"any", None, timeout=_CONNECT_S)

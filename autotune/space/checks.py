@@ -67,6 +67,17 @@ def _of_other_rates(space: "Space") -> Iterator[str]:
         elif units.number(space.baseline.get(name)) is None:
             given = units.shown(space.baseline.get(name))
             yield f"follow_learning_rate: {path} must be a number of the baseline: got {given}"
+    if space.follow_learning_rate and (wrong := [rate for rate in _rates(space) if not units.number(rate)]):
+        path, given = space.naming.path(LEARNING_RATE), units.shown(wrong[0])
+        yield f"follow_learning_rate: {path} must be a number other than 0, to be followed: got {given}"
+
+
+def _rates(space: "Space") -> Iterator[Setting]:
+    """The baseline's learning rate, and those that a knob can choose."""
+    if LEARNING_RATE in space.baseline:
+        yield space.baseline[LEARNING_RATE]
+    if isinstance(knob := space.knobs.get(LEARNING_RATE), Distribution):
+        yield from knob.choice or ()
 
 
 def _lacking(role: str) -> str:

@@ -26,6 +26,8 @@ def steps(space: "Space", given: Config) -> dict[str, Setting]:
 
 def _other_rates(space: "Space", given: Config) -> dict[str, Setting]:
     """The learning rates that keep their ratio to the one that is `given`."""
+    if not space.follow_learning_rate:
+        return {}
     ours, theirs = (float(of.get(LEARNING_RATE) or 0) for of in (given, space.baseline))
     if ours == theirs:
         return {}

@@ -92,7 +92,7 @@ def stamp(place: TrialDir, of: str) -> None:
 def read_card(place: TrialDir) -> Card | None:
     """The card of the trial in `place`; None where there is none, or where it is not as it was written."""
     try:
-        values = json.loads(place.card_file.read_text(encoding="utf-8"))
+        values = json.loads(files.read(place.card_file))
         of = values.pop(OF)
         card = Card.from_dict(values)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -113,7 +113,7 @@ def read_verdict(place: TrialDir, of: str = "") -> tuple[Outcome, Measurement] |
     What is of another trial, or is not as it was written, is none.
     """
     try:
-        final = json.loads(place.verdict_file.read_text(encoding="utf-8"))
+        final = json.loads(files.read(place.verdict_file))
         outcome, measurement = final["outcome"], final["measurement"]
         if of and (final.get(OF) != of or final.get(SEAL) != seal(of, outcome, measurement)):
             return None
@@ -152,7 +152,7 @@ def _owners(place: TrialDir) -> Iterator[str | None]:
 
 def _said(file: Path) -> str | None:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))[OF]
+        found = json.loads(files.read(file))[OF]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return found if isinstance(found, str) else None
@@ -160,7 +160,7 @@ def _said(file: Path) -> str | None:
 
 def _stamped(place: TrialDir) -> str | None:
     try:
-        return place.stamp_file.read_text(encoding="ascii").strip()
+        return files.read(place.stamp_file).strip()
     except (OSError, ValueError):
         return None
 

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotune.core import files
 from autotune.core.errors import InputError, SessionBusyError
 
 _TRIES, _BETWEEN_S = 5, 0.1  # asking whether a session is in use holds its lock for a moment
@@ -94,6 +95,8 @@ def _opened(path: Path, flags: int, stack: ExitStack) -> int:
 
 def _taken(file: Path, what: str, stack: ExitStack, *, is_only_lock: bool) -> int:
     """The descriptor of the lock `file`, which then names its holder."""
+    if file.exists() and not file.is_file():
+        raise InputError(f"{what}: {file} must be a regular file, or absent: remove it")
     while True:
         descriptor = _opened(file, os.O_RDWR | os.O_CREAT, stack)
         is_locked = _is_locked(descriptor)
@@ -128,8 +131,8 @@ def _is_locked(descriptor: int) -> bool | None:
 
 def busy(file: Path, what: str) -> SessionBusyError:
     try:
-        holder = file.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
+        holder = files.read(file).strip()
+    except (OSError, UnicodeDecodeError):
         holder = ""
     return SessionBusyError(f"{what}: is in use by {holder or 'another process'}; wait or stop it")
 
@@ -141,7 +144,7 @@ def is_held(root: Path, file: Path) -> bool:
 
 def _is_held(path: Path) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
     try:

@@ -85,7 +85,7 @@ def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
     It is there whole, or not at all. Nothing is deleted.
     """
     new = session.study_file.with_name(f"{session.study_file.name}.new")
-    for left in _files_of(new):
+    for left in study_file.files_of(new):
         left.unlink()
     study = studies.open_study(new, space, session.key)
     plan = found.plan or Plan(space.budget.trials, space.budget.time)
@@ -98,16 +98,10 @@ def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
             studies.write(study, space, trial, found.passed.get(number, ()))
     studies.close(study)
     studies.settle(new)
-    aside = [identity.set_aside(file) for file in _files_of(session.study_file)]
+    aside = [identity.set_aside(file) for file in study_file.files_of(session.study_file)]
     new.rename(session.study_file)
     others = [t for t in found.trials if is_another(session, t)]
     return [*aside, *(identity.set_aside(session.trial_dir(t.number).root) for t in others)]
-
-
-def _files_of(study: Path) -> list[Path]:
-    """A study's file, and what SQLite keeps next to it."""
-    names = (study.name, f"{study.name}-wal", f"{study.name}-shm")
-    return [file for name in names if (file := study.with_name(name)).exists()]
 
 
 def _readable(session: Session) -> StudyFile:

@@ -173,7 +173,7 @@ class Session(SessionDir):
 
     def info(self) -> dict[str, Any]:
         try:
-            info = json.loads(self.info_file.read_text(encoding="utf-8"))
+            info = json.loads(files.read(self.info_file))
         except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{self.info_file}: cannot be read: {error}") from None
         if not isinstance(info, dict):
@@ -199,7 +199,7 @@ class Session(SessionDir):
 
     def space(self) -> Space:
         try:
-            text = self.space_file.read_text(encoding="utf-8")
+            text = files.read(self.space_file)
         except UnicodeDecodeError:
             raise InputError(f"{self.space_file}: must be text in UTF-8") from None
         except OSError as error:

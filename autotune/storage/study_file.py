@@ -119,6 +119,8 @@ def load_study(file: Path) -> StudyFile:
     """
     if not file.exists():
         raise KeyError(f"there is no study in {file} yet")
+    if wrong := [one.name for one in files_of(file) if not one.is_file()]:
+        raise DamagedError(f"{', '.join(wrong)}: must be a regular file")  # SQLite waits for a pipe
     try:
         with closing(_reading(file)) as connection:
             connection.execute("BEGIN")  # both of one moment
@@ -176,6 +178,12 @@ def _is_half_made(error: sqlite3.Error) -> bool:
     """Whether a study lacks what Optuna would have to write first."""
     is_refused = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
     return is_refused or _UNKNOWN_TABLE in str(error)
+
+
+def files_of(study: Path) -> list[Path]:
+    """Returns the study's file, and those that SQLite keeps next to it, if they exist."""
+    names = (study.name, *(f"{study.name}-{kind}" for kind in ("wal", "shm", "journal")))
+    return [file for name in names if (file := study.with_name(name)).exists()]
 
 
 def connect(file: Path, how: str) -> sqlite3.Connection:

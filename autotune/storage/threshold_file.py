@@ -16,6 +16,6 @@ def write(file: Path, threshold: Threshold) -> None:
 def read(file: Path) -> Threshold | None:
     """The threshold in `file`, None where there is none yet."""
     try:
-        return Threshold.from_dict(json.loads(file.read_text(encoding="utf-8")))
+        return Threshold.from_dict(json.loads(files.read(file)))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import wandb
 
+from autotune.core import files
 from autotune.core.errors import printable
 from autotune.core.secrecy import cleaned
 from autotune.core.trial import Failure, Measurement, Outcome, Status, Trial
@@ -135,7 +136,7 @@ class Kept:
         if not self.key_file.exists():
             self.wandb_dir.mkdir(parents=True, exist_ok=True)
             self.key_file.write_text(secrets.token_hex(4), encoding="ascii")
-        return self.key_file.read_text(encoding="ascii")
+        return files.read(self.key_file)
 
     def which(self, number: int) -> str:
         """The name of a trial's run, or of the training's."""

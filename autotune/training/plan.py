@@ -56,7 +56,7 @@ def write(place: TrainingDir, plan: Plan) -> None:
 def read(place: TrainingDir) -> Plan | None:
     """The plan of the training in `place`, None where there is none; raises InputError where it is spoilt."""
     try:
-        values = json.loads(place.plan_file.read_text(encoding="utf-8"))
+        values = json.loads(files.read(place.plan_file))
         promise = values["promise"]
         return Plan(**{**values, "promise": Promise.from_dict(promise) if promise else None})
     except FileNotFoundError:

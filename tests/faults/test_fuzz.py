@@ -167,6 +167,8 @@ TEXTS = st.one_of(
                 "2026-99-99",
                 "0x" + "f" * 5000,
                 "9" * 400,
+                "9" * 5000,
+                "0o17",
                 "None",
             ),
             *(
@@ -235,7 +237,15 @@ def spoilt(draw, text):
     first = draw(st.integers(0, len(text)))
     last = draw(st.integers(first, min(len(text), first + 20)))
     other = st.sampled_from(
-        [*"{}[]:,&*!|>'\"%@`#\t\n-?~", "!!python/name:os.system", "&a [*a]", "!!timestamp x"]
+        [
+            *"{}[]:,&*!|>'\"%@`#\t\n-?~",
+            "!!python/name:os.system",
+            "&a [*a]",
+            "!!timestamp x",
+            "!!set {a, b}",
+            "!!binary aGk=",
+            "2026-01-01",
+        ]
     )
     return text[:first] + draw(st.one_of(other, st.text(max_size=3))) + text[last:]
 
@@ -277,12 +287,20 @@ SPACES = [
     },
     {
         "workload": "json.tool:main",
-        "baseline": {"micro_batch_size": 4, "rate": 0.5, "seed": 1, "learning_rate": 0.1, "flag": True},
+        "baseline": {
+            "micro_batch_size": 4,
+            "rate": 0.5,
+            "rate_of_bias": 0.2,
+            "seed": 1,
+            "learning_rate": 0.1,
+            "flag": True,
+        },
         "knobs": {
             "rate": {"uniform": [0.1, 0.9]},
             "flag": {"choice": [True, False]},
             "learning_rate": {"scale": "sqrt", "multiplier": {"choice": [0.5, 1.0]}},
         },
+        "follow_learning_rate": ["rate_of_bias"],
         "objective": {"quality": "score", "select": "time-to-quality", "target": 0.5},
     },
 ]
@@ -383,7 +401,21 @@ ARGUMENTS = st.one_of(
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8),
     st.sampled_from(
         [
-            *("", "0", "-1", "1", "nan", "inf", "-inf", "1e999", "9" * 400, "2h", "3GiB", "9" * 400 + "h"),
+            *(
+                "",
+                "0",
+                "-1",
+                "1",
+                "nan",
+                "inf",
+                "-inf",
+                "1e999",
+                "9" * 400,
+                "9" * 5000,
+                "2h",
+                "3GiB",
+                "9" * 400 + "h",
+            ),
             *(
                 "1" + "0" * 30 + "TiB",
                 "x" * 5000,
@@ -408,6 +440,8 @@ OPTIONS = {
     ],
     "resume": ["trials", "time"],
     "status": ["surprise"],
+    "report": ["format", "output"],
+    "train": ["workdir"],
     "export": ["output", "trial"],
     "record": ["space", "data", "baseline", "model", "seeds", "timings", "memory-limit", "only"],
     "replay": ["strategy", "seeds", "trials"],
@@ -439,3 +473,46 @@ def test_command_lines(place, fuzz, data, tmp_path):
         assert stays_in(written, tmp_path / "a"), written
 
     fuzz("command lines", command_lines(), check)
+
+
+DIGITS, LONG = "9" * 5000, "x" * 5000
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ("!!set {a, b}", "got !!set, which quotes make text, in line 2, column 10"),
+        ("!!binary aGk=", "got !!binary"),
+        ("2026-01-01", "got !!timestamp"),
+        (
+            "1\n  learning_rate: 0o17",
+            "learning_rate must be a number other than 0, to be followed: got '0o17'",
+        ),
+    ],
+)
+def test_a_value_that_is_no_setting_is_one_line(place, extra, said):
+    knobs = {name: knob for name, knob in SPACES[1]["knobs"].items() if name != "learning_rate"}
+    baseline = {name: value for name, value in SPACES[1]["baseline"].items() if name != "learning_rate"}
+    text = yaml.safe_dump({**SPACES[1], "baseline": baseline, "knobs": knobs})
+    Path("space.yaml").write_text(text.replace("baseline:", f"baseline:\n  extra: {extra}"))
+    assert said in say(tuner.main, ["search", "--space", "space.yaml", "--session", "s"], {2})[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["search", "--space", "space.yaml", "--samples", DIGITS],
+            "--samples: a whole number above 0, or auto",
+        ),
+        (["search", "--space", "space.yaml", "--session", "s\udcff"], "Ray needs a path in UTF-8"),
+        (["report", LONG], "File name too long"),
+        (["init", LONG], "File name too long"),
+        (["status", "loop"], "Symlink loop"),
+    ],
+)
+def test_a_path_or_a_number_that_cannot_be_is_one_line(place, arguments, said):
+    Path("loop").symlink_to("loop")
+    Path("space.yaml").write_text(yaml.safe_dump(SPACES[1]))
+    assert said in say(tuner.main, arguments, {2})[1]
+    assert not Path("runs").exists()

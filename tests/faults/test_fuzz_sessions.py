@@ -6,6 +6,7 @@ spoilt, swapped and removed. There are 100 cases, and with --soak 20,000 other o
 
 import copy
 import json
+import os
 import random
 import shutil
 import sqlite3
@@ -81,6 +82,8 @@ def test_sessions(begins_nothing, fuzz, bases):  # noqa: F811
 def spoil_attribute(session, rng, junk):
     """Changes a user attribute; with a seal that is broken, or as an older release without one."""
     table = rng.choice(["trial_user_attributes"] * 4 + ["study_user_attributes"])
+    if not may_write(session / "study.db"):
+        return
     with suppress(sqlite3.Error), closing(sqlite3.connect(session / "study.db")) as study, study:
         found = study.execute(f"SELECT rowid, value_json FROM {table}").fetchall()
         if not found:
@@ -96,6 +99,8 @@ def spoil_attribute(session, rng, junk):
 def spoil_row(session, rng, junk):
     """Changes or removes a row that Optuna keeps."""
     table = rng.choice(["trials", "trial_user_attributes", "studies", "trial_params", "study_directions"])
+    if not may_write(session / "study.db"):
+        return
     with suppress(sqlite3.Error), closing(sqlite3.connect(session / "study.db")) as study, study:
         rows = [rowid for (rowid,) in study.execute(f"SELECT rowid FROM {table}")]
         if not rows:
@@ -113,7 +118,7 @@ def spoil_row(session, rng, junk):
 
 def spoil_json(session, rng, junk):
     file = rng.choice([session / "session.json", *sorted(session.rglob("trials/*/*.json"))])
-    if file.is_dir():  # a disk has made it one
+    if not may_write(file):
         return
     text = file.read_text(errors="replace") if file.is_file() else "{}"
     file.write_bytes(encoded(rng.choice([changed_json(rng, text, junk), spoilt(rng, text), "[" * 100_000])))
@@ -131,7 +136,7 @@ def spoil_record(session, rng, junk):
 
 def spoil_space(session, rng, junk):
     file = session / "space.yaml"
-    if file.is_dir():  # a disk has made it one
+    if not may_write(file):
         return
     text = file.read_text(errors="replace") if file.is_file() else "{}"
     with suppress(yaml.YAMLError, ValueError, RecursionError):
@@ -142,11 +147,14 @@ def spoil_space(session, rng, junk):
 def spoil_file(session, rng, junk):
     """What a disk does to a file."""
     files = [p for p in sorted(session.rglob("*")) if p.is_file()]
+    if not files:
+        return
     file = rng.choice([*files, *[session / "study.db", session / "session.json"] * 5])
-    if file.is_dir():  # it has been made one
+    if not may_write(file):
         return
     data = file.read_bytes() if file.is_file() else b""
-    match rng.choice(["cut", "zeroed", "empty", "gone", "bytes", "not UTF-8", "a directory", "another's"]):
+    kinds = ["cut", "zeroed", "empty", "gone", "bytes", "not UTF-8", "a directory", "another's"]
+    match rng.choice([*kinds, "a pipe", "a device"]):
         case "cut":
             file.write_bytes(data[: rng.randrange(len(data) + 1)])
         case "zeroed":
@@ -163,8 +171,19 @@ def spoil_file(session, rng, junk):
         case "a directory":
             file.unlink(missing_ok=True)
             file.mkdir()
+        case "a pipe":
+            file.unlink(missing_ok=True)
+            os.mkfifo(file)
+        case "a device":
+            file.unlink(missing_ok=True)
+            file.symlink_to("/dev/zero")
         case "another's":
             file.write_bytes(rng.choice(files).read_bytes())
+
+
+def may_write(file):
+    """Whether an earlier fault has not made it something else than a file."""
+    return file.is_file() or not file.exists()
 
 
 APPLY = {
@@ -232,6 +251,28 @@ def test_what_cannot_be_read_is_one_line(begins_nothing, bases, name, spoil, sai
     for command in COMMANDS:
         _, err, _ = say(tuner.main, list(command), codes={2})
         assert said in err
+
+
+def make_pipe(file):
+    os.mkfifo(file)
+
+
+def make_endless(file):
+    file.symlink_to("/dev/zero")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("make", [make_pipe, make_endless, Path.mkdir])
+def test_no_command_waits_for_what_is_no_file(begins_nothing, bases, make):
+    names = ["session.json", "space.yaml", "study.db", "study.db-wal", "study.db-journal", "lock"]
+    own = ["trial.json", "verdict.json", "records.jsonl", "slices.jsonl", "log", "work/.trial"]
+    for name in [*names, "threshold.json", "stop", *(f"trials/0006/{file}" for file in own)]:
+        for command in COMMANDS:
+            shutil.rmtree("s", ignore_errors=True)
+            file = Path(shutil.copytree(bases[0], "s"), name)
+            file.unlink(missing_ok=True)
+            make(file)
+            say(tuner.main, list(command), codes={0, 1, 2})
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from autotune.cli.project import syntax
 from autotune.cli.project.sources import Source
+from autotune.core import units
 
 _PRINTING = re.compile(r"print\w*|info|write|log_message")
 _PERCENT = re.compile(r"%(?:\((\w+)\))?[-+ #0]*(?:\d+|\*)?(?:\.\d+)?[a-zA-Z]|%%")
@@ -126,7 +127,8 @@ def _formatted(text: str, call: ast.Call) -> list[str | Hole]:
         if field is None:
             continue
         name = re.split(r"[.\[]", field)[0]
-        index = int(name) if name.isdecimal() else position
+        numbered = units.whole(name)
+        index = position if numbered is None else numbered
         position += not name
         given = named.get(name) or (call.args[index] if index < len(call.args) else None)
         own = tuple(words(field))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from autotune.core import units
 from autotune.core.errors import InputError, instead
 from autotune.core.settings import EFFECTIVE_BATCH, PROCESSES, SEED, Setting, effective_batch
 from autotune.core.shell import quoted, word
@@ -93,7 +94,8 @@ class CommandWorkload(Workload):
         if names := line.names_in([said]):
             rule = f"{{{names[0]}}} is how many processes train together"
             raise InputError(f"workload.run: {rule}: say so in roles: {{{PROCESSES}: {names[0]}}}")
-        return {**baseline, PROCESSES: int(said)} if said.isdecimal() else dict(baseline)
+        count = units.whole(said)
+        return dict(baseline) if count is None else {**baseline, PROCESSES: count}
 
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
