@@ -35,6 +35,7 @@ _MODE = "RAY_AUTH_MODE"
 _START = str(Path(__file__).with_name("own_ray.py"))
 # It listens on loopback, as Ray does where it takes itself to be alone. A GCS server that is lost stays lost.
 _ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_gcs_rpc_server_reconnect_timeout_s": "20"}
+_ROOM_BYTES = 2**20  # for Ray's first logs
 _OBJECT_STORE_BYTES = 128 * 2**20  # nothing but small reports passes through it
 
 # Ray's own voice, network and habits: silent, loopback only, no killing of trials on its own judgement.
@@ -133,8 +134,21 @@ def own(
             finally:
                 ray.shutdown()
     except StartError as error:
+        _require_room(guardian.directory)
         lost(f"Ray does not start: {error}")
         raise SearchAborted(f"Ray does not start: {error}") from None
+
+
+def _require_room(directory: Path) -> None:
+    """Raises InputError if `directory` has no room for a file: Ray waits for its own until it is killed."""
+    probe = directory / "room"
+    try:
+        probe.write_bytes(bytes(_ROOM_BYTES))
+    except OSError as error:
+        where = f"TMPDIR: {directory.parent}: cannot be written: {error.strerror}"
+        raise InputError(f"{where}; nothing is lost: make room there, and resume the session") from None
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 def _hush() -> None:

@@ -105,8 +105,15 @@ def mount(*arguments: object) -> None:
 @contextmanager
 def small_disk(place: Path, size: str) -> Iterator[Path]:
     """A file system of so many bytes at `place`."""
+    with mounted(place, f"size={size}"):
+        yield place
+
+
+@contextmanager
+def mounted(place: Path, limit: str) -> Iterator[Path]:
+    """A file system in memory at `place`, with a `limit` in the words of `mount`."""
     place.mkdir(exist_ok=True)
-    mount("-t", "tmpfs", "-o", f"size={size}", "test", place)
+    mount("-t", "tmpfs", "-o", limit, "test", place)
     try:
         yield place
     finally:

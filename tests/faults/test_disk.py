@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
+from tests import forked
 from tests.endings import ENDED
 
 from .sessions import (
@@ -34,6 +36,7 @@ from .sessions import (
     is_one_line,
     kept,
     mount,
+    mounted,
     read_only,
     search,
     small_disk,
@@ -223,6 +226,17 @@ def test_a_slow_disk_is_not_taken_for_a_stall(tmp_path, disk, monkeypatch):
         child.poll(0.1)
     child.kill()
     assert child.verdict.status is Status.COMPLETED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", ["size=32k", "nr_inodes=12"])
+def test_a_full_temporary_directory_is_named_if_ray_does_not_start(tmp_path, limit):
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as place, mounted(Path(place), limit):
+        (tmp_path / "kept_workload.py").write_text((KEPT / "kept_workload.py").read_text())
+        done = forked.run(search(tmp_path), tmp_path, {**os.environ, "TMPDIR": place})
+    said = done.stderr.splitlines()[-1]
+    assert done.returncode == 2, done.stderr
+    assert f"TMPDIR: {place}: cannot be written: No space left on device; nothing is lost" in said
 
 
 def test_a_log_on_a_full_disk_is_one_line(tmp_path):
