@@ -22,7 +22,8 @@ from r2gen.errors import printable
 _COMMAND = (
     *("sh", "-c", "ulimit -S -d unlimited; trap '' INT TERM; exec \"$@\"", "sh"),
     *("java", "-Xmx2G", "-Duser.language=en", "-Dfile.encoding=UTF-8", "-jar", packaged.METEOR_JAR),
-    *("-", "-", "-stdio", "-l", "en", "-norm"),
+    # The file is named because METEOR does not find its own in a path with spaces.
+    *("-", "-", "-stdio", "-l", "en", "-norm", "-a", "data/paraphrase-en.gz"),
 )
 _EXIT_WAIT_S = 5.0
 
