@@ -8,7 +8,7 @@ from autotune.core.errors import DamagedError, InputError, printable
 from autotune.reports import words
 from autotune.storage import integrity, recovery
 from autotune.storage.recovery import Found
-from autotune.storage.store import anew, going_on
+from autotune.storage.store import anew, going_on, listed
 
 
 def recover(session: Path) -> int:
@@ -42,11 +42,11 @@ def _told(found: Found, aside: Sequence[Path]) -> Iterator[str]:
     had = words.plural(ended, "trial")
     yield f"The study is rebuilt: {had} had ended, still to be run: {len(found.trials) - ended}"
     if found.lost:
-        yield f"Lost: the settings and results of trials {integrity.listed(found.lost)}"
+        yield f"Lost: the settings and results of trials {listed(found.lost)}"
     if found.plan is None:
         yield "Lost: the time between trials, and what `resume` had added of trials and time, if anything"
     if found.lost_passed:
-        before = integrity.listed(found.lost_passed)
+        before = listed(found.lost_passed)
         yield f"Lost: the suggestions that were passed over before trials {before}, if any were"
     for path in aside:
         yield f"Set aside: {path}"

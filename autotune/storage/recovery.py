@@ -10,7 +10,6 @@ from autotune.core.passed_over import PassedOver
 from autotune.core.trial import Trial
 from autotune.space.space import Space
 from autotune.storage import identity, studies, study_file
-from autotune.storage.integrity import is_another
 from autotune.storage.records import read_records, seconds_of, spans_of
 from autotune.storage.store import Session
 from autotune.storage.study_file import Plan, StudyFile
@@ -58,7 +57,7 @@ def find(session: Session, space: Space) -> Found:
     own = {t.number: t for n in numbers if (t := _from_files(session, n)) and studies.fits(space, t.config)}
     known = {0: Trial(0, space.baseline_config)} | own
     for number, trial in entries.items():
-        ended_unheard = trial.outcome is None and number in own and not is_another(session, trial)
+        ended_unheard = trial.outcome is None and number in own and not session.has_run_another(trial)
         known[number] = own[number] if ended_unheard else trial
     trials = _with_references(_shared(session, {n: known[n] for n in sorted(known)}))
     kept = {trial.number for trial in trials}
@@ -100,7 +99,7 @@ def rebuild(session: Session, space: Space, found: Found) -> list[Path]:
     studies.settle(new)
     aside = [identity.set_aside(file) for file in study_file.files_of(session.study_file)]
     new.rename(session.study_file)
-    others = [t for t in found.trials if is_another(session, t)]
+    others = [t for t in found.trials if session.has_run_another(t)]
     return [*aside, *(identity.set_aside(session.trial_dir(t.number).root) for t in others)]
 
 

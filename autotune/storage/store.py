@@ -3,7 +3,7 @@
 import json
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from autotune.storage.study_file import StudyFile
 FORMAT = 2  # code that takes ablation steps for trials of a search was never released
 WANDB_MODES = ("auto", "online", "offline", "off")
 _READABLE = (1, FORMAT)
+_SHOWN = 5
 
 
 # What arithmetic carries: a file that is damaged can have any number.
@@ -207,23 +208,48 @@ class Session(SessionDir):
         return spaces.complete(spaces.parse(text, str(self.space_file)), str(self.space_file))
 
     def study(self) -> StudyFile:
-        """What the study says now; raises InputError where nothing was run yet, or the study is no more.
+        """What the study says now; every trial in it can be read.
 
-        Every trial in it can be read.
+        Raises DamagedError if it is missing, damaged, of another session or older than its trials, and
+        InputError if nothing was run yet.
         """
+        numbers = identity.numbers(self.trials_dir)  # first: a search may begin trials meanwhile
         try:
             study = study_file.load_study(self.study_file)
+            if study_file.key(study) not in {"", self.key}:
+                raise self.damaged("is of another session")
             study_file.passed_over(study), study_file.plan(study)
-            self._require_knobs(study_file.trials(study))
+            trials = study_file.trials(study)
         except DamagedError as error:
             raise self.damaged(f"is damaged: {error}") from None
         except KeyError:
-            if identity.numbers(self.trials_dir):
+            if numbers:
                 raise self.damaged("is missing, or empty") from None
             raise InputError(
                 f"session {self.root}: nothing was run yet; start it with: {going_on(self.root)}"
             ) from None
+        self._require_its_trials(study, trials, numbers)
+        self._require_knobs(trials)
         return study
+
+    def _require_its_trials(self, study: StudyFile, trials: Iterable[Trial], numbers: Iterable[int]) -> None:
+        """Raises DamagedError if the trials with these `numbers` were not all run from the `study`."""
+        known = {entry.number for entry in study.entries}
+        if unknown := [n for n in numbers if n not in known and self._may_be_own(n)]:
+            raise self.damaged(f"is older than its trials: it does not know trials {listed(unknown)}")
+        begun = {trial.number: trial for trial in trials}
+        if others := [n for n in numbers if n in begun and self.has_run_another(begun[n])]:
+            raise self.damaged(f"is not the one that its trials were run from, see {listed(others)}")
+
+    def _may_be_own(self, number: int) -> bool:
+        """Whether nothing says that the directory of trial `number` is of another session."""
+        card = identity.read_card(self.trial_dir(number))
+        return card is None or card.session == self.key
+
+    def has_run_another(self, trial: Trial) -> bool:
+        """Whether this session has run something else under the number of `trial`."""
+        card = identity.read_card(self.trial_dir(trial.number))
+        return card is not None and card.session == self.key and card.digest != self.card(trial).digest
 
     def _require_knobs(self, trials: Iterable[Trial]) -> None:
         """Raises InputError where trials have other knobs than the search space."""
@@ -257,6 +283,12 @@ class Session(SessionDir):
             is_left = trial.outcome is not None and not trial.outcome.leaves_work(keep=keep)
             if is_left and place.work.is_dir() and not identity.is_of_another(place, self.card(trial).digest):
                 shutil.rmtree(place.work, ignore_errors=True)
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """The first five of `numbers`, and how many more there are."""
+    more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
+    return f"{', '.join(map(str, numbers[:_SHOWN]))}{more}"
 
 
 def is_in_use(session: Session) -> bool:

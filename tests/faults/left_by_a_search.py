@@ -45,9 +45,9 @@ def figures(speed: float) -> Measurement:
     )
 
 
-def make(root: Path) -> Session:
+def make(root: Path, text: str = SPACE) -> Session:
     """A session of seven trials, the last of which was running."""
-    space = spaces.complete(spaces.parse(SPACE, "test"), "test")
+    space = spaces.complete(spaces.parse(text, "test"), "test")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(KEPT)
         facts = provenance.collect("s", space, registry.load(space.workload), HARDWARE, 0)
@@ -55,9 +55,8 @@ def make(root: Path) -> Session:
     study = studies.open_study(session.study_file, space, session.key)
     studies.set_plan(study, Plan(6, None, 40.0))
     for batch in BATCHES:
-        trial = begin(
-            session, study, {"micro_batch_size": batch, "learning_rate": 0.001 * (batch / 4) ** 0.5}
-        )
+        config = {**space.baseline_config, "micro_batch_size": batch}
+        trial = begin(session, study, {**config, "learning_rate": 0.001 * (batch / 4) ** 0.5})
         if batch == 32:
             end(session, study, trial, failures.failed(Failure.OOM, "made"), Measurement())
         else:
@@ -68,7 +67,7 @@ def make(root: Path) -> Session:
     end(session, study, race, Outcome(Status.COMPLETED), Measurement(slices=slices))
     repeat = begin(session, study, config, Repeat(0, 1, (0,)))
     end(session, study, repeat, Outcome(Status.COMPLETED), figures(400.0))
-    begin(session, study, {"micro_batch_size": 8, "learning_rate": 0.001})
+    begin(session, study, {**config, "micro_batch_size": 8})
     studies.close(study)
     return session
 

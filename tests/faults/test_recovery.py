@@ -16,7 +16,7 @@ from autotune.storage.trial_dir import TrialDir
 
 from . import left_by_a_search
 from .left_by_a_search import HARDWARE, RUNNING
-from .sessions import KEPT, as_if_here, kept, trials_of
+from .sessions import KEPT, SPACE, as_if_here, kept, trials_of
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +84,15 @@ def of_another_session(place):
     shutil.copy(other.study_file, place / "study.db")
 
 
+def of_another_space(place):
+    missing(place)
+    text = SPACE.replace("baseline: {", "baseline: {wd: 0.1, ").replace(
+        "knobs: {", "knobs: {wd: {choice: [0.1]}, "
+    )
+    other = left_by_a_search.make(place.with_name("other"), text)
+    shutil.copy(other.study_file, place / "study.db")
+
+
 def edit(place, number, key, change):
     """Changes a user attribute of a trial in the study."""
     which = "key = ? AND trial_id = (SELECT trial_id FROM trials WHERE number = ?)"
@@ -105,14 +114,16 @@ def contents(place):
 LOST = [
     *(missing, empty, zeroed, cut, without_its_last_trials, with_other_settings, with_other_figures),
     of_another_session,
+    of_another_space,
 ]
 
 
+@pytest.mark.parametrize("command", ["resume", "status", "export", "report"])
 @pytest.mark.parametrize("lose", LOST)
-def test_a_search_without_its_study_is_not_gone_on_with(place, run, lose):
+def test_a_session_without_its_study_is_neither_read_nor_gone_on_with(place, run, lose, command):
     lose(place)
     before = contents(place)
-    code, out, err = run("resume", "s")
+    code, out, err = run(command, "s")
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert "its study is " in err
