@@ -19,7 +19,8 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.tune.execution import class_cache
+from ray.air.execution._internal.actor_manager import RayActorManager
+from ray.tune.execution import class_cache, tune_controller
 from ray.tune.search import Searcher
 
 from autotune.core.errors import SearchAborted
@@ -37,6 +38,7 @@ _SILENT_S = 600.0  # of a supervisor, which reports every second but while a wor
 _LOW_ON_MEMORY = re.compile(r"running low on memory|OutOfMemoryError")
 _KILLED_BY_RAY = "Ray's memory monitor killed it: the machine was running out of memory"
 _CLOSE_S = 75.0  # a trial has a minute to close
+_LOOK_S = 0.5  # at what no event tells of, such as a search that is to stop
 MOST_ABORTS = 3  # without a trial ending in between
 
 
@@ -250,6 +252,13 @@ def _directory_name(trial: Any) -> str:
     return str(trial.trial_id)
 
 
+class _Patient(RayActorManager):
+    """Tune's, woken by what happens: ten looks a second in between would take time from the trials."""
+
+    def next(self, timeout: float | None = None) -> bool:
+        return super().next(None if timeout is None else max(timeout, _LOOK_S))
+
+
 def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) -> None:
     try:
         tuner = tune.Tuner(
@@ -269,6 +278,7 @@ def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) ->
             ),
         )
         _forward_nothing()
+        tune_controller.RayActorManager = _Patient  # type: ignore[attr-defined]
         tuner.fit()
     finally:
         shutil.rmtree(storage, ignore_errors=True)
