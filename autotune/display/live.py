@@ -15,7 +15,7 @@ from rich.text import Text
 
 from autotune.core.errors import printable
 
-_REFRESH_S = 0.5
+_REFRESH_S = 1.0
 
 
 def is_possible(console: Console) -> bool:

@@ -34,8 +34,18 @@ TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of the variable
 _MODE = "RAY_AUTH_MODE"
 _START = str(Path(__file__).with_name("own_ray.py"))
 # It listens on loopback, as Ray does where it takes itself to be alone. A GCS server that is lost stays lost.
-_ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_gcs_rpc_server_reconnect_timeout_s": "20"}
 _ROOM_BYTES = 2**20  # for Ray's first logs
+# What its daemons do ten times a second, and no search on one machine has a use for, takes time from trials.
+_ALONE = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
+    "RAY_local_fs_monitor_interval_ms": "10000",
+    "RAY_kill_idle_workers_interval_ms": "2000",
+    "RAY_object_manager_timer_freq_ms": "1000",
+    "RAY_raylet_check_gc_period_milliseconds": "10000",
+    "RAY_gcs_pull_resource_loads_period_milliseconds": "10000",
+    "RAY_task_events_report_interval_ms": "0",
+}
 _OBJECT_STORE_BYTES = 128 * 2**20  # nothing but small reports passes through it
 
 # Ray's own voice, network and habits: silent, loopback only, no killing of trials on its own judgement.

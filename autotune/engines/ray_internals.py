@@ -5,17 +5,21 @@
 
 from typing import Any
 
+from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.tune import tune as ray_run
-from ray.tune.execution import class_cache
+from ray.tune.execution import class_cache, tune_controller
 from ray.tune.execution.tune_controller import TuneController
 
 from autotune.engines.supervisor import TrialFailedError
+
+_LOOK_S = 0.5  # at what no event tells of, such as a search that is to stop
 
 
 def prepare() -> None:
     """Changes Ray Tune for this process; a second call changes nothing."""
     _forward_nothing()
     ray_run.TuneController = _Controller  # type: ignore[attr-defined]
+    tune_controller.RayActorManager = _Patient  # type: ignore[attr-defined]
 
 
 def _forward_nothing() -> None:
@@ -35,3 +39,10 @@ class _Controller(TuneController):
         if isinstance(exception, TrialFailedError):
             self._maybe_cache_trial_actor(trial)  # the trial has no actor then that could be ended
         super()._schedule_trial_stop(trial, exception)
+
+
+class _Patient(RayActorManager):
+    """Tune's, woken by what happens: ten looks a second in between would take time from the trials."""
+
+    def next(self, timeout: float | None = None) -> bool:
+        return super().next(None if timeout is None else max(timeout, _LOOK_S))

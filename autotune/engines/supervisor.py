@@ -1,6 +1,7 @@
 """The actor that attends to a trial, in a process of its own: what is imported here is imported there."""
 
 import os
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from autotune.trials.race import Race
 from autotune.workloads import registry
 
 REPORT_S = 1.0
+_LATER_S, _LATE_S = 2.0, 20.0  # between two reports of a trial that is so old: each takes time from it
 
 
 class TrialFailedError(Exception):
@@ -40,7 +42,7 @@ class Supervisor(tune.Trainable):
         registry.look_here_last()  # Ray puts it first
         self._server = ForkServer(config["preload"])
         self._attempt: Attempt | Race | None = None
-        self._ended = ""
+        self._ended, self._begun_s = "", 0.0
         self._take(config)
 
     def _take(self, config: dict[str, Any]) -> None:
@@ -49,10 +51,11 @@ class Supervisor(tune.Trainable):
     def step(self) -> dict[str, Any]:
         if self._order is not None:
             begun, self._order = self._order, None
-            self._attempt = _begun(begun, self._server)
+            self._attempt, self._begun_s = _begun(begun, self._server), time.monotonic()
         if self._attempt is None:
             raise TrialFailedError(self._ended)
-        report = self._attempt.step(REPORT_S)
+        is_young = time.monotonic() - self._begun_s < _LATE_S
+        report = self._attempt.step(REPORT_S if is_young else _LATER_S)
         if report.outcome is not None:
             self._attempt, self._ended = None, f"{report.outcome}: {report.outcome.reason}"
         return report.to_dict()

@@ -41,6 +41,8 @@ _MOST_WAITING = 200_000  # messages; then their senders wait
 _SWEEP_CHUNKS = 16  # a socket holds less
 _WAIT_S = 0.02
 _CATCH_UP_S = 0.5
+# Between two looks. A socket holds some 250 messages; one that fills up would make its script wait.
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S, _MESSAGES_PER_PAUSE = 0.005, 0.25, 64
 _clock_s = time.monotonic  # kept here: a workload that replaces the module's clock replaces its own alone
 
 
@@ -88,6 +90,7 @@ class Inbox:
         self._heard_s, self._has_heard = -math.inf, threading.Condition()
         self._wake, self._woken = socket.socketpair()
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
+        self._alarm: selectors.BaseSelector = selectors.DefaultSelector()  # hears `_wake` alone
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._thread = threading.Thread(target=self._listen, name="inbox", daemon=True)
 
@@ -138,14 +141,18 @@ class Inbox:
             self._thread.join()
 
     def _listen(self) -> None:
-        with self._selector:
+        with self._selector, self._alarm:
+            self._alarm.register(self._woken, selectors.EVENT_READ)
             self._selector.register(self._server, selectors.EVENT_READ, self._accept_all)
             self._selector.register(self._woken, selectors.EVENT_READ, lambda: self._woken.recv(_CHUNK_BYTES))
+            pause_s, looked_s = 0.0, _clock_s()
             while not self._is_finished:
+                self._alarm.select(pause_s)
                 self._hear(0 if self._held else None)
-                known_s = _clock_s()
+                before_s, looked_s = looked_s, _clock_s()
                 self._hear(0)
-                self._publish(known_s)
+                pause_s = _pause_s(pause_s, len(self._held), looked_s - before_s)
+                self._publish(looked_s)
             self._sweep()
         for end in (self._server, self._woken, *self._clients):
             end.close()
@@ -241,6 +248,17 @@ class _Lines:
         else:
             self._begun.clear()
         return lines
+
+
+def _pause_s(before_s: float, messages: int, passed_s: float) -> float:
+    """How long senders are left alone after so many `messages` in the time that has passed.
+
+    Being woken by every one of them would take time from the training.
+    """
+    if not messages or passed_s > 2 * _LONGEST_PAUSE_S:  # many may follow one another now
+        return _SHORTEST_PAUSE_S
+    as_many_s = _MESSAGES_PER_PAUSE * passed_s / messages
+    return min(max(2 * before_s, _SHORTEST_PAUSE_S), as_many_s, _LONGEST_PAUSE_S)
 
 
 def _until(now_s: float, message: Message) -> Message:

@@ -25,6 +25,7 @@ from typing import IO, cast
 _PR_SET_CHILD_SUBREAPER = 36
 _READY, _FAILED, _END, _ENDED = "ready", "failed", "end", "ended"
 _LOOK_S = 0.1
+_WATCH_S = 0.5  # of Ray once it runs: every look takes time from the trials
 _SETTLE_S = 2.0
 _END_S = 10.0  # what hangs in a driver or a file system cannot be killed, nor waited for
 _LAST_WORDS = 500
@@ -210,7 +211,7 @@ def _run(directory: Path, start: Sequence[str], environment: Mapping[str, str], 
             start, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
     while starting.poll() is None:
-        if _is_said(orders):
+        if _is_said(orders, _LOOK_S):
             return bool(orders.readline())
     daemons = set[int]()
     if starting.returncode:
@@ -219,15 +220,15 @@ def _run(directory: Path, start: Sequence[str], environment: Mapping[str, str], 
     else:
         daemons = {pid for pid, parent in _parents().items() if parent == os.getpid()}
         print(_READY, flush=True)
-    while not _is_said(orders):
+    while not _is_said(orders, _WATCH_S):
         if _has_ended(daemons):
             return False
     return bool(orders.readline())
 
 
-def _is_said(orders: FileIO) -> bool:
-    """Whether the driver has said something, or has closed its end of the pipe, looking for a moment."""
-    return bool(select.select([orders], [], [], _LOOK_S)[0])
+def _is_said(orders: FileIO, timeout_s: float) -> bool:
+    """Whether the driver says something, or closes its end of the pipe, within that time."""
+    return bool(select.select([orders], [], [], timeout_s)[0])
 
 
 def _has_ended(daemons: Collection[int]) -> bool:

@@ -67,6 +67,11 @@ class Others:
         self._ahead_s = 0.0  # how much more the search's clocks have said than the CPUs' did
 
     @property
+    def below(self) -> list[psutil.Process]:
+        """The search's processes as of the last sample, parents first."""
+        return list(self._before.clocks) if self._before else []
+
+    @property
     def own(self) -> frozenset[int]:
         """The search's processes as of the last sample, by their ids."""
         return frozenset(p.pid for p in self._before.clocks) if self._before else frozenset()

@@ -6,6 +6,7 @@ import platform
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,9 @@ _PEAKS = {
 _LOWS = {"host_memory_free_bytes", "gpu_memory_free_bytes"}  # where the lowest does
 _SHELL_BYTES = 2**20  # the guard of a trial's process group is a child of it as well, and takes less
 _JOIN_S = 5.0
+# A sample takes some ten milliseconds of CPU time: the next one waits for a quarter of the time since the
+# first, but at most five times as long as at first.
+_SHARE_OF_AGE, _LONGEST = 0.25, 5.0
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,8 @@ def _visible() -> str | None:
 class Telemetry:
     """Samples a process, its descendants, and the GPUs visible to this process while the context is open.
 
+    It does so every `interval_s`, and in the end every five of them.
+
     Of the processes: `cpu_percent` (100 is one CPU kept busy), `host_rss_bytes` (pages that several share
     count in each), `children_uss_bytes` (what the descendants hold that is not shared, mapped files left
     out). Of the machine: `host_memory_percent`, `host_memory_used_bytes` and `host_memory_free_bytes`, of a
@@ -147,17 +153,20 @@ class Telemetry:
             logger.exception("telemetry of process %d ended early; the trial continues", self._pid)
 
     def _sample_until_stopped(self, processes: "_Processes", others: Others, gpus: "_Gpus") -> None:
-        before_s, is_last = time.monotonic(), False
+        begun_s = before_s = time.monotonic()
+        is_last = False
         while True:
             now_s = time.monotonic()
             elapsed_s, before_s = now_s - before_s, now_s
-            values = {**processes.sample(elapsed_s), **_machine(), **others.sample()}
+            values = {**others.sample(), **_machine()}
+            values |= processes.sample(elapsed_s, others.below)
             values |= gpus.sample(elapsed_s, others.own)
             with self._lock:
                 self._series.add(values, elapsed_s)
             if is_last:
                 return
-            is_last = self._stop.wait(self._interval_s)
+            times = min(max(1.0, _SHARE_OF_AGE * (now_s - begun_s) / self._interval_s), _LONGEST)
+            is_last = self._stop.wait(times * self._interval_s)
 
 
 class _Series:
@@ -201,8 +210,9 @@ class _Processes:
         with suppress(psutil.Error):
             self._root = psutil.Process(pid)
 
-    def sample(self, seconds: float) -> dict[str, float]:
-        usage = _usage(self._root) if self._root else {}
+    def sample(self, seconds: float, listed: Sequence[psutil.Process] = ()) -> dict[str, float]:
+        """`listed` are processes among which its descendants are, parents first; else they are looked for."""
+        usage = _usage(_family(self._root, listed)) if self._root else {}
         before, self._cpu_s = self._cpu_s, {process: cpu_s for process, (cpu_s, _) in usage.items()}
         if not usage:
             return {}
@@ -219,14 +229,26 @@ class _Processes:
         return values
 
 
-def _usage(root: psutil.Process) -> dict[psutil.Process, tuple[float, int]]:
-    """CPU seconds and resident bytes of each process of the tree that is there to be asked."""
+def _family(root: psutil.Process, listed: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """A process and all below it, by a look at all processes only if none are `listed`."""
+    if not listed:
+        with suppress(psutil.Error):
+            return [root, *root.children(recursive=True)]
+    family = {root.pid: root}
+    for process in listed:
+        with suppress(psutil.Error):
+            if process.ppid() in family:
+                family[process.pid] = process
+    return list(family.values())
+
+
+def _usage(family: Iterable[psutil.Process]) -> dict[psutil.Process, tuple[float, int]]:
+    """CPU seconds and resident bytes of each process that is there to be asked."""
     usage = {}
-    with suppress(psutil.Error):
-        for process in (root, *root.children(recursive=True)):
-            with suppress(psutil.Error):
-                times = process.cpu_times()
-                usage[process] = (times.user + times.system, process.memory_info().rss)
+    for process in family:
+        with suppress(psutil.Error):
+            times = process.cpu_times()
+            usage[process] = (times.user + times.system, process.memory_info().rss)
     return usage
 
 

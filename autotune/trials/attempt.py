@@ -31,7 +31,7 @@ from autotune.trials.thinning import Thinner
 # To close in, checkpoint written; an evaluation of a whole training may take minutes.
 _GRACE_S, _WHOLE_GRACE_S = 60.0, 600.0
 _BEATEN_GRACE_S = 5.0  # nothing that it would still write is wanted
-_RECORDS_PER_REPORT = 20
+_RECORDS_PER_REPORT = 5
 _STEPS_APART_S = 1.0  # of a whole training: a day of it has a hundred thousand records, not millions
 
 
@@ -89,17 +89,17 @@ class Attempt:
         with interrupted_by_the_disk(self._end):
             self._poll(timeout_s, records)
             logs.bound(self._place.log)
+        shown = self._shown()
         if self._outcome is None:
-            self._end_if_beaten()
+            self._end_if_beaten(shown)
         if self._outcome is None and (is_stopping() or is_to_stop(self._order)):
             with interrupted_by_the_disk(self._end):
                 self._interrupt(records)
-        shown = self._progress.at_a_glance()
         report = Report(
             number=self._order.number,
             phase=self._progress.phase(time.monotonic() - self._heard_s),
             elapsed_s=self._earlier_s + time.monotonic() - self._started,
-            measurement=replace(shown, mfu=self._mfu(shown)),
+            measurement=shown,
             records=_thin(records, self._order.quality),
             telemetry=self._telemetry.latest() if self._telemetry else {},
             note=self._server.note or self._note,
@@ -149,11 +149,12 @@ class Attempt:
             f"has it by {order.samples}, the {order.unit} of a trial"
         )
 
-    def _end_if_beaten(self) -> None:
+    def _end_if_beaten(self, shown: Measurement) -> None:
         """Stops what the threshold says need not continue."""
         file = self._order.threshold_file
         threshold = threshold_file.read(Path(file)) if file else None
-        beaten = stopping.verdict(self.measurement(), threshold) if threshold else None
+        shown = replace(shown, curve=self._progress.curve)
+        beaten = stopping.verdict(shown, threshold) if threshold else None
         if beaten is not None and self._child is not None:
             self._child.stop(_BEATEN_GRACE_S)
             self._outcome = beaten
@@ -213,18 +214,20 @@ class Attempt:
         """What the trial showed so far."""
         order, shown = self._order, self._progress.measurement()
         return replace(
-            shown,
-            mfu=self._mfu(shown),
+            self._known(shown),
             memory_limit_bytes=order.device_memory_bytes or order.memory_limit_bytes,
             memory_cap_bytes=order.memory_cap_bytes,
-            device=self._device,
-            revision=order.revision,
             telemetry=self._telemetry.summary() if self._telemetry else {},
         )
 
-    def _mfu(self, shown: Measurement) -> float | None:
-        found = shown.throughput
-        return flops.utilisation(shown.flops_per_sample, found.samples_per_s, self._device) if found else None
+    def _shown(self) -> Measurement:
+        """The figures that are asked for every second."""
+        return self._known(self._progress.at_a_glance())
+
+    def _known(self, shown: Measurement) -> Measurement:
+        found, device = shown.throughput, self._device
+        mfu = flops.utilisation(shown.flops_per_sample, found.samples_per_s, device) if found else None
+        return replace(shown, mfu=mfu, device=device, revision=self._order.revision)
 
     def stop(self, *, waits: bool = True) -> None:
         """Leaves the trial to be resumed; `waits` for the workload to write its checkpoint."""

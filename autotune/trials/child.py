@@ -1,5 +1,6 @@
 """One trial's workload in a process of its own: started, listened to, stopped, and its end explained."""
 
+import fcntl
 import json
 import os
 import signal
@@ -33,6 +34,9 @@ _STEPS_REMEMBERED = 100
 _STACK_S, _STACK_WAIT_S = 0.1, 1.0
 _LAST_WORDS_BYTES = 65536
 _PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold
+# Between two readings of what it says: being woken by every record would take time from the training. A share
+# of its age, because a trial may be over in a second.
+_LONGEST_PAUSE_S, _PAUSE_SHARE = 0.2, 0.02
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ class Child:
         self._end = Finalize(self, family.end, (self._process, self._memory.group), exitpriority=0)
         self._inbox, self._output = _Inbox(pipe), Output(output, order.place.log, self._hide)
         self._events: list[Event] = []
-        self._still_s, self._heard_s = 0.0, time.monotonic()
+        self._begun_s = self._heard_s = time.monotonic()
+        self._still_s = 0.0
         self._samples, self._is_evaluated = -1, False
         self._yielded_s: float | None = None
         self._gaps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
@@ -89,8 +94,10 @@ class Child:
         return events
 
     def _listen(self, timeout_s: float) -> None:
-        heard = [one for one in (self._inbox, self._output) if not one.ended]
-        wait([*(one.pipe for one in heard), self._process.sentinel], timeout_s)
+        pause_s = min(_LONGEST_PAUSE_S, _PAUSE_SHARE * (time.monotonic() - self._begun_s), timeout_s)
+        if self._stopping or not wait([self._process.sentinel], pause_s):
+            heard = [one for one in (self._inbox, self._output) if not one.ended]
+            wait([*(one.pipe for one in heard), self._process.sentinel], timeout_s - pause_s)
         self._count_still(max(timeout_s, LOOK_S))
         has_died = not self._process.is_alive()  # asked first: what it had to say is then all in the pipe
         self._take(self._inbox.read())
@@ -266,6 +273,8 @@ class _Inbox:
 
     def __init__(self, pipe: Connection) -> None:
         os.set_blocking(pipe.fileno(), False)
+        with suppress(OSError):  # more than this user may have
+            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self.pipe = pipe
         self.ended = False
         self._begun: list[bytes] = []  # of a message, joined once it is whole

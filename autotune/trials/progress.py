@@ -340,4 +340,5 @@ def _numbers(values: object) -> tuple[float, ...]:
 
 def _amount(record: Mapping[str, Any], name: str) -> float:
     """A figure that cannot be negative, 0 where it is missing or no number."""
-    return max(0.0, units.number(record.get(name)) or 0.0)
+    value = record.get(name)
+    return 0.0 if value is None else max(0.0, units.number(value) or 0.0)

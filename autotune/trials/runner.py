@@ -38,6 +38,7 @@ from autotune.workloads.base import Fit
 
 STACK_SIGNAL = signal.SIGUSR1  # makes the process write the stack of every thread into its log
 _PR_SET_PDEATHSIG = 1
+_HELD_EVERY_S = 1.0
 _clock_s = time.monotonic  # kept here: a workload that replaces the module's clock replaces its own alone
 
 # A member of the trial's process group whose input ends when the supervisor does, however that dies; it then
@@ -199,13 +200,13 @@ class _Count:
 
     def yielded(self, yielded: Mapping[str, Any]) -> None:
         """Counts what has come now. A record with a stamp is of another process, and knows its figures."""
-        seen = self._watch()
-        record = {**self._check(yielded), **seen.figures}
-        if not isinstance(yielded, Stamped):
-            self._send(seen.at_s, record)
+        if isinstance(yielded, Stamped):
+            figures = self._watch.memory()
+            own = {name: yielded[name] for name in (*figures, COMPILING, QUEUED) if name in yielded}
+            self._send(yielded.at_s, {**self._check(yielded), **figures, **own})
             return
-        own = {name: yielded[name] for name in (*seen.figures, COMPILING, QUEUED) if name in yielded}
-        self._send(yielded.at_s, record | own)
+        seen = self._watch()
+        self._send(seen.at_s, {**self._check(yielded), **seen.figures})
 
     def reported(self, said: Mapping[str, Any], at_s: float, is_queued: bool) -> None:
         """Counts what was reported at `at_s`, when the GPU had not done the step yet where it `is_queued`."""
@@ -243,12 +244,21 @@ class _Watch:
         self._compilations = compilations()
         self._flops = StepFlops()
         self._flops.attach()
+        self._held: Mapping[str, Any] = {}
+        self._held_s = -math.inf
 
     def __call__(self) -> _Seen:
         self._gpus.open()
         is_queued = not self._gpus.has_settled()
         at_s, figures = _clock_s(), self.figures()
         return _Seen(at_s, {**figures, QUEUED: True} if is_queued else figures)
+
+    def memory(self) -> Mapping[str, Any]:
+        """The memory that the process holds, or held a second ago: enough where another one trains."""
+        self._gpus.open()
+        if _clock_s() - self._held_s >= _HELD_EVERY_S:
+            self._held, self._held_s = self._gpus.figures() or self._memory.figures(), _clock_s()
+        return self._held
 
     def figures(self, until_s: float = math.inf) -> dict[str, Any]:
         """What the process shows of itself without being waited for, and of its steps up to `until_s`."""

@@ -27,7 +27,8 @@ _CHUNK_BYTES = 65536
 _PIPE_BYTES = 2**20  # the most that Linux lets a pipe hold
 _LONGEST_BYTES = 8192  # of a line; the rest is another one
 _LINES_KEPT = 50
-_LISTEN_MS = 50  # after which a line that may be overwritten is taken for whole, too
+_LISTEN_MS = 100
+_BAR_MS = 50  # after which a line that may be overwritten is taken for whole, too
 _LOOK_S = 0.05
 _LAST_LOOK_S = 2.0
 
@@ -123,6 +124,15 @@ class Process:
         """Whether it has ended, and all that it has started."""
         return self.code is not None and not self._listener.is_alive() and not self.family()
 
+    def wait(self, timeout_s: float) -> float:
+        """Waits for so long, or until its output ends, as it does with it; returns for how long."""
+        begun_s = time.monotonic()
+        if self._listener.is_alive():
+            self._listener.join(timeout_s)
+        else:
+            time.sleep(min(timeout_s, _LOOK_S))
+        return time.monotonic() - begun_s
+
     def family(self) -> list[psutil.Process]:
         """The command and all that it has started, orphans included."""
         return [one for one in psutil.process_iter() if _is_marked(one, *self._mark)]
@@ -168,7 +178,7 @@ class Process:
                 # A process that could not be found may hold it open, and keep writing.
                 is_enough = self._is_enough.is_set()
                 before_s, looked_s = looked_s, time.monotonic()
-                if poll.poll(0 if is_enough else _LISTEN_MS):
+                if poll.poll(0 if is_enough else _BAR_MS if has_bar else _LISTEN_MS):
                     looked_s = time.monotonic()
                     chunk = pipe.read(_CHUNK_BYTES)
                     if not chunk:

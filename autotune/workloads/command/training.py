@@ -32,7 +32,8 @@ from autotune.workloads.command.timeline import (
     known_s,
 )
 
-_LOOK_S = 0.05  # more often would take time from the training
+# Between two looks, each of which takes time from the training: soon at first, since a trial may be short.
+_SOON_S, _LATE_S, _LATER = 0.05, 0.2, 1.05
 _STEPS_REMEMBERED = 50
 # To write a checkpoint in: a trial that is asked to stop has a minute, and a whole training ten.
 _SAVING_S, _WHOLE_SAVING_S = 50.0, 590.0
@@ -181,14 +182,16 @@ class _Run:
 
     def records(self, process: Process, trial_samples: int) -> Iterator[Stamped]:
         """The records, until the command has ended; raises what its end means."""
-        until_s = math.inf
+        until_s, look_s = math.inf, _SOON_S
         while not process.is_over and time.monotonic() < until_s:
             if stops.is_asked():
                 self._inbox.tell_to_stop()
                 process.end(_WHOLE_SAVING_S if wire.is_whole() else _SAVING_S)
                 yield from self._rest()
                 raise stops.StoppedError
-            time.sleep(_LOOK_S)  # what came meanwhile has stamps of its own
+            waited_s = process.wait(look_s)  # what came meanwhile has stamps of its own
+            has_stood = waited_s > 2 * look_s + _SOON_S  # suspended, as between two turns of a race
+            look_s = _SOON_S if has_stood else min(_LATE_S, _LATER * look_s)
             heard_s = min(process.heard_s, self._inbox.heard_s())
             self._listen()
             yield from self._ready(min(heard_s, known_s(time.monotonic(), self._steps_s)))

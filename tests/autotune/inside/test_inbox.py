@@ -62,6 +62,37 @@ def test_whoever_said_something_first_is_got_first(inbox):
     assert samples(all_of(inbox)) == list(range(200))
 
 
+def test_a_reader_is_not_woken_by_every_message(inbox):
+    """It would take time from the training, of which it is woken more than a hundred times a second."""
+    wire, status = Wire(), Path(f"/proc/self/task/{inbox._thread.native_id}/status")
+
+    def woken():
+        lines = status.read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary"))
+
+    before = woken()
+    for number in range(200):
+        wire.tell({"step": {"samples": number}})
+        time.sleep(0.01)
+    assert woken() - before < 100
+    assert len(all_of(inbox)) == 200
+
+
+def test_steps_of_a_tenth_of_a_millisecond_do_not_wait_for_the_reader(inbox):
+    """Not even the first ones after a pause, such as an evaluation: a socket holds a few hundred messages."""
+    wire = Wire()
+    wire.tell({"step": {"samples": 1}})
+    time.sleep(1.0)
+    longest_s = 0.0
+    for number in range(3000):
+        begun_s = time.monotonic()
+        wire.tell({"step": {"samples": number}})
+        longest_s = max(longest_s, time.monotonic() - begun_s)
+        while time.monotonic() - begun_s < 1e-4:
+            pass
+    assert longest_s < 0.1
+
+
 def test_twenty_thousand_records_are_all_heard(inbox):
     wire = Wire()
     for number in range(20_000):

@@ -1,3 +1,4 @@
+import itertools
 import os
 import subprocess
 import sys
@@ -41,6 +42,18 @@ def test_a_busy_process_is_seen_busy() -> None:
         until(lambda: watch.latest().get("cpu_percent", 0.0) > 20)
     assert watch.summary()["cpu_percent"] > 1
     assert watch.latest()["host_rss_bytes"] > MIB
+
+
+def test_samples_come_further_apart_with_time(monkeypatch) -> None:
+    """Each takes some milliseconds from what is sampled, whose memory the kernel goes through."""
+    looks, machine = [], telemetry._machine
+    monkeypatch.setattr(telemetry, "_machine", lambda: looks.append(time.monotonic()) or machine())
+    with Telemetry(os.getpid(), interval_s=0.02):
+        time.sleep(2.0)
+    gaps_s = [after - before for before, after in itertools.pairwise(looks)]
+    assert len(looks) < 40
+    assert min(gaps_s[:2]) < 0.09
+    assert max(gaps_s[-4:-1]) > 0.09
 
 
 def test_an_idle_process_is_seen_idle() -> None:

@@ -385,14 +385,37 @@ def test_a_child_that_ends_as_it_is_asked_to_stop_is_heard(start, monkeypatch):
 
 
 def test_a_long_record_comes_whole_and_half_of_one_blocks_nobody(start):
-    child = start("says_much", {"bytes": 2**20})
+    child = start("says_much", {"bytes": 2**22})
     wait_for(lambda: psutil.Process(child.pid).num_threads() and child._inbox.pipe.poll(0.1))
     os.kill(child.pid, signal.SIGSTOP)
     for _ in range(20):
         assert child.poll(0.01) == []
     os.kill(child.pid, signal.SIGCONT)
     [event] = listen(child)
-    assert event.record["text"] == "x" * 2**20
+    assert event.record["text"] == "x" * 2**22
+
+
+def test_a_child_of_some_age_is_read_some_times_a_second_however_much_it_says(start):
+    child = start("endless")
+    first_record(child)
+    child._begun_s = time.monotonic() - 60.0
+    deadline, readings, records = time.monotonic() + 2.0, 0, 0
+    while time.monotonic() < deadline:
+        events = child.poll(1.0)
+        readings, records = readings + 1, records + len(events)
+    assert records > 100
+    assert readings < 20
+
+
+def test_the_end_of_a_child_of_some_age_is_seen_at_once(start):
+    child = start("endless")
+    first_record(child)
+    child._begun_s = time.monotonic() - 60.0
+    child.poll(1.0)
+    os.kill(child.pid, signal.SIGKILL)
+    begun_s = time.monotonic()
+    listen(child)
+    assert time.monotonic() - begun_s < 0.5  # with a neighbour; a reading of its own may be 0.2 s away
 
 
 @pytest.mark.parametrize("end", [Child.kill, lambda child: child.stop(0.1)])
