@@ -28,7 +28,7 @@ from autotune.reports.model import Compared
 from autotune.reports.plot import Table as Figures
 from autotune.space.machine import Machine, why_not
 from autotune.space.space import Space
-from autotune.storage import provenance, study_file
+from autotune.storage import provenance
 from autotune.storage.store import Session
 from autotune.system import devices
 from autotune.system.telemetry import Hardware
@@ -53,7 +53,7 @@ def compare(session: Path, asked: Models) -> int:
         usable = gpus.usable(opened.options().gpus_per_trial)
         here = _use(usable)
         wanted, notes = _precisions(asked.precisions, given, usable.machine)
-        history = pilot.settled(History(study_file.trials(opened.study()), given))
+        history = pilot.settled(History(opened.study().trials, given))
         space, models = history.space, comparing.contenders(history, wanted, asked.seeds)
         facts, changed, more = _facts(opened, given, workload, here)
         length = _length(asked, space, workload, comparing.length_known(opened, facts))

@@ -21,7 +21,7 @@ from autotune.space.knobs import Distribution, Knob
 from autotune.space.machine import Machine, fit_to
 from autotune.space.sections import Budget, Training
 from autotune.space.space import Space
-from autotune.storage import provenance, study_file
+from autotune.storage import provenance
 from autotune.storage.store import Session
 from autotune.system.telemetry import Hardware
 from autotune.workloads import registry
@@ -244,4 +244,4 @@ def warm_start(earlier: Session, now: Mapping[str, Any], places: Collection[str]
     """The trials of an `earlier` session; raises InputError where they teach nothing to a search of `now`."""
     if why := provenance.warm_start(provenance.kept(earlier), now, places):
         raise InputError(f"--warm-start {earlier.root}: {why}")
-    return [t for t in study_file.trials(earlier.study()) if t.searched]
+    return [t for t in earlier.study().trials if t.searched]

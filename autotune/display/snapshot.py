@@ -71,7 +71,7 @@ def take(session: Session, shown: Path) -> Snapshot:
     The time spent is known from the last trial's end: what has run since began then at the latest.
     """
     study = session.study()
-    history = pilot.settled(History(study_file.trials(study), session.space()))
+    history = pilot.settled(History(study.trials, session.space()))
     trials, space = history.trials, history.space
     plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
     state = state_of(session, plan)

@@ -1,10 +1,10 @@
 """What a workload seems not to use, judged by figures that are the same to the last bit. Pure."""
 
-import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from autotune.core.errors import printable
+from autotune.core.settings import Key, settings_key
 from autotune.core.trial import Measurement, Trial
 from autotune.judging import confirm, objective
 from autotune.judging.history import History
@@ -14,30 +14,45 @@ from autotune.storage.records import is_score
 def unused(history: History) -> list[str]:
     """What the workload seems not to use: its seed, or a knob, where figures are the same to the last bit."""
     lines: dict[str, str] = {}
-    for one, other in _read_the_same(history.trials):
-        pair = f"{one.number} and {other.number}"
-        differ = [name for name in one.config if repr(one.config[name]) != repr(other.config.get(name))]
-        if not differ and confirm.seed_of(one) != confirm.seed_of(other):
-            what = "have different seeds and exactly the same figures: does the workload use its seed?"
-            lines.setdefault("", f"Trials {pair} {what}")
-        if len(differ) == 1 and differ[0] not in history.space.known.same_figures:
-            knob = printable(differ[0])
-            line = (
-                f"{knob} changes nothing: trials {pair} differ only in it and have exactly the same figures."
-            )
-            lines.setdefault(knob, line)
+    for group in _reading_the_same(history.trials):
+        for one, other, knob in _differing_in_one(group, history.space.known.same_figures):
+            lines.setdefault(knob, _line(f"{one.number} and {other.number}", printable(knob)))
     return list(lines.values())
 
 
-def _read_the_same(trials: Sequence[Trial]) -> Iterator[tuple[Trial, Trial]]:
-    """Pairs of completed trials with the very same scores, or curve. A collapsed model proves nothing."""
+def _line(pair: str, knob: str) -> str:
+    same = "exactly the same figures"
+    if not knob:
+        return f"Trials {pair} have different seeds and {same}: does the workload use its seed?"
+    return f"{knob} changes nothing: trials {pair} differ only in it and have {same}."
+
+
+def _reading_the_same(trials: Sequence[Trial]) -> Iterable[list[Trial]]:
+    """Completed trials with the very same scores, or curve. A collapsed model proves nothing."""
     groups: dict[object, list[Trial]] = defaultdict(list)
     for trial in trials:
         found = _figures(trial.measurement)
         if trial.completed and found is not None and objective.no_quality(trial.measurement) is None:
             groups[found].append(trial)
-    for group in groups.values():
-        yield from itertools.combinations(group, 2)
+    return groups.values()
+
+
+def _differing_in_one(
+    group: Sequence[Trial], left_out: Collection[str]
+) -> Iterator[tuple[Trial, Trial, str]]:
+    """Pairs that differ in one knob, with its name, or in the seed alone: one for a trial and knob."""
+    first: dict[tuple[str, Key], Trial] = {}
+    for trial in group:
+        for knob in ("", *(name for name in trial.config if name not in left_out)):
+            one = first.setdefault((knob, settings_key(trial.config, {knob})), trial)
+            if _differ(one, trial, knob):
+                yield one, trial, knob
+
+
+def _differ(one: Trial, other: Trial, knob: str) -> bool:
+    if knob:
+        return repr(one.config[knob]) != repr(other.config[knob])
+    return confirm.seed_of(one) != confirm.seed_of(other)
 
 
 def _figures(measurement: Measurement) -> object:

@@ -23,7 +23,7 @@ def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | No
     """
     session = Session.open(root)
     study = session.study()
-    history = pilot.settled(History(study_file.trials(study), session.space()))
+    history = pilot.settled(History(study.trials, session.space()))
     space = history.space
     plan = study_file.plan(study) or Plan(space.budget.trials, space.budget.time)
     compared = results.found(session, space.objective)

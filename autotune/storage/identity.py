@@ -53,8 +53,7 @@ class Card:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them."""
-        values: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return values
+        return {**vars(self), "race": list(self.race), "repeat": self.repeat and asdict(self.repeat)}
 
     @property
     def digest(self) -> str:
@@ -138,7 +137,7 @@ def _owners(place: TrialDir) -> Iterator[str | None]:
         card = read_card(place)
         yield card.digest if card else None
     if place.verdict_file.exists():
-        yield _said(place.verdict_file)
+        yield digest_in(place.verdict_file)
     if place.work.is_dir() and any(place.work.iterdir()):
         yield _stamped(place)
     records = list(read_records(place))
@@ -150,7 +149,8 @@ def _owners(place: TrialDir) -> Iterator[str | None]:
         yield rounds[0].get(OF) if isinstance(rounds[0], dict) else None
 
 
-def _said(file: Path) -> str | None:
+def digest_in(file: Path) -> str | None:
+    """Returns the digest of the trial that a card or a verdict says it is of."""
     try:
         found = json.loads(files.read(file))[OF]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

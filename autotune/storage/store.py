@@ -219,7 +219,7 @@ class Session(SessionDir):
             if study_file.key(study) not in {"", self.key}:
                 raise self.damaged("is of another session")
             study_file.passed_over(study), study_file.plan(study)
-            trials = study_file.trials(study)
+            trials = study.trials
         except DamagedError as error:
             raise self.damaged(f"is damaged: {error}") from None
         except KeyError:
@@ -234,11 +234,12 @@ class Session(SessionDir):
 
     def _require_its_trials(self, study: StudyFile, trials: Iterable[Trial], numbers: Iterable[int]) -> None:
         """Raises DamagedError if the trials with these `numbers` were not all run from the `study`."""
-        known = {entry.number for entry in study.entries}
+        known = {entry.number: entry.user_attrs.get(identity.OF) for entry in study.entries}
         if unknown := [n for n in numbers if n not in known and self._may_be_own(n)]:
             raise self.damaged(f"is older than its trials: it does not know trials {listed(unknown)}")
         begun = {trial.number: trial for trial in trials}
-        if others := [n for n in numbers if n in begun and self.has_run_another(begun[n])]:
+        differ = [n for n in numbers if identity.digest_in(self.trial_dir(n).card_file) != known.get(n)]
+        if others := [n for n in differ if n in begun and self.has_run_another(begun[n])]:
             raise self.damaged(f"is not the one that its trials were run from, see {listed(others)}")
 
     def _may_be_own(self, number: int) -> bool:

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -86,6 +87,11 @@ class StudyFile:
     def get_trials(self, deepcopy: bool = True) -> Sequence[Entry]:
         del deepcopy
         return self.entries
+
+    @cached_property
+    def trials(self) -> list[Trial]:
+        """Every trial that was started, as `trials` reads them."""
+        return trials(self)
 
 
 @dataclass(frozen=True)
