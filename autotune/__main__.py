@@ -68,7 +68,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def path_fault(error: Exception) -> str | None:
-    """What is wrong with a path at which no file can be."""
+    """Returns why no file can be at a path; None if the error is about something else."""
     if isinstance(error, OSError) and error.errno in _UNUSABLE:
         return f"{error.strerror}: {error.filename2 or error.filename}"
     is_loop = isinstance(error, RuntimeError) and str(error).startswith("Symlink loop")  # pathlib's own
@@ -76,7 +76,7 @@ def path_fault(error: Exception) -> str | None:
 
 
 def disk_fault(error: BaseException) -> str | None:
-    """What is wrong with the disk, when that is what `error` is about."""
+    """Returns why the disk cannot be used; None if the error is about something else."""
     return failures.study_fault(error) or failures.disk_fault(error, _UNWRITABLE)
 
 

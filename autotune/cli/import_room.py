@@ -27,9 +27,9 @@ def require(given: str | None, workload: Workload, settings: Mapping[str, Any], 
     limit_bytes = option_values.size_bytes("--memory-limit", given)
     if limit_bytes is None or (python := workload.python_with_torch(settings)) is None:
         return
-    taken = taken_bytes(python, on_gpu=gpus > 0)
-    if taken is not None and taken > limit_bytes:
-        figure = units.format_bytes(taken)
+    needed_bytes = taken_bytes(python, on_gpu=gpus > 0)
+    if needed_bytes is not None and needed_bytes > limit_bytes:
+        figure = units.format_bytes(needed_bytes)
         raise InputError(f"--memory-limit {given}: importing torch alone takes {figure} here")
 
 

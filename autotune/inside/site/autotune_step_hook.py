@@ -100,6 +100,7 @@ class Teller:
         self._steps, self._flops = Steps(), Flops()
         self._is_in_backward = self._has_told = self._is_mute = False
         self._scaler: Any = None
+        self._note = ""  # what is doubtful about the steps
         self._wrappers: list[Callable[..., Any]] = []
         os.register_at_fork(after_in_child=self._begin_anew)
 
@@ -165,7 +166,7 @@ class Teller:
         """A backward pass has ended."""
         if self._steps.passed():
             if not self._has_told:
-                self._tally.note = "no optimizer is seen: each backward pass counts as a step"
+                self._note = "no optimizer is seen: each backward pass counts as a step"
             self._end_step()
 
     def stepped(self, optimizer: Any) -> None:
@@ -187,10 +188,12 @@ class Teller:
             of_all = autotune_wire.world_size()
             figures["flops"] = {kind: counted * of_all for kind, counted in flops.items()}
         is_alone = autotune_wire.world_size() == 1  # of several each may hold a part
-        if optimizer and not self._has_told and is_alone and (trained := trained_parameters(optimizer)):
+        is_first = optimizer is not None and not self._has_told
+        if is_first and is_alone and (trained := trained_parameters(optimizer)):
             figures["trained_parameters"] = trained
-        if said := self._tally.note:
-            self._tally.note, figures["note"] = "", said
+        if said := self._note or self._tally.note:
+            self._note = self._tally.note = ""
+            figures["note"] = said
             print(f"autotune: {said}", file=sys.stderr)
         self._wire.tell({"step": {**seen._asdict(), "figures": figures}}, at_s)
         self._has_told = True
