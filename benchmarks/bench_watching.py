@@ -1,7 +1,7 @@
 """What watching a training costs: the same steps trained by themselves, and as a trial is.
 
     python benchmarks/bench_watching.py [--steps 400] [--pairs 8] [--trackers] [--small]
-    python benchmarks/bench_watching.py --command 64 [--pairs 8] [--turns 10] [--busy 0.1]
+    python benchmarks/bench_watching.py --command 64 [--pairs 4] [--turns 40] [--busy 0.3]
 
 A training with the small R2Gen model on drawn data, or with --small one of a layer, whose steps take under a
 millisecond: so short that whatever is done for each of them shows. Both sides take turns, a process each,
@@ -11,11 +11,11 @@ its FLOPs counted in the first steps; with --trackers W&B and TensorBoard beside
 milliseconds of CPU time that the training process takes for a step, which hardly depend on what else the
 machine does, those that the step takes by the clock, and what the process that watches spends of a CPU.
 
-With --command a script with batches of so many has the machine in turns of two seconds: by itself, and as
-the trial of a real search. A turn counts while other programs keep less than --busy cores busy; until then
-nothing runs. Every pair starts script and search anew. Prints the trial's speed as a share of the script's
-own, by the ledger that the script keeps, with a 95% interval over the pairs; what each process of the search
-takes of a core; and how often it waits, and is woken up.
+With --command a script with batches of so many is the trial of a real search, and has the machine in turns
+of two seconds: with the search, and by itself, without the hook and with the search suspended. Two turns count
+if other programs kept less than --busy cores busy. Each of --pairs starts everything anew. Prints the trial's
+speed as a share of the script's own, by its ledger, with a 95% interval over the turns; what each process of
+the search takes of a core; and how often it waits, and is woken up.
 """
 
 import argparse
@@ -183,8 +183,8 @@ def main() -> None:
     parser.add_argument("--trackers", action="store_true")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--command", type=int, metavar="BATCH")
-    parser.add_argument("--turns", type=int, default=10)
-    parser.add_argument("--busy", type=float, default=0.1)
+    parser.add_argument("--turns", type=int, default=40)
+    parser.add_argument("--busy", type=float, default=0.3)
     given = parser.parse_args()
     if given.command:
         in_turns.compare(given.command, given.pairs, given.turns, given.busy)

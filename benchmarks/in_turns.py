@@ -1,6 +1,8 @@
-"""A script by itself, and as the trial of a search: in turns, while the other one is suspended.
+"""A script as the trial of a search, and by itself: one process, in turns.
 
-The search is a real one, with its live picture and W&B offline, and its only trial is `own_pace.py`.
+The search is a real one, with its live picture and W&B offline, and its only trial is `own_pace.py`. For the
+turns by itself every process of the search is suspended but the script's own, in which the hook is taken out.
+Two processes of the same script are no comparison: they differ by up to 17%, which no pairing takes out.
 """
 
 import itertools
@@ -20,11 +22,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import own_pace
 import psutil
 
 from autotune.judging.measure import half_interval
 
-SCRIPT = Path(__file__).with_name("own_pace.py")
+SCRIPT = Path(own_pace.__file__)
 SPACE = """
 workload:
   kind: command
@@ -37,7 +40,7 @@ objective: {{minimize: val_loss}}
 budget: {{trials: 1, samples_per_trial: 100000000, evaluations_per_trial: 1000, repeats: 0}}
 """
 PROCESSES = {
-    str(SCRIPT): "the script",
+    str(SCRIPT): own_pace.NAME,
     "autotune search": "driver",
     "ray::": "supervisor",
     "wandb-core": "W&B's service",
@@ -56,19 +59,22 @@ class Spent(NamedTuple):
     waits: int
 
 
-class Side:
-    """A process with all that it has started; a script below it keeps a ledger."""
+class Search:
+    """A search with all that it has started; the script below it keeps a ledger."""
 
     def __init__(self, process: psutil.Process, ledger: Path) -> None:
-        self.process, self.ledger = process, ledger
+        self.process, self._ledger = process, ledger
 
     def family(self) -> list[psutil.Process]:
         return [self.process, *self.process.children(recursive=True)]
 
-    def signal(self, number: signal.Signals) -> None:
+    def watch(self, *, watches: bool) -> None:
+        """Lets the whole search work, or the script alone, without the hook."""
+        np.memmap(self._ledger, dtype=np.float64, mode="r+")[own_pace.SWITCH] = 0.0 if watches else 1.0
         for one in self.family():
             with suppress(psutil.Error):
-                one.send_signal(number)
+                if name(one) != own_pace.NAME:
+                    one.send_signal(signal.SIGCONT if watches else signal.SIGSTOP)
 
     def spent(self) -> dict[psutil.Process, Spent]:
         found = {}
@@ -78,12 +84,12 @@ class Side:
         return found
 
     def has_begun(self) -> bool:
-        return self.ledger.exists() and bool(np.memmap(self.ledger, dtype=np.float64, mode="r")[:1].any())
+        return self._ledger.exists() and bool(np.memmap(self._ledger, dtype=np.float64, mode="r")[:1].any())
 
-    def steps_per_s(self, begun_s: float, ended_s: float) -> float:
-        stamps = np.memmap(self.ledger, dtype=np.float64, mode="r")
+    def step_ms(self, begun_s: float, ended_s: float) -> float:
+        stamps = np.memmap(self._ledger, dtype=np.float64, mode="r")[: own_pace.SWITCH]
         within = stamps[(stamps >= begun_s) & (stamps <= ended_s)]
-        return float((len(within) - 1) / (within[-1] - within[0]))
+        return float(1000 * (within[-1] - within[0]) / (len(within) - 1))
 
 
 def waits(pid: int) -> int:
@@ -98,44 +104,34 @@ def name(process: psutil.Process) -> str:
 
 
 @contextmanager
-def started(command: list[str], ledger: Path, terminal: int) -> Iterator[Side]:
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
-    process = psutil.Popen(
-        [sys.executable, *command],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        start_new_session=True,
-        env=environment,
-    )
-    side = Side(process, ledger)
-    try:
-        yield side
-    finally:
-        family = side.family()
-        for one in family:
-            with suppress(psutil.Error):
-                one.kill()
-        psutil.wait_procs(family, 10)
-
-
-@contextmanager
-def both(batch: int) -> Iterator[tuple[Side, Side]]:
-    """The script by itself, and a search whose trial has been training for a while; both are suspended."""
+def started(batch: int) -> Iterator[Search]:
+    """A search whose trial has been training for a while."""
     with tempfile.TemporaryDirectory() as place:
-        own, its, space = (Path(place, name) for name in ("own", "its", "space.yaml"))
-        values = {"python": sys.executable, "script": SCRIPT, "ledger": its}
+        ledger, space = Path(place, "ledger"), Path(place, "space.yaml")
+        values = {"python": sys.executable, "script": SCRIPT, "ledger": ledger}
         space.write_text(SPACE.format(**values, batch=batch, twice=2 * batch))
-        script = [str(SCRIPT), str(own), "--batch", str(batch)]
-        search = ["-m", "autotune", "search", "--space", str(space), "--session", f"{place}/session"]
+        command = ["-m", "autotune", "search", "--space", str(space), "--session", f"{place}/session"]
         ours, terminal = pty.openpty()
         threading.Thread(target=drain, args=(ours,), daemon=True).start()
-        with started(script, own, terminal) as alone:
-            suspend_warm(alone)
-            with started([*search, "--wandb", "offline"], its, terminal) as trial:
-                os.close(terminal)
-                suspend_warm(trial)
-                yield alone, trial
+        process = psutil.Popen(
+            [sys.executable, *command, "--wandb", "offline"],
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+            env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"},
+        )
+        os.close(terminal)
+        search = Search(process, ledger)
+        try:
+            await_warm(search)
+            yield search
+        finally:
+            family = search.family()
+            for one in family:
+                with suppress(psutil.Error):
+                    one.kill()
+            psutil.wait_procs(family, 10)
 
 
 def drain(terminal: int) -> None:
@@ -146,15 +142,14 @@ def drain(terminal: int) -> None:
     os.close(terminal)
 
 
-def suspend_warm(side: Side) -> None:
-    """Suspends it once its script has trained for a while."""
+def await_warm(search: Search) -> None:
+    """Returns once its script has trained for a while."""
     deadline_s = time.monotonic() + START_S
-    while not side.has_begun():
+    while not search.has_begun():
         if time.monotonic() > deadline_s:
             raise SystemExit("the script has not begun to train")
         time.sleep(0.2)
     time.sleep(WARM_UP_S)
-    side.signal(signal.SIGSTOP)
 
 
 def busy_s() -> float:
@@ -164,51 +159,52 @@ def busy_s() -> float:
 
 
 class Turn(NamedTuple):
-    """Steps per second, and seconds of the turn, in which others kept so many cores busy."""
+    """A step's milliseconds, and seconds of the turn, in which others kept so many cores busy."""
 
-    steps_per_s: float
+    step_ms: float
     seconds: float
     others: float
     spent: Mapping[psutil.Process, Spent]
 
 
-def turn(side: Side) -> Turn:
-    side.signal(signal.SIGCONT)
+def turn(search: Search, *, watches: bool) -> Turn:
+    search.watch(watches=watches)
     time.sleep(CATCH_UP_S)
-    before, begun_s, all_s = side.spent(), time.monotonic(), busy_s()
+    before, begun_s, all_s = search.spent(), time.monotonic(), busy_s()
     time.sleep(TURN_S - CATCH_UP_S)
-    now, ended_s, all_s = side.spent(), time.monotonic(), busy_s() - all_s
-    side.signal(signal.SIGSTOP)
+    now, ended_s, all_s = search.spent(), time.monotonic(), busy_s() - all_s
     both = {one: (before[one], spent) for one, spent in now.items() if one in before}
     spent = {one: Spent(b.cpu_s - a.cpu_s, b.waits - a.waits) for one, (a, b) in both.items()}
     seconds = ended_s - begun_s
     others = (all_s - sum(one.cpu_s for one in spent.values())) / seconds
-    return Turn(side.steps_per_s(begun_s, ended_s), seconds, others, spent)
+    return Turn(search.step_ms(begun_s, ended_s), seconds, others, spent)
 
 
-def await_quiet(busy_cores: float, deadline_s: float) -> bool:
+def await_quiet(search: Search, busy_cores: float, deadline_s: float) -> bool:
     """Whether others have come to keep fewer cores busy than that for a second, within a time."""
     while time.monotonic() < deadline_s:
-        before_s = busy_s()
+        before, all_s = search.spent(), busy_s()
         time.sleep(1.0)
-        if busy_s() - before_s < busy_cores:
+        own_s = sum(now.cpu_s - before[one].cpu_s for one, now in search.spent().items() if one in before)
+        if busy_s() - all_s - own_s < busy_cores:
             return True
     return False
 
 
-def compare(batch: int, pairs: int, turns: int, busy_cores: float) -> None:
+def compare(batch: int, starts: int, turns: int, busy_cores: float) -> None:
     """Prints the speed of the trial as a share of the script's own, and what the search's processes take."""
     table: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    shares, others, trained_s = [], [], 0.0
-    for number in range(pairs):
-        with both(batch) as (alone, trial):
+    shares, trained_s = [], 0.0
+    for number in range(starts):
+        with started(batch) as search:
             found: list[tuple[Turn, Turn]] = []
             deadline_s = time.monotonic() + PATIENCE_S
-            while len(found) < turns and await_quiet(busy_cores, deadline_s):
-                order = (alone, trial) if len(found) % 2 else (trial, alone)
-                taken = {side: turn(side) for side in order}
+            while len(found) < turns and await_quiet(search, busy_cores, deadline_s):
+                order = (True, False) if len(found) % 2 else (False, True)
+                taken = {watches: turn(search, watches=watches) for watches in order}
+                search.watch(watches=True)
                 if max(one.others for one in taken.values()) < busy_cores:
-                    found.append((taken[alone], taken[trial]))
+                    found.append((taken[False], taken[True]))
             for one, spent in ((one, spent) for _, its in found for one, spent in its.spent.items()):
                 with suppress(psutil.Error):
                     row = table[name(one)]
@@ -217,14 +213,12 @@ def compare(batch: int, pairs: int, turns: int, busy_cores: float) -> None:
             print("the machine is never quiet enough")
             continue
         trained_s += sum(its.seconds for _, its in found)
-        others += [one.others for one in itertools.chain(*found)]
-        own_ms, its_ms = (
-            1000 * statistics.fmean(1 / one.steps_per_s for one in side) for side in zip(*found, strict=True)
-        )
-        shares.append(math.log(own_ms / its_ms))
+        own_ms, its_ms = (statistics.fmean(one.step_ms for one in side) for side in zip(*found, strict=True))
+        shares += [math.log(own.step_ms / its.step_ms) for own, its in found]
+        others = statistics.fmean(one.others for one in itertools.chain(*found))
         print(
-            f"{number}: {own_ms:.2f} ms a step by itself, {its_ms:.2f} as a trial, {len(found)} turns; "
-            f"others kept {statistics.fmean(others):.2f} cores busy",
+            f"{number}: {own_ms:.2f} ms a step by itself, {its_ms:.2f} as a trial, {len(found)} turns each; "
+            f"others kept {others:.2f} cores busy",
             flush=True,
         )
     if len(shares) > 1:
