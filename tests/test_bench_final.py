@@ -18,7 +18,7 @@ baseline: {micro_batch_size: 4, learning_rate: 1e-3}
 knobs:
   micro_batch_size: {choice: [4, 8]}
   learning_rate:    {scale: sqrt, multiplier: {choice: [1.0, 2.0]}}
-objective: {quality: accuracy, select: fastest}
+objective: {quality: accuracy, select: same-quality}
 budget: {samples_per_trial: 1000}
 """
 STEEP, FLAT, LATE = (

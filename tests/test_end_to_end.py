@@ -31,7 +31,7 @@ knobs:
   learning_rate: {scale: sqrt}
 limits: {effective_batch_size: [4, 256]}
 budget: {trials: 4, samples_per_trial: 64, repeats: 0}
-objective: {keep: 0.01, select: fastest}
+objective: {keep: 0.01, select: same-quality}
 """
 
 # Stands for an environment in which these were never installed.

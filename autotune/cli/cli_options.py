@@ -89,7 +89,7 @@ class Length:
 class Goal:
     """What wins, and how sure that has to be."""
 
-    keep: Annotated[float | None, _goal(min=0, max=1, help="share of the baseline's quality to keep")] = None
+    keep: Annotated[float | None, _goal(min=0, max=1, help="share to keep of what the baseline gains")] = None
     within: Annotated[
         float | None,
         _goal(min=0, help="instead of --keep: how much worse than the baseline's the quality may be"),
@@ -97,18 +97,18 @@ class Goal:
     promise: Annotated[
         str | None,
         _goal(
-            help="what a winner promises: same-quality (sooner) or same-training (only faster)",
-            autocompletion=completion.one_of(tuple(PROMISES)),
+            help="what a winner promises: same-quality (a shorter training) or same-training (only faster)",
+            autocompletion=completion.one_of(PROMISES),
         ),
     ] = None
     select: Annotated[
         str | None,
         _goal(
-            help="the rule that picks the winner: time-to-quality, same-training, fastest or pareto",
+            help="what wins: same-quality, same-training or pareto",
             autocompletion=completion.one_of(get_args(Select)),
         ),
     ] = None
-    target: Annotated[float | None, _goal(help="quality to reach, for time-to-quality")] = None
+    target: Annotated[float | None, _goal(help="a quality to reach in the least time")] = None
     finalists: Annotated[int | None, _goal(min=1, help="most trials to confirm at the end")] = None
     repeats: Annotated[
         int | None, _goal(min=0, help="most seeds of winner and baseline, 3 or more; 0: do not confirm")

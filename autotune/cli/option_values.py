@@ -54,11 +54,10 @@ def select(promise: str | None, rule: str | None) -> str | None:
     """The rule that decides what wins, by either of the options that name it; None where neither is given."""
     if promise is None:
         return rule
-    one_of("--promise", promise, tuple(PROMISES))
-    meant = PROMISES[promise]
-    if rule not in {None, meant}:
-        raise InputError(f"--promise {promise}: is --select {meant}: got --select {rule}")
-    return meant
+    one_of("--promise", promise, PROMISES)
+    if rule not in {None, promise}:
+        raise InputError(f"--promise {promise}: is --select {promise}: got --select {rule}")
+    return promise
 
 
 def gpus_per_trial(asked: float | None, hardware: Hardware) -> float:

@@ -85,7 +85,7 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Verd
         return Verdict(None, " ".join(["Not decided: only the baseline could be judged.", *not_judged]))
     standings = _standings(sides, goal, elsewhere)
     where = "on the test split" if tested else "at the end of the training"
-    keeps = f"{view.kept(goal, baseline.quality)} {where}"
+    keeps = f"{quality.keeps(goal)} {where}"
     return Verdict(_taken(standings), _sentence(standings, keeps, not_judged), standings)
 
 
@@ -175,26 +175,29 @@ def _standing(
         return replace(known(Answer.KEPT, "what the others are compared with"), factor=Figure(1.0))
     if why_not := _no_quality(ours.runs, goal):
         return known(Answer.LOST, why_not)
-    keep = objective.least_share(goal, theirs.quality)
-    kept = quality.compare(ours.runs, theirs.runs, keep, noise)
+    start = objective.start(theirs.runs[0], goal)
+    keep = objective.least_share(goal, theirs.quality, start)
+    kept = quality.compare(ours.runs, theirs.runs, keep, noise, start=start)
     if kept is None:
         answer = Answer.KEPT if goal.takes_any_quality else Answer.UNDECIDED
         return known(answer, f"its {goal.quality} cannot be compared")
-    needed = kept.runs_needed if noise else _first_guess(ours, theirs, keep, elsewhere)
+    needed = kept.runs_needed if noise else _first_guess(ours, theirs, keep, elsewhere, start)
     answer = Answer.KEPT if goal.takes_any_quality else kept.answer
     return known(answer, _shown(kept, goal, len(ours.runs), len(theirs.runs)), needed)
 
 
-def _first_guess(ours: _Side, theirs: _Side, keep: float, elsewhere: Noise | None) -> int:
-    """How many seeds to ask for where no two models are equal but for theirs."""
-    needed = quality.runs_needed(ours.runs, theirs.runs, keep, elsewhere) if elsewhere else None
+def _first_guess(
+    ours: _Side, theirs: _Side, keep: float, elsewhere: Noise | None, start: float | None
+) -> int:
+    """Returns how many seeds to ask for if no two models are equal but for theirs."""
+    needed = quality.runs_needed(ours.runs, theirs.runs, keep, elsewhere, start) if elsewhere else None
     return needed or _SEEDS_TO_BEGIN_WITH
 
 
 def _shown(kept: Kept, goal: Objective, ours: int, theirs: int) -> str:
     """`bleu_4 0.1612 against 0.1600, 97% to 104% of it at 95%, 3 seeds of each`."""
     a, b = (view.quality(goal.turned(value)) for value in (kept.quality, kept.reference))
-    between = quality.between(kept.low, kept.high, kept.reference, goal)
+    between = quality.between(kept.low, kept.high, goal, kept.gain)
     seeds = f"{_seeds(ours)} of each" if ours == theirs else f"{_seeds(ours)} against {theirs}"
     return f"{goal.quality} {a} against {b}, {between}, {seeds}"
 

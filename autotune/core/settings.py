@@ -16,6 +16,7 @@ Key = frozenset[tuple[str, str]]
 
 MICRO_BATCH, ACCUMULATION, PROCESSES = "micro_batch_size", "accumulation_steps", "processes"
 LEARNING_RATE, SEED = "learning_rate", "seed"
+LENGTH = "length"  # of a training, in samples
 WORKERS, PREFETCH = "num_workers", "prefetch_factor"
 PRECISION, CHECKPOINTING, COMPILE = "precision", "activation_checkpointing", "compile"
 BATCH = frozenset({MICRO_BATCH, ACCUMULATION})
@@ -222,6 +223,13 @@ _COMMON = (
         moves_speed=False,
         moves_memory=Memory.NOT,
         short="lr",
+    ),
+    Known(
+        LENGTH,
+        about="the samples that a training is planned for; its schedule follows",
+        moves_speed=False,
+        moves_memory=Memory.NOT,
+        whole=(1, LARGEST_INT),
     ),
     Known("weight_decay", about="of the optimizer alone", moves_speed=False, moves_memory=Memory.NOT),
     Known(

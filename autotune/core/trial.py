@@ -196,6 +196,9 @@ class Measurement:
     `memory_cap_bytes`, where it was capped. `shared` says that other trials ran alongside it, `device` and
     `revision` on what and of which code it was measured: only figures alike in these compare.
 
+    `start` is the quality before the first step, None if it was not evaluated. It `ended` by itself if its
+    workload did: then it was a whole training.
+
     `items` are numbers, one for each thing that was scored, whose mean is the quality at the trial's end: so
     two trials can be compared thing by thing. `memory_is_rising` says that the peak was still growing when
     the trial ended, so that a longer training takes more; `memory_slope` is by how many bytes steps raise it,
@@ -209,6 +212,8 @@ class Measurement:
     throughput: Throughput | None = None
     quality: float | None = None
     quality_samples: int = 0
+    start: float | None = None
+    ended: bool = False
     curve: tuple[Evaluation, ...] = ()
     items: tuple[float, ...] = ()
     slices: tuple[Slice, ...] = ()

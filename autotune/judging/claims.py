@@ -18,17 +18,18 @@ from autotune.space.space import Space
 _LEVEL, _EARLY_LEVEL = 0.98, 0.998
 _GIVE_UP_LEVEL = 0.9  # nothing is claimed of a finalist that is given up
 _LEAST_NOISE = 0.02
+_FEWEST_SEEDS = 3  # of a claim about quality
 _MOST_FAILURES = 2  # of the baseline's own repeats
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What confirming a finalist has shown: `factor` times the baseline, from `low` to `high`.
+    """What confirming a finalist has shown: its training takes 1/`factor` of the time, from `low` to `high`.
 
-    That is at `level` percent; of speed, from a race of so many `rounds`; of the time to a quality, from
-    `seeds` runs besides. Qualities are means over runs, the finalist's over those that were not chosen for
-    their quality; `answer` says whether it is kept, where that was asked. `why_not` says why it does not
-    hold, None where it does, or where more has to run.
+    That is at `level` percent, from a race of so many `rounds` and the samples of both trainings; of the time
+    to a target, from `seeds` runs besides. Qualities are means over runs, the finalist's over those that were
+    not chosen for their quality; `answer` says whether it is kept, if that was asked. `why_not` says why it
+    does not hold, None if it does, or if more has to run.
     """
 
     number: int
@@ -119,13 +120,15 @@ def claim(finalist: Trial, history: History) -> Claim:
     found, is_last = replace(found, rounds=speed.rounds), next_seed(finalist, history) is None
     if space.objective.target is not None:
         return _sooner(found, speed, ours, theirs, space, is_last=is_last)
-    found = replace(found, factor=speed.factor, low=speed.low, high=speed.high)
-    if surely.low <= 1:
-        return replace(found, why_not=_not_faster(surely.factor, surely.low), is_done=True)
+    shorter = history.shorter(finalist)
+    factor, low, high = (shorter * value for value in (speed.factor, speed.low, speed.high))
+    found = replace(found, factor=factor, low=low, high=high)
+    if shorter * surely.low <= 1:
+        return replace(found, why_not=_not_faster(factor, shorter * surely.low), is_done=True)
     if space.objective.takes_any_quality:
         # A trial that was stopped early has not shown whether it keeps the constraints.
         return replace(found, is_done=finalist.completed or bool(ours) or not space.objective.constraints)
-    return _kept(found, ours, theirs, space, is_last=is_last)
+    return _kept(found, ours, theirs, history, is_last=is_last)
 
 
 def _not_faster(factor: float, low: float) -> str:
@@ -182,24 +185,27 @@ def _squares(values: Sequence[float]) -> float:
 
 
 def _kept(
-    found: Claim, ours: Sequence[Trial], theirs: Sequence[Trial], space: Space, *, is_last: bool
+    found: Claim, ours: Sequence[Trial], theirs: Sequence[Trial], history: History, *, is_last: bool
 ) -> Claim:
     """Whether a finalist that is faster with confidence keeps the quality: a test with three answers.
 
-    The same training has to show no more than that quality is not lost with confidence.
+    It is looked at after three runs of both, and after every further one. The same training has to show no
+    more than that quality is not lost with confidence.
     """
-    goal = space.objective
-    keep = objective.least_share(goal, found.baseline_quality or 0.0)
-    beside = quality.compare(ours, theirs, keep, quality.noise([ours, theirs]))
+    space, goal, start = history.space, history.space.objective, history.start
+    keep = objective.least_share(goal, found.baseline_quality or 0.0, start)
+    level = quality.early_level(space.budget.repeats)
+    noise = quality.noise([ours, theirs])
+    beside = quality.compare(ours, theirs, keep, noise, start=start, level=level)
     if beside is None:
         return _without_quality(found, ours, space, is_last=is_last)
     found = replace(found, share=(beside.low, beside.high), answer=beside.answer)
     a, b = goal.turned(beside.quality), goal.turned(beside.reference)
     figures = f"{goal.quality} {a:.4f} against {b:.4f}"
-    between = quality.between(beside.low, beside.high, beside.reference, goal)
+    between = quality.between(beside.low, beside.high, goal, beside.gain)
     if beside.answer is Answer.LOST:
         return replace(found, why_not=f"{figures}, {between}: lost", is_done=True)
-    if beside.answer is Answer.KEPT or goal.select == "same-training":
+    if goal.select == "same-training" or (beside.answer is Answer.KEPT and len(ours) >= _FEWEST_SEEDS):
         return replace(found, is_done=True)
     if not is_last:
         return found

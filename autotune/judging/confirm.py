@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from autotune.core.settings import settings_key
 from autotune.core.trial import Repeat, Trial
-from autotune.judging import curves, objective, racing
+from autotune.judging import curves, objective, planning, racing, replanning
 from autotune.judging.claims import Claim, claim, is_alone, next_seed, race_of, rests_on, seed_of
 from autotune.judging.history import History
 
@@ -99,7 +99,7 @@ def _may_be_as_good(trial: Trial, champion: Trial, history: History) -> bool:
     if throughput is None:
         return False
     most = throughput.samples_per_s + (throughput.half_width_per_s or 0.0)
-    return most * moved >= history.surely_per_s(champion)
+    return most * moved / history.length(trial) >= history.trainings_per_s(champion)
 
 
 def _leader(standing: Sequence[Trial], history: History) -> Trial:
@@ -122,7 +122,10 @@ def _place(trial: Trial, history: History) -> tuple[bool, float]:
     if history.space.objective.target is not None:
         samples = history.to_target.samples(trial)
         return True, speed.factor / samples if samples else 0.0
-    return speed.rounds >= max(one.round for one in slices), speed.factor
+    factor = speed.factor * history.shorter(trial)
+    if planning.is_wanted(history.space):  # a slower one may have the shorter training
+        return True, factor
+    return speed.rounds >= max(one.round for one in slices), factor
 
 
 def finalists(history: History) -> list[Trial]:
@@ -158,8 +161,12 @@ def confirming_s(history: History, seeds: int) -> float:
 
 def most_s(history: History) -> float:
     """Returns the time to keep for confirming a finalist, 0 while no trial is a candidate."""
+    if history.baseline is None:
+        return 0.0
     refuted = {number for number in _begun(history.trials) if claim(history.of(number), history).why_not}
-    if history.baseline is None or all(trial.number in refuted for trial in _candidates(history)):
+    if replanning.next_config(history) is not None:
+        return trial_s(history) + confirming_s(history, history.space.budget.repeats)
+    if all(trial.number in refuted for trial in _candidates(history)):
         return 0.0
     return confirming_s(history, history.space.budget.repeats)
 
@@ -179,7 +186,7 @@ def _candidates(history: History) -> list[Trial]:
     if history.space.objective.target is not None:
         return list(history.better)
     stopped = [t for t in history.searched if _may_have_been_better(t, history)]
-    return sorted([*history.better, *stopped], key=history.surely_per_s, reverse=True)
+    return sorted([*history.better, *stopped], key=history.trainings_per_s, reverse=True)
 
 
 def _may_have_been_better(trial: Trial, history: History) -> bool:
@@ -189,7 +196,7 @@ def _may_have_been_better(trial: Trial, history: History) -> bool:
         trial.stopped
         and baseline is not None
         and shown.origin == baseline.measurement.origin
-        and history.surely_per_s(trial) > history.surely_per_s(baseline)
+        and history.trainings_per_s(trial) > history.trainings_per_s(baseline)
         and not objective.over_memory(shown, history.space.limits.memory_fraction)
         and not history.is_out_of_reach(trial)
     )

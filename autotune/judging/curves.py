@@ -3,26 +3,35 @@
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from autotune.core.trial import Evaluation, Measurement
 
 SURE = 2.0  # standard deviations
 _EVALUATIONS_IN_A_ROW = 2
-LEAST_NOISE = 0.02
+_LEAST_NOISE = 0.02
 _CLEARLY = 1.15  # times chance
 
 Curve = Sequence[Evaluation]
 
 
-def is_out_of_reach(curve: Curve, reference: Curve, keep: float, noise: float | None, samples: int) -> bool:
-    """Whether `curve` will not have come up to `keep` of `reference` after so many `samples`.
+def is_out_of_reach(
+    curve: Curve,
+    reference: Curve,
+    keep: float,
+    noise: float | None,
+    samples: int,
+    *,
+    start: float | None = None,
+) -> bool:
+    """Returns True if `curve` will not have come up to `keep` of `reference` after so many `samples`.
 
     Its last two evaluations are clearly below that at the same numbers of samples - by more than two standard
     deviations of the `noise` - and so is the end, if it keeps catching up as it did between the two. Large
     batches start slowly and arrive all the same: being behind is no reason to stop, staying behind is.
-    Without a known noise nothing is clear.
+    Without a known noise nothing is clear. Shares are of what was gained since the quality `start`.
     """
-    shares = [share for point in curve[-_EVALUATIONS_IN_A_ROW:] if (share := _share(point, reference))]
+    shares = [share for point in curve[-_EVALUATIONS_IN_A_ROW:] if (share := _share(point, reference, start))]
     if noise is None or len(shares) < _EVALUATIONS_IN_A_ROW:
         return False
     (before, first), (last, second) = shares[0], shares[-1]
@@ -31,22 +40,38 @@ def is_out_of_reach(curve: Curve, reference: Curve, keep: float, noise: float | 
     return max(first, second, in_the_end) < keep - SURE * noise
 
 
-def _share(point: Evaluation, reference: Curve) -> tuple[int, float] | None:
-    """The samples of `point`, and its quality's share of `reference`'s there; None where that is unknown."""
+def _share(point: Evaluation, reference: Curve, start: float | None) -> tuple[int, float] | None:
+    """Returns the samples of `point`, and its share of `reference`'s quality there; None if not known."""
     there = at(reference, point.samples)
-    return (point.samples, share(point.quality, there)) if there else None
+    if there is None or not gain(there, start):
+        return None
+    return point.samples, share(point.quality, there, start)
 
 
-def share(quality: float, reference: float) -> float:
-    """`quality` over `reference`, which is not 0. Of a negative one, as of a loss with its sign turned, what
-    is a tenth of its magnitude worse is a share of 0.9 as well.
+def gain(reference: float, start: float | None = None) -> float:
+    """Returns what a training gains that begins at the quality `start` and ends at `reference`.
+
+    If the start is not known, or the reference is no better, that is the magnitude of the reference: a score
+    begins at 0, and a loss at twice its end.
     """
-    return quality / reference if reference > 0 else 2 - quality / reference
+    return abs(reference) if start is None or start >= reference else reference - start
 
 
-def least(keep: float, reference: float) -> float:
-    """The lowest quality that is a share of `keep`."""
-    return reference * (keep if reference > 0 else 2 - keep)
+def share(quality: float, reference: float, start: float | None = None) -> float:
+    """Returns the share of the reference's gain that `quality` has; the gain is not 0."""
+    return 1 + (quality - reference) / gain(reference, start)
+
+
+def least(keep: float, reference: float, start: float | None = None) -> float:
+    """Returns the lowest quality that is a share of `keep`."""
+    return reference - (1 - keep) * gain(reference, start)
+
+
+def scaled(curve: Curve, times: float) -> tuple[Evaluation, ...]:
+    """Returns `curve` with so many times its samples: at the same shares of a longer schedule."""
+    if times == 1:
+        return tuple(curve)
+    return tuple(replace(point, samples=round(point.samples * times)) for point in curve)
 
 
 def at(curve: Curve, samples: int) -> float | None:
@@ -82,10 +107,11 @@ def mean_curve(curves: Sequence[Curve]) -> tuple[Evaluation, ...]:
     )
 
 
-def squares(points: Sequence[Evaluation]) -> tuple[float, int]:
-    """How far apart runs lie at one stage: relative squares from their mean, and their degrees of freedom."""
+def _squares(points: Sequence[Evaluation], start: float | None) -> tuple[float, int]:
+    """Returns how far apart runs lie at one stage: squares of shares of the gain, and degrees of freedom."""
     mean = _mean([p.quality for p in points])
-    apart = [p.quality / mean - 1 for p in points] if mean else []
+    unit = gain(mean, start)
+    apart = [(p.quality - mean) / unit for p in points] if unit else []
     return math.fsum(a * a for a in apart), len(points) - 1
 
 
@@ -93,15 +119,16 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def relative_noise(curves: Sequence[Curve]) -> float | None:
-    """The relative standard deviation between runs that differ in their seed alone, pooled over their points.
+def relative_noise(curves: Sequence[Curve], start: float | None = None) -> float | None:
+    """Returns the standard deviation between runs that differ in their seed alone, pooled over their points.
 
-    None for fewer than two runs. Few runs read low by chance: it is never taken to be under 2%.
+    It is a share of the gain since `start`; None for fewer than two runs. Few runs read low by chance: it is
+    never taken to be under 2%.
     """
     shown = [points for points in stages(curves) if len(points) > 1 and any(p.quality for p in points)]
-    found = [squares(points) for points in shown]
+    found = [_squares(points, start) for points in shown]
     degrees = sum(free for _, free in found)
-    return max(LEAST_NOISE, math.sqrt(math.fsum(s for s, _ in found) / degrees)) if degrees else None
+    return max(_LEAST_NOISE, math.sqrt(math.fsum(s for s, _ in found) / degrees)) if degrees else None
 
 
 def ended_with(measurement: Measurement) -> float | None:

@@ -83,11 +83,10 @@ def _spread(value: float, *parts: float | None) -> Figure:
     return within(value, value / apart, value * apart)
 
 
-def _scaled(figure: Figure, value: float) -> Figure:
-    """`value` with an interval as wide as that of `figure`."""
-    scale = value / figure.value
-    low, high = (None if end is None else end * scale for end in (figure.low, figure.high))
-    return Figure(value, low, high)
+def scaled(figure: Figure, times: float) -> Figure:
+    """Returns so many `times` the figure, with its interval."""
+    low, high = (None if end is None else end * times for end in (figure.low, figure.high))
+    return Figure(figure.value * times, low, high)
 
 
 class Beside:
@@ -150,7 +149,7 @@ class Beside:
             return own
         if self.raced(trial) or own is None:
             return times(level, factor)
-        return _scaled(own, level.value * factor.value)
+        return scaled(own, level.value * factor.value / own.value)
 
     def _measured(self, trial: Trial) -> Figure | None:
         """What the runs of a trial's settings have read, those that were alone where there are any."""

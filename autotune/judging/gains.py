@@ -3,20 +3,23 @@
 import math
 
 from autotune.core.trial import Trial
+from autotune.judging import estimates
 from autotune.judging.claims import claim
 from autotune.judging.estimates import Figure, within
 from autotune.judging.history import History
 
 
 def gain(trial: Trial, history: History) -> Figure | None:
-    """How many times the baseline's throughput; with a target, how many times as soon there.
+    """Returns how many times less time a training takes than the baseline's, or with a target until there.
 
     That of a repeat is that of what it repeats; where a claim has been made, it is the claim's. None where it
     is not known, as of a race.
     """
     speed, target = history.factor(trial), history.space.objective.target
-    if speed is None or target is None:
-        return speed
+    if speed is None:
+        return None
+    if target is None:
+        return estimates.scaled(speed, history.shorter(trial))
     number = trial.repeat.of if trial.repeat else trial.number
     if not number:
         return Figure(1.0)

@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
+from autotune.core.settings import LENGTH
 from autotune.core.trial import Evaluation, Measurement, Trial
 from autotune.judging import curves, estimates, objective, quality
 from autotune.judging.estimates import Beside, Figure
 from autotune.judging.objective import Disqualified
+from autotune.judging.planning import Needs
 from autotune.judging.speeds import Speeds
 from autotune.judging.targets import ToTarget
 from autotune.space.space import Space
@@ -96,7 +98,12 @@ class History:
     @cached_property
     def noise(self) -> float | None:
         """How far equal runs lie apart in quality, as the baseline's own repeats show; None without any."""
-        return curves.relative_noise([t.measurement.curve for t in self.runs_of(0)])
+        return curves.relative_noise([t.measurement.curve for t in self.runs_of(0)], self.start)
+
+    @cached_property
+    def start(self) -> float | None:
+        """The quality that the baseline began with, None if that is not known."""
+        return objective.start(self.baseline, self.space.objective) if self.baseline else None
 
     @cached_property
     def baseline_quality(self) -> float | None:
@@ -113,12 +120,14 @@ class History:
         goal = self.space.objective
         if goal.aim is not None:
             return goal.aim
-        return None if self.baseline_quality is None else objective.least(goal, self.baseline_quality)
+        if self.baseline_quality is None:
+            return None
+        return objective.least(goal, self.baseline_quality, self.start)
 
     @property
     def least_share(self) -> float:
-        """The share of the baseline's quality that must be kept."""
-        return objective.least_share(self.space.objective, self.baseline_quality or 0.0)
+        """The share of the baseline's gain that must be kept."""
+        return objective.least_share(self.space.objective, self.baseline_quality or 0.0, self.start)
 
     def keeps_quality(self, trial: Trial) -> bool | None:
         """Whether `trial` has ended with that, or was at the target; None while nothing can be compared."""
@@ -135,10 +144,32 @@ class History:
         """Whether the quality of a whole `trial` would clearly be below what must be kept."""
         if self.space.objective.takes_any_quality:
             return False
-        curve, budget = trial.measurement.curve, self.space.budget
+        whole = self.space.budget.samples_per_trial
+        curve = curves.scaled(trial.measurement.curve, whole / self.length(trial))
         return curves.is_out_of_reach(
-            curve, self.baseline_curve, self.least_share, self.noise, budget.samples_per_trial
+            curve, self.baseline_curve, self.least_share, self.noise, whole, start=self.start
         )
+
+    def length(self, trial: Trial) -> int:
+        """Returns the samples of the training that a trial is: as planned, or until its workload ended it."""
+        shown = trial.measurement
+        if trial.completed and shown.ended and LENGTH not in trial.config:
+            return shown.samples
+        return self.space.samples(trial.config)
+
+    def shorter(self, trial: Trial) -> float:
+        """Returns how many times the samples of a trial's training the baseline's has."""
+        return self.length(self.baseline) / self.length(trial) if self.baseline else 1.0
+
+    def training_s(self, trial: Trial) -> float | None:
+        """Returns the seconds that the whole training takes with a trial's settings, evaluation excluded."""
+        speed, space = self.throughput(trial), self.space
+        samples = (space.training.samples or space.budget.samples_per_trial) / self.shorter(trial)
+        return samples / speed.value if speed else None
+
+    def trainings_per_s(self, trial: Trial) -> float:
+        """Returns how many trainings a second a trial is worth, by the lower end of its throughput."""
+        return self.surely_per_s(trial) / self.length(trial)
 
     @cached_property
     def speeds(self) -> Speeds:
@@ -154,6 +185,21 @@ class History:
     def to_target(self) -> ToTarget:
         """When every configuration was at the target, where there is one."""
         return ToTarget(self.trials, self.speeds, self.space)
+
+    @cached_property
+    def needs(self) -> Needs:
+        """How long trainings of all settings have to be for the baseline's quality."""
+        quality, least = self.baseline_quality, self.least_quality
+        slack = 0.0 if quality is None or least is None else quality - least
+        return Needs(self.trials, self.space, quality, slack)
+
+    def worth(self, trial: Trial) -> float:
+        """Returns how many trainings a second a trial's settings are worth, each as good as the baseline's.
+
+        Each is as long as the trial's if lengths are not planned.
+        """
+        needed = self.needs.samples(trial) if trial.number else None
+        return self.surely_per_s(trial) / (needed or self.length(trial))
 
     def throughput(self, trial: Trial) -> Figure | None:
         """Samples per second of a trial's settings, over all runs that count; None if it has shown none."""
@@ -254,8 +300,9 @@ class History:
     def ranked(self) -> tuple[Trial, ...]:
         """The trials that may be recommended, best first; empty before the baseline has completed.
 
-        Best is whose interval of throughput has the highest lower end - of two that read the same, the surer
-        one - and of equal ones that with the higher quality; or the quickest at the target.
+        Best is whose training takes the least time, by the lower end of its interval of throughput - of two
+        that read the same, the surer one - and of equal ones that with the higher quality; or the quickest at
+        the target.
         """
         eligible = [t for t in self.searched if t.completed and self.disqualified(t) is None]
         return tuple(sorted(eligible, key=self._rank, reverse=True))
@@ -264,7 +311,7 @@ class History:
         if self.space.objective.target is not None:
             seconds = self.to_target.seconds(trial)
             return (1 / seconds if seconds else 0.0, self.surely_per_s(trial))
-        return (self.surely_per_s(trial), trial.quality or 0.0)
+        return (self.trainings_per_s(trial), trial.quality or 0.0)
 
     @cached_property
     def better(self) -> tuple[Trial, ...]:

@@ -48,21 +48,35 @@ def over_memory(measurement: Measurement, memory_fraction: float) -> str | None:
     return f"it takes {share:.0%} of the memory, over {memory_fraction:.0%}"
 
 
-def least(goal: Objective, reference: float) -> float:
-    """The lowest quality that a winner may have where the baseline's is `reference`: higher is better.
+def least(goal: Objective, reference: float, start: float | None = None) -> float:
+    """Returns the lowest quality that a winner may have if the baseline's is `reference`: higher is better.
 
-    The one rule of what is kept: everything that asks whether a quality is, asks here.
+    The baseline began at the quality `start`, None if that is not known. The one rule of what is kept:
+    everything that asks whether a quality is, asks here.
     """
     if goal.within is not None:
         return reference - goal.within
-    return curves.least(goal.keep or 0.0, reference)
+    return curves.least(goal.keep or 0.0, reference, start)
 
 
-def least_share(goal: Objective, reference: float) -> float:
-    """The same as a share of `reference` (`curves.share`); 0 of 0, of which nothing is a share."""
+def least_share(goal: Objective, reference: float, start: float | None = None) -> float:
+    """Returns the same as a share of the gain (`curves.share`); 0 if nothing was gained."""
     if goal.within is None:
         return goal.keep or 0.0
-    return curves.share(least(goal, reference), reference) if reference else 0.0
+    has_gained = curves.gain(reference, start) > 0
+    return curves.share(least(goal, reference, start), reference, start) if has_gained else 0.0
+
+
+def start(trial: Trial, goal: Objective) -> float | None:
+    """Returns the quality that a training began with: before its first step, or else chance.
+
+    Or that of the first evaluation of a loss, if there is another one; a score begins at 0, which is None.
+    """
+    curve, before = trial.measurement.curve, trial.measurement.start
+    known = before if before is not None else next((p.chance for p in curve if p.chance is not None), None)
+    if known is None and goal.minimize and len(curve) > 1:
+        return curve[0].quality
+    return known
 
 
 def samples_to(trial: Trial, target: float) -> float | None:
@@ -103,7 +117,7 @@ def broken_constraint(measurement: Measurement, goal: Objective) -> str | None:
 
 def final_quality(trial: Trial, space: Space) -> float | None:
     """What a trial has ended with; None where it ended early, because its speed was all that counted."""
-    is_whole = trial.measurement.quality_samples >= space.budget.samples_per_trial
+    is_whole = trial.measurement.quality_samples >= space.samples(trial.config)
     return trial.quality if is_whole or not space.objective.asks_for_speed_alone else None
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from autotune.core.settings import MICRO_BATCH
 from autotune.core.trial import Evaluation
-from autotune.judging import objective, quality
+from autotune.judging import objective, planning, quality
 from autotune.judging.history import History
 from autotune.judging.quality import Noise
-from autotune.space.knobs import Distribution, Knob, ScaledLearningRate
+from autotune.space.knobs import Distribution, Knob, PlannedLength, ScaledLearningRate
 from autotune.space.space import Space
 
 _FURTHER = 4  # times as many samples: what a pilot recommends that has learnt nothing
@@ -25,14 +25,15 @@ _SURE = 2.0  # standard deviations
 class Pilot:
     """What the baseline's `runs` have shown after `samples`: its quality there, and what chance would reach.
 
-    `noise` is the relative standard deviation between equal runs. `why_not` says why qualities cannot be
-    compared, None where they can; `doubt` why a quality that is merely equal will hardly be told from one
-    that is lost. `samples_needed` are how many may do.
+    It began with the quality `start`. `noise` is the standard deviation between equal runs. `why_not` says
+    why qualities cannot be compared, None if they can; `doubt` why a quality that is merely equal will hardly
+    be told from one that is lost. `samples_needed` are how many may do.
     """
 
     runs: int
     samples: int
     quality: float
+    start: float | None
     chance: float | None
     noise: float | None
     why_not: str | None = None
@@ -43,12 +44,14 @@ class Pilot:
 def is_wanted(space: Space) -> bool:
     """Whether the search depends on how equal runs differ in quality: the baseline is run twice, then."""
     goal, budget = space.objective, space.budget
-    asks = goal.select == "time-to-quality" or (goal.select != "same-training" and not goal.takes_any_quality)
+    asks = goal.select != "same-training" and not goal.takes_any_quality
     return asks and budget.repeats > 0 and budget.trials > 1
 
 
 def is_due(asked: History) -> bool:
     """Whether the second run of the baseline is what comes next."""
+    if planning.is_wanted(asked.space):  # whose second run is a shorter one
+        return False
     has_begun = any(trial.repeat for trial in asked.trials)
     may_begin = asked.baseline is not None and not has_begun and is_wanted(asked.space)
     return may_begin and pilot(asked) is None
@@ -72,11 +75,12 @@ def pilot(asked: History) -> Pilot | None:
         runs=len(found),
         samples=ends[0].samples,
         quality=sum(found) / len(found),
+        start=asked.start,
         chance=max((p.chance for p in ends if p.chance is not None), default=None),
         noise=noise.deviation if noise else None,
     )
     why_not, doubt = _why_not(known, ends, space), _doubt(known, noise, space)
-    if why_not is None and is_wanted(space) and len(runs) < 2:
+    if why_not is None and is_wanted(space) and len(runs) < 2 and not planning.is_wanted(space):
         return None
     times = _FURTHER if why_not else _A_LITTLE_FURTHER
     needed = known.samples * times if why_not or doubt else None
@@ -86,14 +90,15 @@ def pilot(asked: History) -> Pilot | None:
 def _doubt(known: Pilot, noise: Noise | None, space: Space) -> str | None:
     """Why `keep` is narrower than what the seeds that the budget allows can tell, None where it is not."""
     goal, seeds = space.objective, space.budget.repeats
-    half = quality.half_width(seeds, noise) if noise and seeds and goal.select == "fastest" else 0.0
-    room = 1 - objective.least_share(goal, known.quality)
+    counts = goal.select == "same-quality" and goal.target is None
+    half = quality.half_width(seeds, noise) if noise and seeds and counts else 0.0
+    room = known.quality - objective.least(goal, known.quality, known.start)
     if half <= room:
         return None
     asked = f"keep {goal.keep:g}" if goal.within is None else f"within {goal.within:g}"
     return (
-        f"after {known.samples} {space.unit}, equal runs are {known.noise or 0:.1%} apart: {seeds} seeds "
-        f"show {goal.quality} to within {half:.1%}, but {asked} needs {room:.1%}"
+        f"after {known.samples} {space.unit}, {seeds} seeds show {goal.quality} to within {half:.2g}, but "
+        f"{asked} needs {room:.2g}"
     )
 
 
@@ -105,7 +110,7 @@ def _why_not(known: Pilot, ends: Sequence[Evaluation], space: Space) -> str | No
     if collapsed:
         runs = "in one of its runs " if collapsed < len(ends) else ""
         return f"{after} the baseline {runs}gives the same answer to every input ({figure})"
-    clearly = objective.least(goal, known.quality) - _SURE * (known.noise or 0.0) * abs(known.quality)
+    clearly = objective.least(goal, known.quality, known.start) - _SURE * (known.noise or 0.0)
     if known.chance is not None and clearly <= known.chance:
         better = "below" if goal.minimize else "above"
         chance = goal.turned(known.chance)
@@ -138,9 +143,6 @@ def _settled(asked: History) -> Space:
         return space
     if found.why_not:
         return same_training(_with_objective(space, select="same-training", target=None))
-    if goal.select == "time-to-quality" and goal.target is None:
-        target = goal.turned(objective.least(goal, found.quality))
-        return _with_objective(space, target=float(f"{target:.4g}"))
     return space
 
 
@@ -158,8 +160,7 @@ def _with_samples(space: Space, samples: int) -> Space:
 
 def _asks(space: Space) -> bool:
     """Whether what wins depends on what the pilot finds."""
-    goal = space.objective
-    return goal.select == "time-to-quality" or (goal.select == "fastest" and is_wanted(space))
+    return space.objective.select == "same-quality" and is_wanted(space)
 
 
 def _with_objective(space: Space, **changes: object) -> Space:
@@ -185,6 +186,8 @@ def same_training(space: Space) -> Space:
 def _fixed(space: Space, name: str, knob: Knob) -> Knob:
     if isinstance(knob, ScaledLearningRate):
         return ScaledLearningRate(scale=knob.scale, multiplier=Distribution(choice=(1.0,)))
+    if isinstance(knob, PlannedLength):
+        return knob.model_copy(update={"share": (1.0, 1.0)})
     return knob.of([space.baseline[name]]) if isinstance(knob, Distribution) else knob
 
 
@@ -214,14 +217,11 @@ def said(asked: History) -> str | None:
             f"Quality cannot be compared yet: {found.why_not}.{instead} To compare it, try "
             f"--samples {found.samples_needed} or more, or --samples auto."
         )
-    noise = f", equal runs {found.noise:.1%} apart" if found.noise is not None else ""
+    noise = f", equal runs {found.noise:.2g} apart" if found.noise is not None else ""
     chance = f" (chance {goal.turned(found.chance):.4f})" if found.chance is not None else ""
     figure = f"{goal.quality} {goal.turned(found.quality):.4f}{chance}"
     text = f"Pilot: the baseline has {figure} after {found.samples} {space.unit}"
-    target = settled(asked).space.objective.target
     if found.doubt:
         text += f". Only a configuration that is clearly better than required can win: {found.doubt}"
         return f"{text}; try --samples {found.samples_needed} or more, or a larger --repeats."
-    return f"{text}{noise}." + (
-        "" if target is None else f" The first configuration to reach {target:g} wins."
-    )
+    return f"{text}{noise}."

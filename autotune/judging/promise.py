@@ -93,7 +93,7 @@ def of(trial: Trial, history: History, session: str) -> Promise:
     counts = found is not None and not goal.takes_any_quality
     noise = history.noise
     needed = history.to_target.most_samples(trial) if counts else None
-    whole = history.space.budget.samples_per_trial
+    whole = history.length(trial)
     return Promise(
         session=session,
         trial=trial.number,
@@ -101,7 +101,7 @@ def of(trial: Trial, history: History, session: str) -> Promise:
         throughput=history.throughput(trial),
         quality=(found.value if found else None) if needed is None else goal.aim,
         least=history.least_quality if counts else None,
-        scatter=noise * abs(found.value) if noise is not None and found else None,
+        scatter=noise * curves.gain(found.value, history.start) if noise is not None and found else None,
         memory_bytes=_own_bytes(history.memory(trial)),
         origin=trial.measurement.origin,
         moved=max((share for _, _, share in history.speeds.disagreements()), default=0.0),

@@ -14,7 +14,7 @@ from functools import lru_cache
 from autotune.core.trial import Slice
 
 LEVEL = 0.99  # of what is quoted in the end
-WIDTH = 0.2  # of its interval: to be quoted, a figure needs more than to be faster with confidence
+WIDTH = 0.1  # of its interval: to be quoted, a figure needs more than to be faster with confidence
 TURN_S = 0.25  # the least that a turn takes
 # Of rounds, where the members take turns of a moment: as long as some trials, and within these bounds.
 _LEAST_S, _MOST_S, _TRIALS = 8.0, 300.0, 4

@@ -16,13 +16,15 @@ _FEWEST_STEPS = 8  # before that an interval is a guess, and it is asked again e
 class Rival:
     """A trial that qualifies: its speed's lower bound, and the curve that makes up for being slower.
 
-    An empty curve: only speed counts. `origin` is where its figures come from, None for wherever. `seconds`
-    are those that it takes to the target, where there is one: they count then, and not its speed.
+    Its training has so many `samples`. An empty curve: only speed counts. `origin` is where its figures come
+    from, None for wherever. `seconds` are those that it takes to the target, if there is one: they count
+    then, and not its speed.
     """
 
     number: int
     samples_per_s: float
     shared: bool
+    samples: int
     curve: tuple[Evaluation, ...] = ()
     origin: tuple[str, str] | None = None
     seconds: float | None = None
@@ -41,16 +43,17 @@ class Rival:
 class Threshold:
     """What a running trial has to be able to reach, in plain values: it is sent to wherever trials run.
 
-    A whole trial has so many `samples`. `curve` is the baseline's quality, of which a share of `keep` must be
-    kept; `noise` is the relative standard deviation between runs that differ in their seed alone, None while
-    it is not known. `drift` is that of the throughput of the same settings from run to run. `minimize` and
-    `unit` say how qualities and samples are shown.
+    The baseline's training has so many `samples`. `curve` is its quality; a share of `keep` must be kept of
+    what it has gained since the quality `start`. `noise` is the standard deviation between runs that differ
+    in their seed alone, as a share of that; None while it is not known. `drift` is that of the throughput of
+    the same settings from run to run. `minimize` and `unit` say how qualities and samples are shown.
     """
 
     rivals: tuple[Rival, ...] = ()
     samples: int = 0
     curve: tuple[Evaluation, ...] = ()
     keep: float = 0.0
+    start: float | None = None
     noise: float | None = None
     drift: float = 0.0
     minimize: bool = False
@@ -79,9 +82,9 @@ def _threshold(history: History) -> Threshold:
     samples = history.space.budget.samples_per_trial
     if goal.select == "pareto":
         front = tuple(_rival(t, history, t.measurement.curve) for t in history.front)
-        return Threshold(front, samples, drift=drift, noise=noise)
+        return Threshold(front, samples, start=history.start, drift=drift, noise=noise)
     least = history.least_quality or 0.0
-    least += abs(least) * (noise or 0.0)
+    least += curves.gain(least, history.start) * (noise or 0.0)
     is_free = goal.select == "same-training" or goal.takes_any_quality
     sure = (t for t in history.ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
     best = next(sure, None)
@@ -90,6 +93,7 @@ def _threshold(history: History) -> Threshold:
         samples=samples,
         curve=() if is_free else history.baseline_curve,
         keep=history.least_share,
+        start=history.start,
         noise=noise,
         drift=drift,
     )
@@ -107,12 +111,23 @@ def _soonest(history: History) -> tuple[Rival, ...]:
 
 def _rival(trial: Trial, history: History, curve: tuple[Evaluation, ...] = ()) -> Rival:
     surely = history.surely_per_s(trial)
-    return Rival(trial.number, surely, trial.measurement.shared, curve, trial.measurement.origin)
+    shown = trial.measurement
+    return Rival(trial.number, surely, shown.shared, history.length(trial), curve, shown.origin)
 
 
-def verdict(shown: Measurement, threshold: Threshold) -> Outcome | None:
-    """The end of a trial that has `shown` this and can no longer win, None while it may."""
-    return _too_slow(shown, threshold) or _too_poor(shown, threshold) or _too_late(shown, threshold)
+def verdict(shown: Measurement, threshold: Threshold, samples: int) -> Outcome | None:
+    """Returns the end of a trial that has `shown` this and can no longer win, None while it may.
+
+    Its training is planned for so many `samples`. Qualities are compared at equal shares of a training: a
+    schedule that ends sooner falls sooner.
+    """
+    times = threshold.samples / samples if threshold.samples else 1.0
+    beside = replace(shown, curve=curves.scaled(shown.curve, times))
+    return (
+        _too_slow(beside, threshold, samples)
+        or _too_poor(shown, beside, threshold)
+        or _too_late(shown, threshold)
+    )
 
 
 def _stopped(stopped_for: StoppedFor, reason: str) -> Outcome:
@@ -124,39 +139,47 @@ def _like(shown: Measurement, threshold: Threshold) -> list[Rival]:
     return [rival for rival in threshold.rivals if rival.is_like(shown)]
 
 
-def _too_slow(shown: Measurement, threshold: Threshold) -> Outcome | None:
+def _is_out_of_reach(
+    curve: Sequence[Evaluation], reference: Sequence[Evaluation], keep: float, threshold: Threshold
+) -> bool:
+    noise, samples, start = threshold.noise, threshold.samples, threshold.start
+    return curves.is_out_of_reach(curve, reference, keep, noise, samples, start=start)
+
+
+def _too_slow(shown: Measurement, threshold: Threshold, samples: int) -> Outcome | None:
     for rival in _like(shown, threshold):
-        slower = why_slower(shown.throughput, rival, threshold) if rival.seconds is None else None
+        slower = why_slower(shown.throughput, rival, threshold, samples) if rival.seconds is None else None
         if slower and not rival.curve:
             return _stopped(StoppedFor.SLOW, slower)
-        if slower and curves.is_out_of_reach(
-            shown.curve, rival.curve, 1.0, threshold.noise, threshold.samples
-        ):
+        if slower and _is_out_of_reach(shown.curve, rival.curve, 1.0, threshold):
             reason = f"{slower}, and its quality cannot be reached either"
             return _stopped(StoppedFor.DOMINATED, reason)
     return None
 
 
-def why_slower(throughput: Throughput | None, rival: Rival, threshold: Threshold) -> str | None:
-    """By how much a throughput lies below the rival's, None where that is not certain."""
+def why_slower(throughput: Throughput | None, rival: Rival, threshold: Threshold, samples: int) -> str | None:
+    """Returns by how much a training of so many `samples` takes longer than the rival's; None if not sure."""
     if throughput is None or throughput.half_width_per_s is None or throughput.steps < _FEWEST_STEPS:
         return None
     most = throughput.samples_per_s + throughput.half_width_per_s
-    if most * (1 + curves.SURE * threshold.drift) >= rival.samples_per_s:
+    if most * (1 + curves.SURE * threshold.drift) / samples >= rival.samples_per_s / rival.samples:
         return None
+    if samples != rival.samples:
+        theirs_s = rival.samples / rival.samples_per_s
+        return (
+            f"{samples} {threshold.unit} take {samples / most:.0f} s; trial {rival.number} {theirs_s:.0f} s"
+        )
     return f"at most {most:.1f} {threshold.unit}/s; trial {rival.number} has {rival.samples_per_s:.1f}"
 
 
-def _too_poor(shown: Measurement, threshold: Threshold) -> Outcome | None:
-    if not curves.is_out_of_reach(
-        shown.curve, threshold.curve, threshold.keep, threshold.noise, threshold.samples
-    ):
+def _too_poor(shown: Measurement, beside: Measurement, threshold: Threshold) -> Outcome | None:
+    if not _is_out_of_reach(beside.curve, threshold.curve, threshold.keep, threshold):
         return None
-    last = shown.curve[-1]
-    there = curves.at(threshold.curve, last.samples) or 0.0
-    found, beside = (turned(quality, minimize=threshold.minimize) for quality in (last.quality, there))
-    after = f"after {last.samples} {threshold.unit}"
-    reason = f"quality {found:.4f} {after}, where the baseline has {beside:.4f}"
+    there = curves.at(threshold.curve, beside.curve[-1].samples) or 0.0
+    qualities = (shown.curve[-1].quality, there)
+    ours, theirs = (turned(quality, minimize=threshold.minimize) for quality in qualities)
+    after = f"after {shown.curve[-1].samples} {threshold.unit}"
+    reason = f"quality {ours:.4f} {after}, when the baseline has {theirs:.4f}"
     return _stopped(StoppedFor.POOR, reason)
 
 

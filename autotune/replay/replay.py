@@ -90,13 +90,13 @@ class Machine:
             raise KeyError(f"no quality of {dict(config)}")
         curve = self._next_seed(config, known)
         progress = Progress(evaluating.counting(space, config), space.settings(config))
-        asked_s, seconds = 0.0, 0.0
+        asked_s, seconds, samples = 0.0, 0.0, space.samples(config)
         for record in self._records(run, curve, at_s):
             progress.count(record)
             seconds = record["at_s"] - at_s
             if threshold is not None and seconds - asked_s >= _ASKED_EVERY_S:
                 asked_s = seconds
-                if beaten := stopping.verdict(progress.measurement(), threshold):
+                if beaten := stopping.verdict(progress.measurement(), threshold, samples):
                     return Simulated(beaten, self._shown(progress, run), seconds)
             if target is not None and curves.reached(progress.curve, target) is not None:
                 break

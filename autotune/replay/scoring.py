@@ -48,36 +48,37 @@ class Truth:
         return sum(sum(run.step_samples) for run in runs) / seconds if seconds else 0.0
 
     def quality(self, config: Config) -> float:
-        """As the tuner has it: higher is better."""
-        runs = self._table.qualities(config)
-        return statistics.fmean(self._turned(run.evaluations[-1].quality) for run in runs) if runs else 0.0
+        """What a trial of it ends with on average, as the tuner has it: higher is better."""
+        ends = [curves.ended_with(Measurement(curve=curve)) or 0.0 for curve in self._trials(config)]
+        return statistics.fmean(ends) if ends else 0.0
 
     def _turned(self, quality: float) -> float:
         return self._table.space.objective.turned(quality)
 
     def keeps_quality(self, config: Config) -> bool:
         goal, baseline = self._table.space.objective, self._table.space.baseline_config
-        least = objective.least(goal, self.quality(baseline))
+        first = Trial(0, baseline, measurement=Measurement(curve=self._trials(baseline)[0]))
+        least = objective.least(goal, self.quality(baseline), objective.start(first, goal))
         return goal.takes_any_quality or self.quality(config) >= least
 
     def merit(self, config: Config) -> float:
         """What a search maximises: throughput, or the inverse of the time to quality; 0 if it cannot win."""
         speed = self.speed(config)
-        if self._table.space.objective.select != "time-to-quality":
+        target = self._table.space.objective.aim
+        if target is None:
             return speed if self.keeps_quality(config) else 0.0
-        needed = [curves.reached(curve, self._target) for curve in self._curves(config)]
+        needed = [curves.reached(curve, target) for curve in self._curves(config)]
         reached = [samples for samples in needed if samples is not None]
         return speed / statistics.fmean(reached) if reached and len(reached) == len(needed) else 0.0
 
-    @cached_property
-    def _target(self) -> float:
-        """What must be kept of the quality that the baseline has on average at a trial's end."""
-        space = self._table.space
-        ends = []
-        for curve in self._curves(space.baseline_config):
-            trial = tuple(p for p in curve if p.samples <= space.budget.samples_per_trial)
-            ends.append(curves.ended_with(Measurement(curve=trial)) or 0.0)
-        return objective.least(space.objective, statistics.fmean(ends))
+    def _trials(self, config: Config) -> list[tuple[Evaluation, ...]]:
+        """The recorded curves as far as a trial goes: to the first evaluation at its end."""
+        whole = self._table.space.budget.samples_per_trial
+        found = []
+        for curve in self._curves(config):
+            enough = next((i for i, point in enumerate(curve) if point.samples >= whole), len(curve))
+            found.append(curve[: enough + 1])
+        return found
 
     def _curves(self, config: Config) -> list[tuple[Evaluation, ...]]:
         return [

@@ -1,5 +1,6 @@
 """The answer of a report as lines of text: baseline, recommended, and how many times as much. Pure."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -93,12 +94,16 @@ def lines(report: Report) -> list[Line]:
 
 
 def _samples(report: Report) -> list[Line]:
-    """The part of the gain that is not throughput: the samples to a target. Both factors make up the gain."""
+    """The part of the gain that is not throughput: fewer samples. Both factors make up the gain."""
     answer = report.answer
-    if report.target is None or answer.factor is None or answer.speed is None:
+    if answer.factor is None or answer.speed is None:
         return []
-    factor = Cell(words.factor(answer.factor.value / answer.speed.value), "of the gain")
-    return [Line(report.unit.capitalize(), f"to {words.limit(report)}", Cell(), Cell(), factor)]
+    fewer = answer.factor.value / answer.speed.value
+    if report.target is None and math.isclose(fewer, 1.0):
+        return []
+    of = "of the training" if report.target is None else f"to {words.limit(report)}"
+    factor = Cell(words.factor(fewer), "of the gain")
+    return [Line(report.unit.capitalize(), of, Cell(), Cell(), factor)]
 
 
 def unknown(report: Report) -> list[str]:

@@ -1,5 +1,6 @@
 """The ablation from the baseline to the winner: what each knob has brought. A pure function of a report."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -70,11 +71,12 @@ def _whole(mark: Mark, throughput: Figure) -> _Bar:
 
 
 def _rest(report: Report) -> list[tuple[str, float]]:
-    """The part of the gain that is not speed: the factor by the samples to a target."""
+    """The part of the gain that is not speed: the factor by fewer samples."""
     gain, speed = report.answer.factor, report.answer.speed
-    if report.target is None or gain is None or speed is None:
+    if gain is None or speed is None or (report.target is None and math.isclose(gain.value, speed.value)):
         return []
-    return [(f"{report.unit} to {words.limit(report)}", gain.value / speed.value)]
+    of = "of the training" if report.target is None else f"to {words.limit(report)}"
+    return [(f"{report.unit} {of}", gain.value / speed.value)]
 
 
 def _steps(steps: Sequence[Step], start: float) -> list[_Bar]:

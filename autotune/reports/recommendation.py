@@ -47,7 +47,10 @@ def answer(
     is_open = advice.is_unconfirmed(history)
     spent = [outside.spent(one, history) for one in (baseline, trial)]
     is_counted = _counts(spent, history)
-    whole_s = [_whole_s(one, training_samples, is_counted=is_counted) for one in spent]
+    whole_s = [
+        _whole_s(one, training_samples, history.shorter(of), is_counted=is_counted)
+        for of, one in zip((baseline, trial), spent, strict=True)
+    ]
     sides = zip((baseline, trial), spent, whole_s, strict=True)
     theirs, ours = (_side(one, history, cost, seconds, prices) for one, cost, seconds in sides)
     return Answer(
@@ -82,9 +85,12 @@ def _counts(spent: Sequence[Spent | None], history: History) -> bool:
     return known or history.space.objective.counts_evaluations
 
 
-def _whole_s(spent: Spent | None, samples: int | None, *, is_counted: bool) -> Figure | None:
-    """How long the whole training takes; None where its length is unknown."""
-    return spent.whole_s(samples, is_counted=is_counted) if spent and samples else None
+def _whole_s(spent: Spent | None, samples: int | None, shorter: float, *, is_counted: bool) -> Figure | None:
+    """Returns how long the whole training takes, so many times shorter than the baseline's `samples`.
+
+    None if its length is unknown.
+    """
+    return spent.whole_s(round(samples / shorter), is_counted=is_counted) if spent and samples else None
 
 
 def _unpriced(prices: Prices, sides: Sequence[Side], samples: int | None) -> Iterator[str]:

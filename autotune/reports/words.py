@@ -67,24 +67,18 @@ def half_width(figure: Figure) -> float | None:
 
 
 def limit(report: Report) -> str:
-    """`95% of the baseline's BLEU-4`, or the target: the worst that a winner has."""
+    """Returns `95% of what the baseline gains in BLEU-4`, or the target: the worst that a winner has."""
     if report.target is not None:
         return f"the target {metric(report.quality)} {report.target:g}"
-    known = report.answer.baseline.quality if report.answer.baseline else None
-    return qualities.limit(
-        report.keep,
-        metric(report.quality),
-        known.value if known else None,
-        within=report.within,
-        minimize=report.minimize,
-    )
+    return qualities.limit(metric(report.quality), report.keep, report.within, minimize=report.minimize)
 
 
 def no_worse(report: Report) -> str:
-    """`at least 95% of the baseline's BLEU-4`, `at most 2% above the baseline's val_loss`."""
+    """Returns `at least 95% of what the baseline gains in BLEU-4`, `at most 0.02 above the ...`."""
     if report.target is None and report.within is None and not report.keep:
         return limit(report)
-    return f"{'at most' if report.minimize else 'at least'} {limit(report)}"
+    is_above = report.minimize and (report.target is not None or report.within is not None)
+    return f"{'at most' if is_above else 'at least'} {limit(report)}"
 
 
 def axis(report: Report) -> str:

@@ -11,6 +11,7 @@ from autotune.storage.study_file import Plan
 
 _A_DOZEN = 12
 _SEEDS = 3  # of a winner and of the baseline: what usually decides, though more may be allowed
+_SHORTEST = 0.25  # of its length, that a training is tried at
 _MOST_FOR_CONFIRMING = 0.5  # of a time limit
 
 
@@ -47,6 +48,12 @@ class Allowance:
         At most half of all time is kept for that.
         """
         return self.has_time_for(min(confirming_s, _MOST_FOR_CONFIRMING * self._limit_s))
+
+    def share(self, history: History) -> float:
+        """Returns the share of its length that a training is tried at: 1, or less if time allows few."""
+        each_s, left_s = confirm.trial_s(history), self._limit_s - self.spent_s - confirm.most_s(history)
+        enough = each_s * (_A_DOZEN - len(history.searched))
+        return 1.0 if enough <= left_s else max(_SHORTEST, left_s / enough)
 
 
 def forecast(asked: History, plan: Plan, slots: int) -> str | None:

@@ -1,15 +1,17 @@
-"""Heuristics of the field, for what to try next: a larger batch first, then a step from the best. Pure."""
+"""Heuristics of the field for what to try next: what is free, then rates, then larger batches. Pure."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-from autotune.core.settings import MICRO_BATCH, Config, settings_key
+from autotune.core.settings import BATCH, LEARNING_RATE, LENGTH, MICRO_BATCH, Config, settings_key
 from autotune.core.trial import Trial
+from autotune.judging import planning, replanning
 from autotune.judging.history import History
 from autotune.space import following
 from autotune.space.space import Space
 
 _BEST_BEFORE = 2  # configurations of an earlier session that are tried first
+_RAISED = 2.0  # times the learning rate, as long as that helps
 
 
 class Heuristics:
@@ -28,12 +30,48 @@ class Heuristics:
         return self._of(history, has_steps=self._turn % 2 == 0)
 
     def _of(self, history: History, *, has_steps: bool) -> Iterator[Config]:
-        if history.best is None:
+        is_planned = planning.is_wanted(history.space)
+        best = replanning.best(history) if is_planned else history.best
+        if best is None:
             return
         yield from self._best_before
-        yield from larger_batches(history.best, history)
+        if is_planned:
+            yield from equal_trainings(history)
+            yield from raised_rate(best, history)
+        yield from larger_batches(best, history)
         if has_steps:
-            yield from steps_from(history.best, history.space, self._rng)
+            yield from steps_from(best, history.space, self._rng)
+
+
+def equal_trainings(history: History) -> Iterator[Config]:
+    """Yields what differs from the baseline in one setting, which leaves the training the same.
+
+    Nothing of a setting of which another value was tried.
+    """
+    space, baseline = history.space, history.space.baseline_config
+    tried = {
+        name
+        for trial in history.searched
+        for name, value in trial.config.items()
+        if value != baseline.get(name)
+    }
+    drawn = space.drawn(baseline)
+    for name, knob in space.drawn_knobs.items():
+        if name in space.known.same_training - BATCH and name not in tried:
+            for value in reversed(knob.drawn_from.beside(drawn[name])):
+                yield space.config({**drawn, name: value})
+
+
+def raised_rate(best: Trial, history: History) -> Iterator[Config]:
+    """Yields `best` with twice its learning rate: one that was guessed is rarely too high."""
+    space = history.space
+    knob = space.drawn_knobs.get(LEARNING_RATE)
+    if knob is None or knob.drawn_from.choice is not None:
+        return
+    drawn = space.drawn(best.config)
+    raised = float(drawn[LEARNING_RATE] or 0) * _RAISED
+    if knob.drawn_from.contains(raised):
+        yield space.config({**drawn, LEARNING_RATE: raised})
 
 
 def larger_batches(best: Trial, history: History) -> Iterator[Config]:
@@ -57,7 +95,7 @@ def _largest_first(row: Mapping[int, Config], history: History) -> Iterator[Conf
     """What of a `row` of configurations by size was not tried, below the smallest that was."""
     space = history.space
     follows = space.knobs.keys() - space.drawn_knobs.keys()
-    left_out = space.known.same_speed | follows
+    left_out = space.known.same_speed | follows | {LENGTH}
     tried = {settings_key(t.config, left_out) for t in history.searched}
     failed = [s for s, config in row.items() if settings_key(config, left_out) in tried]
     open_sizes = [s for s in row if s not in failed and (not failed or s < failed[0])]

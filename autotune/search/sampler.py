@@ -15,8 +15,7 @@ from optuna.trial import TrialState, create_trial
 from autotune.core.passed_over import PassedOver, Refused
 from autotune.core.settings import Config
 from autotune.core.trial import Status, Trial
-from autotune.judging import curves, objective
-from autotune.judging.curves import Curve
+from autotune.judging import curves, objective, planning
 from autotune.judging.history import History
 from autotune.space.distributions import configuration, distributions, parameters
 from autotune.space.space import Space
@@ -160,7 +159,9 @@ def told(trial: Trial, history: History) -> Told:
         return worst(space)
     if goal.aim is not None:
         return _told_of_target(trial, goal.aim, over)
-    speed, quality = trial.samples_per_s, _quality_share(trial, history.baseline_curve)
+    if planning.is_wanted(space):
+        return Told((history.worth(trial),), over)
+    speed, quality = trial.samples_per_s, _quality_share(trial, history)
     if speed is None or (quality is not None and not math.isfinite(quality)):
         return worst(space)
     if goal.select == "pareto":
@@ -182,12 +183,13 @@ def _told_of_target(trial: Trial, target: float, over: float) -> Told:
     return Told((speed / samples if speed and samples else 0.0,), over + lacking)
 
 
-def _quality_share(trial: Trial, reference: Curve) -> float | None:
-    """A trial's last quality as a share of the baseline's there; None where nothing can be compared."""
+def _quality_share(trial: Trial, history: History) -> float | None:
+    """Returns a trial's last quality as a share of the baseline's there; None if nothing can be compared."""
+    reference, start = history.baseline_curve, history.start
     for point in reversed(trial.measurement.curve):
         there = (
             reference[-1].quality if reference and trial.completed else curves.at(reference, point.samples)
         )
-        if there:
-            return curves.share(point.quality, there)
+        if there is not None and curves.gain(there, start):
+            return curves.share(point.quality, there, start)
     return None

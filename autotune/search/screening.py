@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from autotune.core.passed_over import Refused
-from autotune.core.settings import Config, settings_key
+from autotune.core.settings import LENGTH, Config, settings_key
 from autotune.core.trial import Trial
-from autotune.judging import stopping
+from autotune.judging import planning, stopping
 from autotune.judging.history import History
 from autotune.judging.stopping import Threshold
 from autotune.memory.feasibility import MemoryModel
@@ -35,11 +35,13 @@ class Screening:
             known=space.known,
         )
         self._sizes = space.micro_batch_sizes
-        self._tried = {settings_key(t.config, ()) for t in history.searched}
+        self._tried = {settings_key(t.config, {LENGTH}) for t in history.searched}
         self._speeds = history.speeds
         # Where speed alone decides, it is known of every configuration that differs from a measured one in
         # nothing that changes speed. Where quality decides nothing at all, none of these is worth a trial.
-        counts = space.objective.select in {"fastest", "same-training"} and bool(threshold.rivals)
+        # Of two that may differ in their length, none of this is so.
+        counts = not planning.is_wanted(space) and space.objective.target is None and bool(threshold.rivals)
+        counts = counts and space.objective.select != "pareto"
         self._rival = threshold.rivals[0] if counts else None
         self._fastest = history.of(self._rival.number) if self._rival else None
         self._timed = {
@@ -57,7 +59,7 @@ class Screening:
             config = following.regrouped(space, config, size) or following.resized(space, config, size)
             if refusal := self._outside(config):  # accumulation that follows the batch takes memory, too
                 return refusal
-        if settings_key(config, ()) in self._tried:
+        if settings_key(config, {LENGTH}) in self._tried:
             return Refusal(Refused.TRIED, "was already tried")
         return self._known_too_slow(config) or config
 
@@ -80,7 +82,8 @@ class Screening:
             reason = f"is as fast as trial {self._fastest.number}, which keeps the quality"
             return Refusal(Refused.SPEED, reason, Told((self._rival.samples_per_s,)))
         known = self._speeds.known(config, self._fastest)
-        reason = stopping.why_slower(known, self._rival, self._threshold) or ""
+        samples = self._space.samples(config)
+        reason = stopping.why_slower(known, self._rival, self._threshold, samples) or ""
         return (
             Refusal(Refused.SPEED, f"equal settings read {reason}", Told((known.samples_per_s,)))
             if known and reason

@@ -9,7 +9,7 @@ import optuna
 from autotune.core.passed_over import PassedOver
 from autotune.core.settings import Config
 from autotune.core.trial import Failure, Measurement, Outcome, Repeat, Status, Trial
-from autotune.judging import ablation, confirm, pilot, stopping
+from autotune.judging import ablation, confirm, pilot, replanning, stopping
 from autotune.judging.history import History
 from autotune.search import sampler as samplers
 from autotune.search.allowance import Allowance
@@ -171,6 +171,8 @@ class Search:
     def _begin_next(self) -> Trial | None:
         if not self.history.trials:
             return self._begin(self.space.baseline_config)
+        if (half := replanning.pilot(self.history)) is not None:
+            return self._begin(half)
         if pilot.is_due(self.asked):
             return self._begin(self.space.baseline_config, confirm.noise_repeat())
         if not self._is_searched():
@@ -179,9 +181,12 @@ class Search:
             )
             config, passed = self._sampler.suggest(screen, self._heuristics(self.history))
             if config is not None:
-                return self._begin(config, passed=passed)
+                share = self._allowance.share(self.history)
+                return self._begin(replanning.planned(config, self.history, share), passed=passed)
         if self._underway:
             return None  # what it finds may open other configurations, or change what to confirm
+        if (longer := replanning.next_config(self.history)) is not None:
+            return self._begin(longer)
         self.is_exhausted = self.is_exhausted or not self._is_searched()
         return self._begin_confirming()
 

@@ -2,7 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from autotune.core.settings import ACCUMULATION, LEARNING_RATE, MICRO_BATCH, Config, Setting, effective_batch
+from autotune.core.settings import (
+    ACCUMULATION,
+    LEARNING_RATE,
+    LENGTH,
+    MICRO_BATCH,
+    Config,
+    Setting,
+    effective_batch,
+)
 from autotune.space.knobs import KeptBatch
 
 if TYPE_CHECKING:  # which asks here
@@ -11,7 +19,8 @@ if TYPE_CHECKING:  # which asks here
 
 def settings(space: "Space", given: Config) -> dict[str, Setting]:
     """The settings that are `given`, and what follows from them in place of what the baseline says."""
-    return {**given, **steps(space, given), **_other_rates(space, given)}
+    known = {name: value for name, value in given.items() if name != LENGTH}
+    return {**known, **steps(space, given), **_other_rates(space, given)}
 
 
 def steps(space: "Space", given: Config) -> dict[str, Setting]:

@@ -3,7 +3,7 @@
 import math
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -17,6 +17,7 @@ STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 # What the sampler and the arithmetic carry.
 _LARGEST = 1e30
 _MULTIPLIERS = (1e-6, 1e6)
+_LARGEST_SHARE = 16.0  # of a length
 
 
 def _one_of_the_fields(schema: dict[str, Any]) -> None:
@@ -148,7 +149,7 @@ class ScaledLearningRate(BaseModel):
         description="the baseline's learning rate grows with the square root of the effective batch"
     )
     multiplier: Distribution = Field(
-        Distribution(loguniform=(0.5, 2.0)),
+        Distribution(loguniform=(0.5, 8.0)),
         description="the searched factor on the scaled rate; its values must include 1",
     )
 
@@ -181,9 +182,51 @@ class KeptBatch(BaseModel):
     )
 
 
+class PlannedLength(BaseModel):
+    """How long a training is, in the words of its own settings; the search plans it, in samples.
+
+    A batch twice as large then takes half the steps. The first setting says where the training ends, the
+    others follow it: where the schedule ends, how long the warm-up is.
+    """
+
+    model_config = STRICT
+
+    steps: tuple[str, ...] = Field((), description="settings that count optimizer steps, such as max_iters")
+    epochs: tuple[str, ...] = Field((), description="settings that count epochs")
+    samples: tuple[str, ...] = Field((), description="settings that count samples")
+    share: tuple[float, float] = Field(
+        (0.25, 2.0), description="[shortest, longest] that may be planned, as shares of the baseline's length"
+    )
+
+    @model_validator(mode="after")
+    def _one_unit(self) -> Self:
+        given = [unit for unit in ("steps", "epochs", "samples") if getattr(self, unit)]
+        if len(given) != 1:
+            raise ValueError(f"exactly one of steps, epochs, samples: got {given}")
+        low, high = self.share
+        if not 0 < low <= 1 <= high <= _LARGEST_SHARE:
+            rule = f"0 < shortest <= 1 <= longest <= {_LARGEST_SHARE:g}"
+            raise ValueError(f"share: [shortest, longest] with {rule}: got {units.shown(list(self.share))}")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The settings that make up the length, that at which the training ends first."""
+        return self.steps or self.epochs or self.samples
+
+    def renamed(self, name: Callable[[str], str]) -> Self:
+        """Returns the same with other names for its settings."""
+        units = ("steps", "epochs", "samples")
+        return self.model_copy(update={unit: tuple(map(name, getattr(self, unit))) for unit in units})
+
+
 Drawn = Distribution | ScaledLearningRate  # what the sampler has a parameter for
-Knob = Drawn | KeptBatch
-_FORMS: Mapping[str, type[BaseModel]] = {"scale": ScaledLearningRate, "keep": KeptBatch}
+Knob = Drawn | KeptBatch | PlannedLength
+_FORMS: Mapping[str, type[BaseModel]] = {
+    "scale": ScaledLearningRate,
+    "keep": KeptBatch,
+    **dict.fromkeys(("steps", "epochs", "samples"), PlannedLength),
+}
 
 
 def read_knob(name: str, spec: Any) -> BaseModel:

@@ -37,26 +37,26 @@ class Limits(BaseModel):
         return value
 
 
-Select = Literal["time-to-quality", "same-training", "fastest", "pareto"]
-PROMISES: dict[str, Select] = {"same-quality": "time-to-quality", "same-training": "same-training"}
+Select = Literal["same-quality", "same-training", "pareto"]
+PROMISES: tuple[Select, ...] = ("same-quality", "same-training")
 
-_KEEP = 0.95
+_KEEP, _KEEP_OF_LOSS = 0.95, 0.99
 _CONSTRAINT = re.compile(r"\s*(>=|<=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 
 
 class Objective(BaseModel):
     """What wins, and what a user may rely on where it does.
 
-    `time-to-quality` promises the same quality, sooner: whoever needs the fewest seconds of training to
-    the baseline's quality, or to `target`. `same-training` promises the same training, only faster: nothing
-    is changed that a training's result depends on. `fastest` compares quality after equally many samples.
-    `pareto` looks for the whole front of speed and quality besides.
+    `same-quality` promises a shorter training that ends no worse: two whole trainings are compared, each
+    planned to its own end, or with a `target` the time that each takes to that. `same-training` promises the
+    same training, only faster: nothing is changed that a training's result depends on. `pareto` looks for the
+    whole front of speed and quality besides.
     """
 
     model_config = STRICT | ConfigDict(
         json_schema_extra={
             "if": {"properties": {"target": {"type": "number"}}, "required": ["target"]},
-            "then": {"properties": {"select": {"const": "time-to-quality"}}},
+            "then": {"properties": {"select": {"const": "same-quality"}}},
             "not": {
                 "properties": {"keep": {"type": "number"}, "within": {"type": "number"}},
                 "required": ["keep", "within"],
@@ -78,11 +78,11 @@ class Objective(BaseModel):
         "instead of `quality`",
     )
     keep: float | None = Field(
-        _KEEP,
+        None,
         ge=0,
         le=1,
-        description="share of the baseline's quality that a winner keeps; 0: any quality. With "
-        "minimize, 0.98 allows 2% above the baseline's",
+        description="share that a winner keeps of what the baseline gains in training, from chance or its "
+        f"first evaluation to its end; 0: any quality. None: {_KEEP}, and {_KEEP_OF_LOSS} with minimize",
     )
     within: float | None = Field(
         None,
@@ -92,15 +92,15 @@ class Objective(BaseModel):
         "instead of `keep`",
     )
     select: Select = Field(
-        "time-to-quality",
-        description="what wins: the first to reach the baseline's quality (time-to-quality), the fastest "
-        "that trains as the baseline does (same-training), the fastest that keeps the quality after equally "
-        "many samples (fastest), or the same with a search for the whole front (pareto)",
+        "same-quality",
+        description="what wins: the shortest training that ends with the baseline's quality (same-quality), "
+        "the fastest that trains as the baseline does (same-training), or as same-quality, with a search for "
+        "the whole front of speed and quality (pareto)",
     )
     target: float | None = Field(
         None,
-        description="the quality to reach, with select: time-to-quality; none: the share to keep of the "
-        "baseline's quality at the end of a trial",
+        description="a quality to reach in the least time, with select: same-quality; none: whole trainings "
+        "are compared by what they end with",
     )
     constraints: dict[str, str] = Field(
         {},
@@ -127,7 +127,8 @@ class Objective(BaseModel):
                 f"and within {units.shown(given['within'])}"
             )
         named = {"quality": name} if isinstance(name, str) else {}
-        return values | named | {"keep": None if "within" in given else given.get("keep", _KEEP)}
+        usual = _KEEP if name is None else _KEEP_OF_LOSS
+        return values | named | {"keep": None if "within" in given else given.get("keep", usual)}
 
     @field_validator("constraints")
     @classmethod
@@ -139,9 +140,9 @@ class Objective(BaseModel):
 
     @model_validator(mode="after")
     def _target_where_it_counts(self) -> Self:
-        if self.target is not None and self.select != "time-to-quality":
+        if self.target is not None and self.select != "same-quality":
             raise ValueError(
-                f"a target goes with select: time-to-quality, and only with it: got select {self.select!r} "
+                f"a target goes with select: same-quality, and only with it: got select {self.select!r} "
                 f"and target {self.target!r}"
             )
         return self
@@ -168,7 +169,9 @@ class Objective(BaseModel):
     @property
     def asks_for_speed_alone(self) -> bool:
         """Whether a trial's quality decides nothing, so that it may end as soon as its speed is known."""
-        is_free = self.select == "same-training" or (self.select == "fastest" and self.takes_any_quality)
+        is_free = self.select == "same-training" or (
+            self.select == "same-quality" and self.target is None and self.takes_any_quality
+        )
         return is_free and not self.constraints
 
 

@@ -15,6 +15,7 @@ from autotune.core.errors import InputError, instead
 from autotune.core.settings import (
     ACCUMULATION,
     LEARNING_RATE,
+    LENGTH,
     MICRO_BATCH,
     Config,
     Knowledge,
@@ -22,13 +23,13 @@ from autotune.core.settings import (
     Setting,
     effective_batch,
 )
-from autotune.space import checks, following, yaml_text
+from autotune.space import checks, following, lengths, yaml_text
 from autotune.space.knobs import (
     STRICT,
     Distribution,
     Drawn,
-    KeptBatch,
     Knob,
+    PlannedLength,
     ScaledLearningRate,
     as_number,
     mistakes,
@@ -145,20 +146,27 @@ class Space(BaseModel):
     def for_workload(self, settings: Config) -> dict[str, Any]:
         """`settings` as the workload takes them: with the user's names, in their shape and in their words.
 
-        What is counted in steps of the baseline's effective batch is rescaled to those of `settings`.
+        What is counted in steps of the baseline's effective batch is rescaled to those of `settings`, and a
+        length that was planned for a share of the whole training is that share of it.
         """
-        return self.naming.as_given(following.settings(self, settings))
+        whole = lengths.settings(self, settings, is_whole=True)
+        return self.naming.as_given({**following.settings(self, settings), **whole})
 
     def for_trial(self, settings: Config) -> dict[str, Any]:
         """The same for a trial, which has its evaluations evenly over its samples.
 
         The last one is not before its end: the trial would run until the next one.
         """
-        given = following.settings(self, settings)
+        given = {**following.settings(self, settings), **lengths.settings(self, settings)}
         if self.evaluate_every is not None:
             step = effective_batch(settings) * self.budget.evaluations_per_trial
-            given[self.evaluate_every] = math.ceil(self.budget.samples_per_trial / step)
+            given[self.evaluate_every] = math.ceil(self.samples(settings) / step)
         return self.naming.as_given(given)
+
+    def samples(self, config: Config) -> int:
+        """Returns the samples of a trial of `config`."""
+        planned = config.get(LENGTH) if LENGTH in self.knobs else None
+        return int(planned or self.budget.samples_per_trial)
 
     @property
     def known(self) -> Knowledge:
@@ -171,7 +179,8 @@ class Space(BaseModel):
     @property
     def drawn_knobs(self) -> dict[str, Drawn]:
         """The knobs that are searched: those that have a value of their own, and follow no other."""
-        return {name: knob for name, knob in self.knobs.items() if not isinstance(knob, KeptBatch)}
+        drawn = Distribution | ScaledLearningRate
+        return {name: knob for name, knob in self.knobs.items() if isinstance(knob, drawn)}
 
     @property
     def micro_batch_sizes(self) -> list[int]:
@@ -182,7 +191,8 @@ class Space(BaseModel):
 
     @property
     def baseline_config(self) -> dict[str, Setting]:
-        return {name: self.baseline[name] for name in self.knobs}
+        own = {name: self.baseline[name] for name in self.knobs if name != LENGTH}
+        return own if LENGTH not in self.knobs else {**own, LENGTH: self.budget.samples_per_trial}
 
     def learning_rate(self, config: Config, multiplier: float) -> float:
         ratio = self.effective_batch_size(config) / self.effective_batch_size({})
@@ -197,6 +207,8 @@ class Space(BaseModel):
             if isinstance(knob, ScaledLearningRate):
                 rate = self.learning_rate(config, float(drawn[name] or 0))
                 config[name] = float(f"{rate:.4g}")  # run what is shown
+        if LENGTH in self.knobs:
+            config[LENGTH] = lengths.planned(self, config, self.budget.samples_per_trial)
         return {name: config[name] for name in self.knobs}
 
     def every(self) -> list[dict[str, Setting]] | None:
@@ -247,6 +259,8 @@ class Space(BaseModel):
             return False
         if following.keeps_batch(self) and config[ACCUMULATION] != following.accumulation(self, config):
             return False
+        if LENGTH in self.knobs and not lengths.is_within(self, config):
+            return False
         drawn = self.drawn(config)
         return all(knob.drawn_from.contains(drawn[name]) for name, knob in self.drawn_knobs.items())
 
@@ -273,10 +287,16 @@ def _naming(read: Mapping[str, Any]) -> Naming:
 
 
 def _in_our_words(knob: BaseModel, name: str, naming: Naming) -> BaseModel:
-    """A choice with the tuner's values for the user's words."""
+    """The knob with the tuner's names and values for the user's."""
+    if isinstance(knob, PlannedLength):
+        return knob.renamed(naming.name)
     if not isinstance(knob, Distribution) or not knob.choice:
         return knob
     return knob.model_copy(update={"choice": tuple(naming.value(name, value) for value in knob.choice)})
+
+
+def _in_their_words(knob: Knob, naming: Naming) -> Knob:
+    return knob.renamed(naming.path) if isinstance(knob, PlannedLength) else knob
 
 
 def parse(text: str, source: str) -> Space:
@@ -312,7 +332,9 @@ def to_values(space: Space) -> dict[str, Any]:
     naming = space.naming
     values["baseline"] = naming.shaped(space.baseline)
     values["knobs"] = {
-        naming.path(name): knob.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+        naming.path(name): _in_their_words(knob, naming).model_dump(
+            mode="json", exclude_unset=True, exclude_none=True
+        )
         for name, knob in space.knobs.items()
     }
     values["counted_in_steps"] = [naming.path(name) for name in space.counted_in_steps]
@@ -329,8 +351,9 @@ def complete(space: Space, source: str) -> Space:
     mistakes = [
         f"knob {n}: the baseline must say its value{instead(n, space.baseline)}"
         for n in space.knobs
-        if n not in space.baseline
+        if n not in space.baseline and n != LENGTH
     ]
+    mistakes += lengths.mistakes(space)
     mistakes += checks.of_settings(space)
     knobs: dict[str, Knob] = dict(space.knobs)
     for name, knob in space.knobs.items():
@@ -341,6 +364,7 @@ def complete(space: Space, source: str) -> Space:
         elif not knob.contains(space.baseline[name]):
             mistakes.append(f"knob {name}: must contain the baseline's {space.baseline[name]!r}")
     whole = space.model_copy(update={"knobs": knobs})
+    whole = whole if mistakes else lengths.completed(whole)
     mistakes += [] if mistakes else checks.of_limits(whole)
     if mistakes:
         raise InputError(f"search space {source}: {'; '.join(mistakes)}")

@@ -24,7 +24,7 @@ from autotune.core.settings import EFFECTIVE_BATCH, Config
 from autotune.core.trial import Repeat, Status, Trial
 from autotune.judging import objective
 from autotune.space import distributions
-from autotune.space.knobs import Distribution, KeptBatch, Knob, ScaledLearningRate
+from autotune.space.knobs import Distribution, KeptBatch, Knob, PlannedLength, ScaledLearningRate
 from autotune.space.sections import turned
 from autotune.space.space import Space
 from autotune.storage import identity, study_file
@@ -174,6 +174,9 @@ def _distributions(space: Space) -> dict[str, BaseDistribution]:
 
 
 def _distribution(knob: Knob, space: Space) -> BaseDistribution:
+    if isinstance(knob, PlannedLength):
+        longest = math.ceil(knob.share[1] * space.budget.samples_per_trial)
+        return IntDistribution(1, 2 * longest)  # rounded to whole steps it may be a little more
     if isinstance(knob, KeptBatch):
         return IntDistribution(1, space.effective_batch_size({}))
     if isinstance(knob, ScaledLearningRate):

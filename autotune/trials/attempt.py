@@ -129,18 +129,19 @@ class Attempt:
     def _ended_early(self, verdict: Outcome) -> Outcome:
         """The outcome for a `verdict` that came before the trial had all its samples.
 
-        Its figures compare with no other trial's. A whole training has them when its workload says so.
+        A training that has come to its own end is complete, if it was evaluated there. One that was planned
+        to be longer is not: its settings do not do what the plan says.
         """
         if self._order.whole:
             return verdict
         concluded = self._progress.concluded(verdict)
         if concluded.status is not Status.COMPLETED:
             return concluded
-        reason = (
-            f"the workload ended by itself, evaluated after {self._progress.evaluated_samples} of "
-            f"{self._order.samples} {self._order.unit}; let it train longer, or lower samples_per_trial"
-        )
-        return failures.failed(Failure.ERROR, reason)
+        why_not = self._progress.why_not_whole(self._order.samples if self._order.planned else 0)
+        if why_not is None:
+            self._progress.end()
+            return concluded
+        return failures.failed(Failure.ERROR, why_not)
 
     def _overdue(self) -> str:
         samples, order = self._progress.measurement().samples, self._order
@@ -154,7 +155,7 @@ class Attempt:
         file = self._order.threshold_file
         threshold = threshold_file.read(Path(file)) if file else None
         shown = replace(shown, curve=self._progress.curve)
-        beaten = stopping.verdict(shown, threshold) if threshold else None
+        beaten = stopping.verdict(shown, threshold, self._order.samples) if threshold else None
         if beaten is not None and self._child is not None:
             self._child.stop(_BEATEN_GRACE_S)
             self._outcome = beaten

@@ -29,7 +29,7 @@ class Order:
     should close, to be resumed another day. `card` says which trial of which session it is, None for a
     training by itself: its files are only of that one. A `whole` training is over when its workload ends it,
     or where it has `samples` with the first evaluation after them; of its steps no more are kept than one a
-    second.
+    second. A `planned` one was told by its settings to end after its samples.
     """
 
     number: int
@@ -59,6 +59,7 @@ class Order:
     outside_s: float = 0.0
     unsure: float = 0.0
     whole: bool = False
+    planned: bool = False
 
     @property
     def place(self) -> TrialDir:

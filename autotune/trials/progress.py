@@ -35,6 +35,7 @@ _SILENT_STEPS, _SILENT_S = 10, 2.0  # seconds, too: a step of milliseconds is la
 _LEAST_BYTES = 2**20  # no training takes less: where the host shows less, the work was done out of sight
 _RISING_SHARE, _RISING_PART = 0.02, 1 / 3  # of the peak, and of a trial's samples
 _RISING_STEPS = 12  # with fewer, the last third may still be of the first steps, which allocate what all need
+_WHOLE_SHARE = 0.95  # of a training, that its last evaluation must have seen; an epoch may drop a batch
 _FINE_SHARE = 0.0025  # what a peak grows by before it is noted: a leak shall not make a note with every step
 
 
@@ -76,7 +77,8 @@ class Progress:
         self._counts_evaluations, self._every = of.counts_evaluations, of.samples_per_evaluation
         self._meter = Meter(prefetched_steps(settings))
         self._samples = self._evaluated_samples = self._steps_since_evaluation = 0
-        self._has_begun = False
+        self._has_begun = self._ended = False
+        self._start: float | None = None
         self._found: object = None  # what the last evaluation yielded for a quality
         self._scores: dict[str, float] = {}
         self._curve: list[Evaluation] = []
@@ -142,6 +144,28 @@ class Progress:
         throughput = self._throughput()
         return self._evaluated_samples > 0 and throughput is not None and _is_within(_KNOWN_SHARE, throughput)
 
+    def why_not_whole(self, planned: int) -> str | None:
+        """Returns why a training that has ended by itself is not a whole one, None if it is.
+
+        It was `planned` for so many samples, 0 if for none.
+        """
+        seen, unit = self._evaluated_samples, self._unit
+        if seen < _WHOLE_SHARE * planned:
+            return (
+                f"the training ended after {self._samples} {unit}, and was planned for {planned}: the "
+                "settings of the length do not decide when it ends"
+            )
+        if seen < _WHOLE_SHARE * self._samples:
+            return (
+                f"the training ended after {self._samples} {unit}, and was last evaluated after {seen}: have "
+                "it evaluated at its end"
+            )
+        return None
+
+    def end(self) -> None:
+        """Notes that the workload has come to its own end."""
+        self._ended = True
+
     def restart(self) -> None:
         """A new process begins, or resumes, the trial."""
         self._has_begun = False
@@ -196,6 +220,9 @@ class Progress:
 
     def _evaluated(self, record: Mapping[str, Any]) -> None:
         """Takes the scores that are numbers, and a point of the curve where the quality is one."""
+        if not self._samples:  # the model as it was made
+            self._start = self._turned(units.number(record[self._quality]))
+            return
         counted = {"at_s", self._unit} - {"samples"}  # the unit is there as samples, too
         numbers = {k: units.number(v) for k, v in record.items() if k not in counted}
         self._scores = {k: v for k, v in numbers.items() if v is not None and abs(v) <= _LARGEST}
@@ -248,6 +275,8 @@ class Progress:
             throughput=self._throughput(),
             quality=self.quality,
             quality_samples=self.evaluated_samples,
+            start=self._start,
+            ended=self._ended,
             samples=self._samples,
             peak_memory_bytes=self._unless_unseen(self._peak.held_bytes),
             flops_per_sample=self._flops.per_sample(),

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from autotune.core.settings import Config, Setting
+from autotune.core.settings import LENGTH, Config, Setting
 from autotune.core.trial import Trial
 from autotune.judging import confirm, objective, outside, racing
 from autotune.memory import room
-from autotune.space import evaluating
+from autotune.space import evaluating, lengths
 from autotune.space.space import Space
 from autotune.storage.store import Options, Session
 from autotune.storage.trial_dir import TrialDir
@@ -23,6 +23,7 @@ _FEWEST_EVALUATIONS = 4  # before which nothing is called learnt
 _RACE_APART_S = 1800.0  # where every turn has a start before it
 _ROOM_SHARE = 0.9  # of the memory: a peak is not the same in every run
 _NEVER = 2**31  # samples: no evaluation falls into a race
+_TIMES_IN_RACE = 20  # the length of a training, which a race does not last: at most four times a trial
 
 
 @dataclass(frozen=True)
@@ -70,21 +71,22 @@ class Training:
         return room.beside_context(self._share_bytes(gpus), self.context_bytes)
 
     def order(self, config: Config, place: TrialDir, *, number: int = 0, seed: int = 0) -> Order:
-        """The order to train `config` over all samples of the space's budget, with a device to itself.
+        """The order to train `config` over all samples of its trial, with a device to itself.
 
         `seed` is added to the settings' own.
         """
-        budget, goal = self.space.budget, self.space.objective
+        budget, goal, samples = self.space.budget, self.space.objective, self.space.samples(config)
         settings = self.workload.for_trial(
             self.workload.with_seed(self.space.settings(config), seed),
-            budget.samples_per_trial,
+            samples,
             budget.evaluations_per_trial,
             goal.quality,
         )
         order = replace(
             self._made(config, place, settings, self.space.for_trial(settings)),
             number=number,
-            samples=budget.samples_per_trial,
+            samples=samples,
+            planned=LENGTH in self.space.knobs,
             memory_limit_bytes=self.options.memory_limit_bytes,
         )
         return self.on_gpu(order, config, math.ceil(self.options.gpus_per_trial) or 1.0)
@@ -94,8 +96,10 @@ class Training:
 
         Nothing is capped, since nothing runs alongside it. Raises InputError where that cannot be done.
         """
-        samples = self.space.training.samples
-        settings = self.workload.for_training(self.space.settings(config), samples)
+        space = self.space
+        share = space.samples(config) / space.budget.samples_per_trial if LENGTH in space.knobs else 1.0
+        samples = round(share * space.training.samples) if space.training.samples else None
+        settings = self.workload.for_training(space.settings(config), samples)
         gpus = float(math.ceil(self.options.gpus_per_trial))
         return replace(
             self._made(config, place, settings, self.space.for_workload(settings)),
@@ -183,14 +187,10 @@ class Setup:
         Each has the settings of its trial, its seed too, and the device to itself; it is not evaluated: what
         its trial has shown of that is added where it counts. All are alive at once where there is room.
         """
-        budget = self.space.budget.model_copy(
-            update={"samples_per_trial": _NEVER, "evaluations_per_trial": 1}
-        )
-        endless = self._training(self.space.model_copy(update={"budget": budget}))
         place, together = self.session.trial_dir(trial.number), self._fit_together(members)
         orders = [
             replace(
-                endless.order(m.config, place.member(m.number), number=m.number),
+                self._endless(m, place.member(m.number)),
                 **asdict(outside.in_race(m, self.space)),
             )
             for m in members
@@ -204,6 +204,16 @@ class Setup:
             stop_file=str(self.session.stop_file),
             card=self.session.card(trial),
         )
+
+    def _endless(self, member: Trial, place: TrialDir) -> Order:
+        """The order to train a member of a race, with no evaluation, and no end before that of the race."""
+        longer = lengths.endless(self.space, member.config, _TIMES_IN_RACE)
+        changes = {"evaluations_per_trial": 1}
+        if longer is member.config:
+            changes["samples_per_trial"] = _NEVER
+        budget = self.space.budget.model_copy(update=changes)
+        training = self._training(self.space.model_copy(update={"budget": budget}))
+        return replace(training.order(longer, place, number=member.number), samples=_NEVER)
 
     def _fit_together(self, members: Sequence[Trial]) -> bool:
         """Whether all members of a race can be held in memory at once, by the peaks that they had as trials.

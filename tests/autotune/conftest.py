@@ -31,7 +31,7 @@ knobs:
   num_workers:        {choice: [0, 2, 4, 8]}
   learning_rate:      {scale: sqrt, multiplier: {loguniform: [0.5, 2.0]}}
 limits: {effective_batch_size: [8, 128], memory_fraction: 0.85}
-objective: {speed: throughput, quality: bleu_4, keep: 0.95, select: fastest}
+objective: {speed: throughput, quality: bleu_4, keep: 0.95, select: same-quality}
 budget: {trials: 40, samples_per_trial: 20000, repeats: 3, time: 2h}
 """
 
@@ -116,7 +116,7 @@ knobs:
   micro_batch_size: {choice: [4, 8, 16, 32]}
   num_workers:      {choice: [0, 1]}
   learning_rate:    {scale: sqrt, multiplier: {choice: [1.0, 2.0]}}
-objective: {quality: bleu_4, keep: 0.9, select: fastest}
+objective: {quality: bleu_4, keep: 0.9, select: same-quality}
 budget: {trials: 8, samples_per_trial: 400}
 """
 

@@ -282,7 +282,7 @@ SPACES = [
             "learning_rate": {"scale": "sqrt", "multiplier": {"loguniform": [0.5, 2.0]}},
         },
         "limits": {"effective_batch_size": [4, 32], "memory_fraction": 0.85},
-        "objective": {"speed": "throughput", "quality": "bleu_4", "keep": 0.95, "select": "fastest"},
+        "objective": {"speed": "throughput", "quality": "bleu_4", "keep": 0.95, "select": "same-quality"},
         "budget": {"trials": 4, "samples_per_trial": 400, "time": "2h", "repeats": 3, "finalists": 1},
     },
     {
@@ -301,7 +301,7 @@ SPACES = [
             "learning_rate": {"scale": "sqrt", "multiplier": {"choice": [0.5, 1.0]}},
         },
         "follow_learning_rate": ["rate_of_bias"],
-        "objective": {"quality": "score", "select": "time-to-quality", "target": 0.5},
+        "objective": {"quality": "score", "select": "same-quality", "target": 0.5},
     },
 ]
 
@@ -428,7 +428,7 @@ ARGUMENTS = st.one_of(
                 "..",
                 "a/b",
             ),
-            *("full", "small", "pareto", "time-to-quality", "offline", "t.jsonl", "4294967296", "\udcff"),
+            *("full", "small", "pareto", "same-quality", "offline", "t.jsonl", "4294967296", "\udcff"),
         ]
     ),
 ).filter(lambda text: not text.startswith("/") and "~" not in text)

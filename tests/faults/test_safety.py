@@ -531,7 +531,7 @@ LEAKY = """
 workload: garbage_workload:fit
 baseline: {kind: sane}
 knobs: {kind: {choice: [sane, leaks]}}
-objective: {quality: bleu_4, select: fastest}
+objective: {quality: bleu_4, select: same-quality}
 budget: {trials: 2, samples_per_trial: 400, repeats: 0}
 """
 

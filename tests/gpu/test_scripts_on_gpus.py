@@ -45,7 +45,7 @@ workload:
   {environment}
 baseline: {{micro_batch_size: 4}}
 knobs: {{micro_batch_size: {{choice: [4, 16]}}}}
-objective: {{quality: acc, select: fastest, keep: 0.5}}
+objective: {{quality: acc, select: same-quality, keep: 0.5}}
 budget: {{trials: 2, samples_per_trial: 2000, repeats: 0}}
 """
 # The driver is forked from a process that has looked for libraries already.

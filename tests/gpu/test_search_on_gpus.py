@@ -30,7 +30,7 @@ SPACE = """
 workload: gpu_toy:fit
 baseline: {micro_batch_size: 4, num_workers: 0, learning_rate: 1e-3}
 knobs: {micro_batch_size: {choice: [4, 16]}, num_workers: {choice: [0, 1]}}
-objective: {select: fastest}
+objective: {select: same-quality}
 budget: {trials: 4, samples_per_trial: 800, repeats: 3, finalists: 1}
 """
 # The driver is forked from a process that has looked for libraries already; a machine of four CPUs has room

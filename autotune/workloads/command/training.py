@@ -271,8 +271,7 @@ class _Run:
                 return {"samples": counter.samples} if counter.said(at_s, happened.samples) else None
             case Scores():
                 self._evaluations += 1
-                # What nothing was trained for is no evaluation of the training.
-                return {**counter.counts, **happened.scores} if counter.samples else None
+                return {**counter.counts, **happened.scores}
             case Reported():
                 self._reports = True
                 if "samples" in happened.record and not self._counts_itself:

@@ -66,7 +66,7 @@ def test_without_a_baseline_there_is_no_winner(make_trial, space):
 
 
 def test_a_target_that_was_not_reached_is_why(make_trial, space):
-    to_target = goal(space, select="time-to-quality", target=0.3)
+    to_target = goal(space, select="same-quality", target=0.3)
     trials = [make_trial(0, 10, curve=[0.3, 0.3]), make_trial(1, 10, curve=[0.1, 0.2], x=1)]
     assert fates.of(History(trials, to_target)) == {Fate.MISSED: 1}
     (hint, _) = advice.what_to_try(History(trials, to_target), OPEN, SESSION, exhausted=False)
@@ -184,7 +184,7 @@ def test_who_broke_a_constraint_is_counted_as_that_and_told_what_to_loosen(make_
 
 def test_what_to_try_for_a_loss_is_more_of_it(make_trial, space):
     asked = space.model_copy(
-        update={"objective": Objective(minimize="val_loss", within=0.02, select="fastest")}
+        update={"objective": Objective(minimize="val_loss", within=0.02, select="same-quality")}
     )
     trials = [
         make_trial(0, 10, curve=[-2.0], half_width=0.1),
@@ -193,7 +193,7 @@ def test_what_to_try_for_a_loss_is_more_of_it(make_trial, space):
     (first, *_) = advice.what_to_try(History(trials, asked), OPEN, SESSION, exhausted=False)
     assert first.what.startswith("an objective.within above 0.02 in")
     late = space.model_copy(
-        update={"objective": Objective(minimize="val_loss", select="time-to-quality", target=1.5)}
+        update={"objective": Objective(minimize="val_loss", select="same-quality", target=1.5)}
     )
     (first, *_) = advice.what_to_try(History(trials, late), OPEN, SESSION, exhausted=False)
     assert first.what.startswith("an objective.target above 1.5 in")

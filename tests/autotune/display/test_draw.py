@@ -150,7 +150,7 @@ def test_who_breaks_a_constraint_says_so_below_its_figures(make, space):
 
 
 def test_a_loss_and_tokens_are_headed_by_their_own_names(make, make_trial, space):
-    goal = Objective(minimize="val_loss", within=0.02, select="fastest")
+    goal = Objective(minimize="val_loss", within=0.02, select="same-quality")
     lower = space.model_copy(update={"objective": goal, "unit": "tokens"})
     trials = (make_trial(0, 26.5, -2.154, half_width=0.3, peak=2**31, x=0),)
     best = confirm.recommended(History(trials, lower))

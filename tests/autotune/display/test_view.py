@@ -22,7 +22,7 @@ def test_a_configuration_in_short():
 
 
 def test_who_keeps_no_quality_is_promised_none(make_trial, space):
-    free = space.model_copy(update={"objective": Objective(select="fastest", keep=0)})
+    free = space.model_copy(update={"objective": Objective(select="same-quality", keep=0)})
     assert view.promise(History([make_trial(0, 1, 1)], free)) == "Promise: the fastest, whatever its bleu_4."
 
 
@@ -69,7 +69,7 @@ def test_what_is_not_confirmed_is_one_line_with_the_command_that_confirms_it(
 
 
 def test_a_gain_that_is_not_known_is_said_to_be_unknown(make_trial, space):
-    goal = Objective(select="time-to-quality", target=0.2)
+    goal = Objective(select="same-quality", target=0.2)
     history = History(
         [make_trial(0, 10, curve=[0.2]), make_trial(1, None, curve=[0.1], x=1)],
         space.model_copy(update={"objective": goal}),
@@ -328,7 +328,7 @@ def test_a_knob_that_changes_nothing_is_pointed_out(make_trial, changes, knob, t
 def test_of_a_loss_the_summary_says_what_is_kept_and_that_lower_is_better(
     make_trial, space, workload, tmp_path
 ):
-    goal = Objective(minimize="val_loss", keep=0.98, select="fastest")
+    goal = Objective(minimize="val_loss", keep=0.98, select="same-quality")
     lower = unrepeated(space).model_copy(update={"objective": goal, "unit": "tokens"})
     trials = [make_trial(0, 20, curve=[-2.0]), make_trial(1, 60, curve=[-2.03], x=1)]
     text = "\n".join(view.summary(History(trials, lower), workload, tmp_path / "s"))
@@ -353,7 +353,7 @@ def test_who_breaks_a_constraint_is_named_with_the_reason(make_trial, space):
 
 
 def test_what_is_confirmed_of_a_loss_says_how_far_above_it_may_be(make_trial, space):
-    lower = space.model_copy(update={"objective": Objective(minimize="val_loss", keep=0.9, select="fastest")})
+    lower = space.model_copy(update={"objective": Objective(minimize="val_loss", keep=0.9, select="same-quality")})
     history = History([make_trial(0, 20, curve=[-2.0]), make_trial(1, 60, curve=[-2.03], x=1)], lower)
     shown = {"quality": -2.03, "baseline_quality": -2.0, "share": (0.96, 1.01), "seeds": 3}
     told = view.confirmed(confirm.Claim(1, 3.0, 2.9, 3.1, **shown), history)

@@ -88,7 +88,7 @@ def test_a_search_from_beginning_to_a_confirmed_export(tmp_path, autotune):
     write_space(tmp_path, "step_s: 0.002", "step_s: 0.01")  # long compared with the delays of a busy machine
     done = autotune(
         *("search", "--space", "space.yaml", "--session", "s", "--wandb", "off"),
-        *("--trials", 4, "--samples", 1200, "--repeats", 3, "--finalists", 1, "--select", "fastest"),
+        *("--trials", 4, "--samples", 1200, "--repeats", 3, "--finalists", 1, "--select", "same-quality"),
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -129,7 +129,7 @@ def test_a_search_without_a_winner_says_why_and_what_to_try_and_more_trials_can_
     (tmp_path / "space.yaml").write_text(slower.replace("choice: [4, 8, 16, 32, 64]", "choice: [4, 64]"))
     done = autotune(
         *("search", "--space", "space.yaml", "--session", "s", "--json"),
-        *("--trials", 2, "--select", "fastest"),
+        *("--trials", 2, "--select", "same-quality"),
     )
     assert (done.returncode, done.stderr) == (1, "")
     events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -175,7 +175,7 @@ def test_a_limit_that_is_too_short_is_told_early_and_what_it_leaves_unconfirmed_
     write_space(tmp_path, "step_s: 0.002", "step_s: 0.05")
     done = autotune(
         *("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--time", "25s"),
-        *("--trials", 40, "--repeats", 3, "--select", "fastest"),
+        *("--trials", 40, "--repeats", 3, "--select", "same-quality"),
     )
     assert done.returncode in ENDED, done.stderr
     reach = "probably too short for a second trial|enough for about [0-9]+ trials"

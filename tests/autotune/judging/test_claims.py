@@ -216,7 +216,7 @@ def reaching(trial: Trial, samples: float) -> Trial:
 
 @pytest.fixture
 def sooner(space):
-    return with_goal(space, select="time-to-quality", target=TARGET)
+    return with_goal(space, select="same-quality", target=TARGET)
 
 
 @pytest.fixture
@@ -329,7 +329,7 @@ def test_who_needs_far_less_is_called_sooner(played):
 
 def test_who_was_stopped_early_is_run_to_its_end_where_a_constraint_asks_for_that(raced, space):
     """Without a quality to keep the race alone would tell; it says nothing of the constraint."""
-    goal = with_goal(space, keep=0.0, select="fastest", constraints={"rouge_l": ">= 0.2"})
+    goal = with_goal(space, keep=0.0, select="same-quality", constraints={"rouge_l": ">= 0.2"})
     stopped = Outcome(Status.STOPPED)
     trials = [replace(t, outcome=stopped) if t.number == 2 else t for t in raced()]
     assert not claims.claim(trials[2], History(trials, goal)).is_done

@@ -98,7 +98,7 @@ def test_who_read_slower_by_what_a_machine_drifts_is_in_the_race(trials, space, 
 
 
 def test_who_was_beaten_in_a_race_does_not_win_by_the_figure_it_had_until_then(trials, space, make_trial):
-    free = space.model_copy(update={"objective": Objective(select="fastest", keep=0)})
+    free = space.model_copy(update={"objective": Objective(select="same-quality", keep=0)})
     close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
     whole = slices_of({3: 2.0, 4: 2.5}, apart=0.01)
     left = [one for one in whole if one.number != 4 or one.round <= 12]
@@ -211,7 +211,7 @@ def reaching(trial, samples):
 
 def test_for_time_to_quality_who_was_first_is_raced_and_its_samples_count(trials, space, play):
     """Trial 3 is the fastest in samples per second, and needs too many of them."""
-    goal = space.model_copy(update={"objective": Objective(select="time-to-quality", target=0.2)})
+    goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
     needs = {0: 1000, 1: 1000, 2: 800, 3: 4000}
     known = [reaching(t, needs[t.number]) for t in trials]
     curves = {n: {"curve": [0.1] * (needs[n] // 100 - 2) + [0.2, 0.2]} for n in (0, 2)}
@@ -227,7 +227,7 @@ def test_for_time_to_quality_who_was_first_is_raced_and_its_samples_count(trials
 
 def test_for_time_to_quality_who_may_have_been_first_is_raced_and_the_race_says_who_was(trials, space, play):
     """Trial 2 read as if it were there first, by a speed that it does not have beside the other one."""
-    goal = space.model_copy(update={"objective": Objective(select="time-to-quality", target=0.2)})
+    goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
     needs = {0: 1000, 1: 1000, 2: 600, 3: 950}
     known = [reaching(t, needs[t.number]) for t in trials]
     curves = {n: {"curve": [0.1] * (needs[n] // 50 - 2) + [0.2, 0.2]} for n in (0, 3)}

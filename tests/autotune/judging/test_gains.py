@@ -13,7 +13,7 @@ TARGET = 0.2
 
 @pytest.fixture
 def sooner(space):
-    return space.model_copy(update={"objective": Objective(select="time-to-quality", target=TARGET)})
+    return space.model_copy(update={"objective": Objective(select="same-quality", target=TARGET)})
 
 
 def reaching(trial, samples):

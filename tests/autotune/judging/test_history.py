@@ -145,7 +145,7 @@ def test_a_stopped_trial_never_wins(make_trial, win):
 
 
 def at(target):
-    return Objective(select="time-to-quality", target=target)
+    return Objective(select="same-quality", target=target)
 
 
 def test_for_time_to_quality_the_first_at_the_target_wins_whatever_its_speed(make_trial, win):
@@ -161,7 +161,7 @@ def test_for_time_to_quality_the_first_at_the_target_wins_whatever_its_speed(mak
 
 
 def test_who_was_not_at_the_target_cannot_win_and_the_baseline_always_may(make_trial, held):
-    goal = Objective(select="time-to-quality", target=0.2)
+    goal = Objective(select="same-quality", target=0.2)
     baseline, there, not_there = (
         make_trial(n, 10, curve=curve, half_width=1.0)
         for n, curve in enumerate(([0.1, 0.1], [0.2, 0.2], [0.3, 0.1]))
@@ -181,8 +181,8 @@ def test_a_quality_that_is_none_is_refused_where_quality_counts(make_trial, held
     baseline = make_trial(0, 10, curve=[0.1, 0.2], half_width=1.0)
     trial = make_trial(1, 90, curve=[0.1, 0.2], half_width=1.0, collapsed=True)
     for keep, select, why in (
-        (0.9, "fastest", Disqualified.CHANCE),
-        (0.0, "fastest", None),
+        (0.9, "same-quality", Disqualified.CHANCE),
+        (0.0, "same-quality", None),
         (0.9, "same-training", None),
     ):
         assert held([baseline, trial], Objective(keep=keep, select=select)).disqualified(trial) == why
@@ -282,7 +282,7 @@ def test_what_repeats_races_or_explains_a_lost_trial_is_lost_with_it(make_trial,
     assert History([*whole, *orphans], space).trials == tuple(whole)
 
 
-LOSS = Objective(minimize="val_loss", within=0.05, select="fastest")
+LOSS = Objective(minimize="val_loss", within=0.05, select="same-quality")
 
 
 def test_of_losses_the_fastest_within_the_slack_wins(make_trial, held, win):
@@ -296,7 +296,7 @@ def test_of_losses_the_fastest_within_the_slack_wins(make_trial, held, win):
 
 
 def test_a_target_of_a_loss_is_given_and_told_in_its_own_sign(make_trial, held):
-    goal = Objective(minimize="val_loss", select="time-to-quality", target=2.0)
+    goal = Objective(minimize="val_loss", select="same-quality", target=2.0)
     trials = [make_trial(n, 10, curve=[-3.0, end, end], half_width=0.1) for n, end in ((0, -1.9), (1, -2.1))]
     history = held(trials, goal)
     assert history.least_quality == -2.0
@@ -315,7 +315,7 @@ def test_who_breaks_a_constraint_is_not_on_the_front_however_fast(make_trial, he
 
 
 def test_where_any_quality_will_do_a_loss_that_is_far_too_high_loses_nothing(make_trial, held):
-    goal = Objective(minimize="val_loss", keep=0, select="fastest")
+    goal = Objective(minimize="val_loss", keep=0, select="same-quality")
     trials = [
         make_trial(0, 10, curve=[-2.0, -2.0], half_width=0.1),
         make_trial(1, 10, curve=[-2.0, -2.0], half_width=0.1, repeat=Repeat(0, 0, (0,))),

@@ -40,15 +40,15 @@ def runs(make_trial, space):
 @pytest.mark.parametrize(
     ("objective", "budget", "wanted"),
     [
-        ({"select": "fastest"}, {}, True),
+        ({"select": "same-quality"}, {}, True),
         ({"select": "pareto"}, {}, True),
-        ({"select": "time-to-quality"}, {}, True),
-        ({"select": "time-to-quality", "target": 0.2}, {}, True),
-        ({"select": "time-to-quality", "keep": 0.0}, {}, True),
-        ({"select": "fastest", "keep": 0.0}, {}, False),
+        ({"select": "same-quality"}, {}, True),
+        ({"select": "same-quality", "target": 0.2}, {}, True),
+        ({"select": "same-quality", "keep": 0.0}, {}, True),
+        ({"select": "same-quality", "keep": 0.0}, {}, False),
         ({"select": "same-training"}, {}, False),
-        ({"select": "fastest"}, {"repeats": 0}, False),
-        ({"select": "fastest"}, {"trials": 1}, False),
+        ({"select": "same-quality"}, {"repeats": 0}, False),
+        ({"select": "same-quality"}, {"trials": 1}, False),
     ],
 )
 def test_the_baseline_is_run_twice_where_quality_decides_and_is_to_be_confirmed(
@@ -124,19 +124,19 @@ def test_where_equal_runs_lie_further_apart_than_is_asked_for_that_is_said(runs,
     assert pilot.pilot(History(noisy, asked(space, {"repeats": 100}))).doubt is None, (
         "so many seeds would tell"
     )
-    assert pilot.pilot(History(noisy, asked(space, select="time-to-quality"))).doubt is None
+    assert pilot.pilot(History(noisy, asked(space, select="same-quality"))).doubt is None
 
 
 def test_the_target_is_what_is_to_be_kept_of_the_baselines_quality(runs, space):
-    goal = asked(space, select="time-to-quality")
+    goal = asked(space, select="same-quality")
     assert pilot.settled(History(runs(apart=0.02), goal)).space.objective.target == pytest.approx(0.1919)
-    given = asked(space, select="time-to-quality", target=0.3)
+    given = asked(space, select="same-quality", target=0.3)
     assert pilot.settled(History(runs(), given)).space.objective.target == 0.3
-    assert pilot.settled(History(runs(), asked(space, select="fastest"))).space.objective.target is None
+    assert pilot.settled(History(runs(), asked(space, select="same-quality"))).space.objective.target is None
 
 
 def test_later_runs_of_the_baseline_do_not_move_the_target(runs, make_trial, space):
-    sooner = asked(space, select="time-to-quality")
+    sooner = asked(space, select="same-quality")
     before = pilot.settled(History(runs(), sooner)).space.objective.target
     config = space.baseline_config
     later = make_trial(7, 10, curve=CURVE[:3], repeat=Repeat(0, 1, (0,)), **config)
@@ -144,13 +144,13 @@ def test_later_runs_of_the_baseline_do_not_move_the_target(runs, make_trial, spa
 
 
 def test_a_negative_quality_has_a_target_below_it(runs, space):
-    goal = asked(space, select="time-to-quality")
+    goal = asked(space, select="same-quality")
     assert pilot.settled(History(runs(curve=[-3.0, -2.0]), goal)).space.objective.target == pytest.approx(
         -2.1
     )
 
 
-@pytest.mark.parametrize("select", ["fastest", "time-to-quality"])
+@pytest.mark.parametrize("select", ["same-quality", "same-quality"])
 def test_where_qualities_cannot_be_compared_only_the_same_training_is_searched(runs, space, select):
     goal = asked(space, select=select)
     settled = pilot.settled(History(runs(collapsed=True), goal)).space
@@ -202,7 +202,7 @@ def test_what_the_pilot_has_found_is_said_in_words(runs, space):
     assert text == (
         "Pilot: the baseline has bleu_4 0.2020 (chance 0.1000) after 400 samples, equal runs 2.0% apart."
     )
-    goal = asked(space, select="time-to-quality")
+    goal = asked(space, select="same-quality")
     assert pilot.said(History(runs(apart=0.02), goal)).endswith(
         "The first configuration to reach 0.1919 wins."
     )
@@ -223,7 +223,7 @@ def test_what_cannot_be_compared_is_said_with_what_would_help(runs, space):
 def test_of_a_loss_the_pilot_speaks_with_its_own_sign_and_finds_the_target_in_it(runs, space):
     """Inside, a loss has its sign turned; the search counts in tokens."""
     losses = runs(curve=[-4.0, -3.0, -2.5, -2.0])
-    given = {"quality": "val_loss", "minimize": "val_loss", "keep": 0.98, "select": "time-to-quality"}
+    given = {"quality": "val_loss", "minimize": "val_loss", "keep": 0.98, "select": "same-quality"}
     ours = asked(space, **given).model_copy(update={"unit": "tokens"})
     assert pilot.settled(History(losses, ours)).space.objective.target == pytest.approx(2.04)
     said = "Pilot: the baseline has val_loss 2.0000 after 400 tokens"
@@ -235,6 +235,6 @@ def test_of_a_loss_the_pilot_speaks_with_its_own_sign_and_finds_the_target_in_it
 
 
 def test_a_slack_that_is_narrower_than_the_noise_is_told_as_one(runs, space):
-    given = {"quality": "val_loss", "minimize": "val_loss", "keep": None, "within": 0.02, "select": "fastest"}
+    given = {"quality": "val_loss", "minimize": "val_loss", "keep": None, "within": 0.02, "select": "same-quality"}
     doubt = pilot.pilot(History(runs(0.2, curve=[-4.0, -3.0, -2.5, -2.0]), asked(space, **given))).doubt
     assert "but within 0.02 needs" in doubt

@@ -94,7 +94,7 @@ def test_a_loss_is_held_against_the_most_that_it_may_be():
     assert text == "val_loss 2.2000 after 1000, 2.0000 promised, at most 2.1000 was to be kept"
 
 
-SOONER = Objective(select="time-to-quality", target=0.2)
+SOONER = Objective(select="same-quality", target=0.2)
 
 
 def test_a_target_is_promised_for_when_the_slowest_run_was_there(make_trial, space):

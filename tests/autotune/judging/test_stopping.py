@@ -163,7 +163,7 @@ def test_a_trial_that_barely_keeps_the_quality_is_nobodys_rival(make_trial, spac
 
 
 def test_for_time_to_quality_the_bar_is_the_best_time(make_trial, space):
-    goal = Objective(select="time-to-quality", target=0.2)
+    goal = Objective(select="same-quality", target=0.2)
     there = space.model_copy(update={"objective": goal})
     trials = [
         make_trial(0, 10, curve=[0.1, 0.1, 0.2, 0.2]),
@@ -221,7 +221,7 @@ def test_who_is_stopped_for_a_loss_reads_it_with_its_own_sign_and_unit():
 
 
 def test_an_absolute_slack_is_the_share_that_it_is_of_the_baselines_end(make_trial, space):
-    goal = Objective(minimize="val_loss", within=0.1, select="fastest")
+    goal = Objective(minimize="val_loss", within=0.1, select="same-quality")
     history = History(
         [make_trial(0, 10, curve=[-4.0, -3.0, -2.5, -2.0])],
         space.model_copy(update={"objective": goal, "unit": "tokens"}),

@@ -7,7 +7,7 @@ from autotune.space.sections import Objective
 
 
 def at_target(trials, space, target=0.2):
-    goal = Objective(select="time-to-quality", target=target)
+    goal = Objective(select="same-quality", target=target)
     return History(trials, space.model_copy(update={"objective": goal}))
 
 

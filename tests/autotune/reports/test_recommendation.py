@@ -125,7 +125,7 @@ def test_a_baseline_that_failed_says_why_and_is_not_gone_on_with(space, workload
 
 
 def test_the_way_to_a_target_is_a_matter_of_time(space, workload):
-    goal = space.model_copy(update={"objective": Objective(select="time-to-quality", target=0.2)})
+    goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
     slow, fast = trial(space, 0, 10, 0.2), trial(space, 1, 12, 0.2, micro_batch_size=64)
     there = tuple(replace(point, quality=0.2) for point in slow.measurement.curve)
     sooner = tuple(replace(point, samples=point.samples * 2 // 5) for point in there)

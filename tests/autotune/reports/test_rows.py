@@ -44,7 +44,7 @@ def test_who_keeps_the_quality_is_known_of_whole_trials_alone(space):
 
 
 def test_for_a_target_who_has_reached_it_keeps_the_quality(space):
-    goal = space.model_copy(update={"objective": Objective(select="time-to-quality", target=0.15)})
+    goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.15)})
     trials = [trial(space, 0, 10, 0.2), trial(space, 1, 20, 0.14)]
     assert History(trials, goal).least_quality == 0.15
     assert [row.keeps_quality for row in rows.rows(History(trials, goal), None)] == [True, False]
@@ -179,7 +179,7 @@ def test_who_breaks_a_constraint_says_why_and_is_never_the_best_so_far(space):
 
 
 def test_a_row_has_the_users_own_sign_along_its_curve_too(space):
-    goal = Objective(minimize="val_loss", within=0.02, select="fastest")
+    goal = Objective(minimize="val_loss", within=0.02, select="same-quality")
     losses = History(
         [trial(space, 0, 10, -2.0), trial(space, 1, 20, -2.01), trial(space, 2, 20, -2.03)],
         space.model_copy(update={"objective": goal}),

@@ -174,7 +174,7 @@ def test_what_was_begun_before_the_space_was_settled_is_not_learnt_from(make_tri
 
 
 def test_for_time_to_quality_the_sooner_the_better(make_trial, space, baseline):
-    goal = space.model_copy(update={"objective": Objective(select="time-to-quality", target=0.15)})
+    goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.15)})
     sooner = make_trial(1, 5, curve=[0.15, 0.15])
     later = make_trial(2, 10, curve=[0.1] * 6 + [0.15, 0.15])
     assert sampler.told(sooner, History([baseline, sooner], goal)) == Told((5 / 200,), 0.0)
@@ -182,7 +182,7 @@ def test_for_time_to_quality_the_sooner_the_better(make_trial, space, baseline):
 
 
 def test_who_was_not_at_the_target_is_told_with_what_was_lacking(make_trial, space, baseline):
-    goal = space.model_copy(update={"objective": Objective(select="time-to-quality", target=0.2)})
+    goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
     near, far = make_trial(1, 10, curve=[0.18, 0.18]), make_trial(2, 10, curve=[0.1, 0.1])
     found = [sampler.told(trial, History([baseline, trial], goal)).violation for trial in (near, far)]
     assert found == [pytest.approx(0.1), pytest.approx(0.5)]
@@ -224,14 +224,14 @@ def test_beyond_the_baselines_curve_a_stopped_trial_is_compared_where_both_were_
 
 def test_a_loss_that_is_too_high_is_told_by_how_much(make_trial, space):
     """Inside, a loss has its sign turned: 2.2 is a tenth worse than 2."""
-    goal = Objective(minimize="val_loss", within=0.1, select="fastest")
+    goal = Objective(minimize="val_loss", within=0.1, select="same-quality")
     lower = space.model_copy(update={"objective": goal})
     trials = [make_trial(n, 40, curve=[-4.0, end]) for n, end in ((0, -2.0), (1, -2.2), (2, -2.05))]
     history = History(trials, lower)
     told = [sampler.told(trial, history) for trial in trials]
     assert [found.violation for found in told] == [0.0, pytest.approx(0.05), 0.0]
     target = space.model_copy(
-        update={"objective": Objective(minimize="val_loss", select="time-to-quality", target=2.0)}
+        update={"objective": Objective(minimize="val_loss", select="same-quality", target=2.0)}
     )
     assert sampler.told(trials[1], History(trials, target)).violation == pytest.approx(0.1)
 

@@ -187,12 +187,12 @@ def test_a_constraint_is_a_comparison_with_a_number(text, meant):
 
 
 def test_a_target_goes_with_time_to_quality_alone_and_may_be_left_to_the_pilot():
-    assert sections.Objective(select="time-to-quality").target is None
-    assert sections.Objective(select="time-to-quality", target=0.2).target == 0.2
-    for select in ("fastest", "same-training", "pareto"):
-        with pytest.raises(ValueError, match="a target goes with select: time-to-quality"):
+    assert sections.Objective(select="same-quality").target is None
+    assert sections.Objective(select="same-quality", target=0.2).target == 0.2
+    for select in ("same-quality", "same-training", "pareto"):
+        with pytest.raises(ValueError, match="a target goes with select: same-quality"):
             sections.Objective(select=select, target=0.2)
-    assert set(sections.PROMISES.values()) == {"time-to-quality", "same-training"}
+    assert set(sections.PROMISES.values()) == {"same-quality", "same-training"}
 
 
 def objective_of(text):

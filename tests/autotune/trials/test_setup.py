@@ -246,7 +246,7 @@ def test_a_race_with_a_start_before_every_turn_may_take_longer(raced, space):
     assert (fits.together, apart.together, apart.most_s) == (True, False, 1800.0)
 
 
-TO_TARGET = {"select": "time-to-quality", "target": 0.2}
+TO_TARGET = {"select": "same-quality", "target": 0.2}
 
 
 def test_a_race_to_a_target_has_more_samples_and_ends_there(ordered):
@@ -255,7 +255,7 @@ def test_a_race_to_a_target_has_more_samples_and_ends_there(ordered):
     for repeat in (None, CONFIRMING):
         order, _ = ordered(repeat=repeat, objective=TO_TARGET)
         assert (order.samples, order.target) == (160_000, 0.2)
-    assert ordered(objective={"select": "time-to-quality"})[0].target is None, "before the pilot has said it"
+    assert ordered(objective={"select": "same-quality"})[0].target is None, "before the pilot has said it"
 
 
 def test_only_an_open_ended_baseline_ends_when_it_has_learnt(ordered):
@@ -271,17 +271,17 @@ def test_a_trial_ends_when_its_speed_is_known_where_nothing_else_decides(ordered
     assert ordered(number=1, objective=alone)[0].until_timed
     assert not ordered(number=0, objective=alone)[0].until_timed, "the baseline's quality is to be kept"
     assert not ordered(number=1, objective=alone, repeat=CONFIRMING)[0].until_timed, "so it is checked"
-    nothing = {"select": "fastest", "keep": 0.0}
+    nothing = {"select": "same-quality", "keep": 0.0}
     assert all(ordered(number=n, objective=nothing)[0].until_timed for n in (0, 1)), (
         "there is nothing to keep"
     )
-    assert not ordered(number=1, objective={"select": "fastest", "keep": 0.9})[0].until_timed
+    assert not ordered(number=1, objective={"select": "same-quality", "keep": 0.9})[0].until_timed
     assert not ordered(number=1, objective=alone | {"constraints": {"rouge_l": ">= 0.1"}})[0].until_timed
 
 
 def test_an_order_says_what_is_minimized_and_has_its_target_as_all_inside_do(ordered):
     """Higher is better there."""
-    goal = {"minimize": "bleu_4", "select": "time-to-quality", "target": 2.5}
+    goal = {"minimize": "bleu_4", "select": "same-quality", "target": 2.5}
     order, _ = ordered(number=3, objective=goal)
     assert (order.minimize, order.target, order.unit) == (True, -2.5, "samples")
     assert not ordered(number=3)[0].minimize

@@ -1,0 +1,129 @@
+"""How long a training is planned to be: in samples here, in the words of its own settings outside. Pure."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from autotune.core.errors import instead
+from autotune.core.settings import LENGTH, Config, Setting, effective_batch
+from autotune.space.knobs import PlannedLength
+
+if TYPE_CHECKING:  # which asks here
+    from autotune.space.space import Space
+
+_ROUNDING = 0.02  # by which steps and epochs, which are whole, may miss a share
+
+
+def knob(space: "Space") -> PlannedLength | None:
+    """Returns how the space says how long a training is; None if it does not."""
+    found = space.knobs.get(LENGTH)
+    return found if isinstance(found, PlannedLength) else None
+
+
+def own(space: "Space") -> int | None:
+    """Returns the samples of the user's own training, by the settings that say its length."""
+    of = knob(space)
+    value = space.baseline.get(of.names[0]) if of else None
+    if of is None or not isinstance(value, int | float) or value <= 0:
+        return None
+    each = _samples_each(space, of, space.baseline)
+    return None if each is None else max(1, round(value * each))
+
+
+def _samples_each(space: "Space", of: PlannedLength, settings: Config) -> int | None:
+    """Returns the samples of what the settings of a length count one of: a step, an epoch, a sample."""
+    if of.steps:
+        return effective_batch(settings)
+    return space.training.samples_per_epoch if of.epochs else 1
+
+
+def planned(space: "Space", config: Config, samples: float) -> int:
+    """Returns the length next to so many `samples` that `config` can have, within the bounds of its share.
+
+    Steps and epochs are whole. If the search says how often a trial is evaluated, the last evaluation is at
+    the end.
+    """
+    of, whole = knob(space), space.budget.samples_per_trial
+    if of is None:
+        return whole
+    low, high = (share * whole for share in of.share)
+    each = _samples_each(space, of, space.settings(config)) or 1
+    if space.evaluate_every is not None and of.steps:
+        each *= space.budget.evaluations_per_trial
+    return max(1, round(min(max(samples, low), high) / each)) * each
+
+
+def is_within(space: "Space", config: Config) -> bool:
+    """Returns True if the length of `config` is one that may be planned."""
+    of, length = knob(space), config.get(LENGTH)
+    if of is None or not isinstance(length, int):
+        return False
+    one = (_samples_each(space, of, space.settings(config)) or 1) * space.budget.evaluations_per_trial
+    low, high = (share * space.budget.samples_per_trial for share in of.share)
+    return low * (1 - _ROUNDING) - one <= length <= high * (1 + _ROUNDING) + one
+
+
+def settings(space: "Space", given: Config, *, is_whole: bool = False) -> dict[str, Setting]:
+    """Returns the user's settings for the length of `given`: all of them change by the same share.
+
+    Of a miniature they are a trial's; if `is_whole`, those of the training that it stands for.
+    """
+    of, length, whole = knob(space), given.get(LENGTH), own(space)
+    each = _samples_each(space, of, given) if of else None
+    if of is None or whole is None or each is None or not isinstance(length, int):
+        return {}
+    samples = length * whole / space.budget.samples_per_trial if is_whole else length
+    first = of.names[0]
+    times = samples / each / float(space.baseline[first] or 1)
+    return {name: _times(space.baseline.get(name), times) for name in of.names}
+
+
+def _times(value: Setting, times: float) -> Setting:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    scaled = value * times
+    return max(min(1, value), round(scaled)) if isinstance(value, int) else float(f"{scaled:.6g}")
+
+
+def endless(space: "Space", config: Config, times: int) -> Config:
+    """Returns `config` with so many times its length: it is not over before its race is."""
+    return {**config, LENGTH: space.samples(config) * times} if knob(space) else config
+
+
+def completed(space: "Space") -> "Space":
+    """Returns the space with trials as long as the user's own training, unless it says how long they are."""
+    of = knob(space)
+    if of is None:
+        return space
+    length = own(space) or space.budget.samples_per_trial
+    if "samples_per_trial" not in space.budget.model_fields_set:
+        space = _with_samples(space, length)
+        space = _with_samples(space, planned(space, {}, length))
+    training = space.training.model_copy(update={"samples": space.training.samples or length})
+    return space.model_copy(update={"training": training})
+
+
+def _with_samples(space: "Space", samples: int) -> "Space":
+    budget = space.budget.model_copy(update={"samples_per_trial": samples})
+    return space.model_copy(update={"budget": budget})
+
+
+def mistakes(space: "Space") -> Iterator[str]:
+    """Yields what is wrong with the settings of a length."""
+    of = space.knobs.get(LENGTH)
+    if of is None:
+        return
+    if not isinstance(of, PlannedLength):
+        yield f"knob {LENGTH}: settings that say how long a training is, such as {{steps: [max_iters]}}"
+        return
+    for name in of.names:
+        value = space.baseline.get(name)
+        if name not in space.baseline:
+            yield f"knob {LENGTH}: the baseline has no setting {name!r}{instead(name, space.baseline)}"
+        elif isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+            yield f"knob {LENGTH}: {name} must be a number: got {value!r}"
+        elif name in space.counted_in_steps or name in space.knobs:
+            rule = "follows the length: it can be no other knob, nor be counted in steps"
+            yield f"knob {LENGTH}: {name} {rule}"
+    if not of.epochs or space.training.samples_per_epoch:
+        return
+    yield f"knob {LENGTH}: training.samples_per_epoch has to say how many samples an epoch has"
