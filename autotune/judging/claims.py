@@ -69,7 +69,9 @@ def race_of(number: int, history: History) -> Trial | None:
     if last is None or len(last.race) == 2:
         return last
     found = racing.ratio(last.measurement.slices, number, 0, racing.LOOK_LEVEL)
-    return last if found and (found.low > 1 or found.high < 1 + racing.EQUAL) else None
+    times = history.shorter(history.of(number))
+    is_decided = found and (found.low * times > 1 or found.high * times < 1 + racing.EQUAL)
+    return last if is_decided else None
 
 
 def rests_on(number: int, history: History) -> list[Trial]:

@@ -7,7 +7,7 @@ is reversed from round to round. A machine that slows down, or that others use, 
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -118,42 +118,55 @@ def most_s(trials_s: Iterable[float]) -> float:
     return min(_MOST_S, max(_LEAST_S, _TRIALS * max(trials_s, default=0.0)))
 
 
-def runs_on(slices: Sequence[Slice], members: Sequence[int]) -> tuple[int, ...]:
-    """Which `members` run in the next round, in the order of its turns; empty when the race is decided.
+class Trainings:
+    """How much sooner than others the trainings of a race's members end: their turns, and their `lengths`.
 
-    The first member is what all others are compared with. One that seems no faster than it, by 2%, or slower
-    than another one, runs no more. The race is over when no other is left, or when the fastest is faster than
-    the first with confidence, by a figure that can be quoted, and none left is faster than that by 5%.
+    The lengths are in samples, by the members' numbers; all others are compared with the first member.
     """
-    done = max((one.round for one in slices), default=0)
-    first, *others = members
-    if done >= _FEWEST_ROUNDS:
-        others = [n for n in others if not _is_beaten(slices, n, others, first)]
-        if not others or _is_decided(slices, others, first):
-            return ()
-    order = (first, *others)
-    return order if done % 2 == 0 else order[::-1]
 
+    def __init__(self, slices: Sequence[Slice], lengths: Mapping[int, int]) -> None:
+        self._slices, self._lengths = slices, lengths
+        self._first, *self._others = lengths
 
-def _is_beaten(slices: Sequence[Slice], number: int, others: Sequence[int], first: int) -> bool:
-    beside = ratio(slices, number, first, _DROP_LEVEL)
-    if beside is None or beside.high < 1 + EQUAL:
-        return True
-    rivals = (ratio(slices, number, other, _DROP_LEVEL) for other in others if other != number)
-    return any(rival is not None and rival.high < 1 for rival in rivals)
+    def ratio(self, number: int, other: int | None = None, level: float = LEVEL) -> Ratio | None:
+        """Returns how many times sooner the training of `number` ends than `other`'s, or the first's."""
+        other = self._first if other is None else other
+        found = ratio(self._slices, number, other, level)
+        times = self._lengths[other] / self._lengths[number]
+        return found and Ratio(found.factor * times, found.low * times, found.high * times, found.rounds)
 
+    def runs_on(self) -> tuple[int, ...]:
+        """Returns which members run in the next round, in the order of its turns; empty if it is decided.
 
-def _is_decided(slices: Sequence[Slice], left: Sequence[int], first: int) -> bool:
-    """Whether the fastest that is `left` is faster than the first with confidence, and no other one is."""
-    best = fastest(slices, left, first)
-    sure, quoted = ratio(slices, best, first, LOOK_LEVEL), ratio(slices, best, first)
-    if sure is None or quoted is None or sure.low <= 1 or quoted.width > WIDTH:
-        return False
-    rivals = (ratio(slices, best, other, _DROP_LEVEL) for other in left if other != best)
-    return all(rival is not None and rival.low > 1 - CLOSE for rival in rivals)
+        One that seems to end no sooner than the first, by 2%, or later than another one, runs no more. The
+        race is over when no other is left, or when the soonest ends sooner than the first with confidence, by
+        a figure that can be quoted, and none left is sooner than that by 5%.
+        """
+        done, others = max((one.round for one in self._slices), default=0), self._others
+        if done >= _FEWEST_ROUNDS:
+            others = [number for number in others if not self._is_beaten(number)]
+            if not others or self._is_decided(others):
+                return ()
+        order = (self._first, *others)
+        return order if done % 2 == 0 else order[::-1]
 
+    def _is_beaten(self, number: int) -> bool:
+        beside = self.ratio(number, level=_DROP_LEVEL)
+        if beside is None or beside.high < 1 + EQUAL:
+            return True
+        rivals = (self.ratio(number, other, _DROP_LEVEL) for other in self._others if other != number)
+        return any(rival is not None and rival.high < 1 for rival in rivals)
 
-def fastest(slices: Sequence[Slice], numbers: Sequence[int], first: int) -> int:
-    """Which of `numbers` is the fastest relative to `first`, as far as they were in rounds with it."""
-    factors = {n: found.factor for n in numbers if (found := ratio(slices, n, first))}
-    return max(factors, key=lambda n: factors[n]) if factors else numbers[0]
+    def _is_decided(self, left: Sequence[int]) -> bool:
+        """Whether the soonest that is `left` is so with confidence, and by no more than 5% another one is."""
+        best = self.soonest(left)
+        sure, quoted = self.ratio(best, level=LOOK_LEVEL), self.ratio(best)
+        if sure is None or quoted is None or sure.low <= 1 or quoted.width > WIDTH:
+            return False
+        rivals = (self.ratio(best, other, _DROP_LEVEL) for other in left if other != best)
+        return all(rival is not None and rival.low > 1 - CLOSE for rival in rivals)
+
+    def soonest(self, numbers: Sequence[int]) -> int:
+        """Returns which of `numbers` ends the soonest, as far as they were in rounds with the first."""
+        factors = {n: found.factor for n in numbers if (found := self.ratio(n))}
+        return max(factors, key=lambda n: factors[n]) if factors else numbers[0]

@@ -115,9 +115,10 @@ class Machine:
         for run in runs.values():
             now_s += self._takes(run.start_s, now_s)
         slices: list[Slice] = []
+        lengths = {member.number: self._table.space.samples(member.config) for member in members}
         end_s = now_s + racing.most_s(member.seconds for member in members)
         for count in itertools.count(1):
-            order = racing.runs_on(slices, tuple(runs)) if now_s < end_s else ()
+            order = racing.Trainings(slices, lengths).runs_on() if now_s < end_s else ()
             if not order:
                 break
             for number in order:

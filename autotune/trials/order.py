@@ -89,14 +89,16 @@ class Order:
 
 @dataclass(frozen=True)
 class RaceOrder:
-    """A race between `members`, all of them alive at once where they are `together`.
+    """A race between `members`, all of them alive at once if they are `together`.
 
-    After `most_s` seconds of rounds no further one begins.
+    Their trainings have so many samples as `lengths` says, in the same order. After `most_s` seconds of rounds
+    no further one begins.
     """
 
     number: int
     directory: str
     members: tuple[Order, ...]
+    lengths: tuple[int, ...]
     together: bool
     most_s: float
     stop_file: str | None = None
@@ -123,7 +125,8 @@ class RaceOrder:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         members = tuple(Order.from_dict(order) for order in values["members"])
-        return cls(**{**values, "members": members, "card": _card(values)})
+        lengths = tuple(values["lengths"])
+        return cls(**{**values, "members": members, "lengths": lengths, "card": _card(values)})
 
 
 def _card(values: Mapping[str, Any]) -> Card | None:

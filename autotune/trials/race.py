@@ -167,6 +167,7 @@ class Race:
         self._earlier_s = sum(one.seconds for one in self._slices)
         least = _TOGETHER if order.together else _APART
         self._members = {one.number: _Member(one, server, least) for one in order.members}
+        self._lengths = dict(zip(self._members, order.lengths, strict=True))
         self._course = self._run()
         self._telemetry = Telemetry(os.getpid())  # the fork server's children are its grandchildren
         self._telemetry.__enter__()
@@ -218,7 +219,7 @@ class Race:
                 yield from member.warm_up()
         begun_s = time.monotonic()
         while self._earlier_s + time.monotonic() - begun_s < self._order.most_s:
-            numbers = racing.runs_on(self._slices, [one.number for one in self._order.members])
+            numbers = racing.Trainings(self._slices, self._lengths).runs_on()
             if not numbers:
                 return
             yield from self._round(numbers)

@@ -199,6 +199,7 @@ class Setup:
             number=trial.number,
             directory=str(place.root),
             members=tuple(self._capped_together(orders, members) if together else orders),
+            lengths=tuple(self.space.samples(member.config) for member in members),
             together=together,
             most_s=racing.most_s(t.seconds for t in members) if together else _RACE_APART_S,
             stop_file=str(self.session.stop_file),
