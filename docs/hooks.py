@@ -158,6 +158,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     "a knob": lambda: table("Distribution"),
     "a scaled learning rate": lambda: table("ScaledLearningRate"),
     "a kept effective batch": lambda: table("KeptBatch"),
+    "a planned length": lambda: table("PlannedLength"),
     "limits": lambda: table("Limits"),
     "objective": lambda: table("Objective"),
     "budget": lambda: table("Budget"),

@@ -78,6 +78,18 @@ _AMBIGUOUS = frozenset(
     }
 )
 
+# Settings at which a training ends, and others that count optimizer steps of its schedule.
+ENDS: Sequence[str] = (
+    *("max_iters", "max_steps", "num_train_steps", "max_train_steps", "train_steps", "total_steps"),
+    *("num_steps", "steps", "n_steps", "train_iters", "num_iterations", "max_iterations", "iterations"),
+    *("total_iters", "num_iters", "n_iters", "iters"),
+)
+OF_SCHEDULES: Sequence[str] = (
+    *("warmup_steps", "warmup_iters", "num_warmup_steps", "lr_warmup_steps"),
+    *("lr_decay_iters", "decay_steps", "lr_decay_steps"),
+)
+EPOCHS: Sequence[str] = ("epochs", "num_epochs", "n_epochs", "max_epochs", "num_train_epochs")
+
 # The precisions that every framework has, by the tuner's names.
 LIGHTNINGS = MappingProxyType({"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"})
 LIGHTNINGS_SHORT: Mapping[str, Sequence[str | int]] = MappingProxyType(

@@ -149,6 +149,22 @@ class Slope:
 
 
 @dataclass(frozen=True)
+class Schedule:
+    """The learning rate of a training: the `peak`, and the `last` one, which came after `moved` samples.
+
+    A constant one has its peak last, after its warm-up.
+    """
+
+    peak: float
+    last: float
+    moved: int
+
+    @property
+    def falls(self) -> bool:
+        return self.last < self.peak
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """A point of a trial's curve: the quality after so many samples, which took `seconds` of training.
 
@@ -199,8 +215,9 @@ class Measurement:
     `start` is the quality before the first step, None if it was not evaluated. It `ended` by itself if its
     workload did: then it was a whole training.
 
-    `items` are numbers, one for each thing that was scored, whose mean is the quality at the trial's end: so
-    two trials can be compared thing by thing. `memory_is_rising` says that the peak was still growing when
+    `schedule` is that of the learning rate, None if it is not known. `items` are numbers, one for each thing
+    that was scored, whose mean is the quality at the trial's end: so two trials can be compared thing by
+    thing. `memory_is_rising` says that the peak was still growing when
     the trial ended, so that a longer training takes more; `memory_slope` is by how many bytes steps raise it,
     None where there were too few. `flops_per_sample` are the floating-point operations of a sample's part of
     a step, by the kind of their numbers, where they could be counted; `mfu` is the share of the device's peak
@@ -212,8 +229,6 @@ class Measurement:
     throughput: Throughput | None = None
     quality: float | None = None
     quality_samples: int = 0
-    start: float | None = None
-    ended: bool = False
     curve: tuple[Evaluation, ...] = ()
     items: tuple[float, ...] = ()
     slices: tuple[Slice, ...] = ()
@@ -234,6 +249,9 @@ class Measurement:
     device: str = ""
     revision: str = ""
     scores: Mapping[str, float] = field(default_factory=dict)
+    start: float | None = None
+    ended: bool = False
+    schedule: Schedule | None = None
     step_shares: Mapping[str, float] = field(default_factory=dict)
     telemetry: Mapping[str, float] = field(default_factory=dict)
 
@@ -268,6 +286,7 @@ class Measurement:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         throughput, slope = values.get("throughput"), values.get("memory_slope")
+        schedule = values.get("schedule")
         curve = tuple(Evaluation(**point) for point in values.get("curve", ()))
         read = {
             "throughput": Throughput(**throughput) if throughput else None,
@@ -276,6 +295,7 @@ class Measurement:
             "slices": tuple(Slice(**one) for one in values.get("slices", ())),
             "outside": Outside(**values.get("outside", {})),
             "memory_slope": Slope(**slope) if slope else None,
+            "schedule": Schedule(**schedule) if schedule else None,
         }
         return cls(**{**with_one_peak(values), **read})
 

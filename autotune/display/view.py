@@ -263,8 +263,8 @@ def confirmed(claim: Claim, history: History) -> str:
     """What confirming the winner has shown, in a sentence."""
     goal = history.space.objective
     beside = company(confirm.rests_on(claim.number, history))
-    sure = f"{claim.low:.2f}x to {claim.high:.2f}x at {claim.level:.3g}%"
-    raced = f"{sure}, {claim.rounds} rounds side by side, {beside}"
+    sure = f"{claim.low:.2f}x to {claim.high:.2f}x"
+    raced = f"{sure} at {claim.level:.3g}%, {claim.rounds} rounds side by side, {beside}"
     seeds = f"{claim.seeds} seed{'s' * (claim.seeds != 1)} of its own"
     if goal.target is not None:
         return (
@@ -274,7 +274,8 @@ def confirmed(claim: Claim, history: History) -> str:
     seconds = [history.training_s(trial) for trial in (history.of(claim.number), history.of(0))]
     times = [units.format_seconds(value) for value in seconds if value is not None]
     training = f": {times[0]} of training instead of {times[1]}" if len(times) == 2 else ""
-    speed = f"Confirmed: {claim.factor:.2f}x faster ({sure}){training}"
+    while_busy = f", {beside}" if beside.startswith("while") else ""
+    speed = f"Confirmed: {claim.factor:.2f}x faster ({sure}{while_busy}){training}"
     return f"{speed}. {final_qualities(claim, history)}" if claim.seeds else speed
 
 

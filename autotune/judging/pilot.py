@@ -19,6 +19,7 @@ from autotune.space.space import Space
 _FURTHER = 4  # times as many samples: what a pilot recommends that has learnt nothing
 _A_LITTLE_FURTHER = 2  # where equal runs lie too far apart
 _SURE = 2.0  # standard deviations
+_LEAST_NOISE = 0.02  # of a quality, as far as two runs can tell
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ def _why_not(known: Pilot, ends: Sequence[Evaluation], space: Space) -> str | No
     if collapsed:
         runs = "in one of its runs " if collapsed < len(ends) else ""
         return f"{after} the baseline {runs}gives the same answer to every input ({figure})"
-    clearly = objective.least(goal, known.quality, known.start) - _SURE * (known.noise or 0.0)
+    noise = max(known.noise or 0.0, _LEAST_NOISE * abs(known.quality))
+    clearly = objective.least(goal, known.quality) - _SURE * noise  # of the quality itself, not of a gain
     if known.chance is not None and clearly <= known.chance:
         better = "below" if goal.minimize else "above"
         chance = goal.turned(known.chance)

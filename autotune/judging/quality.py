@@ -20,6 +20,7 @@ from autotune.space.sections import Objective
 LEVEL = 0.95
 _FEWEST_RUNS = 3  # of a claim: two say little of how far equal runs lie apart
 _HIGHER_IS_BETTER = Objective()
+_LEAST_NOISE = 0.001  # of the gain: runs that read the very same are not independent
 _MOST_RUNS = 64  # more than is worth training to know
 
 
@@ -88,6 +89,7 @@ def compare(
     if not reference:
         return None
     share, unit = curves.share(quality, reference, start), curves.gain(reference, start)
+    noise = noise and Noise(max(noise.deviation, _LEAST_NOISE * unit), noise.degrees)
     error = _item_error(ours, theirs)
     half, surely = (
         _half(len(a), len(b), noise, error, sure) / unit if noise else math.inf for sure in (LEVEL, level)

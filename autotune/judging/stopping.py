@@ -179,7 +179,7 @@ def _too_poor(shown: Measurement, beside: Measurement, threshold: Threshold) -> 
     qualities = (shown.curve[-1].quality, there)
     ours, theirs = (turned(quality, minimize=threshold.minimize) for quality in qualities)
     after = f"after {shown.curve[-1].samples} {threshold.unit}"
-    reason = f"quality {ours:.4f} {after}, when the baseline has {theirs:.4f}"
+    reason = f"quality {ours:.4f} {after}, where the baseline has {theirs:.4f}"
     return _stopped(StoppedFor.POOR, reason)
 
 

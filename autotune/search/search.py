@@ -9,7 +9,7 @@ import optuna
 from autotune.core.passed_over import PassedOver
 from autotune.core.settings import Config
 from autotune.core.trial import Failure, Measurement, Outcome, Repeat, Status, Trial
-from autotune.judging import ablation, confirm, pilot, replanning, stopping
+from autotune.judging import ablation, confirm, pilot, replanning, schedules, stopping
 from autotune.judging.history import History
 from autotune.search import sampler as samplers
 from autotune.search.allowance import Allowance
@@ -279,6 +279,7 @@ class Search:
             self.history = settled
             self._sampler = samplers.informed(settled, self._terms.earlier, self._seed)
         self.say(pilot.said(asked), once="pilot")
+        self.say(schedules.said(self.history), once="schedule")
 
     def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
         """Something has killed a trial, or its supervisor, without a word. It runs again, or is given up."""

@@ -15,6 +15,7 @@ from autotune.core.trial import (
     Failure,
     Measurement,
     Outcome,
+    Schedule,
     Slope,
     Status,
     Throughput,
@@ -22,7 +23,7 @@ from autotune.core.trial import (
 from autotune.judging import trends
 from autotune.judging.measure import Meter, prefetched_steps, with_evaluations
 from autotune.space.sections import turned
-from autotune.storage.records import COMPILING, QUEUED, STANDS_FOR, is_mark
+from autotune.storage.records import COMPILING, QUEUED, RATE, STANDS_FOR, is_mark
 from autotune.trials import failures
 from autotune.trials.step_flops import FLOPS, PARAMETERS
 
@@ -79,6 +80,7 @@ class Progress:
         self._samples = self._evaluated_samples = self._steps_since_evaluation = 0
         self._has_begun = self._ended = False
         self._start: float | None = None
+        self._schedule: Schedule | None = None
         self._found: object = None  # what the last evaluation yielded for a quality
         self._scores: dict[str, float] = {}
         self._curve: list[Evaluation] = []
@@ -194,6 +196,9 @@ class Progress:
         if is_step and FLOPS in record:
             self._flops.count(record[FLOPS], self._samples - before)
         self._parameters = int(_amount(record, PARAMETERS)) or self._parameters
+        if rate := _amount(record, RATE):
+            peak = max(rate, self._schedule.peak if self._schedule else 0.0)
+            self._schedule = Schedule(peak, rate, before)
         self._steps_since_evaluation += 1
         if is_evaluation:
             self._evaluated(record)
@@ -277,6 +282,7 @@ class Progress:
             quality_samples=self.evaluated_samples,
             start=self._start,
             ended=self._ended,
+            schedule=self._schedule,
             samples=self._samples,
             peak_memory_bytes=self._unless_unseen(self._peak.held_bytes),
             flops_per_sample=self._flops.per_sample(),

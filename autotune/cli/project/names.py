@@ -3,17 +3,10 @@
 from collections.abc import Iterable
 
 from autotune.cli.project.options import Option
-from autotune.core.common_names import NAMES
+from autotune.core.common_names import ENDS, NAMES, OF_SCHEDULES
 from autotune.core.settings import LEARNING_RATE
 
-STEPS = frozenset(
-    {
-        *("steps", "n_steps", "iterations", "iters", "num_iters", "max_iterations"),
-        *("max_iters", "max_steps", "warmup_steps", "warmup_iters", "lr_decay_iters", "num_warmup_steps"),
-        *("total_steps", "train_steps", "num_train_steps", "max_train_steps", "num_steps", "num_iterations"),
-        *("train_iters", "n_iters", "lr_warmup_steps", "decay_steps", "total_iters", "lr_decay_steps"),
-    }
-)
+STEPS = frozenset({*ENDS, *OF_SCHEDULES})
 EVERY = (
     *("eval_interval", "eval_steps", "eval_every", "evaluate_every", "val_interval", "val_every"),
     *("valid_steps", "val_check_interval", "validate_every", "eval_freq", "val_freq"),

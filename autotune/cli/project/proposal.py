@@ -6,7 +6,7 @@ from typing import Any
 
 from autotune.cli.project import names
 from autotune.cli.project.options import Option
-from autotune.core.common_names import ACCELERATES, LIGHTNINGS, NAMES, TORCHS
+from autotune.core.common_names import ACCELERATES, ENDS, LIGHTNINGS, NAMES, TORCHS
 from autotune.core.settings import (
     ACCUMULATION,
     CHECKPOINTING,
@@ -22,7 +22,7 @@ from autotune.core.settings import (
 
 ASK = "? "  # what begins so, only the user can know
 UNSAID = "?"
-_RATE = {"scale": "sqrt", "multiplier": {"loguniform": [0.5, 2.0]}}
+_RATE = {"scale": "sqrt", "multiplier": {"loguniform": [0.5, 8.0]}}
 _SCALED_BY_ITSELF = {"blr", "base_lr"}
 _GUESSES: Mapping[str, Setting] = {
     MICRO_BATCH: 16,
@@ -66,11 +66,13 @@ class Proposed:
 class Proposal:
     """What a first search space has of a script's settings.
 
-    `fixed` stands in `run` as it is; `notes` are for readers of the file.
+    `fixed` stands in `run` as it is; `notes` are for readers of the file. The settings of the `length` count
+    steps, that at which the training ends first; without such a one they are `counted_in_steps` alone.
     """
 
     settings: tuple[Proposed, ...]
     fixed: tuple[str, ...] = ()
+    length: tuple[str, ...] = ()
     counted_in_steps: tuple[str, ...] = ()
     evaluate_every: str | None = None
     notes: tuple[str, ...] = ()
@@ -93,6 +95,8 @@ def proposal(options: Sequence[Option], fixed: Sequence[str] = (), *, has_gpu: b
     """The settings that a tuner can use, those that have to be said, and where the script may write."""
     found = list[Proposed](_with_roles(options))
     steps = [o for o in options if o.key in names.STEPS and _is_count(o.value)]
+    steps.sort(key=lambda one: ENDS.index(one.key) if one.key in ENDS else len(ENDS))
+    has_end = bool(steps) and steps[0].key in ENDS
     every = _evaluated(options)
     found += [Proposed(one.name, one.value, one.form) for one in steps]
     used = {one.name for one in found}
@@ -110,7 +114,8 @@ def proposal(options: Sequence[Option], fixed: Sequence[str] = (), *, has_gpu: b
     return Proposal(
         settings=tuple(found),
         fixed=(*(one.form.replace("{}", "{workdir}") for one in places), *fixed),
-        counted_in_steps=tuple(one.name for one in steps),
+        length=tuple(one.name for one in steps) if has_end else (),
+        counted_in_steps=() if has_end else tuple(one.name for one in steps),
         evaluate_every=every.name if every else None,
         notes=tuple(_notes(options, found)),
     )

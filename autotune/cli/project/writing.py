@@ -14,12 +14,12 @@ import yaml
 from autotune.cli.project.proposal import ASK, Proposal, Proposed
 from autotune.cli.project.scores import Score
 from autotune.core.errors import printable
+from autotune.core.settings import LENGTH
 
 _WIDTH = 96
 _STEPS = 400
 _SAMPLES = 20_000
 _MOST_OTHERS = 3
-_KEEP_LOSS, _KEEP_SCORE = 0.98, 0.95
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,9 @@ def _knobs(proposal: Proposal) -> Iterator[str]:
     knobs = [one for one in proposal.settings if one.knob]
     yield "knobs:" if knobs else f"knobs: {{}}  # {ASK}no setting was found that changes the speed"
     yield from (f"  {inline(one.name)}: {inline(one.knob)}" for one in knobs)
+    if knobs and proposal.length:
+        of = inline({"steps": list(proposal.length)})
+        yield f"  {LENGTH}: {of}  # how long the training is: its schedule ends with it"
 
 
 def _rest(found: Found) -> Iterator[str]:
@@ -172,6 +175,8 @@ def _rest(found: Found) -> Iterator[str]:
     yield f"objective: {inline(_objective(found.scores))}"
     yield "budget:"
     yield "  trials: 20"
+    if found.proposal.length:
+        return
     if found.proposal.evaluate_every or found.proposal.counted_in_steps:
         yield f"  samples_per_trial: {_rounded(_STEPS * size)}  # {ASK}{_STEPS} of its steps"
     else:
@@ -182,8 +187,8 @@ def _rest(found: Found) -> Iterator[str]:
 def _objective(scores: Sequence[Score]) -> dict[str, Any]:
     best = scores[0] if scores else None
     if best is None or best.minimize:
-        return {"minimize": best.name if best else "val_loss", "keep": _KEEP_LOSS}
-    return {"quality": best.name, "keep": _KEEP_SCORE}
+        return {"minimize": best.name if best else "val_loss"}
+    return {"quality": best.name}
 
 
 def _rounded(value: int) -> int:

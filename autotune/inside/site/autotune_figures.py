@@ -19,6 +19,7 @@ class Figures:
         self._memory: dict[str, int] = {}
         self._memory_s = self._loss_s = -math.inf
         self._loss: Any = None
+        self._rate: float | None = None
         self._loss_every_s = 0.0
         self._compilations = compilations()
 
@@ -27,11 +28,21 @@ class Figures:
         if _clock_s() - self._loss_s >= self._loss_every_s:
             self._loss = (loss if hasattr(loss, "shape") else loss[0]).detach()
 
-    def of_step(self, scale: Any, *, has_settled: bool) -> dict[str, Any]:
-        """The figures of the step that ends now; `scale()` is what its loss was multiplied by."""
+    def of_step(self, scale: Any, optimizer: Any = None, *, has_settled: bool) -> dict[str, Any]:
+        """Returns the figures of the step that ends now; `scale()` is what its loss was multiplied by.
+
+        The learning rate of the `optimizer` that has made it is among them if it is not the one before.
+        """
         before, self._compilations = self._compilations, compilations()
         marks = {"queued": not has_settled, "compiling": before != self._compilations}
-        figures = {**self._memory_now(), **{name: True for name, is_so in marks.items() if is_so}}
+        figures: dict[str, Any] = {
+            **self._memory_now(),
+            **{name: True for name, is_so in marks.items() if is_so},
+        }
+        rate = _rate(optimizer)
+        if rate is not None and rate != self._rate:
+            self._rate = rate
+            figures["rate"] = rate
         if has_settled and self._loss is not None:  # or else it would be waited for
             figures["loss"] = float(self._loss.float().mean()) / scale()
             self._loss, self._loss_s = None, _clock_s()
@@ -51,6 +62,13 @@ class Figures:
         """Pages of files that are mapped do not count: the kernel takes them back when it needs room."""
         peak_bytes = host_bytes("VmHWM") - host_bytes("RssFile")
         return {"memory_script_bytes": max(peak_bytes, self._memory.get("memory_script_bytes", 0))}
+
+
+def _rate(optimizer: Any) -> float | None:
+    """Returns the highest learning rate of an optimizer; None for one on a GPU, which would be waited for."""
+    groups = getattr(optimizer, "param_groups", ())
+    rates = [group.get("lr") for group in groups]
+    return max((float(rate) for rate in rates if isinstance(rate, (int, float))), default=None)
 
 
 def trained_parameters(optimizer: Any) -> int:

@@ -183,7 +183,7 @@ class Teller:
         if not self._has_told:
             autotune_device.tell_if_lost(self._wire, optimizer)
         has_settled = self._pace.has_settled()
-        at_s, figures = _clock_s(), self._figures.of_step(self._scale, has_settled=has_settled)
+        at_s, figures = _clock_s(), self._figures.of_step(self._scale, optimizer, has_settled=has_settled)
         if flops := self._flops.stepped():
             of_all = autotune_wire.world_size()
             figures["flops"] = {kind: counted * of_all for kind, counted in flops.items()}

@@ -44,7 +44,13 @@ _OVERDUE_TIMES, _OVERDUE_STEPS = 2.7, 90
 _MOST_UNSTEPPED = 10  # evaluations: some scripts begin with a few
 _STEPS, _SAMPLES = "steps", "samples"
 # What the hook calls it, and what the tuner does.
-_NAMES = {"loss": "train_loss", "flops": "step_flops", "queued": "is_queued", "compiling": "is_compiling"}
+_NAMES = {
+    "loss": "train_loss",
+    "rate": "learning_rate",
+    "flops": "step_flops",
+    "queued": "is_queued",
+    "compiling": "is_compiling",
+}
 _GOES_ON = "the command ended before a process that it had started: it must train in the foreground"
 _NO_STEP = (
     "no optimizer step was seen: PyTorch's are, from version 2.0 on; else give workload.samples or "

@@ -52,7 +52,7 @@ def test_a_session_of_a_real_search_has_one_figure_for_each_thing(name, tmp_path
 
 @pytest.mark.parametrize(
     ("select", "is_equal"),
-    [("same-quality", False), ("same-quality", True), ("same-quality", False), ("same-training", False)],
+    [("same-quality", False), ("same-quality", True), ("same-training", False)],
 )
 def test_so_has_a_search_on_a_machine_that_moves(grid, session, select, is_equal):
     """Runs of the same settings read otherwise each time; with a winner, or where all is as the baseline."""

@@ -8,13 +8,18 @@ import pytest
 from autotune.core.trial import Measurement, Repeat, Status, StoppedFor, Throughput
 from autotune.judging import stopping
 from autotune.judging.history import History
-from autotune.judging.stopping import Rival, Threshold, verdict
+from autotune.judging.stopping import Rival, Threshold
 from autotune.space.sections import Objective
 from tests.autotune.conftest import curve_of
 
 BASELINE = curve_of([0.1, 0.2, 0.3, 0.4])
-AHEAD = Threshold(rivals=(Rival(3, 100.0, shared=False),))
-SOONER = Rival(3, 100.0, shared=False, seconds=30.0)
+AHEAD = Threshold(rivals=(Rival(3, 100.0, shared=False, samples=400),))
+SOONER = Rival(3, 100.0, shared=False, samples=400, seconds=30.0)
+
+
+def verdict(measurement, threshold, samples=400):
+    """That of a trial that is planned for so many samples."""
+    return stopping.verdict(measurement, threshold, samples)
 
 
 def shown(speed=None, half_width=1.0, steps=8, **rest):
@@ -63,13 +68,13 @@ def test_what_equal_settings_drift_apart_is_allowed_for_twice():
 
 def test_speed_is_never_compared_between_alone_and_beside_others():
     assert why_stop(shown(10.0, shared=True), AHEAD) is None
-    beside = Threshold(rivals=(Rival(3, 100.0, shared=True),))
+    beside = Threshold(rivals=(Rival(3, 100.0, shared=True, samples=400),))
     assert why_stop(shown(10.0), beside) is None
     assert why_stop(shown(10.0, shared=True), beside) is not None
 
 
 def test_speed_is_never_compared_between_devices_or_code():
-    ours = Threshold(rivals=(Rival(3, 100.0, shared=False, origin=("this", "now")),))
+    ours = Threshold(rivals=(Rival(3, 100.0, shared=False, samples=400, origin=("this", "now")),))
     assert why_stop(shown(10.0, device="this", revision="now"), ours) is not None
     assert why_stop(shown(10.0, device="that", revision="now"), ours) is None
     assert why_stop(shown(10.0, device="this", revision="then"), ours) is None
@@ -104,7 +109,7 @@ def test_as_long_as_the_noise_is_unknown_no_quality_stops_a_trial():
 
 
 def test_of_a_front_a_slower_trial_goes_on_as_long_as_its_quality_may_make_up_for_it():
-    front = Threshold(rivals=(Rival(3, 100.0, shared=False, curve=BASELINE),), noise=0.02)
+    front = Threshold(rivals=(Rival(3, 100.0, shared=False, samples=400, curve=BASELINE),), noise=0.02)
     assert why_stop(shown(50.0, curve=[0.1, 0.2]), front) is None
     assert why_stop(shown(50.0), front) is None
     assert "trial 3 has 100.0" in why_stop(shown(50.0, curve=[0.05, 0.1]), front)
@@ -228,3 +233,18 @@ def test_an_absolute_slack_is_the_share_that_it_is_of_the_baselines_end(make_tri
     )
     found = stopping.threshold(history)
     assert (found.keep, found.minimize, found.unit) == (pytest.approx(0.95), True, "tokens")
+
+
+def test_a_slower_trial_goes_on_if_its_training_is_as_much_shorter():
+    assert verdict(shown(60.0), AHEAD, samples=200) is None
+    reason = "200 samples take 4 s; trial 3 4 s"
+    assert verdict(shown(48.0), AHEAD, samples=200).reason == reason
+
+
+def test_a_shorter_schedule_is_held_against_the_same_share_of_the_baselines():
+    """Half as long, it has at 100 and 200 samples what the baseline has at 200 and 400."""
+    threshold = Threshold(curve=BASELINE, keep=0.95, noise=0.02, samples=400)
+    assert verdict(shown(curve=[0.2, 0.39]), threshold, samples=200) is None
+    assert verdict(shown(curve=[0.1, 0.2]), threshold, samples=400) is None
+    found = verdict(shown(curve=[0.1, 0.2]), threshold, samples=200)
+    assert found.reason == "quality 0.2000 after 200 samples, where the baseline has 0.4000"

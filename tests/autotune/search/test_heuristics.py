@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 
 from autotune.judging.history import History
 from autotune.search import heuristics
@@ -93,3 +94,25 @@ def test_heuristics_begin_with_what_was_best_before_and_every_other_turn_has_ste
 
 def test_without_a_baseline_there_are_no_heuristics(space):
     assert list(heuristics.Heuristics([space.baseline_config], seed=0)(History([], space))) == []
+
+
+def test_where_lengths_are_planned_what_is_free_comes_first_then_rates_then_batches(scheduled, make_trial):
+    config = scheduled.baseline_config
+    first = make_trial(0, 10.0, curve=[-1.9], half_width=0.1)
+    history = History([replace(first, config=config)], scheduled)
+    given = list(heuristics.Heuristics([], seed=0)(history))
+    changed = [{name: v for name, v in c.items() if v != config[name]} for c in given]
+    assert changed == [
+        {"num_workers": 1},
+        {"learning_rate": 2e-3},
+        {"micro_batch_size": 48, "learning_rate": 2e-3},
+        {"micro_batch_size": 24, "learning_rate": 1.414e-3},
+    ]
+
+
+def test_a_rate_is_doubled_as_long_as_that_is_best_and_within_bounds(scheduled, make_trial):
+    def raised(rate):
+        best = replace(make_trial(1, 10.0), config={**scheduled.baseline_config, "learning_rate": rate})
+        return [c["learning_rate"] for c in heuristics.raised_rate(best, History([best], scheduled))]
+
+    assert (raised(1e-3), raised(4e-3), raised(8e-3)) == ([2e-3], [8e-3], [])
