@@ -175,7 +175,7 @@ def _standing(
         return replace(known(Answer.KEPT, "what the others are compared with"), factor=Figure(1.0))
     if why_not := _no_quality(ours.runs, goal):
         return known(Answer.LOST, why_not)
-    start = objective.start(theirs.runs[0], goal)
+    start = objective.start(theirs.runs[0])
     keep = objective.least_share(goal, theirs.quality, start)
     kept = quality.compare(ours.runs, theirs.runs, keep, noise, start=start)
     if kept is None:

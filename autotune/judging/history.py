@@ -103,7 +103,7 @@ class History:
     @cached_property
     def start(self) -> float | None:
         """The quality that the baseline began with, None if that is not known."""
-        return objective.start(self.baseline, self.space.objective) if self.baseline else None
+        return objective.start(self.baseline) if self.baseline else None
 
     @cached_property
     def baseline_quality(self) -> float | None:

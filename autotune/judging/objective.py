@@ -67,14 +67,15 @@ def least_share(goal: Objective, reference: float, start: float | None = None) -
     return curves.share(least(goal, reference, start), reference, start) if has_gained else 0.0
 
 
-def start(trial: Trial, goal: Objective) -> float | None:
+def start(trial: Trial) -> float | None:
     """Returns the quality that a training began with: before its first step, or else chance.
 
-    Or that of the first evaluation of a loss, if there is another one; a score begins at 0, which is None.
+    Or that of the first evaluation of a loss, which is below 0 here, if there is another one. A score begins
+    at 0, which is None.
     """
     curve, before = trial.measurement.curve, trial.measurement.start
     known = before if before is not None else next((p.chance for p in curve if p.chance is not None), None)
-    if known is None and goal.minimize and len(curve) > 1:
+    if known is None and len(curve) > 1 and curve[0].quality < 0:
         return curve[0].quality
     return known
 

@@ -58,7 +58,7 @@ class Truth:
     def keeps_quality(self, config: Config) -> bool:
         goal, baseline = self._table.space.objective, self._table.space.baseline_config
         first = Trial(0, baseline, measurement=Measurement(curve=self._trials(baseline)[0]))
-        least = objective.least(goal, self.quality(baseline), objective.start(first, goal))
+        least = objective.least(goal, self.quality(baseline), objective.start(first))
         return goal.takes_any_quality or self.quality(config) >= least
 
     def merit(self, config: Config) -> float:

@@ -111,7 +111,8 @@ class Search:
             return begun + self._allowance.trials_left(len(self.history.searched))
         if begun:
             return begun
-        return int(confirm.next_step(self.history) is not None or self._explained() is not None)
+        steps = (replanning.next_config, confirm.next_step)
+        return int(any(step(self.history) is not None for step in steps) or self._explained() is not None)
 
     def _is_searched(self) -> bool:
         """Whether no further configuration will be tried; the winner may still have to be confirmed."""

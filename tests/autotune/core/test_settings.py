@@ -35,9 +35,9 @@ def test_what_leaves_more_of_the_result_leaves_less_of_it_too():
 
 
 def test_what_is_known_is_known_under_the_trainers_names():
-    assert COMMON.by_name.keys() - {settings.PROCESSES} <= trainer.Config.model_fields.keys()
+    assert COMMON.by_name.keys() - {settings.PROCESSES, settings.LENGTH} <= trainer.Config.model_fields.keys()
     known = registry.known_settings("r2gen").by_name.keys()
-    assert known - {settings.PROCESSES} <= trainer.Config.model_fields.keys()
+    assert known - {settings.PROCESSES, settings.LENGTH} <= trainer.Config.model_fields.keys()
     assert tuple(PRECISIONS) == get_args(trainer.Precision)
     assert COMMON[settings.COMPILE].needs.keys() <= set(get_args(trainer.CompileMode))
 

@@ -43,7 +43,7 @@ def member(number):
     directory = f"member-{number}"
     return Order(number, "workloads_for_tests:counts", {}, directory, "bleu_4", 2**31)
 
-race = Race(RaceOrder(9, ".", tuple(map(member, range(3))), True, 600.0), ForkServer([]))
+race = Race(RaceOrder(9, ".", tuple(map(member, range(3))), (1, 1, 1), True, 600.0), ForkServer([]))
 while not race.step(0.2).samples:
     pass
 print(*(one._child.pid for one in race._members.values()), flush=True)

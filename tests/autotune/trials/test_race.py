@@ -72,7 +72,7 @@ def order(tmp_path):
             )
             for place, one in enumerate(settings)
         )
-        return RaceOrder(20, str(tmp_path), members, together, most_s)
+        return RaceOrder(20, str(tmp_path), members, (1000,) * len(members), together, most_s)
 
     return make
 
@@ -158,7 +158,7 @@ def test_a_race_ends_by_the_rules(order, server, tmp_path):
     """As soon as the gain is sure."""
     finish(Race(order({"step_s": 0.03}, {"step_s": 0.01}), server))
     _, figures = identity.read_verdict(TrialDir(tmp_path))
-    assert racing.runs_on(figures.slices, (0, 7)) == ()
+    assert racing.Trainings(figures.slices, {0: 1000, 7: 1000}).runs_on() == ()
     assert racing.ratio(figures.slices, 7, 0).low > 1.2
 
 

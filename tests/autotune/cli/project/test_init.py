@@ -61,14 +61,15 @@ def test_constants_that_are_overridden(written):
         "precision": "dtype",
     }
     assert values["values"]["precision"] == {"bf16": "bfloat16", "fp16": "float16"}
-    assert values["counted_in_steps"] == ["max_iters", "warmup_iters"]
+    assert values["knobs"]["length"] == {"steps": ["max_iters", "warmup_iters"]}
+    assert "samples_per_trial" not in values["budget"], "a trial is a whole training"
     assert values["evaluate_every"] == "eval_interval"
     assert values["baseline"]["gradient_accumulation_steps"] == 40
     assert values["baseline"]["compile"] == "default"
     assert values["baseline"]["device"] == "cpu"
     assert values["knobs"]["gradient_accumulation_steps"] == {"choice": [10, 20, 40]}
     assert values["limits"] == {"effective_batch_size": [240, 1920]}
-    assert values["objective"] == {"minimize": "val_loss", "keep": 0.98}
+    assert values["objective"] == {"minimize": "val_loss"}
     assert "# ?" in text
 
 
@@ -90,7 +91,7 @@ def test_arguments_that_argparse_takes(written):
         "precision": "fp32",
     }
     assert values["roles"] == {"micro_batch_size": "batch_size", "learning_rate": "lr_ed"}
-    assert values["objective"] == {"quality": "val_bleu_4", "keep": 0.95}
+    assert values["objective"] == {"quality": "val_bleu_4"}
     assert "no torch" in text
 
 
@@ -229,7 +230,7 @@ def test_it_is_a_command(tmp_path, monkeypatch, capsys):
     assert main(["init"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"space.yaml: train.py with 5 knobs: {', '.join(KNOBS)}",
-        "to answer first: 2 lines with a `?`",
+        "to answer first: 1 line with a `?`",
         "then: python -m autotune check space.yaml",
     ]
     assert main(["init", "--script", "missing.py", "-o", "other.yaml"]) == 2
