@@ -66,7 +66,7 @@ def is_one_line(code, out, err, *parts):
         (["search", "--keep", "2"], ["--keep", "2"]),
         (["search", "--within", "-1"], ["--within", "-1"]),
         (["search", "--keep", "0.9", "--within", "1"], [": --keep, --within: one of keep and within"]),
-        (["search", "--select", "best"], [": --select: ", "'same-training', 'fastest'", "'best'"]),
+        (["search", "--select", "best"], [": --select: ", "'same-training' or 'pareto'", "'best'"]),
         (["search", "--select", "pareto", "--target", "0.2"], [": --select, --target: a target goes with"]),
         (["search", "--promise", "same-training", "--target", "0.2"], [": --promise, --target: a target"]),
         (["search", "--target", "nan"], [": --target: ", "finite"]),

@@ -56,7 +56,7 @@ def bash(place, text, **environment):
         ("autotune re", ["resume", "report", "recover", "record", "replay"]),
         ("autotune search --sp", ["--space"]),
         ("autotune search --space ", ["cpu", "gpu", "gpu-small", "laptop-8gb", "custom.yaml"]),
-        ("autotune search --select ", ["same-quality", "same-training", "same-quality", "pareto"]),
+        ("autotune search --select ", ["same-quality", "same-training", "pareto"]),
         ("autotune search --wandb o", ["online", "offline", "off"]),
         ("autotune search --model ", ["full", "small"]),
         ("autotune status ", ["mine", "runs/iu", "runs/mimic"]),

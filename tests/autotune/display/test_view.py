@@ -23,7 +23,9 @@ def test_a_configuration_in_short():
 
 def test_who_keeps_no_quality_is_promised_none(make_trial, space):
     free = space.model_copy(update={"objective": Objective(select="same-quality", keep=0)})
-    assert view.promise(History([make_trial(0, 1, 1)], free)) == "Promise: the fastest, whatever its bleu_4."
+    assert view.promise(History([make_trial(0, 1, 1)], free)) == (
+        "Promise: the shortest training, whatever its bleu_4."
+    )
 
 
 def test_control_characters_never_reach_the_terminal():
@@ -109,15 +111,23 @@ def test_a_baseline_that_stays_says_why_as_the_lines_after_it_do(
 
 
 @pytest.mark.parametrize(
-    ("quality", "kept"),
+    ("goal", "promise"),
     [
-        (0.2, "keeps 95% of the baseline's bleu_4"),
-        (-2.4239, "is at most 5% below the baseline's bleu_4"),
+        ({}, "the shortest training that keeps 95% of what the baseline gains in bleu_4."),
+        (
+            {"within": 0.01, "keep": None},
+            "the shortest training that is at most 0.01 below the baseline's bleu_4.",
+        ),
+        ({"target": 0.3}, "bleu_4 0.3 in the least time."),
+        (
+            {"select": "pareto", "quality": "f1"},
+            "the shortest training that keeps 95% of what the baseline gains in f1, and the front of both.",
+        ),
     ],
 )
-def test_what_is_kept_of_a_negative_quality_is_told_as_what_it_is(make_trial, space, quality, kept):
-    trials = [make_trial(0, 20, curve=[quality])]
-    assert view.promise(History(trials, space)) == f"Promise: the fastest that {kept} after 20000 samples."
+def test_what_a_winner_promises(make_trial, space, goal, promise):
+    asked = space.model_copy(update={"objective": space.objective.model_copy(update=goal)})
+    assert view.promise(History([make_trial(0, 20, curve=[0.2])], asked)) == f"Promise: {promise}"
 
 
 def test_without_a_baseline_there_is_no_result(make_trial, space, workload, tmp_path):
@@ -149,15 +159,14 @@ def confirmed(make_trial, confirming):
     return make
 
 
-def test_a_confirmed_winner_is_stated_with_its_interval_its_race_and_its_seeds(
+def test_a_confirmed_winner_is_stated_with_both_trainings_their_times_and_qualities(
     confirmed, space, workload, tmp_path
 ):
     trials = confirmed()
     text = "\n".join(view.summary(History(trials, space), workload, tmp_path))
     expected = (
-        "Confirmed: 3.00x the baseline's throughput (2.97x to 3.03x at 99%, 20 rounds side by side, "
-        "alone on the device), "
-        "bleu_4 0.2000 against 0.2000, 97% to 103% of it at 95%, with 3 seeds of its own"
+        "Confirmed: 3.00x faster (2.97x to 3.03x at 99%): 11m 07s of training instead of 33m 20s. "
+        "Final bleu_4 0.2000, baseline 0.2000 (3 and 4 trainings, new seeds): not worse"
     )
     assert expected in text
     assert "measured once" not in text
@@ -168,7 +177,7 @@ def test_a_confirmed_winner_is_stated_with_its_interval_its_race_and_its_seeds(
 
 def test_a_winner_that_does_not_hold_is_named_with_the_reason(confirmed, space, workload, tmp_path):
     text = "\n".join(view.summary(History(confirmed(curve=[0.1]), space), workload, tmp_path))
-    assert "Trial 1 did not hold in its confirmation: bleu_4 0.1000 against 0.2000, 47% to 53% of" in text
+    assert "Trial 1 did not hold in its confirmation: bleu_4 0.1000 against 0.2000, 50.0% to 50" in text
     assert "The baseline is the best so far" in text
 
 
@@ -233,7 +242,8 @@ def test_others_that_used_the_machine_are_pointed_out(make_trial, told):
 def test_alone_is_said_only_of_runs_that_were(confirmed, space):
     trials = confirmed()
     (winner, claim) = confirm.confirmed(History(trials, space))
-    assert "20 rounds side by side, alone on the device)" in view.confirmed(claim, History(trials, space))
+    space = space.model_copy(update={"objective": Objective(target=0.2)})
+    assert "20 rounds side by side, alone on the device, 3 " in view.confirmed(claim, History(trials, space))
     elsewhere = [busy(t, 0.5) if t is winner else t for t in trials]
     assert "alone on the device" in view.confirmed(claim, History(elsewhere, space)), (
         "the claim does not rest on it"
@@ -241,7 +251,7 @@ def test_alone_is_said_only_of_runs_that_were(confirmed, space):
     for behind in confirm.rests_on(winner.number, History(trials, space)):
         seen = [busy(t, 0.38) if t is behind else t for t in trials]
         told = view.confirmed(claim, History(seen, space))
-        assert "20 rounds side by side, while others used 38% of the CPUs)" in told
+        assert "20 rounds side by side, while others used 38% of the CPUs, 3 seeds" in told
     assert view.company([busy(winner, 0.38, 0.1), busy(winner, 0.2)]) == (
         "while others used up to 38% of the CPUs and 10% of the GPU"
     )
@@ -333,7 +343,7 @@ def test_of_a_loss_the_summary_says_what_is_kept_and_that_lower_is_better(
     trials = [make_trial(0, 20, curve=[-2.0]), make_trial(1, 60, curve=[-2.03], x=1)]
     text = "\n".join(view.summary(History(trials, lower), workload, tmp_path / "s"))
     assert (
-        "Promise: the fastest that is at most 2% above the baseline's val_loss after 20000 tokens; "
+        "Promise: the shortest training that keeps 98% of what the baseline gains in val_loss; "
         "lower val_loss is better."
     ) in text
     assert "(60.0 against 20.0 tokens/s), val_loss 2.0300 against 2.0000" in text
@@ -352,12 +362,18 @@ def test_who_breaks_a_constraint_is_named_with_the_reason(make_trial, space):
     assert two in more
 
 
-def test_what_is_confirmed_of_a_loss_says_how_far_above_it_may_be(make_trial, space):
-    lower = space.model_copy(update={"objective": Objective(minimize="val_loss", keep=0.9, select="same-quality")})
-    history = History([make_trial(0, 20, curve=[-2.0]), make_trial(1, 60, curve=[-2.03], x=1)], lower)
-    shown = {"quality": -2.03, "baseline_quality": -2.0, "share": (0.96, 1.01), "seeds": 3}
-    told = view.confirmed(confirm.Claim(1, 3.0, 2.9, 3.1, **shown), history)
-    assert "val_loss 2.0300 against 2.0000, 4% above it to 1% below it at 95%, with 3 seeds" in told
+def test_what_is_confirmed_of_a_loss_has_its_own_sign_and_says_how_far_its_runs_lie_apart(
+    make_trial, space, confirming
+):
+    lower = space.model_copy(update={"objective": Objective(minimize="val_loss", keep=0.9)})
+    trials = [make_trial(0, 20, curve=[-4.0, -2.0]), make_trial(1, 60, curve=[-4.0, -2.01], x=1)]
+    history = History([*trials, *confirming(trials, 1, curve=[-4.0, -2.01], apart=0.01)], lower)
+    (_, claim) = confirm.confirmed(history)
+    assert view.final_qualities(claim, history) == (
+        "Final val_loss 2.0100 ± 0.0248, baseline 2.0000 (3 and 4 trainings, new seeds): not worse"
+    )
+    unsure = replace(claim, answer=None)
+    assert view.final_qualities(unsure, history).endswith("new seeds)"), "of the same training, only not lost"
 
 
 def leaking(trial, per_sample=65_536.0):

@@ -23,7 +23,12 @@ def known(space):
 def test_a_report_says_what_was_searched_for_and_how(known):
     report = figures.report(known, samples=5)
     assert (report.session, report.created, report.state) == ("runs/s", "2026-11-21", "ended")
-    assert (report.quality, report.keep, report.select, report.target) == ("bleu_4", 0.95, "same-quality", None)
+    assert (report.quality, report.keep, report.select, report.target) == (
+        "bleu_4",
+        0.95,
+        "same-quality",
+        None,
+    )
     assert (report.samples_per_trial, report.planned, report.seconds) == (20_000, 40, 900.0)
     assert (report.memory_fraction, report.memory_limit_bytes) == (0.85, 8 * GIB)
     assert report.answer.verdict == "confirmed"

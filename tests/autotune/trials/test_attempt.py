@@ -212,7 +212,9 @@ def test_a_workload_that_ends_without_quality_is_a_failure(order, server):
 
 
 def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, server, tmp_path):
-    threshold_file.write(tmp_path / "threshold.json", Threshold(rivals=(Rival(1, 1e6, shared=False),)))
+    threshold_file.write(
+        tmp_path / "threshold.json", Threshold(rivals=(Rival(1, 1e6, shared=False, samples=10**6),))
+    )
     beaten = order(samples=10**6, directory=tmp_path / "3", threshold_file=str(tmp_path / "threshold.json"))
     report = finish(Attempt(beaten, server))
     outcome, figures = identity.read_verdict(TrialDir(tmp_path / "3"))
@@ -227,7 +229,9 @@ def test_a_bar_that_is_raised_while_a_trial_runs_stops_it(order, server, tmp_pat
     running = Attempt(order(samples=10**6, threshold_file=str(tmp_path / "threshold.json")), server)
     while running.step(0.1).samples < 40:
         pass
-    threshold_file.write(tmp_path / "threshold.json", Threshold(rivals=(Rival(1, 1e6, shared=False),)))
+    threshold_file.write(
+        tmp_path / "threshold.json", Threshold(rivals=(Rival(1, 1e6, shared=False, samples=10**6),))
+    )
     assert finish(running).outcome.status == Status.STOPPED
 
 

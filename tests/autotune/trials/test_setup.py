@@ -255,7 +255,7 @@ def test_a_race_to_a_target_has_more_samples_and_ends_there(ordered):
     for repeat in (None, CONFIRMING):
         order, _ = ordered(repeat=repeat, objective=TO_TARGET)
         assert (order.samples, order.target) == (160_000, 0.2)
-    assert ordered(objective={"select": "same-quality"})[0].target is None, "before the pilot has said it"
+    assert ordered(objective={"select": "same-quality"})[0].target is None, "whole trainings are compared"
 
 
 def test_only_an_open_ended_baseline_ends_when_it_has_learnt(ordered):
