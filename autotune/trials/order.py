@@ -91,8 +91,8 @@ class Order:
 class RaceOrder:
     """A race between `members`, all of them alive at once if they are `together`.
 
-    Their trainings have so many samples as `lengths` says, in the same order. After `most_s` seconds of rounds
-    no further one begins.
+    Their trainings have so many samples as `lengths` says, in the same order. After `most_s` seconds of
+    rounds no further one begins.
     """
 
     number: int

@@ -1,5 +1,7 @@
 import random
 
+import pytest
+
 from autotune.judging.history import History
 from autotune.search import heuristics
 from autotune.space.knobs import KeptBatch
@@ -93,3 +95,59 @@ def test_heuristics_begin_with_what_was_best_before_and_every_other_turn_has_ste
 
 def test_without_a_baseline_there_are_no_heuristics(space):
     assert list(heuristics.Heuristics([space.baseline_config], seed=0)(History([], space))) == []
+
+
+# Of trainings whose lengths are planned.
+
+
+@pytest.fixture
+def suggested(planned, make_trial):
+    """What is tried after the baseline, its half and these: settings, a quality and a speed, one each."""
+
+    def found(*others, length=20_000):
+        whole = planned.baseline_config
+        half = {**whole, "length": 10_000}
+        trials = [make_trial(0, 10, curve=[0.3], **whole), make_trial(1, 10, curve=[0.26], **half)]
+        for quality, speed, config in others:
+            given = {**whole, "length": length, **config}
+            trials.append(make_trial(len(trials), speed, curve=[quality], **given))
+        return list(heuristics.Heuristics([], 0)(History(trials, planned)))
+
+    return found
+
+
+def changed(config, planned):
+    """The settings in which it differs from the baseline, but for the length."""
+    was = planned.baseline_config
+    return {name: value for name, value in config.items() if value != was[name] and name != "length"}
+
+
+def test_what_trains_the_same_is_tried_first_one_setting_at_a_time_then_a_higher_rate_then_batches(
+    suggested, planned
+):
+    found = [changed(config, planned) for config in suggested()]
+    rate = found.index({"learning_rate": 2e-4})
+    equal = [(name, value) for config in found[:rate] for name, value in config.items()]
+    assert len(equal) == rate, "one setting each"
+    assert {name for name, _ in equal} == {"precision", "num_workers"}
+    assert [value for name, value in equal if name == "num_workers"] == [4, 0]
+    assert [config["micro_batch_size"] for config in found[rate + 1 :]] == [64, 32]
+
+
+def test_of_a_setting_that_was_tried_no_further_value_is(suggested, planned):
+    found = [changed(config, planned) for config in suggested((0.3, 9, {"num_workers": 4}))]
+    assert not [config for config in found if config.keys() == {"num_workers"}]
+    assert [config for config in found if config.keys() == {"precision"}]
+
+
+def test_the_rate_is_doubled_from_the_best_whatever_its_length_and_only_where_it_may_be(suggested, planned):
+    tried = {"num_workers": 4, "precision": "bf16", "learning_rate": 0.8e-4}
+    found = [changed(config, planned) for config in suggested((0.34, 10, tried))]
+    assert found[0] == tried | {"learning_rate": 1.6e-4}
+    highest = [changed(c, planned) for c in suggested((0.34, 10, tried | {"learning_rate": 2e-4}))]
+    assert highest[0] == {
+        "num_workers": 4,
+        "precision": "bf16",
+        "micro_batch_size": 64,
+        "learning_rate": 4e-4,
+    }
