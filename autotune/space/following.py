@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # which asks here
 
 def settings(space: "Space", given: Config) -> dict[str, Setting]:
     """The settings that are `given`, and what follows from them in place of what the baseline says."""
-    known = {name: value for name, value in given.items() if name != LENGTH}
+    known = {name: value for name, value in given.items() if name != LENGTH or name not in space.knobs}
     return {**known, **steps(space, given), **_other_rates(space, given)}
 
 

@@ -216,8 +216,8 @@ class PlannedLength(BaseModel):
 
     def renamed(self, name: Callable[[str], str]) -> Self:
         """Returns the same with other names for its settings."""
-        units = ("steps", "epochs", "samples")
-        return self.model_copy(update={unit: tuple(map(name, getattr(self, unit))) for unit in units})
+        unit = next(unit for unit in ("steps", "epochs", "samples") if getattr(self, unit))
+        return self.model_copy(update={unit: tuple(map(name, self.names))})
 
 
 Drawn = Distribution | ScaledLearningRate  # what the sampler has a parameter for

@@ -115,6 +115,8 @@ def mistakes(space: "Space") -> Iterator[str]:
     if not isinstance(of, PlannedLength):
         yield f"knob {LENGTH}: settings that say how long a training is, such as {{steps: [max_iters]}}"
         return
+    if LENGTH in space.baseline:
+        yield f"knob {LENGTH}: the baseline has a setting of that name, which the workload would not get"
     for name in of.names:
         value = space.baseline.get(name)
         if name not in space.baseline:

@@ -41,6 +41,14 @@ def space() -> Space:
     return spaces.complete(spaces.parse(SPACE, "test"), "test")
 
 
+@pytest.fixture
+def planned() -> Space:
+    """The same, whose trainings may have other lengths: the baseline's is of 1250 steps of 16 samples."""
+    text = SPACE.replace("baseline: {", "baseline: {max_iters: 1250, warmup_iters: 100, ")
+    text = text.replace("knobs:\n", "knobs:\n  length: {steps: [max_iters, warmup_iters]}\n")
+    return spaces.complete(spaces.parse(text, "test"), "test")
+
+
 def curve_of(qualities: Sequence[float], **said: Any) -> tuple[Evaluation, ...]:
     """Evaluations after 100, 200, ... samples, and 10, 20, ... seconds; all have what else is `said`."""
     return tuple(Evaluation(100 * i, 10.0 * i, q, **said) for i, q in enumerate(qualities, start=1))
@@ -88,11 +96,17 @@ def make_trial() -> Callable[..., Trial]:
 def confirming(make_trial: Callable[..., Trial]) -> Callable[..., list[Trial]]:
     """What confirms that one of `trials` is faster by `factor`: a race, and three seeds of it and of trial 0.
 
-    The seeds of the finalist have the other figures given. They are numbered from `start`, or follow on.
+    The seeds of the finalist have the other figures given, and qualities `apart` from each other. They are
+    numbered from `start`, or follow on.
     """
 
     def make(
-        trials: Sequence[Trial], of: int, factor: float = 3.0, start: int | None = None, **shown: Any
+        trials: Sequence[Trial],
+        of: int,
+        factor: float = 3.0,
+        start: int | None = None,
+        apart: float = 0.0,
+        **shown: Any,
     ) -> list[Trial]:
         known = {t.number: t for t in trials}
         first = max(known) + 1 if start is None else start
@@ -102,7 +116,9 @@ def confirming(make_trial: Callable[..., Trial]) -> Callable[..., list[Trial]]:
                 like, repeat = known[number], Repeat(number, seed, (number,))
                 curve = [point.quality for point in like.measurement.curve] or [0.2]
                 figures = {"speed": like.samples_per_s, "curve": curve, "half_width": 0.1}
-                figures |= shown if number else {}
+                if number:
+                    figures |= shown
+                    figures["curve"] = [quality + (seed - 2) * apart for quality in figures["curve"]]
                 made.append(make_trial(first + len(made), **figures, **like.config, repeat=repeat))
         return made
 

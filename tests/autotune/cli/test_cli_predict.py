@@ -30,19 +30,19 @@ def test_it_says_for_each_size_what_to_run(run):
     code, out, err = run("s", "--memory", "64MiB,512MiB,8GiB")
     assert (code, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    assert lines[0].startswith("trial 3: 32x1 bf16")
+    assert lines[0].startswith("trial 5: 16x1 bf16")
     assert lines[2] == "64 MiB \N{EN DASH} \N{EN DASH} \N{EN DASH} \N{EN DASH} not known"
     assert any(line.startswith("64 MiB: not known: micro_batch_size 1 may need") for line in lines)
-    assert lines[3].startswith("512 MiB 8 4 32 0.00141 ")
-    assert lines[4].startswith("8.0 GiB 32 1 32 0.00141 ")
+    assert lines[3].startswith("512 MiB 8 2 16 0.001 ")
+    assert lines[4].startswith("8.0 GiB 32 1 32, other 0.00141 ")
 
 
 def test_for_scripts_it_is_one_object(run):
     code, out, _ = run("s", "--memory", "512MiB,8GiB,8GiB", "--json")
     told = json.loads(out)
-    assert (code, told["format"], told["session"], told["trial"]) == (0, 1, "s", 3)
+    assert (code, told["format"], told["session"], told["trial"]) == (0, 1, "s", 5)
     assert [fit["memory_bytes"] for fit in told["fits"]] == [2**29, 2**33], "each size once"
-    assert told["fits"][0]["config"]["accumulation_steps"] == 4
+    assert told["fits"][0]["config"]["accumulation_steps"] == 2
     assert told["fits"][0]["peak"]["high_bytes"] <= told["fits"][0]["allowed_bytes"]
 
 

@@ -66,17 +66,21 @@ def test_so_has_a_search_on_a_machine_that_moves(grid, session, select, is_equal
 
 
 def losses(run):
-    """The same run, whose figures of quality fall as a loss does."""
-    seen = tuple(point._replace(quality=2.5 - 5 * point.quality) for point in run.evaluations)
+    """The same run, whose figures of quality fall as a loss does, from what chance reaches."""
+    seen = tuple(point._replace(quality=2.5 - 5 * point.quality, chance=2.5) for point in run.evaluations)
     return replace(run, evaluations=seen)
 
 
 def turned(run):
     """What a workload that had to turn its loss's sign reported of such a run."""
-    return replace(run, evaluations=tuple(p._replace(quality=0.0 - p.quality) for p in run.evaluations))
+    return replace(run, evaluations=tuple(negative(point) for point in run.evaluations))
 
 
-@pytest.mark.parametrize("rule", [{"within": 0.05}, {}], ids=str)
+def negative(point):
+    return point._replace(quality=0.0 - point.quality, chance=0.0 - point.chance)
+
+
+@pytest.mark.parametrize("rule", [{"within": 0.05}, {}, {"target": 1.8}], ids=str)
 def test_a_loss_is_decided_on_as_its_negative_and_said_everywhere_with_its_own_sign(grid, session, rule):
     """The same search twice: of a loss to minimise, counted in tokens, and of its negative."""
     rng = random.Random(0)
@@ -85,6 +89,7 @@ def test_a_loss_is_decided_on_as_its_negative_and_said_everywhere_with_its_own_s
     ]
     slack = rule | ({} if "within" in rule else {"keep": 0.95})
     lower = grid.model_copy(update={"objective": Objective(minimize="val_loss", **slack), "unit": "tokens"})
+    slack |= {"target": -slack["target"]} if "target" in slack else {}
     higher = grid.model_copy(update={"objective": Objective(quality="val_loss", **slack)})
     ours = replay.ours(Table(Header(lower, {}), runs), 3, 8)
     theirs = replay.ours(Table(Header(higher, {}), list(map(turned, runs))), 3, 8)

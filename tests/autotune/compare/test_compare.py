@@ -298,7 +298,9 @@ def test_the_command_compares_a_workload_that_writes_no_reports(session, capsys)
     ]
     assert said[-6].split() == ["model", "loss", "fp32", "steps", "checkpoints"], "no overflows, and no texts"
     assert said[-4].split()[:4] == ["bf16", "1.0000", "+0.0%", "0"]
-    assert said[-2].startswith("The fastest precision that keeps 95% of what the baseline gains in bleu_4 ")
+    assert said[-2].startswith(
+        "The fastest precision that keeps 95% of what the baseline gains in bleu_4 at "
+    )
     assert " of what it gains, 2 seeds of each." in said[-2]
     assert said[-1] == f"See them side by side: python -m autotune report {session.root}"
     found = results.runs(session.comparison.root)

@@ -161,7 +161,7 @@ def test_what_is_not_decided_takes_more_seeds_and_what_is_at_chance_longer_trial
     make_trial, baseline, space, confirming
 ):
     faster = make_trial(1, 30, 0.2, half_width=0.1, x=1)
-    spread = confirming([baseline, faster], 1, curve=[0.19])
+    spread = confirming([baseline, faster], 1, curve=[0.192], apart=0.01)
     (what, _) = tries([baseline, faster, *spread], space)[0]
     assert what == "budget.repeats 6 in runs/s/space.yaml: more seeds show whether the quality is kept"
     at_chance = make_trial(1, 30, curve=[0.2], chance=0.2, half_width=0.1, x=1)

@@ -209,7 +209,7 @@ def reaching(trial, samples):
     return replace(trial, measurement=replace(trial.measurement, curve=curve, quality=0.2))
 
 
-def test_for_time_to_quality_who_was_first_is_raced_and_its_samples_count(trials, space, play):
+def test_with_a_target_who_was_first_is_raced_and_its_samples_count(trials, space, play):
     """Trial 3 is the fastest in samples per second, and needs too many of them."""
     goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
     needs = {0: 1000, 1: 1000, 2: 800, 3: 4000}
@@ -225,7 +225,7 @@ def test_for_time_to_quality_who_was_first_is_raced_and_its_samples_count(trials
     assert "has not reached bleu_4 0.2" in confirm.claim(missed[2], History(missed, goal)).why_not
 
 
-def test_for_time_to_quality_who_may_have_been_first_is_raced_and_the_race_says_who_was(trials, space, play):
+def test_with_a_target_who_may_have_been_first_is_raced_and_the_race_says_who_was(trials, space, play):
     """Trial 2 read as if it were there first, by a speed that it does not have beside the other one."""
     goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.2)})
     needs = {0: 1000, 1: 1000, 2: 600, 3: 950}

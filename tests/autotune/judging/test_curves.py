@@ -179,3 +179,36 @@ def test_runs_that_were_never_evaluated_after_equally_many_tokens_are_compared_o
     assert curves.relative_noise([one, other]) == pytest.approx(math.sqrt((2 / 121 + 2 / 100) / 2))
     some = [*one, Evaluation(4000, 4.0, 0.5)]
     assert curves.mean_curve([one, some]) == tuple(one), "equally many samples come first"
+
+
+@pytest.mark.parametrize(
+    ("reference", "start", "gain"),
+    [
+        (0.4, None, 0.4),
+        (0.4, 0.1, 0.3),
+        (-2.0, -5.0, 3.0),
+        (-2.0, None, 2.0),
+        (0.4, 0.5, 0.4),  # it has gained nothing: what it is says more
+    ],
+)
+def test_shares_are_of_what_was_gained_since_the_start(reference, start, gain):
+    assert curves.gain(reference, start) == pytest.approx(gain)
+    for share in (0.0, 0.5, 0.95, 1.2):
+        assert curves.share(curves.least(share, reference, start), reference, start) == pytest.approx(share)
+    assert curves.least(1.0, reference, start) == reference
+
+
+def test_a_share_is_the_same_wherever_a_score_begins():
+    """Accuracies from 0.5 to 0.9 are those from 0 to 0.8 to whoever counts from chance."""
+    assert curves.share(0.7, 0.9, 0.5) == pytest.approx(curves.share(0.4, 0.8, 0.0)) == pytest.approx(0.5)
+
+
+def test_the_noise_is_a_share_of_what_was_gained():
+    runs = [curve_of([0.8]), curve_of([1.0])]
+    assert curves.relative_noise(runs) == pytest.approx(0.02**0.5 / 0.9)
+    assert curves.relative_noise(runs, 0.5) == pytest.approx(0.02**0.5 / 0.4)
+
+
+def test_half_as_long_a_training_is_laid_beside_a_whole_one_share_by_share():
+    assert [p.samples for p in curves.scaled(curve_of([0.1, 0.2]), 2.0)] == [200, 400]
+    assert [p.quality for p in curves.scaled(curve_of([0.1, 0.2]), 2.0)] == [0.1, 0.2]

@@ -45,7 +45,7 @@ def test_every_trial_has_a_fate(make_trial, baseline, space, confirming):
         make_trial(24, 30, 0.2, x=24, **half),
     ]
     trials += confirming(trials, 1, start=30, curve=[0.1])
-    trials += confirming(trials, 24, start=40, curve=[0.19])
+    trials += confirming(trials, 24, start=40, curve=[0.192], apart=0.01)
     assert fates.of(History(trials, space)) == {
         Fate.REFUTED: 1,
         Fate.SLOWER: 1,

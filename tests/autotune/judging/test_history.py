@@ -148,7 +148,7 @@ def at(target):
     return Objective(select="same-quality", target=target)
 
 
-def test_for_time_to_quality_the_first_at_the_target_wins_whatever_its_speed(make_trial, win):
+def test_with_a_target_the_first_at_the_target_wins_whatever_its_speed(make_trial, win):
     trials = [
         make_trial(0, 10, curve=[0.1, 0.1, 0.2, 0.2]),
         make_trial(1, 90, curve=[0.1, 0.1, 0.1], precision="bf16"),

@@ -110,3 +110,34 @@ def test_a_loss_that_is_no_better_than_chance_is_told_with_its_own_sign(make_tri
     trial = make_trial(1, 90, curve=[-2.4, -2.3], chance=-2.2)
     found = objective.no_quality(trial.measurement, goal)
     assert found == "its quality 2.3000 is not below chance, 2.2000"
+
+
+@pytest.mark.parametrize(
+    ("said", "curve", "minimize", "start"),
+    [
+        ({}, [0.1, 0.2], False, None),  # a score begins at 0
+        ({"chance": 0.05}, [0.1, 0.2], False, 0.05),
+        ({}, [-4.0, -3.0, -2.0], True, -4.0),
+        ({}, [-2.0], True, None),
+        ({"chance": -9.0}, [-4.0, -3.0, -2.0], True, -9.0),
+    ],
+)
+def test_a_training_begins_at_chance_or_a_loss_with_its_first_evaluation(
+    make_trial, said, curve, minimize, start
+):
+    goal = Objective(quality="loss", minimize="loss") if minimize else Objective()
+    trial = make_trial(0, 10, curve=curve, **said)
+    assert objective.start(trial, goal) == start
+    seen = replace(trial, measurement=replace(trial.measurement, start=0.01))
+    assert objective.start(seen, goal) == 0.01, "what was evaluated before the first step is surer"
+
+
+def test_of_a_loss_what_is_kept_is_what_it_has_fallen_by():
+    """Of 2 that began at 4 a share of 0.98 allows 2.04; with an unknown start it is of the 2 themselves."""
+    goal = Objective(quality="loss", minimize="loss", keep=0.98)
+    assert objective.least(goal, -2.0, -4.0) == pytest.approx(-2.04)
+    assert objective.least(goal, -9.13, -9.5) == pytest.approx(-9.1374)
+    assert objective.least(goal, -2.0) == pytest.approx(-2.04)
+    slack = Objective(quality="loss", minimize="loss", within=0.1, keep=None)
+    assert objective.least(slack, -2.0, -4.0) == pytest.approx(-2.1)
+    assert objective.least_share(slack, -2.0, -4.0) == pytest.approx(0.95)

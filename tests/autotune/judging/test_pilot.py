@@ -73,8 +73,9 @@ def test_what_equal_runs_have_shown(runs, space):
     found = pilot.pilot(History(runs(apart=0.1, chance=0.05), space))
     assert (found.runs, found.samples) == (2, 400)
     assert found.quality == pytest.approx(0.21)
-    assert found.noise == pytest.approx(0.02 / 2**0.5)
-    assert found.chance == 0.05
+    assert found.noise == pytest.approx(0.02 / 2**0.5), "in the units of the quality"
+    assert (found.chance, found.start) == (0.05, 0.05)
+    assert pilot.pilot(History(runs(), space)).start is None
 
 
 @pytest.mark.parametrize(
@@ -82,10 +83,7 @@ def test_what_equal_runs_have_shown(runs, space):
     [
         ({}, None),
         ({"chance": 0.15}, None),
-        (
-            {"chance": 0.185},
-            "after 400 samples the baseline's bleu_4 0.2000 is not clearly above chance, 0.1850",
-        ),
+        ({"chance": 0.185}, None),
         (
             {"chance": 0.25},
             "after 400 samples the baseline's bleu_4 0.2000 is not clearly above chance, 0.2500",
@@ -102,28 +100,49 @@ def test_what_a_model_reaches_that_ignores_its_input_is_no_quality(runs, space, 
     assert found.samples_needed == (1600 if why_not else None)
 
 
+def test_what_equal_runs_differ_by_may_be_all_that_lies_above_chance(runs, space):
+    assert pilot.pilot(History(runs(apart=0.1, chance=0.185), space)).why_not.endswith(
+        "bleu_4 0.2100 is not clearly above chance, 0.1850"
+    )
+
+
 def test_one_collapsed_run_of_two_is_one_too_many(runs, space):
     trials = [runs(collapsed=True)[0], runs()[1]]
     assert "the baseline in one of its runs gives the same" in pilot.pilot(History(trials, space)).why_not
 
 
 def test_where_equal_runs_lie_further_apart_than_is_asked_for_that_is_said(runs, space):
-    assert pilot.pilot(History(runs(apart=0.01), space)).doubt is None
+    assert pilot.pilot(History(runs(apart=0.005), space)).doubt is None
     noisy = runs(apart=0.2)
     found = pilot.pilot(History(noisy, space))
     assert found.why_not is None, "who is clearly better can be told all the same"
-    assert found.doubt.endswith("seeds show bleu_4 to within 0.049, but keep 0.95 needs 0.011")
+    assert found.doubt == "after 400 samples, 3 seeds show bleu_4 to within 0.049, but keep 0.95 needs 0.011"
     assert found.samples_needed == 800
     assert "a larger --repeats" in pilot.said(History(noisy, space))
     assert pilot.settled(History(noisy, space)).space == space
     assert pilot.pilot(History(noisy, asked(space, keep=0.5))).doubt is None, "less is asked for"
-    assert pilot.pilot(History(noisy, asked(space, {"repeats": 100}))).doubt is None, (
-        "so many seeds would tell"
-    )
-    assert pilot.pilot(History(noisy, asked(space, target=0.2))).doubt is None
+    many = asked(space, {"repeats": 100})
+    assert pilot.pilot(History(noisy, many)).doubt is None, "so many seeds would tell"
+    to_target = asked(space, select="same-quality", target=0.2)
+    assert pilot.pilot(History(noisy, to_target)).doubt is None
 
 
-@pytest.mark.parametrize("target", [None, 0.2])
+def test_who_plans_lengths_runs_the_baseline_once_and_its_second_run_is_a_shorter_one(runs, planned):
+    first = History(runs()[:1], planned)
+    assert pilot.is_wanted(planned)
+    assert not pilot.is_due(first)
+    assert (pilot.pilot(first).runs, pilot.pilot(first).noise) == (1, None)
+    to_target = asked(planned, target=0.2)
+    assert pilot.is_due(History(first.trials, to_target)), "a time to a target is of equal trainings"
+
+
+def test_the_pilot_sets_no_target_and_keeps_one_that_is_given(runs, space):
+    assert pilot.settled(History(runs(), space)).space.objective.target is None
+    given = asked(space, target=0.3)
+    assert pilot.settled(History(runs(), given)).space.objective.target == 0.3
+
+
+@pytest.mark.parametrize("target", [None, 0.3])
 def test_where_qualities_cannot_be_compared_only_the_same_training_is_searched(runs, space, target):
     goal = asked(space, target=target)
     settled = pilot.settled(History(runs(collapsed=True), goal)).space
@@ -162,6 +181,13 @@ def test_the_same_training_leaves_the_batch_and_all_that_counts(space):
     assert fixed.violation({**config, "accumulation_steps": 1}) is not None
 
 
+def test_the_same_training_is_as_long_as_the_baselines(planned):
+    fixed = pilot.same_training(planned)
+    assert fixed.knobs["length"].share == (1.0, 1.0)
+    assert fixed.contains(fixed.baseline_config)
+    assert not fixed.contains({**fixed.baseline_config, "length": 10_000})
+
+
 def test_the_samples_of_a_trial_are_those_after_which_the_baseline_had_learnt(make_trial, space, runs):
     open_ended = asked(space, {"until_learnt": True, "samples_per_trial": 1000, "evaluations_per_trial": 10})
     assert pilot.settled(History([], open_ended)).space == open_ended
@@ -171,9 +197,9 @@ def test_the_samples_of_a_trial_are_those_after_which_the_baseline_had_learnt(ma
 
 
 def test_what_the_pilot_has_found_is_said_in_words(runs, space):
-    text = pilot.said(History(runs(apart=0.02, chance=0.1), space))
+    text = pilot.said(History(runs(apart=0.01, chance=0.1), space))
     assert text == (
-        "Pilot: the baseline has bleu_4 0.2020 (chance 0.1000) after 400 samples, equal runs 0.0028 apart."
+        "Pilot: the baseline has bleu_4 0.2010 (chance 0.1000) after 400 samples, equal runs 0.0014 apart."
     )
 
 
@@ -196,8 +222,9 @@ def test_of_a_loss_the_pilot_speaks_with_its_own_sign(runs, space):
     ours = asked(space, **given).model_copy(update={"unit": "tokens"})
     said = "Pilot: the baseline has val_loss 2.0000 after 400 tokens"
     assert pilot.said(History(losses, ours)).startswith(said)
-    luck = pilot.said(History(runs(curve=[-4.0, -3.0, -2.5, -2.0], chance=-2.01), ours))
-    assert "the baseline's val_loss 2.0000 is not clearly below chance, 2.0100" in luck
+    assert pilot.pilot(History(losses, ours)).start == -4.0, "of a loss, its first evaluation"
+    luck = pilot.said(History(runs(0.01, curve=[-4.0, -3.0, -2.5, -2.0], chance=-2.01), ours))
+    assert "the baseline's val_loss 2.0100 is not clearly below chance, 2.0100" in luck
 
 
 def test_a_slack_that_is_narrower_than_the_noise_is_told_as_one(runs, space):

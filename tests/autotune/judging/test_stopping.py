@@ -13,13 +13,9 @@ from autotune.space.sections import Objective
 from tests.autotune.conftest import curve_of
 
 BASELINE = curve_of([0.1, 0.2, 0.3, 0.4])
-AHEAD = Threshold(rivals=(Rival(3, 100.0, shared=False, samples=400),))
-SOONER = Rival(3, 100.0, shared=False, samples=400, seconds=30.0)
-
-
-def verdict(measurement, threshold, samples=400):
-    """That of a trial that is planned for so many samples."""
-    return stopping.verdict(measurement, threshold, samples)
+WHOLE = 400
+AHEAD = Threshold(rivals=(Rival(3, 100.0, shared=False, samples=WHOLE),))
+SOONER = Rival(3, 100.0, shared=False, samples=WHOLE, seconds=30.0)
 
 
 def shown(speed=None, half_width=1.0, steps=8, **rest):
@@ -28,9 +24,9 @@ def shown(speed=None, half_width=1.0, steps=8, **rest):
     return Measurement(throughput=throughput, curve=curve, **rest)
 
 
-def why_stop(measurement, threshold):
+def why_stop(measurement, threshold, samples=WHOLE):
     """The words alone, None where the trial continues."""
-    found = verdict(measurement, threshold)
+    found = verdict(measurement, threshold, samples)
     return found and found.reason
 
 
@@ -48,7 +44,7 @@ def why_stop(measurement, threshold):
     ],
 )
 def test_who_is_stopped_knows_for_what(stopped_for, measurement, threshold):
-    found = verdict(measurement, threshold)
+    found = verdict(measurement, threshold, WHOLE)
     assert (found.status, found.stopped_for) == (Status.STOPPED, stopped_for)
 
 
@@ -66,15 +62,22 @@ def test_what_equal_settings_drift_apart_is_allowed_for_twice():
     assert why_stop(shown(90.0), replace(AHEAD, drift=0.05)) is None
 
 
+def test_a_longer_training_has_to_be_as_much_faster_and_a_shorter_one_may_be_slower():
+    assert why_stop(shown(150.0), AHEAD, samples=800) == "800 samples take 5 s; trial 3 4 s"
+    assert why_stop(shown(250.0), AHEAD, samples=800) is None
+    assert why_stop(shown(60.0), AHEAD, samples=200) is None
+    assert why_stop(shown(40.0), AHEAD, samples=200) == "200 samples take 5 s; trial 3 4 s"
+
+
 def test_speed_is_never_compared_between_alone_and_beside_others():
     assert why_stop(shown(10.0, shared=True), AHEAD) is None
-    beside = Threshold(rivals=(Rival(3, 100.0, shared=True, samples=400),))
+    beside = Threshold(rivals=(Rival(3, 100.0, shared=True, samples=WHOLE),))
     assert why_stop(shown(10.0), beside) is None
     assert why_stop(shown(10.0, shared=True), beside) is not None
 
 
 def test_speed_is_never_compared_between_devices_or_code():
-    ours = Threshold(rivals=(Rival(3, 100.0, shared=False, samples=400, origin=("this", "now")),))
+    ours = Threshold(rivals=(Rival(3, 100.0, shared=False, samples=WHOLE, origin=("this", "now")),))
     assert why_stop(shown(10.0, device="this", revision="now"), ours) is not None
     assert why_stop(shown(10.0, device="that", revision="now"), ours) is None
     assert why_stop(shown(10.0, device="this", revision="then"), ours) is None
@@ -97,10 +100,26 @@ def test_what_is_slower_than_a_stopped_trial_is_stopped_too(seed):
 
 def test_a_quality_that_is_clearly_not_kept_stops_a_trial():
     threshold = Threshold(curve=BASELINE, keep=0.95, noise=0.02)
-    reason = "quality 0.1000 after 200 samples, where the baseline has 0.2000"
+    reason = "quality 0.1000 after 200 samples, when the baseline has 0.2000"
     assert why_stop(shown(curve=[0.05, 0.1]), threshold) == reason
     assert why_stop(shown(curve=[0.05]), threshold) is None
     assert why_stop(shown(curve=[0.05, 0.19]), threshold) is None
+
+
+def test_qualities_are_compared_at_equal_shares_of_a_training():
+    """Half as long, it is after 100 samples where the baseline is after 200."""
+    threshold = Threshold(samples=WHOLE, curve=BASELINE, keep=0.95, noise=0.02)
+    reason = "quality 0.1000 after 200 samples, when the baseline has 0.4000"
+    assert why_stop(shown(curve=[0.05, 0.1]), threshold, samples=200) == reason
+    assert why_stop(shown(curve=[0.2, 0.4]), threshold, samples=200) is None
+    assert why_stop(shown(curve=[0.05, 0.1, 0.15, 0.2]), threshold, samples=800) is None
+
+
+def test_what_is_kept_is_a_share_of_what_was_gained():
+    """Of 0.9 that was 0.89 before the first step, 0.895 is half."""
+    threshold = Threshold(samples=200, curve=curve_of([0.895, 0.9]), keep=0.95, noise=0.02)
+    assert why_stop(shown(curve=[0.89, 0.895]), threshold, samples=200) is None
+    assert why_stop(shown(curve=[0.89, 0.895]), replace(threshold, start=0.89), samples=200) is not None
 
 
 def test_as_long_as_the_noise_is_unknown_no_quality_stops_a_trial():
@@ -109,7 +128,7 @@ def test_as_long_as_the_noise_is_unknown_no_quality_stops_a_trial():
 
 
 def test_of_a_front_a_slower_trial_goes_on_as_long_as_its_quality_may_make_up_for_it():
-    front = Threshold(rivals=(Rival(3, 100.0, shared=False, samples=400, curve=BASELINE),), noise=0.02)
+    front = Threshold(rivals=(Rival(3, 100.0, shared=False, samples=WHOLE, curve=BASELINE),), noise=0.02)
     assert why_stop(shown(50.0, curve=[0.1, 0.2]), front) is None
     assert why_stop(shown(50.0), front) is None
     assert "trial 3 has 100.0" in why_stop(shown(50.0, curve=[0.05, 0.1]), front)
@@ -167,7 +186,7 @@ def test_a_trial_that_barely_keeps_the_quality_is_nobodys_rival(make_trial, spac
     assert [p.quality for p in threshold.curve] == [0.2, 0.2]
 
 
-def test_for_time_to_quality_the_bar_is_the_best_time(make_trial, space):
+def test_with_a_target_the_bar_is_the_best_time(make_trial, space):
     goal = Objective(select="same-quality", target=0.2)
     there = space.model_copy(update={"objective": goal})
     trials = [
@@ -220,7 +239,7 @@ def test_who_is_stopped_for_a_loss_reads_it_with_its_own_sign_and_unit():
         rivals=AHEAD.rivals, curve=losses, keep=0.95, noise=0.02, minimize=True, unit="tokens"
     )
     why = why_stop(shown(curve=[-4.4, -3.3]), threshold)
-    assert why == "quality 3.3000 after 200 tokens, where the baseline has 3.0000"
+    assert why == "quality 3.3000 after 200 tokens, when the baseline has 3.0000"
     assert why_stop(shown(98.0), threshold) == "at most 99.0 tokens/s; trial 3 has 100.0"
     assert Threshold.from_dict(asdict(threshold)) == threshold
 

@@ -96,7 +96,7 @@ def test_what_did_not_fit_does_not_fit(recorded, machine):
 
 
 def test_a_trial_that_the_bar_stops_costs_no_more_than_until_then(recorded, machine):
-    threshold = Threshold(rivals=(Rival(2, 1000.0, shared=False),))
+    threshold = Threshold(rivals=(Rival(2, 1000.0, shared=False, samples=400),))
     done = machine.run(Trial(1, recorded.space.baseline_config), threshold)
     assert done.outcome.status is Status.STOPPED
     assert "trial 2 has 1000.0" in done.outcome.reason

@@ -59,4 +59,5 @@ def test_of_a_negative_quality_no_factor_is_told(rich):
     negative = replace(rich, answer=replace(rich.answer, baseline=sides[0], best=sides[1]))
     assert line(negative, "BLEU-4").factor.text == words.NOTHING
     assert line(rich, "BLEU-4").factor.text != words.NOTHING
+    assert words.limit(negative) == "95% of what the baseline gains in BLEU-4"
     assert words.limit(rich) == "95% of what the baseline gains in BLEU-4"

@@ -1,6 +1,8 @@
 import random
 from dataclasses import replace
 
+import pytest
+
 from autotune.judging.history import History
 from autotune.search import heuristics
 from autotune.space.knobs import KeptBatch
@@ -96,23 +98,57 @@ def test_without_a_baseline_there_are_no_heuristics(space):
     assert list(heuristics.Heuristics([space.baseline_config], seed=0)(History([], space))) == []
 
 
-def test_where_lengths_are_planned_what_is_free_comes_first_then_rates_then_batches(scheduled, make_trial):
-    config = scheduled.baseline_config
-    first = make_trial(0, 10.0, curve=[-1.9], half_width=0.1)
-    history = History([replace(first, config=config)], scheduled)
-    given = list(heuristics.Heuristics([], seed=0)(history))
-    changed = [{name: v for name, v in c.items() if v != config[name]} for c in given]
-    assert changed == [
-        {"num_workers": 1},
-        {"learning_rate": 2e-3},
-        {"micro_batch_size": 48, "learning_rate": 2e-3},
-        {"micro_batch_size": 24, "learning_rate": 1.414e-3},
-    ]
+# Of trainings whose lengths are planned.
 
 
-def test_a_rate_is_doubled_as_long_as_that_is_best_and_within_bounds(scheduled, make_trial):
-    def raised(rate):
-        best = replace(make_trial(1, 10.0), config={**scheduled.baseline_config, "learning_rate": rate})
-        return [c["learning_rate"] for c in heuristics.raised_rate(best, History([best], scheduled))]
+@pytest.fixture
+def suggested(planned, make_trial):
+    """What is tried after the baseline, its half and these: settings, a quality and a speed, one each."""
 
-    assert (raised(1e-3), raised(4e-3), raised(8e-3)) == ([2e-3], [8e-3], [])
+    def found(*others, length=20_000):
+        whole = planned.baseline_config
+        half = {**whole, "length": 10_000}
+        trials = [make_trial(0, 10, curve=[0.3], **whole), make_trial(1, 10, curve=[0.26], **half)]
+        for quality, speed, config in others:
+            given = {**whole, "length": length, **config}
+            trials.append(make_trial(len(trials), speed, curve=[quality], **given))
+        return list(heuristics.Heuristics([], 0)(History(trials, planned)))
+
+    return found
+
+
+def changed(config, planned):
+    """The settings in which it differs from the baseline, but for the length."""
+    was = planned.baseline_config
+    return {name: value for name, value in config.items() if value != was[name] and name != "length"}
+
+
+def test_what_trains_the_same_is_tried_first_one_setting_at_a_time_then_a_higher_rate_then_batches(
+    suggested, planned
+):
+    found = [changed(config, planned) for config in suggested()]
+    rate = found.index({"learning_rate": 2e-4})
+    equal = [(name, value) for config in found[:rate] for name, value in config.items()]
+    assert len(equal) == rate, "one setting each"
+    assert {name for name, _ in equal} == {"precision", "num_workers"}
+    assert [value for name, value in equal if name == "num_workers"] == [4, 0]
+    assert [config["micro_batch_size"] for config in found[rate + 1 :]] == [64, 32]
+
+
+def test_of_a_setting_that_was_tried_no_further_value_is(suggested, planned):
+    found = [changed(config, planned) for config in suggested((0.3, 9, {"num_workers": 4}))]
+    assert not [config for config in found if config.keys() == {"num_workers"}]
+    assert [config for config in found if config.keys() == {"precision"}]
+
+
+def test_the_rate_is_doubled_from_the_best_whatever_its_length_and_only_where_it_may_be(suggested, planned):
+    tried = {"num_workers": 4, "precision": "bf16", "learning_rate": 0.8e-4}
+    found = [changed(config, planned) for config in suggested((0.34, 10, tried))]
+    assert found[0] == tried | {"learning_rate": 1.6e-4}
+    highest = [changed(c, planned) for c in suggested((0.34, 10, tried | {"learning_rate": 2e-4}))]
+    assert highest[0] == {
+        "num_workers": 4,
+        "precision": "bf16",
+        "micro_batch_size": 64,
+        "learning_rate": 4e-4,
+    }

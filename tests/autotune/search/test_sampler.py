@@ -173,7 +173,7 @@ def test_what_was_begun_before_the_space_was_settled_is_not_learnt_from(make_tri
     assert len(known._study.get_trials()) == 1
 
 
-def test_for_time_to_quality_the_sooner_the_better(make_trial, space, baseline):
+def test_with_a_target_the_sooner_the_better(make_trial, space, baseline):
     goal = space.model_copy(update={"objective": Objective(select="same-quality", target=0.15)})
     sooner = make_trial(1, 5, curve=[0.15, 0.15])
     later = make_trial(2, 10, curve=[0.1] * 6 + [0.15, 0.15])

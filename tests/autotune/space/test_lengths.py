@@ -1,116 +1,191 @@
-"""How long a training is planned to be, in samples here and in its own settings outside."""
+"""How long a training is planned to be: in samples inside, in the words of its own settings outside."""
 
 import pytest
 
 from autotune.core.errors import InputError
 from autotune.space import lengths
 from autotune.space import space as spaces
-from tests.autotune.conftest import SCHEDULED
+
+BASELINE = "{micro_batch_size: 8, max_iters: 1000, warmup_iters: 50, epochs: 10, decay: 4, tokens: 8000}"
 
 
-def made(text):
-    return spaces.complete(spaces.parse(text, "made"), "made")
+def made(length, baseline=BASELINE, more=""):
+    text = f"""
+workload: some.module:fit
+baseline: {baseline}
+knobs: {{micro_batch_size: {{choice: [4, 8, 16]}}, length: {length}}}
+{more}
+"""
+    return spaces.complete(spaces.parse(text, "bad.yaml"), "bad.yaml")
 
 
-def test_a_trial_of_the_baseline_is_its_own_training(scheduled):
-    assert scheduled.baseline_config["length"] == 24_000
-    assert scheduled.training.samples == 24_000
-    given = scheduled.for_trial(scheduled.settings(scheduled.baseline_config))
-    assert (given["max_iters"], given["warmup"], given["every"]) == (2000, 100, 500)
-    assert "length" not in given, "the workload knows it by its own settings"
+def told(space, **config):
+    """What the workload of a trial is given, of what changes."""
+    given = space.for_trial(space.settings({**space.baseline_config, **config}))
+    assert "length" not in given, "it is the tuner's own word"
+    was = space.naming.as_given(space.baseline)
+    return {name: value for name, value in given.items() if value != was[name]}
 
 
-def test_a_batch_twice_as_large_takes_half_the_steps_and_the_warm_up_follows(scheduled):
-    config = scheduled.config({**scheduled.drawn(scheduled.baseline_config), "micro_batch_size": 24})
-    given = scheduled.for_trial(scheduled.settings(config))
-    assert (config["length"], given["max_iters"], given["warmup"], given["every"]) == (24_000, 1000, 50, 250)
-    half = scheduled.for_trial(scheduled.settings({**config, "length": 12_000}))
-    assert (half["max_iters"], half["warmup"], half["every"]) == (500, 25, 125)
+ALONE = "follows the length: it can be no other knob, nor be counted in steps"
+STEPS = "{steps: [max_iters, warmup_iters]}"
+EPOCHS = "{epochs: [epochs, decay]}"
+OF_EPOCHS = "training: {samples_per_epoch: 100}"
 
 
-def test_a_length_is_of_whole_steps_and_ends_with_an_evaluation(scheduled):
-    config = {**scheduled.baseline_config, "micro_batch_size": 24}
-    assert lengths.planned(scheduled, config, 16_050) == 16_032, "4 evaluations, each after 167 steps of 24"
-    given = scheduled.for_trial(scheduled.settings({**config, "length": 16_032}))
-    assert given["max_iters"] == 4 * given["every"] == 668
+def test_a_length_in_steps_is_in_samples_inside_and_the_baselines_own_changes_nothing():
+    space = made(STEPS)
+    assert space.baseline_config == {"micro_batch_size": 8, "length": 8000}
+    assert (space.budget.samples_per_trial, space.training.samples) == (8000, 8000)
+    assert told(space) == {}
+    assert space.contains(space.baseline_config)
 
 
-def test_a_length_lies_within_its_share_of_the_baselines(scheduled):
-    config = scheduled.baseline_config
-    assert lengths.planned(scheduled, config, 1) == 6_000
-    assert lengths.planned(scheduled, config, 10**9) == 48_000
-    for length, is_within in ((6_000, True), (48_000, True), (5_000, False), (50_000, False), (None, False)):
-        assert lengths.is_within(scheduled, {**config, "length": length}) is is_within
-    assert scheduled.contains({**config, "length": 12_000})
-    assert not scheduled.contains({**config, "length": 1_000})
+def test_half_the_length_is_half_the_steps_and_the_warm_up_follows():
+    assert told(made(STEPS), length=4000) == {"max_iters": 500, "warmup_iters": 25}
 
 
-def test_epochs_take_what_an_epoch_has(scheduled):
-    text = SCHEDULED.replace("max_iters: 2000, warmup: 100", "epochs: 8, decay_epochs: 6")
-    text = text.replace("{steps: [max_iters, warmup]}", "{epochs: [epochs, decay_epochs]}")
-    of = made(text + "training: {samples_per_epoch: 500}\n")
-    assert of.baseline_config["length"] == 4_000
-    config = {**of.baseline_config, "length": lengths.planned(of, of.baseline_config, 2_100)}
-    given = of.for_trial(of.settings(config))
-    assert (config["length"], given["epochs"], given["decay_epochs"]) == (2_000, 4, 3)
-    with pytest.raises(InputError, match="samples_per_epoch has to say how many samples an epoch has"):
-        made(text)
+def test_a_batch_twice_as_large_takes_half_the_steps():
+    space = made(STEPS)
+    larger = space.config({"micro_batch_size": 16})
+    assert larger["length"] == 8000
+    assert told(space, **larger) == {"micro_batch_size": 16, "max_iters": 500, "warmup_iters": 25}
 
 
-def test_samples_are_taken_as_they_are():
-    text = SCHEDULED.replace("max_iters: 2000", "images: 9000").replace(
-        "{steps: [max_iters, warmup]}", "{samples: [images]}"
-    )
-    of = made(text)
-    assert of.for_trial(of.settings({**of.baseline_config, "length": 4_500}))["images"] == 4_500
+def test_epochs_and_samples_are_as_many_whatever_the_batch():
+    epochs, samples = made(EPOCHS, more=OF_EPOCHS), made("{samples: [tokens]}")
+    assert (epochs.baseline_config["length"], samples.baseline_config["length"]) == (1000, 8000)
+    for batch in (4, 16):
+        assert told(epochs, micro_batch_size=batch, length=500) == {
+            "micro_batch_size": batch,
+            "epochs": 5,
+            "decay": 2,
+        }
+        assert told(samples, micro_batch_size=batch, length=500) == {"micro_batch_size": batch, "tokens": 500}
 
 
-def test_what_a_miniature_has_found_is_the_same_share_of_the_whole_training():
-    of = made(SCHEDULED.replace("trials: 20", "trials: 20, samples_per_trial: 2400"))
-    config = {**of.baseline_config, "length": 1_200}
-    assert of.for_trial(of.settings(config))["max_iters"] == 100
-    assert of.for_workload(of.settings(config))["max_iters"] == 1000
-    assert of.for_workload(of.settings(of.baseline_config))["max_iters"] == 2000
-
-
-def test_in_a_race_no_training_comes_to_its_end(scheduled):
-    config = scheduled.baseline_config
-    assert lengths.endless(scheduled, config, 20)["length"] == 480_000
-    without = made(SCHEDULED.replace("  length: {steps: [max_iters, warmup]}\n", ""))
-    assert lengths.endless(without, without.baseline_config, 20) == without.baseline_config
-
-
-def test_a_space_is_read_back_as_it_was_written_with_its_own_names():
-    text = SCHEDULED.replace("knobs:", "roles: {num_workers: loader.workers}\nknobs:")
-    text = text.replace("num_workers: 0", "loader: {workers: 0}")
-    of = made(text)
-    assert made(spaces.dump(of)) == of
+def test_what_counts_stays_a_whole_number_and_never_becomes_none_of_it():
+    space = made("{steps: [max_iters, warmup_iters, decay]}", BASELINE.replace("decay: 4", "decay: 0.3"))
+    assert told(space, length=2008) == {"max_iters": 251, "warmup_iters": 13, "decay": 0.0753}
+    few = made(STEPS, BASELINE.replace("warmup_iters: 50", "warmup_iters: 1"))
+    assert told(few, length=2000) == {"max_iters": 250}, "a warm-up of one step"
+    none = made(STEPS, BASELINE.replace("warmup_iters: 50", "warmup_iters: 0"))
+    assert told(none, length=16_000) == {"max_iters": 2000}, "without a warm-up there is none"
 
 
 @pytest.mark.parametrize(
-    ("length", "why_not"),
+    ("asked", "length"), [(100, 2000), (3003, 3000), (3005, 3008), (8000, 8000), (10**9, 16_000)]
+)
+def test_a_planned_length_is_of_whole_steps_and_within_the_bounds_of_its_share(asked, length):
+    space = made(STEPS)
+    planned = lengths.planned(space, space.baseline_config, asked)
+    assert planned == length
+    assert space.contains({**space.baseline_config, "length": planned})
+
+
+def test_the_bounds_of_a_length_are_those_that_are_asked_for():
+    space = made("{steps: [max_iters], share: [0.5, 1.0]}")
+    assert [lengths.planned(space, {}, samples) for samples in (1, 10**6)] == [4000, 8000]
+    assert not space.contains({**space.baseline_config, "length": 2000})
+    assert not space.contains({**space.baseline_config, "length": 16_000})
+
+
+def test_where_the_search_says_how_often_a_trial_is_evaluated_the_last_one_is_at_its_end():
+    baseline = BASELINE.replace("decay: 4", "eval_interval: 100")
+    more = "evaluate_every: eval_interval\nbudget: {evaluations_per_trial: 6}"
+    space = made(STEPS, baseline, more)
+    assert space.budget.samples_per_trial == 8016, "8000 are no whole number of six times eight"
+    for batch in (4, 8, 16):
+        length = lengths.planned(space, {"micro_batch_size": batch}, 3000)
+        given = space.for_trial(space.settings({"micro_batch_size": batch, "length": length}))
+        assert given["eval_interval"] * 6 == given["max_iters"] == length / batch
+
+
+def test_of_a_miniature_a_trial_has_a_share_and_the_training_that_it_stands_for_the_whole():
+    space = made(STEPS, more="budget: {samples_per_trial: 2000}")
+    assert (space.baseline_config["length"], space.training.samples) == (2000, 8000)
+    assert told(space) == {"max_iters": 250, "warmup_iters": 12}
+    whole = space.for_workload(space.settings(space.baseline_config))
+    assert (whole["max_iters"], whole["warmup_iters"]) == (1000, 50)
+    half = space.for_workload(space.settings({"micro_batch_size": 16, "length": 1000}))
+    assert (half["max_iters"], half["warmup_iters"]) == (250, 12)
+
+
+def test_a_race_is_over_before_its_members_are():
+    space = made(STEPS)
+    assert lengths.endless(space, {**space.baseline_config, "length": 4000}, 20)["length"] == 80_000
+    unplanned = spaces.complete(
+        spaces.parse("{workload: a:b, baseline: {x: 1}, knobs: {x: {choice: [1]}}}", "t"), "t"
+    )
+    assert lengths.endless(unplanned, {"x": 1}, 20) == {"x": 1}
+
+
+@pytest.mark.parametrize(
+    ("length", "line"),
     [
         (
             "{steps: [max_iter]}",
             "knob length: the baseline has no setting 'max_iter': did you mean max_iters?",
         ),
-        ("{steps: [max_iters], epochs: [every]}", "exactly one of steps, epochs, samples"),
+        ("{steps: [name]}", "knob length: name must be a number: got 'a'"),
+        ("{steps: [flag]}", "knob length: flag must be a number: got True"),
+        ("{steps: [never]}", "knob length: never must be a number: got -1"),
         (
-            "{steps: [learning_rate]}",
-            "knob length: learning_rate follows the length: it can be no other knob",
+            "{samples: [micro_batch_size]}",
+            f"knob length: micro_batch_size {ALONE}",
         ),
         (
-            "{choice: [1, 2]}",
+            "{epochs: [epochs]}",
+            "knob length: training.samples_per_epoch has to say how many samples an epoch has",
+        ),
+        (
+            "{choice: [100, 200]}",
             "knob length: settings that say how long a training is, such as {steps: [max_iters]}",
         ),
         (
-            "{steps: [max_iters], share: [2, 4]}",
-            "share: [shortest, longest] with 0 < shortest <= 1 <= longest",
+            "{steps: [max_iters], epochs: [epochs]}",
+            "length.exactly one of steps, epochs, samples: got ['steps', 'epochs']",
+        ),
+        ("{steps: []}", "length.exactly one of steps, epochs, samples: got []"),
+        (
+            "{steps: [max_iters], share: [2, 3]}",
+            "length.share: [shortest, longest] with 0 < shortest <= 1 <= longest <= 16: got [2.0, 3.0]",
         ),
     ],
 )
-def test_what_is_wrong_with_a_length_is_one_clear_line(length, why_not):
-    with pytest.raises(InputError) as error:
-        made(SCHEDULED.replace("{steps: [max_iters, warmup]}", length))
-    assert why_not in str(error.value)
-    assert "\n" not in str(error.value)
+def test_every_mistake_is_one_line(length, line):
+    baseline = BASELINE.replace("}", ", name: a, flag: true, never: -1}")
+    with pytest.raises(InputError) as raised:
+        made(length, baseline)
+    assert str(raised.value) == f"search space bad.yaml: {line}"
+
+
+def test_what_follows_the_length_is_counted_in_steps_by_nothing_else():
+    with pytest.raises(InputError, match="warmup_iters follows the length: it can be no other knob"):
+        made(STEPS, more="counted_in_steps: [warmup_iters]")
+
+
+def test_a_setting_that_is_called_length_is_given_as_it_is_and_none_beside_a_planned_one():
+    text = "{workload: a:b, baseline: {x: 1, length: 60}, knobs: {x: {choice: [1, 2]}}}"
+    space = spaces.complete(spaces.parse(text, "t"), "t")
+    assert space.for_trial(space.settings({"x": 2})) == {"x": 2, "length": 60}
+    with pytest.raises(InputError, match="knob length: the baseline has a setting of that name"):
+        made(STEPS, BASELINE.replace("}", ", length: 60}"))
+
+
+@pytest.mark.parametrize(
+    ("length", "more"), [(STEPS, ""), (EPOCHS, OF_EPOCHS), ("{samples: [tokens], share: [0.5, 4]}", "")]
+)
+def test_a_space_with_a_length_is_read_back_as_it_was_written(length, more):
+    space = made(length, more=more)
+    assert spaces.complete(spaces.parse(spaces.dump(space), "again"), "again") == space
+
+
+def test_the_settings_of_a_length_have_the_users_names_and_are_in_their_shape():
+    baseline = "{micro_batch_size: 8, trainer: {max_steps: 1000, warmup: 50}}"
+    space = made("{steps: [trainer.max_steps, trainer.warmup]}", baseline)
+    given = space.for_trial(space.settings({**space.baseline_config, "length": 4000}))
+    assert given["trainer"] == {"max_steps": 500, "warmup": 25}
+    text = spaces.dump(space)
+    assert "  - trainer.max_steps\n" in text.replace("    - ", "  - ")
+    assert spaces.complete(spaces.parse(text, "again"), "again") == space

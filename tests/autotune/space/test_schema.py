@@ -96,6 +96,8 @@ def test_what_the_tuner_takes_fits(text):
         R2GEN + ONE_KNOB + "limits: {memory: 1}",
         R2GEN + ONE_KNOB + "objective: {select: best}",
         R2GEN + ONE_KNOB + "objective: {select: same-training, target: 0.2}",
+        R2GEN + ONE_KNOB + "objective: {select: pareto, target: 0.2}",
+        R2GEN + ONE_KNOB + "objective: {select: fastest}",
         R2GEN + ONE_KNOB + "objective: {constraints: {rouge_l: '> 0.2'}}",
         R2GEN + ONE_KNOB + "objective: {constraints: {rouge_l: '>= 0.2 or so'}}",
         R2GEN + ONE_KNOB + "objective: {constraints: {rouge_l: 0.2}}",

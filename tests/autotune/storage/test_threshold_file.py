@@ -10,8 +10,11 @@ BASELINE = curve_of([0.1, 0.2])
 
 
 def test_a_threshold_is_read_as_it_was_written(tmp_path):
-    rivals = (Rival(3, 100.0, False, 400, BASELINE, ("a device", "")), Rival(4, 1.0, True, 400, seconds=9.0))
-    threshold = Threshold(rivals, 400, BASELINE, 0.95, 0.02, 0.01)
+    rivals = (
+        Rival(3, 100.0, False, 400, BASELINE, ("a device", "")),
+        Rival(4, 1.0, True, 200, seconds=9.0),
+    )
+    threshold = Threshold(rivals, 400, BASELINE, 0.95, 0.1, 0.02, 0.01)
     threshold_file.write(tmp_path / "threshold.json", threshold)
     assert threshold_file.read(tmp_path / "threshold.json") == threshold
     assert [f.name for f in tmp_path.iterdir()] == ["threshold.json"]

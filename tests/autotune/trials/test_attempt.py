@@ -77,6 +77,11 @@ def short(config, workdir):
     yield {"samples": 4, "train_loss": 1.0}
 
 
+def ending(config, workdir):
+    """Comes to its own end after 60 steps, evaluated there."""
+    yield from itertools.islice(scored(config, workdir), 66)
+
+
 def delegating(config, workdir):
     """Has all its work done by a process of its own, as a launcher of several does."""
     held = (
@@ -211,9 +216,26 @@ def test_a_workload_that_ends_without_quality_is_a_failure(order, server):
     assert "without a record that has bleu_4" in outcome.reason
 
 
+@pytest.mark.parametrize("samples", [240, 10**6])
+def test_a_workload_that_comes_to_its_own_end_is_a_whole_training(order, server, samples):
+    report = finish(Attempt(order(workload="test_attempt:ending", samples=samples), server))
+    assert (report.outcome.status, report.measurement.quality_samples) == (Status.COMPLETED, 240)
+    assert report.measurement.ended is (samples > 240)
+
+
+def test_one_that_was_planned_to_be_longer_is_a_failure_that_says_so(order, server):
+    planned = order(workload="test_attempt:ending", samples=480, planned=True)
+    outcome = finish(Attempt(planned, server)).outcome
+    assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.ERROR)
+    assert outcome.reason == (
+        "the training ended after 240 samples, and was planned for 480: the settings of the length do not "
+        "decide when it ends"
+    )
+
+
 def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, server, tmp_path):
     threshold_file.write(
-        tmp_path / "threshold.json", Threshold(rivals=(Rival(1, 1e6, shared=False, samples=100),))
+        tmp_path / "threshold.json", Threshold(rivals=(Rival(1, 1e6, shared=False, samples=10**6),))
     )
     beaten = order(samples=10**6, directory=tmp_path / "3", threshold_file=str(tmp_path / "threshold.json"))
     report = finish(Attempt(beaten, server))
@@ -230,7 +252,7 @@ def test_a_bar_that_is_raised_while_a_trial_runs_stops_it(order, server, tmp_pat
     while running.step(0.1).samples < 40:
         pass
     threshold_file.write(
-        tmp_path / "threshold.json", Threshold(rivals=(Rival(1, 1e6, shared=False, samples=100),))
+        tmp_path / "threshold.json", Threshold(rivals=(Rival(1, 1e6, shared=False, samples=10**6),))
     )
     assert finish(running).outcome.status == Status.STOPPED
 

@@ -370,3 +370,54 @@ def test_what_is_shown_every_second_is_what_the_end_will_say(progress):
     assert (shown.quality, shown.samples, shown.peak_memory_bytes) == (0.1, samples, 10 * MIB)
     assert (shown.curve, shown.items) == ((), ())
     assert len(whole.items) == 5
+
+
+def test_an_evaluation_before_the_first_step_is_the_start_and_no_point_of_the_curve(progress):
+    evaluate(progress, 0.0, 0, 0.01)
+    at_s, samples = train(progress, 20)
+    evaluate(progress, at_s, samples, 0.1)
+    shown = progress.measurement()
+    assert (shown.start, [p.samples for p in shown.curve]) == (0.01, [80])
+    assert shown.quality == 0.1
+
+
+def test_a_loss_before_the_first_step_has_its_sign_turned_as_every_other_one():
+    progress = Progress(OF_A_LOSS, {"micro_batch_size": 4})
+    progress.count({"at_s": 0.0, "samples": 0, "tokens": 0, "val_loss": 9.0})
+    assert progress.measurement().start == -9.0
+
+
+@pytest.mark.parametrize(
+    ("trained", "seen", "planned", "why_not"),
+    [
+        (20, 20, 0, None),
+        (20, 20, 80, None),
+        (21, 20, 0, None),  # an epoch may drop a batch
+        (
+            20,
+            20,
+            160,
+            "the training ended after 80 samples, and was planned for 160: the settings of the length",
+        ),
+        (
+            40,
+            20,
+            0,
+            "the training ended after 160 samples, and was last evaluated after 80: have it evaluated",
+        ),
+    ],
+)
+def test_a_training_that_ends_itself_is_whole_if_it_was_evaluated_there(
+    progress, trained, seen, planned, why_not
+):
+    at_s, samples = train(progress, seen)
+    evaluate(progress, at_s, samples, 0.1)
+    train(progress, trained - seen, at_s, samples)
+    found = progress.why_not_whole(planned)
+    assert found is None if why_not is None else found.startswith(why_not)
+
+
+def test_that_a_workload_came_to_its_own_end_is_noted(progress):
+    assert not progress.measurement().ended
+    progress.end()
+    assert progress.measurement().ended

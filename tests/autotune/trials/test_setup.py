@@ -255,7 +255,7 @@ def test_a_race_to_a_target_has_more_samples_and_ends_there(ordered):
     for repeat in (None, CONFIRMING):
         order, _ = ordered(repeat=repeat, objective=TO_TARGET)
         assert (order.samples, order.target) == (160_000, 0.2)
-    assert ordered(objective={"select": "same-quality"})[0].target is None, "before the pilot has said it"
+    assert ordered(objective={"select": "same-quality"})[0].target is None, "whole trainings are compared"
 
 
 def test_only_an_open_ended_baseline_ends_when_it_has_learnt(ordered):
@@ -305,3 +305,18 @@ def test_in_a_race_evaluations_are_added_where_they_are_part_of_the_speed(tmp_pa
         race = setup.race(Trial(2, space.baseline_config, race=(0, 1)), trials)
         assert [one.outside_s for one in race.members] == [pytest.approx(outside_s)] * 2
         assert all((one.unsure > 0) == (speed == "wall") for one in race.members)
+
+
+def test_a_planned_length_is_the_trials_own_and_in_a_race_none_is_over_before_it(tmp_path, planned):
+    session = Session.create(tmp_path / "s", planned, Options(), {})
+    setup = Setup(session, planned, Workload("json:loads"), WITHOUT)
+    half = {**planned.baseline_config, "length": 10_000}
+    members = [Trial(0, planned.baseline_config), Trial(1, half)]
+    order = setup.order(members[1])
+    assert (order.samples, order.planned, order.given["max_iters"]) == (10_000, True, 625)
+    assert "length" not in order.given
+    race = setup.race(Trial(2, planned.baseline_config, race=(0, 1)), members)
+    assert race.lengths == (20_000, 10_000)
+    assert [one.given["max_iters"] for one in race.members] == [25_000, 12_500]
+    assert min(one.samples for one in race.members) > 2 * 10**9
+    assert ordering.RaceOrder.from_dict(json.loads(json.dumps(race.to_dict()))) == race

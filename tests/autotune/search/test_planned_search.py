@@ -1,0 +1,110 @@
+"""A search that plans the lengths of trainings, with a real study: the test trains by a law of its own."""
+
+import math
+
+import optuna
+import pytest
+
+from autotune.core.trial import Evaluation, Measurement, Outcome, Status, Throughput
+from autotune.search.search import Search
+from autotune.search.surroundings import Silent, Terms
+from autotune.space import space as spaces
+from autotune.storage import studies
+from autotune.storage.studies import Plan
+from autotune.trials.progress import Phase
+from autotune.trials.reported import Report
+
+SPACE = """
+workload: some.module:fit
+baseline: {micro_batch_size: 8, max_iters: 1000, num_workers: 2, learning_rate: 1e-3}
+knobs:
+  length:           {steps: [max_iters]}
+  micro_batch_size: {choice: [4, 8, 16, 32]}
+  num_workers:      {choice: [0, 2, 4]}
+  learning_rate:    {scale: sqrt, multiplier: {loguniform: [0.5, 8]}}
+budget: {trials: TRIALS, repeats: 0}
+"""
+WHOLE = 8000
+
+
+def trained(config, speed=100.0):
+    """A training of `config`: a doubling of its length buys 0.04, and of its rate as much, up to four."""
+    batch, length = config["micro_batch_size"], config["length"]
+    rate = config["learning_rate"] / 1e-3 / math.sqrt(batch / 8)
+    quality = 0.3 + 0.04 * (math.log2(length / WHOLE) + (math.log2(rate) if rate < 4.01 else -3))
+    speed *= (batch / 8) ** 0.3
+    point = Evaluation(length, length / speed, quality)
+    return Measurement(
+        throughput=Throughput(speed, 0.01, 50, 9.0),
+        quality=quality,
+        quality_samples=length,
+        samples=length,
+        curve=(point,),
+    )
+
+
+@pytest.fixture
+def space():
+    return spaces.complete(spaces.parse(SPACE.replace("TRIALS", "8"), "test"), "test")
+
+
+@pytest.fixture
+def begin(space):
+    def make(trials):
+        study = optuna.create_study(directions=["maximize", "maximize"])
+        studies.set_plan(study, Plan(trials, None))
+        budget = space.budget.model_copy(update={"trials": trials})
+        return Search(space.model_copy(update={"budget": budget}), study, Silent(), Terms())
+
+    return make
+
+
+def end(search, trial):
+    search.progress(
+        Report(trial.number, Phase.TRAINING, 9.0, trained(trial.config), outcome=Outcome(Status.COMPLETED))
+    )
+
+
+def run(search):
+    """Runs trial by trial what the search asks for; the configurations of all."""
+    ran = []
+    while (trial := search.next()) is not None:
+        end(search, trial)
+        ran.append(trial.config)
+    return ran
+
+
+def test_the_second_trial_is_the_baseline_at_half_its_length(begin, space):
+    first, second, *others = run(begin(5))
+    assert first == space.baseline_config
+    assert second == {**first, "length": WHOLE // 2}
+    assert all({**config, "length": 0} != {**first, "length": 0} for config in others)
+
+
+def test_while_the_half_training_runs_another_one_may_but_not_the_same_again(begin):
+    search = begin(5)
+    end(search, search.next())
+    beside = [search.next().config for _ in range(2)]
+    assert beside[0]["length"] == WHOLE // 2
+    assert beside[0]["num_workers"] != beside[1]["num_workers"]
+
+
+def test_what_is_free_comes_first_then_rates_then_larger_batches_each_as_long_as_the_best_needs(begin):
+    """The rate is doubled as long as that helps, and what it gains makes the next training shorter."""
+    tried = [
+        (c["num_workers"], c["learning_rate"], c["micro_batch_size"], c["length"]) for c in run(begin(8))
+    ]
+    assert tried[2:] == [
+        (4, 1e-3, 8, 8000),
+        (2, 2e-3, 8, 8000),
+        (2, 4e-3, 8, 4000),
+        (2, 8e-3, 8, 2000),
+        (2, 5.657e-3, 16, 2000),
+        (2, 8e-3, 32, 1984),
+    ]
+
+
+def test_the_best_settings_are_trained_again_at_the_length_that_they_need(begin):
+    *_, better, again = run(begin(4))
+    assert (better["learning_rate"], better["length"]) == (2e-3, WHOLE)
+    assert again == {**better, "length": WHOLE // 2}, "they ended better than was asked for"
