@@ -142,27 +142,6 @@ def grid() -> Space:
     return spaces.complete(spaces.parse(GRID, "grid"), "grid")
 
 
-SCHEDULED = """
-workload: some.module:fit
-baseline:
-  {micro_batch_size: 12, num_workers: 0, learning_rate: 1.0e-3, max_iters: 2000, warmup: 100, every: 500}
-knobs:
-  micro_batch_size: {choice: [12, 24, 48]}
-  num_workers: {choice: [0, 1]}
-  learning_rate: {scale: sqrt}
-  length: {steps: [max_iters, warmup]}
-evaluate_every: every
-objective: {minimize: val_loss}
-budget: {trials: 20, repeats: 3}
-"""
-
-
-@pytest.fixture
-def scheduled() -> Space:
-    """A training of 24,000 samples whose length is planned."""
-    return spaces.complete(spaces.parse(SCHEDULED, "scheduled"), "scheduled")
-
-
 @pytest.fixture
 def recorded(grid: Space) -> Table:
     """A made-up table: the larger the batch the faster, but 32 does not fit; the doubled rate spoils it."""

@@ -96,7 +96,9 @@ def test_a_search_from_beginning_to_a_confirmed_export(tmp_path, autotune):
     assert "started: 4 lr 0.001 (race of trials 0, " in done.stdout
     assert "Confirmed: " in done.stdout
     company = "(, while others used .* the CPUs)?"
-    assert re.search(rf"Confirmed: .*x faster \(.*x to .*x{company}\): .* of training instead of", done.stdout)
+    assert re.search(
+        rf"Confirmed: .*x faster \(.*x to .*x{company}\): .* of training instead of", done.stdout
+    )
     assert "python -m autotune export s -o best.yaml" in done.stdout
     trials = trials_of(tmp_path)
     assert sum(t.searched for t in trials) == 4

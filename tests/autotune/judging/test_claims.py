@@ -375,5 +375,5 @@ def test_a_loss_that_is_lost_is_told_in_its_own_sign_and_by_its_slack(make_trial
         make_trial(4, 20, curve=[-3.0], half_width=0.1, micro_batch_size=32, repeat=Repeat(2, 1, (2,))),
     ]
     why_not = claims.claim(trials[2], History(trials, goal)).why_not
-    assert why_not.startswith("val_loss 3.0000 against 2.0005, 1 ")
-    assert re.search(r", 1 above it to 0\.\d+ above it: lost$", why_not)
+    assert why_not.startswith("val_loss 3.0000 against 2.0005, 1.01 ")
+    assert re.search(r", 1\.01 above it to 0\.\d+ above it: lost$", why_not)

@@ -113,23 +113,20 @@ def test_a_loss_that_is_no_better_than_chance_is_told_with_its_own_sign(make_tri
 
 
 @pytest.mark.parametrize(
-    ("said", "curve", "minimize", "start"),
+    ("said", "curve", "start"),
     [
-        ({}, [0.1, 0.2], False, None),  # a score begins at 0
-        ({"chance": 0.05}, [0.1, 0.2], False, 0.05),
-        ({}, [-4.0, -3.0, -2.0], True, -4.0),
-        ({}, [-2.0], True, None),
-        ({"chance": -9.0}, [-4.0, -3.0, -2.0], True, -9.0),
+        ({}, [0.1, 0.2], None),  # a score begins at 0
+        ({"chance": 0.05}, [0.1, 0.2], 0.05),
+        ({}, [-4.0, -3.0, -2.0], -4.0),
+        ({}, [-2.0], None),
+        ({"chance": -9.0}, [-4.0, -3.0, -2.0], -9.0),
     ],
 )
-def test_a_training_begins_at_chance_or_a_loss_with_its_first_evaluation(
-    make_trial, said, curve, minimize, start
-):
-    goal = Objective(quality="loss", minimize="loss") if minimize else Objective()
+def test_a_training_begins_at_chance_or_a_loss_with_its_first_evaluation(make_trial, said, curve, start):
     trial = make_trial(0, 10, curve=curve, **said)
-    assert objective.start(trial, goal) == start
+    assert objective.start(trial) == start
     seen = replace(trial, measurement=replace(trial.measurement, start=0.01))
-    assert objective.start(seen, goal) == 0.01, "what was evaluated before the first step is surer"
+    assert objective.start(seen) == 0.01, "what was evaluated before the first step is surer"
 
 
 def test_of_a_loss_what_is_kept_is_what_it_has_fallen_by():

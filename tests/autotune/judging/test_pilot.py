@@ -83,7 +83,10 @@ def test_what_equal_runs_have_shown(runs, space):
     [
         ({}, None),
         ({"chance": 0.15}, None),
-        ({"chance": 0.185}, None),
+        (
+            {"chance": 0.185},
+            "after 400 samples the baseline's bleu_4 0.2000 is not clearly above chance, 0.1850",
+        ),
         (
             {"chance": 0.25},
             "after 400 samples the baseline's bleu_4 0.2000 is not clearly above chance, 0.2500",

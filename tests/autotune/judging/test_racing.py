@@ -26,15 +26,6 @@ def pairs(logs):
     ]
 
 
-def runs_on(slices, members):
-    """Who runs in the next round of a race between trainings of one length."""
-    return racing.Trainings(slices, dict.fromkeys(members, 1000)).runs_on()
-
-
-def soonest(slices, numbers):
-    return racing.Trainings(slices, dict.fromkeys((0, *numbers), 1000)).soonest(numbers)
-
-
 def raced(speeds, rng, walk=0.0, spoilt=0.0, sd=SD):
     """All slices of a race between members of those speeds.
 

@@ -68,6 +68,7 @@ def test_what_the_tuner_writes_into_a_session_fits(file):
         R2GEN + "knobs: {learning_rate: {loguniform: [1.0e-5, 1.0e-2]}}",
         R2GEN + "knobs: {accumulation_steps: {keep: effective_batch_size}}",
         R2GEN + ONE_KNOB + "budget: {time: 2h, repeats: 0}",
+        R2GEN + ONE_KNOB + "objective: {select: same-quality, target: 0.2}",
         R2GEN + ONE_KNOB + "objective: {select: same-quality}",
         R2GEN + ONE_KNOB + "objective: {select: same-training, target: null}",
         R2GEN + ONE_KNOB + "objective: {constraints: {rouge_l: '>= 0.2', loss: ' <= -1.5e-3 '}}",

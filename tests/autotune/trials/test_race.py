@@ -46,11 +46,11 @@ def rounds(monkeypatch):
     """Every member runs so many rounds, whatever they show; otherwise for as long as the race has time."""
 
     def run_only(most):
-        def runs_on(slices, members):
-            done = max((one.round for one in slices), default=0)
-            return tuple(members) if done < most else ()
+        def runs_on(race):
+            done = max((one.round for one in race._slices), default=0)
+            return tuple(race._lengths) if done < most else ()
 
-        monkeypatch.setattr(racing, "runs_on", runs_on)
+        monkeypatch.setattr(racing.Trainings, "runs_on", runs_on)
 
     return run_only
 
