@@ -280,10 +280,10 @@ def confirmed(claim: Claim, history: History) -> str:
 
 
 def final_qualities(claim: Claim, history: History) -> str:
-    """`Final val_loss 1.884 ± 0.005, baseline 1.903 ± 0.004 (3 and 3 trainings, new seeds): not worse`."""
+    """`Final val_loss 1.884 ± 0.005, baseline 1.903 ± 0.004 (3 and 3 trainings, a seed each): not worse`."""
     goal, trials = history.space.objective, (history.of(claim.number), history.of(0))
     ours, theirs = (_with_interval(qualities.shown_figure(history.quality(t), goal)) for t in trials)
-    runs = f"{claim.seeds} and {len(history.runs_of(0))} trainings, new seeds"
+    runs = f"{claim.seeds} and {len(history.runs_of(0))} trainings, a seed each"
     answer = ": not worse" if claim.answer is qualities.Answer.KEPT else ""
     return f"Final {goal.quality} {ours}, baseline {theirs} ({runs}){answer}"
 

@@ -191,8 +191,9 @@ def _kept(
 ) -> Claim:
     """Whether a finalist that is faster with confidence keeps the quality: a test with three answers.
 
-    It is looked at after three runs of both, and after every further one. The same training has to show no
-    more than that quality is not lost with confidence.
+    It is looked at after three runs of both, and after every further one of both: a look in between would
+    pass more of those that are worse. The same training has to show no more than that quality is not lost
+    with confidence.
     """
     space, goal, start = history.space, history.space.objective, history.start
     keep = objective.least_share(goal, found.baseline_quality or 0.0, start)
@@ -207,7 +208,8 @@ def _kept(
     between = quality.between(beside.low, beside.high, goal, beside.gain)
     if beside.answer is Answer.LOST:
         return replace(found, why_not=f"{figures}, {between}: lost", is_done=True)
-    if goal.select == "same-training" or (beside.answer is Answer.KEPT and len(ours) >= _FEWEST_SEEDS):
+    is_due = is_last or len(theirs) >= len(ours) >= _FEWEST_SEEDS
+    if goal.select == "same-training" or (beside.answer is Answer.KEPT and is_due):
         return replace(found, is_done=True)
     if not is_last:
         return found

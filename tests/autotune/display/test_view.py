@@ -166,7 +166,7 @@ def test_a_confirmed_winner_is_stated_with_both_trainings_their_times_and_qualit
     text = "\n".join(view.summary(History(trials, space), workload, tmp_path))
     expected = (
         "Confirmed: 3.00x faster (2.97x to 3.03x): 11m 07s of training instead of 33m 20s. "
-        "Final bleu_4 0.2000, baseline 0.2000 (3 and 4 trainings, new seeds): not worse"
+        "Final bleu_4 0.2000, baseline 0.2000 (3 and 4 trainings, a seed each): not worse"
     )
     assert expected in text
     assert "measured once" not in text
@@ -369,10 +369,10 @@ def test_what_is_confirmed_of_a_loss_has_its_own_sign_and_says_how_far_its_runs_
     history = History([*trials, *confirming(trials, 1, curve=[-4.0, -2.01], apart=0.01)], lower)
     (_, claim) = confirm.confirmed(history)
     assert view.final_qualities(claim, history) == (
-        "Final val_loss 2.0100 ± 0.0248, baseline 2.0000 (3 and 4 trainings, new seeds): not worse"
+        "Final val_loss 2.0100 ± 0.0248, baseline 2.0000 (3 and 4 trainings, a seed each): not worse"
     )
     unsure = replace(claim, answer=None)
-    assert view.final_qualities(unsure, history).endswith("new seeds)"), "of the same training, only not lost"
+    assert view.final_qualities(unsure, history).endswith("a seed each)"), "of the same training, only not lost"
 
 
 def leaking(trial, per_sample=65_536.0):

@@ -83,6 +83,8 @@ def test_a_quality_that_is_kept_is_claimed_after_three_seeds_and_no_fewer(raced,
     for fewer in ([0.2], [0.2, 0.21]):
         assert not claims.claim(raced()[2], History(raced(*fewer), space)).is_done
     trials = raced(0.199, 0.2, 0.201)
+    assert not claims.claim(trials[2], History(trials, space)).is_done, "the baseline has two"
+    trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1, (0,))))
     found = claims.claim(trials[2], History(trials, space))
     assert found.holds
     assert found.seeds == 3
@@ -105,6 +107,7 @@ def test_at_the_same_speed_a_shorter_training_is_faster_and_a_longer_one_slower(
             replace(t, config={**t.config, "length": lengths.get(t.repeat.of if t.repeat else t.number, 1)})
             for t in raced(0.2, 0.2, 0.2, factor=1.0)
         ]
+        trials.append(replace(trials[0], number=len(trials), repeat=Repeat(0, 1, (0,))))
         found = claims.claim(trials[2], History(trials, planned))
         assert found.factor == pytest.approx(factor, rel=0.01)
         assert found.holds is (factor > 1)
