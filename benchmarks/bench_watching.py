@@ -12,10 +12,10 @@ milliseconds of CPU time that the training process takes for a step, which hardl
 machine does, those that the step takes by the clock, and what the process that watches spends of a CPU.
 
 With --command a script with batches of so many is the trial of a real search, and has the machine in turns
-of two seconds: with the search, and by itself, without the hook and with the search suspended. Two turns count
-if other programs kept less than --busy cores busy. Each of --pairs starts everything anew. Prints the trial's
-speed as a share of the script's own, by its ledger, with a 95% interval over the turns; what each process of
-the search takes of a core; and how often it waits, and is woken up.
+of two seconds: with the search, and by itself, without the hook and with the search suspended. Two turns
+count if other programs kept less than --busy cores busy. Each of --pairs starts everything anew. Prints the
+trial's speed as a share of the script's own, by its ledger, with a 95% interval over the turns; what each
+process of the search takes of a core; and how often it waits, and is woken up.
 """
 
 import argparse

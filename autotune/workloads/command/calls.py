@@ -64,6 +64,15 @@ def put_in(settings: Mapping[str, Any], objects: Sequence[str]) -> dict[str, Map
     return {name: found for name in objects if isinstance(found := settings.get(name), Mapping)}
 
 
+def _is_seeded_from_outside(spec_: Spec, settings: Mapping[str, Any]) -> bool:
+    """Whether the hook sets the seed: if that is asked for, or a repeat has one that nothing else takes.
+
+    Repeats of the very same training would show no noise, and confirm by that what is only luck.
+    """
+    names = (name for names in spec_.placeholders().values() for name in names)
+    return spec_.seed is not None or (SEED in settings and SEED not in names and SEED not in spec_.flags)
+
+
 def of_trial(
     spec_: Spec, settings: Mapping[str, Any], workdir: Path, *, path: str | None, begun: Counts, batch: int
 ) -> dict[str, str]:
@@ -77,7 +86,7 @@ def of_trial(
     return {
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), path))),
-        **({wire.SEED: str(settings.get(SEED) or 0)} if spec_.seed else {}),
+        **({wire.SEED: str(settings.get(SEED) or 0)} if _is_seeded_from_outside(spec_, settings) else {}),
         **({wire.LOGGED: json.dumps(list(spec_.scores.values()))} if is_told else {}),
         **inbox.of_trial(workdir, settings, samples, unit=os.environ.get(wire.UNIT, "samples")),
         wire.BEGUN: json.dumps(begun._asdict()),

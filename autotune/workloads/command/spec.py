@@ -143,7 +143,8 @@ class Spec(BaseModel):
         None, ge=1, description="samples of the whole training that the baseline is for"
     )
     seed: Literal["hook"] | None = Field(
-        None, description="`hook`: for a script without a flag for the seed, which is then set from outside"
+        None,
+        description="`hook`: the seed is set from outside, as it is for a script that takes none anyway",
     )
 
     @model_validator(mode="after")

@@ -372,7 +372,9 @@ def test_what_is_confirmed_of_a_loss_has_its_own_sign_and_says_how_far_its_runs_
         "Final val_loss 2.0100 ± 0.0248, baseline 2.0000 (3 and 4 trainings, a seed each): not worse"
     )
     unsure = replace(claim, answer=None)
-    assert view.final_qualities(unsure, history).endswith("a seed each)"), "of the same training, only not lost"
+    assert view.final_qualities(unsure, history).endswith("a seed each)"), (
+        "of the same training, only not lost"
+    )
 
 
 def leaking(trial, per_sample=65_536.0):
