@@ -30,8 +30,11 @@ class Figures:
     def of_step(self, scale: Any, *, has_settled: bool) -> dict[str, Any]:
         """The figures of the step that ends now; `scale()` is what its loss was multiplied by."""
         before, self._compilations = self._compilations, compilations()
-        marks = {"queued": not has_settled, "compiling": before != self._compilations}
-        figures = {**self._memory_now(), **{name: True for name, is_so in marks.items() if is_so}}
+        figures: dict[str, Any] = self._memory_now().copy()
+        if not has_settled:
+            figures["queued"] = True
+        if before != self._compilations:
+            figures["compiling"] = True
         if has_settled and self._loss is not None:  # or else it would be waited for
             figures["loss"] = float(self._loss.float().mean()) / scale()
             self._loss, self._loss_s = None, _clock_s()
@@ -92,4 +95,4 @@ def host_bytes(name: str) -> int:
 def compilations() -> int:
     """How often torch has compiled something in this process, or tried to; 0 where it never was asked to."""
     counters: Any = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
-    return counters["frames"]["total"] + counters["stats"]["unique_graphs"] if counters else 0
+    return counters["frames"].get("total", 0) + counters["stats"].get("unique_graphs", 0) if counters else 0
