@@ -9,7 +9,6 @@ the tuner's hook.
 import argparse
 import importlib
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ class Hook:
     def __init__(self) -> None:
         iterator = dataloader._BaseDataLoaderIter
         places = ((torch.autograd, "backward"), (iterator, "_next_index"), (iterator, "__next__"))
-        self._wrapped: list[tuple[Any, str, Callable[..., Any]]] = [
+        self._wrapped: list[tuple[Any, str, Any]] = [
             (owner, name, getattr(owner, name)) for owner, name in places
         ]
         self._after_step = importlib.import_module("torch.optim.optimizer")._global_optimizer_post_hooks

@@ -45,6 +45,11 @@ _ALONE = {
     "RAY_raylet_check_gc_period_milliseconds": "10000",
     "RAY_gcs_pull_resource_loads_period_milliseconds": "10000",
     "RAY_task_events_report_interval_ms": "0",
+    "RAY_raylet_report_resources_period_milliseconds": "1000",
+    "RAY_io_context_monitor_probe_interval_ms": "60000",
+    "RAY_report_worker_backlog_interval_ms": "10000",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_event_stats": "0",
 }
 _OBJECT_STORE_BYTES = 128 * 2**20  # nothing but small reports passes through it
 

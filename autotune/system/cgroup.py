@@ -7,6 +7,7 @@ from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
+_NO_LIMIT_BYTES = 2**60  # v1 says for none the largest number of whole pages; v2 says "max"
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,14 @@ def cpu_quota(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> float | Non
 
 def memory(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> Memory | None:
     """The tightest memory limit and its use, None where there is no limit."""
-    limits = [m for group in _groups("memory", root, membership) if (m := _memory(group))]
-    return min(limits, key=lambda m: m.limit_bytes, default=None)
+    group = tightest_group(root, membership)
+    return None if group is None else memory_of(group)
+
+
+def tightest_group(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> Path | None:
+    """The group with the tightest memory limit, None where there is no limit."""
+    limits = {g: limit for g in _groups("memory", root, membership) if (limit := _limit_bytes(g)) is not None}
+    return min(limits, key=lambda group: limits[group], default=None)
 
 
 def own_group(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> Path | None:
@@ -96,13 +103,22 @@ def _quota(group: Path) -> float | None:
     return None
 
 
-def _memory(group: Path) -> Memory | None:
-    v2 = (group / "memory.max").exists()
-    limit = _read(group / ("memory.max" if v2 else "memory.limit_in_bytes"))
+def memory_of(group: Path) -> Memory | None:
+    """The memory limit of a group and its use, None where it has no limit."""
+    v2, limit_bytes = _limits_as_v2(group), _limit_bytes(group)
     used = _read(group / ("memory.current" if v2 else "memory.usage_in_bytes"))
-    if not (limit.isdigit() and used.isdigit()):
+    if limit_bytes is None or not used.isdigit():
         return None
-    return Memory(int(limit), max(0, int(used) - _droppable_bytes(group, v2)))
+    return Memory(limit_bytes, max(0, int(used) - _droppable_bytes(group, v2)))
+
+
+def _limit_bytes(group: Path) -> int | None:
+    limit = _read(group / ("memory.max" if _limits_as_v2(group) else "memory.limit_in_bytes"))
+    return int(limit) if limit.isdigit() and int(limit) < _NO_LIMIT_BYTES else None
+
+
+def _limits_as_v2(group: Path) -> bool:
+    return (group / "memory.max").exists()
 
 
 def _droppable_bytes(group: Path, v2: bool) -> int:

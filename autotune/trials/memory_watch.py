@@ -2,6 +2,7 @@
 
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
@@ -25,6 +26,7 @@ class MemoryWatch:
         self._limit_bytes = limit_bytes
         self._is_capped = False
         self._shared_group = cgroup.own_group()
+        self._tightest_group = cgroup.tightest_group()  # to look for it takes longer than to ask it
         self._kills = self._counted_kills()
         self._seen_s = 0.0
         self._killed_s: float | None = None
@@ -54,7 +56,7 @@ class MemoryWatch:
         now_s = time.monotonic()
         if now_s - self._seen_s < LOOK_S:
             return False
-        self.memory_share, self._seen_s = _memory_share(), now_s
+        self.memory_share, self._seen_s = _memory_share(self._tightest_group), now_s
         if self._killed_s is None and self.is_alone and self.kernel_killed():
             self._killed_s = now_s
         return True
@@ -87,9 +89,9 @@ class MemoryWatch:
         return 0 if self._shared_group is None else cgroup.kills(self._shared_group, below=False)
 
 
-def _memory_share() -> float:
-    """The share of the machine's memory that is in use, or of the container's if that is larger."""
+def _memory_share(container: Path | None) -> float:
+    """The share of the machine's memory that is in use, or of a `container`'s if that is larger."""
     machine = psutil.virtual_memory()
     share = 1 - machine.available / machine.total
-    group = cgroup.memory()
+    group = None if container is None else cgroup.memory_of(container)
     return max(share, group.used_bytes / group.limit_bytes) if group else share

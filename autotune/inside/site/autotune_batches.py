@@ -29,26 +29,28 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self._feeds: Any = weakref.WeakKeyDictionary()  # by loader
+        self._feeds: dict[Any, _Feed] = {}  # by references to loaders that are still there
         self._counted: _Feed | None = None  # the feed of the last step
         self._passes = self._unfed = self._doubtful = 0  # passes since the last step; steps in a row
         self.note = ""  # what is doubtful about the counts
 
     def fetched(self, loader: Any, iterator: Any, samples: int, tokens: int | None = None) -> None:
         """An iterator of a loader gave a batch."""
-        if loader not in self._feeds:
-            self._feeds[loader] = _Feed()
-        self._feeds[loader].give(iterator, Seen(samples, tokens))
+        feed = self._feeds.get(weakref.ref(loader))
+        if feed is None:
+            feed = self._feeds[weakref.ref(loader, self._forget)] = _Feed()
+        feed.give(iterator, Seen(samples, tokens))
 
     def ended(self, loader: Any, iterator: Any) -> None:
         """An iterator of a loader has no more to give."""
-        if loader in self._feeds:
-            self._feeds[loader].end(iterator)
+        feed = self._feeds.get(weakref.ref(loader))
+        if feed is not None:
+            feed.end(iterator)
 
     def backward(self) -> None:
         """A backward pass begins."""
         self._passes += 1
-        for feed in self._feeds.values():
+        for feed in list(self._feeds.values()):  # a loader may go at any moment
             feed.use()
 
     def stepped(self, expected: int = 0) -> Seen:
@@ -56,7 +58,7 @@ class Tally:
 
         `expected` are the samples of a step by the training's settings, 0 if they say nothing.
         """
-        drawn = [feed for feed in self._feeds.values() if feed.new]
+        drawn = [feed for feed in list(self._feeds.values()) if feed.new]
         self._counted = self._chosen(drawn, expected) or self._counted
         taken = self._counted.take(self._passes) if self._counted else []
         for feed in drawn:
@@ -64,15 +66,22 @@ class Tally:
         self._passes, self._unfed = 0, 0 if drawn else self._unfed + 1
         if not self._counted or (not taken and self._unfed > _MOST_UNFED):
             return Seen(None)
+        if len(taken) == 1:
+            return taken[0]
         tokens = [batch.tokens for batch in taken if batch.tokens is not None]
         is_known = taken and len(tokens) == len(taken)
         return Seen(sum(batch.samples or 0 for batch in taken), sum(tokens) if is_known else None)
 
+    def _forget(self, loader: Any) -> None:
+        self._feeds.pop(loader, None)
+
     def _chosen(self, drawn: list[_Feed], expected: int) -> _Feed | None:
         """Returns the feed by which a step is counted that has `drawn` from these."""
+        if len(drawn) < 2:
+            return drawn[0] if drawn else None
         steady = [feed for feed in drawn if feed.steps == max(feed.steps for feed in drawn)]
         if len(steady) < 2:
-            return steady[0] if steady else None
+            return steady[0]
         sizes = [sum(batch.samples or 0 for _, batch in feed.new) for feed in steady]
         best = min(reversed(range(len(sizes))), key=lambda at: _ratio(sizes[at], expected))
         is_doubtful = len(set(sizes)) > 1 and sizes[best] != expected

@@ -34,11 +34,11 @@ class Figures:
         The learning rate of the `optimizer` that has made it is among them if it is not the one before.
         """
         before, self._compilations = self._compilations, compilations()
-        marks = {"queued": not has_settled, "compiling": before != self._compilations}
-        figures: dict[str, Any] = {
-            **self._memory_now(),
-            **{name: True for name, is_so in marks.items() if is_so},
-        }
+        figures: dict[str, Any] = self._memory_now().copy()
+        if not has_settled:
+            figures["queued"] = True
+        if before != self._compilations:
+            figures["compiling"] = True
         rate = _rate(optimizer)
         if rate is not None and rate != self._rate:
             self._rate = rate
@@ -110,4 +110,4 @@ def host_bytes(name: str) -> int:
 def compilations() -> int:
     """How often torch has compiled something in this process, or tried to; 0 where it never was asked to."""
     counters: Any = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
-    return counters["frames"]["total"] + counters["stats"]["unique_graphs"] if counters else 0
+    return counters["frames"].get("total", 0) + counters["stats"].get("unique_graphs", 0) if counters else 0

@@ -97,11 +97,17 @@ class Teller:
         self.saving = Saving(total)
         self._step_samples = int(os.environ.get(autotune_wire.STEP_SAMPLES) or 0) or None
         self._tally, self._figures, self._pace = Tally(), Figures(), autotune_gpu.Pace()
-        self._steps, self._flops = Steps(), Flops()
+        self._steps, self._flops, self._ranks = Steps(), Flops(), autotune_wire.Ranks()
+        self._worker_info, self._map_kind = (
+            torch.utils.data.get_worker_info,
+            torch.utils.data.dataloader._DatasetKind.Map,
+        )
         self._is_in_backward = self._has_told = self._is_mute = False
         self._scaler: Any = None
         self._note = ""  # what is doubtful about the steps
         self._wrappers: list[Callable[..., Any]] = []
+        self._hidden: dict[str, Callable[..., Any]] = {}  # methods as torch.compile may see them
+        self._compiler: Callable[[], Any] = lambda: None  # returns what compiles this thread's calls now
         os.register_at_fork(after_in_child=self._begin_anew)
 
     def _begin_anew(self) -> None:
@@ -110,12 +116,16 @@ class Teller:
 
     def guarded(self, name: str) -> Callable[..., None]:
         """Returns the method `name`; if it fails, it says so, and nothing is reported from then on."""
+        method = getattr(self, name)
 
         def call(*args: Any) -> None:
             if self._is_mute:
                 return
             try:
-                getattr(self, name)(*args)
+                if self._compiler() is None:
+                    method(*args)
+                else:
+                    self._hidden.get(name, method)(*args)
             except Exception as error:  # noqa: BLE001 - never the script's
                 self._is_mute = True
                 print(f"autotune: steps are told no more: {type(error).__name__}: {error}", file=sys.stderr)
@@ -123,10 +133,16 @@ class Teller:
         return self.beside(call)
 
     def hide(self, dynamo: Any) -> None:
-        """Keeps torch.compile from compiling what is done here within a step that it was given whole."""
+        """Keeps torch.compile from compiling what is done here within a step that it was given whole.
+
+        That takes a while at each call, and so is done only where something is compiled, if torch tells that.
+        """
         for name in ("drew", "fetched", "ended", "begins_backward", "ends_backward", "stepped"):
-            setattr(self, name, dynamo.disable(getattr(self, name)))
+            self._hidden[name] = dynamo.disable(getattr(self, name))
         skip: Any = getattr(getattr(dynamo, "decorators", None), "skip", None)  # older ones need it less
+        frames: Any = sys.modules.get("torch._C._dynamo.eval_frame")
+        asked: Any = getattr(frames, "get_eval_frame_callback", None)
+        self._compiler = asked if skip and asked else lambda: True
         for wrapper in self._wrappers if skip else ():
             skip(wrapper)
 
@@ -147,7 +163,7 @@ class Teller:
         usual = drawn.popleft() if drawn else None
         if batch is None or not self._torch.is_grad_enabled():
             return
-        is_map = iterator._dataset_kind == self._torch.utils.data.dataloader._DatasetKind.Map
+        is_map = iterator._dataset_kind == self._map_kind
         samples = usual if is_map and usual else size(batch, usual)
         if samples:
             self._tally.fetched(_loader_of(iterator), iterator, samples, autotune_tokens.count(batch))
@@ -176,33 +192,33 @@ class Teller:
 
     def _end_step(self, optimizer: Any = None) -> None:
         """Counts a step and tells it; `optimizer` has made it."""
-        seen = self._seen()
+        rank, of_all = self._ranks()
+        seen = self._seen(of_all)
         self._total.add(seen)
-        if autotune_wire.rank():
+        if rank:
             return
         if not self._has_told:
             autotune_device.tell_if_lost(self._wire, optimizer)
         has_settled = self._pace.has_settled()
         at_s, figures = _clock_s(), self._figures.of_step(self._scale, optimizer, has_settled=has_settled)
         if flops := self._flops.stepped():
-            of_all = autotune_wire.world_size()
             figures["flops"] = {kind: counted * of_all for kind, counted in flops.items()}
-        is_alone = autotune_wire.world_size() == 1  # of several each may hold a part
         is_first = optimizer is not None and not self._has_told
+        is_alone = of_all == 1  # of several each may hold a part
         if is_first and is_alone and (trained := trained_parameters(optimizer)):
             figures["trained_parameters"] = trained
         if said := self._note or self._tally.note:
             self._note = self._tally.note = ""
             figures["note"] = said
             print(f"autotune: {said}", file=sys.stderr)
-        self._wire.tell({"step": {**seen._asdict(), "figures": figures}}, at_s)
+        step = {"samples": seen.samples, "tokens": seen.tokens, "figures": figures}
+        self._wire.tell({"step": step}, at_s, rank)
         self._has_told = True
 
-    def _seen(self) -> Seen:
+    def _seen(self, of_all: int) -> Seen:
         """What the step that has ended has seen, in all processes."""
-        of_all = autotune_wire.world_size()
         own = self._tally.stepped((self._step_samples or 0) // of_all)
-        samples, tokens = (value and value * of_all for value in own)
+        samples, tokens = own.samples and own.samples * of_all, own.tokens and own.tokens * of_all
         return Seen(self._step_samples if samples is None else samples, tokens)
 
     def _is_no_step(self, optimizer: Any) -> bool:
@@ -213,7 +229,7 @@ class Teller:
         overflow = getattr(optimizer, "found_inf", None)
         return (
             autotune_gpu.is_capturing()
-            or self._torch.utils.data.get_worker_info() is not None
+            or self._worker_info() is not None
             or (overflow is not None and overflow.device.type == "cpu" and bool(overflow))
         )
 

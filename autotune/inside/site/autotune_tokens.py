@@ -18,7 +18,7 @@ def count(batch: Any) -> int | None:
 
     None for any other batch, and for one that lies on a device already.
     """
-    if not isinstance(batch, Mapping):
+    if isinstance(batch, (list, tuple)) or not isinstance(batch, Mapping):  # the former is said at once
         return None
     ids: Any = batch.get("input_ids")
     mask: Any = batch.get("attention_mask")

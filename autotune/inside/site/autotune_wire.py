@@ -54,16 +54,19 @@ class Wire:
             self._socket.close()  # this process's descriptor alone
         self._begin()
 
-    def tell(self, message: Mapping[str, Any], at_s: float | None = None) -> None:
-        """Sends `message`, stamped now or `at_s`; raises TypeError or ValueError where it is not JSON's."""
-        if SOCKET not in os.environ:
+    def tell(self, message: Mapping[str, Any], at_s: float | None = None, of: int | None = None) -> None:
+        """Sends `message`, stamped now or `at_s`; raises TypeError or ValueError where it is not JSON's.
+
+        `of` is this process's rank, where that is known.
+        """
+        if self._socket is None and SOCKET not in os.environ:  # to look there takes a while
             return
-        origin = {"at_s": _clock_s() if at_s is None else at_s, "pid": os.getpid(), "rank": rank()}
-        line = json.dumps({**origin, **message}, default=plain).encode() + b"\n"
+        at_s, of = _clock_s() if at_s is None else at_s, rank() if of is None else of
+        line = _json({"at_s": at_s, "pid": os.getpid(), "rank": of, **message}).encode() + b"\n"
         if len(line) > LONGEST_BYTES:
             raise ValueError(f"at most {LONGEST_BYTES // 2**20} MiB can be sent, got {len(line)} bytes")
         with self._lock:
-            connection = self._opened()
+            connection = self._socket or self._opened()
             try:
                 if connection is not None:
                     connection.sendall(line)
@@ -72,7 +75,7 @@ class Wire:
 
     def is_stopped(self) -> bool:
         """Whether the tuner has asked to stop."""
-        if self._is_stopped or SOCKET not in os.environ:
+        if self._is_stopped or (self._socket is None and SOCKET not in os.environ):
             return self._is_stopped
         with self._lock:
             connection = self._opened()
@@ -113,19 +116,45 @@ def is_whole() -> bool:
 
 def rank() -> int:
     """This process's among those of a distributed training, 0 where it is none."""
-    return int(_number_of("RANK", 0, "get_rank"))
+    return _number_of("RANK", 0, "get_rank", _distributed())
 
 
 def world_size() -> int:
     """The number of processes of a distributed training, 1 where it is none."""
-    return int(_number_of("WORLD_SIZE", 1, "get_world_size"))
+    return _number_of("WORLD_SIZE", 1, "get_world_size", _distributed())
 
 
-def _number_of(variable: str, otherwise: int, question: str) -> int:
-    """What torch.distributed says where it is in use, else what its launcher has put into the environment."""
+class Ranks:
+    """A process's rank and the world's size, which can be asked for at every step.
+
+    The environment is read once: what torch.distributed is started with later, it says itself.
+    """
+
+    def __init__(self) -> None:
+        self._launched: tuple[int, int] | None = None
+
+    def __call__(self) -> tuple[int, int]:
+        if self._launched is None or _distributed() is not None:
+            found = rank(), world_size()
+            self._launched = self._launched or found
+            return found
+        return self._launched
+
+
+def _distributed() -> Any:
+    """torch.distributed where it is in use, else None."""
     distributed: Any = sys.modules.get("torch.distributed")
     try:
-        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        is_used = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    except (ValueError, RuntimeError):
+        return None
+    return distributed if is_used else None
+
+
+def _number_of(variable: str, otherwise: int, question: str, distributed: Any) -> int:
+    """What torch.distributed says where it is in use, else what its launcher has put into the environment."""
+    try:
+        if distributed is not None:
             return int(getattr(distributed, question)())
         return int(os.environ.get(variable, otherwise))
     except (ValueError, RuntimeError):
@@ -143,3 +172,6 @@ def plain(value: Any) -> Any:
     if found is value:
         raise TypeError(f"a record's values must be JSON's, got {type(value).__name__}")
     return found
+
+
+_json = json.JSONEncoder(default=plain).encode  # made once: each call of `json.dumps` would make one

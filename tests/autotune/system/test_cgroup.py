@@ -52,6 +52,12 @@ def test_v1_has_a_tree_for_each_controller(tree) -> None:
     assert cgroup.memory(*where) == cgroup.Memory(7000, 500)
 
 
+def test_v1_says_a_very_large_number_for_no_limit(tree) -> None:
+    files = {"memory.limit_in_bytes": "9223372036854771712", "memory.usage_in_bytes": "600"}
+    where = tree("5:memory:/job", {f"memory/job/{name}": text for name, text in files.items()})
+    assert cgroup.memory(*where) is None
+
+
 def test_the_hosts_path_seen_inside_a_container_leads_to_the_containers_own_limits(tree) -> None:
     where = tree("0::/../../docker/abc", {"memory.max": "5000", "memory.current": "10"})
     assert cgroup.memory(*where) == cgroup.Memory(5000, 10)

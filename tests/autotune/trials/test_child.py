@@ -215,7 +215,8 @@ def test_a_kill_that_nothing_explains_is_no_failure_of_the_trial(run, workload, 
 
 def test_a_worker_that_is_killed_while_the_machine_is_full_is_out_of_memory(run, monkeypatch):
     full = cgroup.Memory(limit_bytes=100, used_bytes=97)
-    monkeypatch.setattr(cgroup, "memory", lambda: full)
+    monkeypatch.setattr(cgroup, "tightest_group", lambda: Path("/container"))
+    monkeypatch.setattr(cgroup, "memory_of", lambda _: full)
     outcome, _ = run("loads", {"fault": "kill"})
     assert (outcome.status, outcome.failure) == (Status.FAILED, Failure.OOM)
 
@@ -245,7 +246,8 @@ def test_the_words_of_an_earlier_attempt_do_not_count(run, tmp_path):
 
 def test_a_kill_while_the_machine_is_full_is_out_of_memory(start, monkeypatch):
     full = cgroup.Memory(limit_bytes=100, used_bytes=97)
-    monkeypatch.setattr(cgroup, "memory", lambda: full)
+    monkeypatch.setattr(cgroup, "tightest_group", lambda: Path("/container"))
+    monkeypatch.setattr(cgroup, "memory_of", lambda _: full)
     child = start("has_family")
     first_record(child)
     os.kill(child.pid, signal.SIGKILL)
