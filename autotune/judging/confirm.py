@@ -185,6 +185,8 @@ def _candidates(history: History) -> list[Trial]:
     """
     if history.space.objective.target is not None:
         return list(history.better)
+    if planning.is_wanted(history.space):
+        return [trial for trial in history.better if history.is_long_enough(trial)]
     stopped = [t for t in history.searched if _may_have_been_better(t, history)]
     return sorted([*history.better, *stopped], key=history.trainings_per_s, reverse=True)
 

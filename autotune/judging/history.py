@@ -20,6 +20,8 @@ from autotune.judging.speeds import Speeds
 from autotune.judging.targets import ToTarget
 from autotune.space.space import Space
 
+_ALMOST = 1.05  # times as long
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -200,6 +202,14 @@ class History:
         """
         needed = self.needs.samples(trial) if trial.number else None
         return self.surely_per_s(trial) / (needed or self.length(trial))
+
+    def is_long_enough(self, trial: Trial) -> bool:
+        """Whether a trial's training is about as long as its settings need, if lengths are planned.
+
+        One that has the quality by luck would lose it with other seeds.
+        """
+        needed = self.needs.samples(trial) if trial.number else None
+        return needed is None or needed <= _ALMOST * self.length(trial)
 
     def throughput(self, trial: Trial) -> Figure | None:
         """Samples per second of a trial's settings, over all runs that count; None if it has shown none."""

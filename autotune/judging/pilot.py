@@ -130,7 +130,9 @@ def settled(asked: History) -> History:
 
 
 def _settled(asked: History) -> Space:
-    """The space with what the pilot has settled: samples of a trial, the target, or another promise.
+    """The space with what the pilot has settled: samples of a trial, a target, or another promise.
+
+    If a training may end anywhere, whoever has the quality first has the shortest training.
 
     Where qualities cannot be compared, the search continues with the promise that needs no such comparison:
     only what leaves the training the same is changed.
@@ -145,7 +147,16 @@ def _settled(asked: History) -> Space:
         return space
     if found.why_not:
         return same_training(_with_objective(space, select="same-training", target=None))
+    if goal.target is None and not planning.is_wanted(space) and _may_end_anywhere(asked):
+        target = goal.turned(objective.least(goal, found.quality, found.start))
+        return _with_objective(space, target=float(f"{target:.4g}"))
     return space
+
+
+def _may_end_anywhere(asked: History) -> bool:
+    """Whether a piece of the training is a training: if its learning rate is known not to fall."""
+    schedule = asked.baseline.measurement.schedule if asked.baseline else None
+    return schedule is not None and not schedule.falls
 
 
 def _with_samples(space: Space, samples: int) -> Space:
@@ -223,7 +234,9 @@ def said(asked: History) -> str | None:
     chance = f" (chance {goal.turned(found.chance):.4f})" if found.chance is not None else ""
     figure = f"{goal.quality} {goal.turned(found.quality):.4f}{chance}"
     text = f"Pilot: the baseline has {figure} after {found.samples} {space.unit}"
-    if found.doubt:
+    target = settled(asked).space.objective.target
+    if found.doubt and target is None:
         text += f". Only a configuration that is clearly better than required can win: {found.doubt}"
         return f"{text}; try --samples {found.samples_needed} or more, or a larger --repeats."
-    return f"{text}{noise}."
+    first = "" if target is None else f" The first configuration to reach {target:g} wins."
+    return f"{text}{noise}.{first}"

@@ -48,7 +48,7 @@ def next_config(history: History) -> Config | None:
         return None
     key, needed = settings_key(leader.config, {LENGTH}), history.needs.samples(leader)
     equals = [t for t in history.searched if settings_key(t.config, {LENGTH}) == key]
-    first = next(iter(history.ranked), None)
+    first = next((t for t in history.ranked if history.is_long_enough(t)), None)
     if needed is None or first is None or len(equals) >= _MOST_LENGTHS:
         return None
     config = _with(history, leader.config, needed)

@@ -177,7 +177,7 @@ def test_a_winner_that_ran_beside_others_is_held_against_what_ran_alone(space):
 
 def test_a_baseline_that_ran_beside_others_is_measured_alone_where_no_repeat_was(space):
     known = confirmed(space, {"precision": "bf16", "num_workers": 8}, shared=True)
-    space = space.model_copy(update={"objective": space.objective.model_copy(update={"keep": 0.5})})
+    space = space.model_copy(update={"objective": space.objective.model_copy(update={"keep": 0.0})})
     trials = [t for t in known if not (t.repeat and t.repeat.of == 0)]
     assert ablation.next_step(History(trials, space)) == (space.baseline_config, 1)
     trials, ran = play(trials, space)

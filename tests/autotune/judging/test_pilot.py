@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.core.trial import Schedule
 from autotune.judging import confirm, pilot
 from autotune.judging.history import History
 from autotune.space import space as spaces
@@ -143,6 +144,23 @@ def test_the_pilot_sets_no_target_and_keeps_one_that_is_given(runs, space):
     assert pilot.settled(History(runs(), space)).space.objective.target is None
     given = asked(space, target=0.3)
     assert pilot.settled(History(runs(), given)).space.objective.target == 0.3
+
+
+def test_where_the_learning_rate_is_constant_the_first_at_the_quality_wins(runs, planned, space):
+    """A piece of such a training is a training: it is stopped where it is good enough."""
+
+    def scheduled(schedule, **said):
+        return [replace(t, measurement=replace(t.measurement, schedule=schedule)) for t in runs(**said)]
+
+    constant = scheduled(Schedule(1e-3, 1e-3, 100), apart=0.02)
+    assert pilot.settled(History(constant, space)).space.objective.target == pytest.approx(0.1919)
+    assert pilot.said(History(constant, space)).endswith("The first configuration to reach 0.1919 wins.")
+    given = asked(space, target=0.3)
+    assert pilot.settled(History(constant, given)).space.objective.target == 0.3
+    for schedule in (None, Schedule(1e-3, 1e-4, 400)):
+        history = History(scheduled(schedule, apart=0.02), space)
+        assert pilot.settled(history).space.objective.target is None
+    assert pilot.settled(History(constant, planned)).space.objective.target is None, "its length is planned"
 
 
 @pytest.mark.parametrize("target", [None, 0.3])
