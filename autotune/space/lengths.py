@@ -1,5 +1,6 @@
 """How long a training is planned to be: in samples here, in the words of its own settings outside. Pure."""
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -65,16 +66,20 @@ def is_within(space: "Space", config: Config) -> bool:
 def settings(space: "Space", given: Config, *, is_whole: bool = False) -> dict[str, Setting]:
     """Returns the user's settings for the length of `given`: all of them change by the same share.
 
-    Of a miniature they are a trial's; if `is_whole`, those of the training that it stands for.
+    Of a miniature they are a trial's; if `is_whole`, those of the training that it stands for, which is
+    evaluated as often as the baseline's: a shorter one would come to its end without.
     """
     of, length, whole = knob(space), given.get(LENGTH), own(space)
     each = _samples_each(space, of, given) if of else None
     if of is None or whole is None or each is None or not isinstance(length, int):
         return {}
     samples = length * whole / space.budget.samples_per_trial if is_whole else length
-    first = of.names[0]
-    times = samples / each / float(space.baseline[first] or 1)
-    return {name: _times(space.baseline.get(name), times) for name in of.names}
+    times = samples / each / float(space.baseline[of.names[0]] or 1)
+    found = {name: _times(space.baseline.get(name), times) for name in of.names}
+    every = space.evaluate_every if is_whole and of.steps else None
+    if every is not None and every not in space.knobs and isinstance(usual := space.baseline.get(every), int):
+        found[every] = max(1, math.floor(usual * times))  # so that the last one is not after the end
+    return found
 
 
 def _times(value: Setting, times: float) -> Setting:

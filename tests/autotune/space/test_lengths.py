@@ -111,6 +111,16 @@ def test_of_a_miniature_a_trial_has_a_share_and_the_training_that_it_stands_for_
     assert (half["max_iters"], half["warmup_iters"]) == (250, 12)
 
 
+def test_a_shorter_training_is_evaluated_as_often_and_at_its_end():
+    """An interval longer than the training would leave it without an evaluation."""
+    baseline = BASELINE.replace("{", "{every: 1000, ")
+    space = made(STEPS, baseline=baseline, more="evaluate_every: every")
+    length = lengths.planned(space, space.baseline_config, 4408)
+    whole = space.for_workload(space.settings({**space.baseline_config, "length": length}))
+    assert whole["every"] == whole["max_iters"] == length // 8
+    assert space.for_workload(space.settings(space.baseline_config))["every"] == 1000
+
+
 def test_a_race_is_over_before_its_members_are():
     space = made(STEPS)
     assert lengths.endless(space, {**space.baseline_config, "length": 4000}, 20)["length"] == 80_000
