@@ -1,0 +1,78 @@
+"""Whole trainings of nanoGPT's recipe for a CPU by its script alone: what a claim about it has to agree with.
+
+    python benchmarks/nanogpt_alone.py DIRECTORY TABLE BATCH,RATE,SAMPLES,SEED ...
+
+DIRECTORY is a clone of nanoGPT whose character data are prepared. The public script trains in a process of
+its own, with the seed in place of its own one; of the tuner nothing runs. Adds a JSON line for each to TABLE:
+the seconds of its steps (their median, times their number), of all of it, and the validation loss at its end.
+"""
+
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+MODEL = "--block_size=64 --n_layer=4 --n_head=4 --n_embd=128 --dropout=0.0"
+RECIPE = f"config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=100 {MODEL}"
+OWN_SEED = "manual_seed(1337"
+WARM_UP = 0.05  # of the steps, as in the recipe
+
+
+def trained(directory: Path, batch: int, rate: float, samples: int, seed: int) -> dict[str, Any]:
+    """Returns what a training shows whose schedule ends after so many samples."""
+    steps = samples // batch
+    with tempfile.TemporaryDirectory() as scratch:
+        script = Path(scratch, "train.py")
+        script.write_text((directory / "train.py").read_text().replace(OWN_SEED, f"manual_seed({seed}"))
+        options = {
+            "batch_size": batch,
+            "learning_rate": rate,
+            "min_lr": rate / 10,
+            "max_iters": steps,
+            "lr_decay_iters": steps,
+            "warmup_iters": round(WARM_UP * steps),
+            "eval_interval": steps,
+            "out_dir": scratch,
+        }
+        flags = [f"--{name}={value}" for name, value in options.items()]
+        run = f"runpy.run_path({str(script)!r}, run_name='__main__')"
+        runner = f"import runpy, sys; sys.path.insert(0, '.'); {run}"
+        begun_s = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-c", runner, *RECIPE.split(), *flags],
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        whole_s = time.monotonic() - begun_s
+    step_ms = [float(found) for found in re.findall(r"iter \d+: loss .* time ([0-9.]+)ms", done.stdout)]
+    losses = [float(found) for found in re.findall(r"val loss ([0-9.]+)", done.stdout)]
+    return {
+        "batch": batch,
+        "rate": rate,
+        "samples": samples,
+        "seed": seed,
+        "steps_s": round(statistics.median(step_ms) * steps / 1000, 2),
+        "whole_s": round(whole_s, 1),
+        "val_loss": losses[-1],
+    }
+
+
+def main() -> None:
+    directory, table = map(Path, sys.argv[1:3])
+    for wanted in sys.argv[3:]:
+        batch, rate, samples, seed = wanted.split(",")
+        line = json.dumps(trained(directory, int(batch), float(rate), int(samples), int(seed)))
+        with table.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
