@@ -1,7 +1,6 @@
 """A trial's records, counted as they come: what they show so far. Pure: the clock is in the records."""
 
 import statistics
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
@@ -16,15 +15,14 @@ from autotune.core.trial import (
     Measurement,
     Outcome,
     Schedule,
-    Slope,
     Status,
     Throughput,
 )
-from autotune.judging import trends
 from autotune.judging.measure import Meter, prefetched_steps, with_evaluations
 from autotune.space.sections import turned
 from autotune.storage.records import COMPILING, QUEUED, RATE, STANDS_FOR, is_mark
 from autotune.trials import failures
+from autotune.trials.peaks import Flops, Peak
 from autotune.trials.step_flops import FLOPS, PARAMETERS
 
 _MOST_ITEMS = 100_000  # whose scores are kept
@@ -34,10 +32,7 @@ _SURE_SHARE = 0.02  # of a throughput: an interval as narrow as that is one to r
 _KNOWN_SHARE = 0.1  # one that says what is worth a race, which decides the rest
 _SILENT_STEPS, _SILENT_S = 10, 2.0  # seconds, too: a step of milliseconds is late for any reason
 _LEAST_BYTES = 2**20  # no training takes less: where the host shows less, the work was done out of sight
-_RISING_SHARE, _RISING_PART = 0.02, 1 / 3  # of the peak, and of a trial's samples
-_RISING_STEPS = 12  # with fewer, the last third may still be of the first steps, which allocate what all need
 _WHOLE_SHARE = 0.95  # of a training, that its last evaluation must have seen; an epoch may drop a batch
-_FINE_SHARE = 0.0025  # what a peak grows by before it is noted: a leak shall not make a note with every step
 
 
 class Phase(StrEnum):
@@ -87,9 +82,9 @@ class Progress:
         self._items: list[tuple[float, ...]] = []
         self._own_bytes = self._script_bytes = self._children_bytes = 0
         self._reserved_bytes = self._context_bytes = 0
-        self._peak = _Peak()
+        self._peak = Peak()
         self._phase_s = dict.fromkeys(PHASES, 0.0)
-        self._flops = _Flops()
+        self._flops = Flops()
         self._parameters = 0
 
     @property
@@ -306,59 +301,6 @@ class Progress:
             scores=self._scores,
             step_shares={p: s / total_s for p, s in self._phase_s.items()} if total_s else {},
         )
-
-
-class _Peak:
-    """The most that a trial has held, and where in it steps have raised that."""
-
-    def __init__(self) -> None:
-        self.held_bytes = 0
-        self._steps = self._growth_bytes = 0
-        self._noted = [(0, 0)]  # samples, and what all steps up to there had added to the peak
-        self.restart()
-
-    def restart(self) -> None:
-        """A new process begins: what it holds grows from the start."""
-        self._growth = trends.Series()
-
-    def count(self, samples: int, held_bytes: int, *, is_step: bool) -> None:
-        """`is_step` says that it has to be expected again and again, should it add to the peak."""
-        added, self.held_bytes = max(0, held_bytes - self.held_bytes), max(held_bytes, self.held_bytes)
-        if not is_step:
-            return
-        self._steps += 1
-        self._growth_bytes += added
-        self._growth.add(samples, self._growth_bytes)
-        if self._growth_bytes - self._noted[-1][1] > _FINE_SHARE * self.held_bytes:
-            self._noted.append((samples, self._growth_bytes))
-
-    def is_rising(self, samples: int) -> bool:
-        """Whether steps have raised it by more than 2% in the last third of a trial of so many `samples`."""
-        if self._steps < _RISING_STEPS:
-            return False
-        early = (1 - _RISING_PART) * samples
-        late_bytes = self._growth_bytes - max(grown for at, grown in self._noted if at <= early)
-        return late_bytes > _RISING_SHARE * (self.held_bytes - late_bytes)
-
-    def slope(self) -> Slope | None:
-        """By how many bytes steps of this process raise it, for each sample."""
-        return trends.slope(self._growth.points)
-
-
-class _Flops:
-    """The operations of the steps in which they were counted, by the kind of their numbers."""
-
-    def __init__(self) -> None:
-        self._counted: Counter[str] = Counter()
-        self._samples = 0
-
-    def count(self, found: object, samples: int) -> None:
-        if isinstance(found, Mapping) and samples > 0:
-            self._counted.update({str(kind): int(units.number(n) or 0) for kind, n in found.items()})
-            self._samples += samples
-
-    def per_sample(self) -> dict[str, float]:
-        return {kind: flops / self._samples for kind, flops in self._counted.items()}
 
 
 def _is_within(share: float, throughput: Throughput) -> bool:
