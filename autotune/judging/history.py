@@ -15,7 +15,7 @@ from autotune.core.trial import Evaluation, Measurement, Trial
 from autotune.judging import curves, estimates, objective, quality
 from autotune.judging.estimates import Beside, Figure
 from autotune.judging.objective import Disqualified
-from autotune.judging.planning import Needs
+from autotune.judging.planning import LengthNeeds
 from autotune.judging.speeds import Speeds
 from autotune.judging.targets import ToTarget
 from autotune.space.space import Space
@@ -189,11 +189,11 @@ class History:
         return ToTarget(self.trials, self.speeds, self.space)
 
     @cached_property
-    def needs(self) -> Needs:
+    def needs(self) -> LengthNeeds:
         """How long trainings of all settings have to be for the baseline's quality."""
         quality, least = self.baseline_quality, self.least_quality
         slack = 0.0 if quality is None or least is None else quality - least
-        return Needs(self.trials, self.space, quality, slack)
+        return LengthNeeds(self.trials, self.space, quality, slack)
 
     def worth(self, trial: Trial) -> float:
         """Returns how many trainings a second a trial's settings are worth, each as good as the baseline's.

@@ -27,7 +27,7 @@ def is_wanted(space: Space) -> bool:
     return LENGTH in space.knobs and plain
 
 
-class Needs:
+class LengthNeeds:
     """The samples that settings need to end with `quality`, by all trainings of them: higher is better.
 
     `slack` is what of the quality may be lost: a doubling of the length is taken to buy no less, so that one

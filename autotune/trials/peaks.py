@@ -12,7 +12,7 @@ _RISING_STEPS = 12  # with fewer, the last third may still be of the first steps
 _FINE_SHARE = 0.0025  # what a peak grows by before it is noted: a leak shall not make a note with every step
 
 
-class Peak:
+class HeldMemory:
     """The most that a trial has held, and where in it steps have raised that."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Peak:
         return trends.slope(self._growth.points)
 
 
-class Flops:
+class CountedFlops:
     """The operations of the steps in which they were counted, by the kind of their numbers."""
 
     def __init__(self) -> None:

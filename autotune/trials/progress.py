@@ -22,7 +22,7 @@ from autotune.judging.measure import Meter, prefetched_steps, with_evaluations
 from autotune.space.sections import turned
 from autotune.storage.records import COMPILING, QUEUED, RATE, STANDS_FOR, is_mark
 from autotune.trials import failures
-from autotune.trials.peaks import Flops, Peak
+from autotune.trials.peaks import CountedFlops, HeldMemory
 from autotune.trials.step_flops import FLOPS, PARAMETERS
 
 _MOST_ITEMS = 100_000  # whose scores are kept
@@ -82,9 +82,9 @@ class Progress:
         self._items: list[tuple[float, ...]] = []
         self._own_bytes = self._script_bytes = self._children_bytes = 0
         self._reserved_bytes = self._context_bytes = 0
-        self._peak = Peak()
+        self._peak = HeldMemory()
         self._phase_s = dict.fromkeys(PHASES, 0.0)
-        self._flops = Flops()
+        self._flops = CountedFlops()
         self._parameters = 0
 
     @property

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from autotune.judging import planning
-from autotune.judging.planning import Needs
+from autotune.judging.planning import LengthNeeds
 from autotune.space.sections import Objective
 
 WHOLE, QUALITY, RATE = 20_000, 0.3, 0.04 / math.log(2)  # a doubling buys 0.04
@@ -29,7 +29,7 @@ def pair(trained):
 
 @pytest.fixture
 def needs(planned):
-    return lambda trials, slack=0.0: Needs(trials, planned, QUALITY, slack)
+    return lambda trials, slack=0.0: LengthNeeds(trials, planned, QUALITY, slack)
 
 
 def test_a_training_at_two_lengths_says_what_a_longer_one_buys(pair, needs):
@@ -102,7 +102,10 @@ def test_lengths_are_planned_if_whole_trainings_are_compared_by_their_ends(plann
 
 
 def test_where_lengths_are_not_planned_nothing_is_known_of_them(pair, space):
-    assert (Needs(pair, space, QUALITY, 0.0).rate, Needs(pair, space, QUALITY, 0.0).samples(pair[0])) == (
+    assert (
+        LengthNeeds(pair, space, QUALITY, 0.0).rate,
+        LengthNeeds(pair, space, QUALITY, 0.0).samples(pair[0]),
+    ) == (
         None,
         None,
     )
