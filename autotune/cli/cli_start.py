@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from autotune.cli import gpus, import_room, option_values, prepare
+from autotune.cli import epoch_size, gpus, import_room, option_values, prepare
 from autotune.cli.cli_options import Goal, Length, Output, Running, Tuned
 from autotune.cli.gpus import Usable
 from autotune.cli.job import Job
@@ -59,8 +59,16 @@ def prepared(tuned: Tuned, asked: Space, file: Path, here: Usable) -> tuple[Spac
     settings = prepare.settings(
         workload, asked, tuned.model, tuned.baseline, tuned.data, skip_bad_samples=tuned.skip_bad_samples
     )
-    space, notes = prepare.complete(asked, settings, workload, here.machine, str(file))
+    baseline = prepare.whole_baseline(asked, settings, workload)
+    if lacks_epoch := epoch_size.is_lacking(asked, baseline, workload):
+        epoch, _ = prepare.complete(
+            epoch_size.of_one_epoch(asked), settings, workload, here.machine, str(file)
+        )
     gpus.require_script(workload.python, here)
+    if lacks_epoch:
+        known = {"samples_per_epoch": epoch_size.counted(epoch, workload, here)}
+        asked = asked.model_copy(update={"training": asked.training.model_copy(update=known)})
+    space, notes = prepare.complete(asked, settings, workload, here.machine, str(file))
     return space, workload, notes
 
 

@@ -121,7 +121,7 @@ def complete(
 
     Raises InputError where the baseline, its data or a knob is wrong.
     """
-    baseline = workload.complete(workload.fill({**space.baseline, **_named(settings, space)}))
+    baseline = whole_baseline(space, settings, workload)
     workload.require_unit(space.unit)
     goal = space.objective
     workload.require_comparable(space.knobs, goal.quality, minimize=goal.minimize is not None)
@@ -133,6 +133,16 @@ def complete(
     fitted, dropped = fit_to(whole, machine)
     notes = workload.check(fitted.for_workload(fitted.baseline))
     return fitted, [*notes, *_planned(fitted), *_uncounted(fitted), *dropped]
+
+
+def whole_baseline(
+    space: Space, settings: Mapping[str, Setting], workload: Workload
+) -> dict[str, Setting]:
+    """Returns the baseline of `space` with the `settings` given besides, and all that the workload adds.
+
+    Raises InputError if it is wrong.
+    """
+    return workload.complete(workload.fill({**space.baseline, **_named(settings, space)}))
 
 
 def _planned(space: Space) -> list[str]:

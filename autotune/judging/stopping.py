@@ -9,6 +9,7 @@ from autotune.judging import curves
 from autotune.judging.history import History
 from autotune.space.sections import turned
 
+_MORE_OTHERS = 0.05  # of the machine, that other programs may take more than they did beside a rival
 _FEWEST_STEPS = 8  # before that an interval is a guess, and it is asked again every second
 
 
@@ -18,7 +19,7 @@ class Rival:
 
     Its training has so many `samples`. An empty curve: only speed counts. `origin` is where its figures come
     from, None for wherever. `seconds` are those that it takes to the target, if there is one: they count
-    then, and not its speed.
+    then, and not its speed. `others` is the share of the machine that other programs took meanwhile.
     """
 
     number: int
@@ -28,6 +29,7 @@ class Rival:
     curve: tuple[Evaluation, ...] = ()
     origin: tuple[str, str] | None = None
     seconds: float | None = None
+    others: float = 0.0
 
     def is_like(self, shown: Measurement) -> bool:
         """Whether its figures can be held against `shown`."""
@@ -112,7 +114,10 @@ def _soonest(history: History) -> tuple[Rival, ...]:
 def _rival(trial: Trial, history: History, curve: tuple[Evaluation, ...] = ()) -> Rival:
     surely = history.surely_per_s(trial)
     shown = trial.measurement
-    return Rival(trial.number, surely, shown.shared, history.length(trial), curve, shown.origin)
+    others = max(shown.others.values(), default=0.0)
+    return Rival(
+        trial.number, surely, shown.shared, history.length(trial), curve, shown.origin, others=others
+    )
 
 
 def verdict(shown: Measurement, threshold: Threshold, samples: int) -> Outcome | None:
@@ -135,8 +140,13 @@ def _stopped(stopped_for: StoppedFor, reason: str) -> Outcome:
 
 
 def _like(shown: Measurement, threshold: Threshold) -> list[Rival]:
-    """Those whose figures compare with `shown`: the one place that says what may beat a trial."""
-    return [rival for rival in threshold.rivals if rival.is_like(shown)]
+    """Returns the rivals whose speed compares with `shown`: the one place that says what may beat a trial.
+
+    A trial beside other programs is slower for that, and nobody knows by how much: it is not held against a
+    rival that had the machine more to itself.
+    """
+    others = max(shown.others.values(), default=0.0)
+    return [r for r in threshold.rivals if r.is_like(shown) and others <= r.others + _MORE_OTHERS]
 
 
 def _is_out_of_reach(

@@ -4,9 +4,17 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from autotune.core import units
@@ -182,6 +190,13 @@ class KeptBatch(BaseModel):
     )
 
 
+def _several(given: Any) -> Any:
+    return (given,) if isinstance(given, str) else given
+
+
+_Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
+
+
 class PlannedLength(BaseModel):
     """How long a training is, in the words of its own settings; the search plans it, in samples.
 
@@ -191,9 +206,9 @@ class PlannedLength(BaseModel):
 
     model_config = STRICT
 
-    steps: tuple[str, ...] = Field((), description="settings that count optimizer steps, such as max_iters")
-    epochs: tuple[str, ...] = Field((), description="settings that count epochs")
-    samples: tuple[str, ...] = Field((), description="settings that count samples")
+    steps: _Names = Field((), description="settings that count optimizer steps, such as max_iters")
+    epochs: _Names = Field((), description="settings that count epochs")
+    samples: _Names = Field((), description="settings that count samples")
     share: tuple[float, float] = Field(
         (0.25, 2.0), description="[shortest, longest] that may be planned, as shares of the baseline's length"
     )

@@ -75,18 +75,19 @@ def settings(space: "Space", given: Config, *, is_whole: bool = False) -> dict[s
         return {}
     samples = length * whole / space.budget.samples_per_trial if is_whole else length
     times = samples / each / float(space.baseline[of.names[0]] or 1)
-    found = {name: _times(space.baseline.get(name), times) for name in of.names}
+    found = {name: scaled(space.baseline.get(name), times) for name in of.names}
     every = space.evaluate_every if is_whole and of.steps else None
     if every is not None and every not in space.knobs and isinstance(usual := space.baseline.get(every), int):
         found[every] = max(1, math.floor(usual * times))  # so that the last one is not after the end
     return found
 
 
-def _times(value: Setting, times: float) -> Setting:
+def scaled(value: Setting, times: float) -> Setting:
+    """Returns a setting of a length so many times as long; a whole number stays one, and above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
-    scaled = value * times
-    return max(min(1, value), round(scaled)) if isinstance(value, int) else float(f"{scaled:.6g}")
+    found = value * times
+    return max(min(1, value), round(found)) if isinstance(value, int) else float(f"{found:.6g}")
 
 
 def endless(space: "Space", config: Config, times: int) -> Config:

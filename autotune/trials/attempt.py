@@ -154,9 +154,14 @@ class Attempt:
         """Stops what the threshold says need not continue."""
         file = self._order.threshold_file
         threshold = threshold_file.read(Path(file)) if file else None
+        if threshold is None or self._child is None:
+            return
         shown = replace(shown, curve=self._progress.curve)
-        beaten = stopping.verdict(shown, threshold, self._order.samples) if threshold else None
-        if beaten is not None and self._child is not None:
+        if stopping.verdict(shown, threshold, self._order.samples) is None:
+            return
+        # Asked only now: adding it up takes time from the trial.
+        shown = replace(shown, telemetry=self._telemetry.summary() if self._telemetry else {})
+        if beaten := stopping.verdict(shown, threshold, self._order.samples):
             self._child.stop(_BEATEN_GRACE_S)
             self._outcome = beaten
 

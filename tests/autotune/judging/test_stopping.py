@@ -83,6 +83,16 @@ def test_speed_is_never_compared_between_devices_or_code():
     assert why_stop(shown(10.0, device="this", revision="then"), ours) is None
 
 
+def test_a_trial_beside_other_programs_is_not_held_against_one_that_had_the_machine_to_itself():
+    busy = shown(10.0, telemetry={"others_cpu_percent": 60.0, "allowed_cpus": 2.0})
+    assert why_stop(busy, AHEAD) is None
+    as_busy = replace(AHEAD.rivals[0], others=0.27)
+    assert why_stop(busy, Threshold(rivals=(as_busy,))) is not None
+    busy = replace(busy, samples=370)
+    assert why_stop(busy, Threshold(rivals=(SOONER,))) is None
+    assert why_stop(busy, Threshold(rivals=(replace(SOONER, others=0.3),))) is not None
+
+
 def test_too_few_steps_say_nothing():
     assert why_stop(shown(10.0, steps=7), AHEAD) is None
     assert why_stop(shown(10.0, half_width=None), AHEAD) is None
