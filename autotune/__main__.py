@@ -12,9 +12,10 @@ require_linux("autotune")
 import errno
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pydantic import ValidationError
+from typer import Typer
 
 from autotune.core import secrecy, units
 from autotune.core.errors import InputError, SearchAborted, UnconfirmedError, printable
@@ -29,11 +30,16 @@ _UNUSABLE = {errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR}
 _UNWRITABLE = failures.OUR_DISK_ERRNOS | {errno.EACCES, errno.EPERM}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns its exit code. An unexpected error keeps its traceback."""
+def main(
+    arguments: Sequence[str] | None = None, load: Callable[[], Typer] | None = None, name: str = _NAME
+) -> int:
+    """Runs the command line called `name` and returns its exit code. An unexpected error keeps its traceback.
+
+    `load` returns its commands; the default are the tuner's.
+    """
     if arguments is None:
         _say_in_any_encoding()
-    return _flushed(_run(arguments))
+    return _flushed(_run(arguments, load or _commands, name))
 
 
 def _say_in_any_encoding() -> None:
@@ -43,11 +49,15 @@ def _say_in_any_encoding() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _commands() -> Typer:
     from autotune.cli.cli import app  # noqa: PLC0415 - importing it takes a while, and may be interrupted
 
+    return app
+
+
+def _run(arguments: Sequence[str] | None, load: Callable[[], Typer], name: str) -> int:
     try:
-        return int(app(args=arguments, prog_name=_NAME, standalone_mode=False) or 0)
+        return int(load()(args=arguments, prog_name=name, standalone_mode=False) or 0)
     except (SearchAborted, UnconfirmedError) as error:
         return _say(error, EXIT_ABORTED)
     except InputError as error:

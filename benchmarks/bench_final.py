@@ -31,9 +31,9 @@ from typing import NamedTuple
 
 from autotune.core.settings import Config
 from autotune.judging import curves
-from autotune.replay import recording
-from autotune.replay.scoring import Truth
-from autotune.replay.table import Run, Table
+from lab.replay import recording
+from lab.replay.scoring import Truth
+from lab.replay.table import Run, Table
 
 TABLES = Path(__file__).parent / "tables"
 SHARES = (0.05, 0.1, 0.2, 0.4, 1.0)  # of the whole training's samples, in a trial

@@ -15,9 +15,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from autotune.replay import scoring
-from autotune.replay.scoring import Truth
-from autotune.replay.table import Table
+from lab.replay import scoring
+from lab.replay.scoring import Truth
+from lab.replay.table import Table
 
 _TABLES = Path(__file__).parent / "tables"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from autotune.core.settings import MICRO_BATCH
 from autotune.core.trial import Measurement, Status, Trial
 from autotune.memory.feasibility import MemoryModel
-from autotune.replay.table import Table
+from lab.replay.table import Table
 
 TABLES = Path(__file__).parent / "tables"
 

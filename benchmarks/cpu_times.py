@@ -4,7 +4,7 @@
 
 For workloads of one thread alone: every configuration of another speed is run in this process, on one thread,
 and a step takes the CPU time between two records. On a machine that can be left alone, time with
-`python -m autotune record TABLE --only timed` instead, after taking the lines with `"timed": true` out.
+`python -m lab record TABLE --only timed` instead, after taking the lines with `"timed": true` out.
 """
 
 import argparse
@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 from autotune.core.trial import Outcome, Status
-from autotune.replay import recording, table
-from autotune.replay.table import Run, Table
 from autotune.workloads import registry
+from lab.replay import recording, table
+from lab.replay.table import Run, Table
 
 _WARM_UP = 3  # steps
 

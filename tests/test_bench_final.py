@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from autotune.core.trial import Outcome, Status
-from autotune.replay.table import Header, Point, Run, Table
 from autotune.space import space as spaces
+from lab.replay.table import Header, Point, Run, Table
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SPACE = """

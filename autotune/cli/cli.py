@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli import cli_session, cli_tables, completion
+from autotune.cli import cli_session, completion
 from autotune.cli.cli_options import (
     Goal,
     Json,
@@ -171,8 +171,6 @@ def recover(session: SessionArgument) -> int:
 
 app.command()(cli_session.status)
 app.command()(cli_session.export)
-app.command()(cli_tables.record)
-app.command()(cli_tables.replay)
 
 
 @app.command()

@@ -101,18 +101,10 @@ def export(
     return cli_export.export(session, output, trial, format_, patch)
 
 
-def doctor(
-    gpu: Annotated[
-        bool, typer.Option("--gpu", help="train on the GPU for ten minutes, and check what that shows")
-    ] = False,
-) -> int:
-    """Say what this machine can run, and what to do about the rest. Example: autotune doctor --gpu"""
+def doctor() -> int:
+    """Say what this machine can run, and what to do about the rest. Example: autotune doctor"""
     from autotune.cli import doctor as doctors  # noqa: PLC0415 - it asks the machine, which `status` does not
 
     scratch.end_orphans()
-    if gpu:
-        from autotune.cli.gpu_check import command  # noqa: PLC0415 - it imports what runs trials
-
-        return command.main(registry.load(registry.BUILTIN).models["full"])
     Console().print(doctors.table(doctors.examine()))
     return 0

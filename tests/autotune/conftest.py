@@ -17,9 +17,9 @@ from autotune.core.trial import (
     Throughput,
     Trial,
 )
-from autotune.replay.table import Header, Point, Run, Table
 from autotune.space import space as spaces
 from autotune.space.space import Space
+from lab.replay.table import Header, Point, Run, Table
 
 SPACE = """
 workload: r2gen

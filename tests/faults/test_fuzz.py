@@ -25,7 +25,6 @@ from hypothesis.configuration import set_hypothesis_home_dir
 
 from autotune import __main__ as tuner
 from autotune.cli import cli_run, cli_start, gpus
-from autotune.replay import recording, scoring
 from autotune.system import scratch, telemetry
 from autotune.system.telemetry import Hardware
 from r2gen import __main__ as trainer
@@ -96,8 +95,6 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setattr(scratch, "end_orphans", lambda: None)
     monkeypatch.setattr(cli_start, "hardware", lambda _, asked: gpus.of_cluster(HARDWARE, asked))
     monkeypatch.setattr(telemetry, "hardware", lambda: HARDWARE)
-    monkeypatch.setattr(recording, "record", lambda *_, **__: None)
-    monkeypatch.setattr(scoring, "scores", lambda *_: [])
     monkeypatch.setattr("r2gen.train.fit", lambda *_: (record for record in ()))
     monkeypatch.setattr(os, "fsync", lambda _: None)  # it tests what is written, not whether it lasts
     return place
@@ -443,8 +440,6 @@ OPTIONS = {
     "report": ["format", "output"],
     "train": ["workdir"],
     "export": ["output", "trial"],
-    "record": ["space", "data", "baseline", "model", "seeds", "timings", "memory-limit", "only"],
-    "replay": ["strategy", "seeds", "trials"],
 }
 
 

@@ -1,4 +1,4 @@
-"""The whole of `doctor --gpu` on a fake GPU: what the fakes carry holds, and nothing else breaks off."""
+"""The whole of `python -m lab gpu` on a fake GPU: what the fakes carry holds, and nothing else breaks off."""
 
 import json
 import os
@@ -19,7 +19,7 @@ import os, sys, pynvml
 pynvml.nvmlLib = pynvml.CDLL(os.environ["LD_LIBRARY_PATH"] + "/libnvidia-ml.so.1")
 from pathlib import Path
 from autotune.workloads import registry
-from autotune.cli.gpu_check import command
+from lab.gpu_check import command
 from r2gen import synthetic
 data = synthetic.make(Path("data").resolve(), {"train": 8, "val": 2, "test": 2}, seed=0, size=64)
 settings = {**registry.load("r2gen").models["small"], "data": str(data), "num_workers": 0}

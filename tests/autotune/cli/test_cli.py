@@ -13,8 +13,6 @@ import typer
 
 from autotune import __main__ as cli
 from autotune.cli.cli import app
-from autotune.replay import table
-from autotune.replay.table import Header
 from autotune.storage.store import Session
 from r2gen import synthetic
 
@@ -94,19 +92,6 @@ def is_one_line(code, out, err, *parts):
         (["status", "nowhere"], ["there is no session here"]),
         (["export", "nowhere"], ["there is no session here"]),
         (["resume"], ["Missing argument", "session"]),
-        (["record", "t.jsonl"], ["Missing option", "--space"]),
-        (
-            ["record", "t.jsonl", "--space", "nowhere.yaml"],
-            ["nowhere.yaml", "cpu, gpu, gpu-small, laptop-8gb"],
-        ),
-        (["record", "t.jsonl", "--space", "cpu", "--only", "some"], ["--only", "all, timed, untimed"]),
-        (["record", "t.jsonl", "--space", "cpu", "--drift", "long"], [": --drift: a duration is"]),
-        (["record", "t.jsonl", "--space", "cpu", "--memory-limit", "3gigs"], [": --memory-limit: a size is"]),
-        (["replay", "nowhere.jsonl"], ["nowhere.jsonl", "cannot be read"]),
-        (
-            ["replay", "nowhere.jsonl", "--strategy", "luck"],
-            ["--strategy", "ours, warm, optuna, random, asha"],
-        ),
     ],
 )
 def test_a_wrong_option_is_one_line(run, arguments, parts):
@@ -173,11 +158,10 @@ def test_a_wrong_space_is_one_line_and_makes_no_session(run, data, old, new, par
     assert not Path("s").exists()
 
 
-@pytest.mark.parametrize("command", [["search", "--session", "s"], ["record", "t.jsonl"]])
-def test_data_for_a_workload_that_takes_none_are_refused(run, data, command):
+def test_data_for_a_workload_that_takes_none_are_refused(run, data):
     Path("space.yaml").write_text(SPACE.replace("r2gen", "json:loads"))
     rule = "autotune: --data: must be a setting of the workload or of the baseline: neither json:loads nor"
-    is_one_line(*run(*command, "--space", "space.yaml", "--data", data), rule)
+    is_one_line(*run("search", "--session", "s", "--space", "space.yaml", "--data", data), rule)
     assert [file.name for file in Path().iterdir()] == ["space.yaml"]
 
 
@@ -213,37 +197,6 @@ def test_bad_samples_are_left_out_where_the_workload_or_the_baseline_can(run, mo
     is_one_line(*refused, ": --skip-bad-samples: must be", "json:loads nor the baseline has skip_bad_samples")
     assert run("search", "--space", "with.yaml", "--session", "s", "--skip-bad-samples")[0] == 0
     assert taken == [True]
-
-
-def test_a_grid_that_is_not_finite_is_one_line_and_makes_no_table(run, data):
-    Path("grid.yaml").write_text(SPACE.replace("choice: [4, 8]", "randint: [4, 8]"))
-    is_one_line(
-        *run("record", "t.jsonl", "--space", "grid.yaml", "--data", data),
-        "every knob must be a choice: micro_batch_size",
-    )
-    assert not Path("t.jsonl").exists()
-
-
-def test_a_table_with_runs_missing_is_not_replayed(run, grid):
-    table.create(Path("t.jsonl"), Header(grid, {}))
-    is_one_line(*run("replay", "t.jsonl"), "of its grid are missing", "autotune record t.jsonl")
-
-
-def test_a_whole_table_is_replayed(run, recorded):
-    table.create(Path("t.jsonl"), recorded.header)
-    for config in recorded.space.every():
-        for made_up in (r for r in recorded.timed(config) if r.config == config):
-            table.append(Path("t.jsonl"), made_up)
-    code, out, err = run("replay", "t.jsonl", "--seeds", 2, "--trials", 8)
-    assert (code, err) == (0, "")
-    assert out.splitlines()[0].endswith("samples/s; simulated device time, medians of 2:")
-    assert out.splitlines()[-1].startswith("ours ")
-
-
-def test_a_table_of_another_grid_is_not_gone_on_with(run, data, grid):
-    table.create(Path("t.jsonl"), Header(grid, {}))
-    Path("grid.yaml").write_text(SPACE)
-    is_one_line(*run("record", "t.jsonl", "--space", "grid.yaml", "--data", data), "holds another grid")
 
 
 def test_an_existing_session_is_refused_with_the_command_that_goes_on(run, tmp_path, data):

@@ -53,7 +53,7 @@ def bash(place, text, **environment):
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("autotune re", ["resume", "report", "recover", "record", "replay"]),
+        ("autotune re", ["resume", "report", "recover"]),
         ("autotune search --sp", ["--space"]),
         ("autotune search --space ", ["cpu", "gpu", "gpu-small", "laptop-8gb", "custom.yaml"]),
         ("autotune search --select ", ["same-quality", "same-training", "pareto"]),

@@ -12,12 +12,12 @@ import pytest
 
 from autotune.judging import ablation, gains
 from autotune.judging.history import History
-from autotune.replay import replay
-from autotune.replay.drift import Drift
-from autotune.replay.table import Header, Table
 from autotune.space.sections import Objective
 from autotune.storage import studies
 from autotune.storage.store import Options, Session
+from lab.replay import replay
+from lab.replay.drift import Drift
+from lab.replay.table import Header, Table
 from tests import surfaces
 from tests.autotune.conftest import made_up_run
 from tests.autotune.reports import searched

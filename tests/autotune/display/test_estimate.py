@@ -8,8 +8,8 @@ import pytest
 from autotune.display import estimate
 from autotune.display.estimate import Remaining
 from autotune.judging.history import History
-from autotune.replay import replay
 from autotune.storage.study_file import Plan
+from lab.replay import replay
 
 
 @pytest.fixture

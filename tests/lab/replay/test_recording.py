@@ -10,14 +10,14 @@ import pytest
 
 from autotune.core.errors import InputError
 from autotune.core.trial import Failure, Status
-from autotune.replay import recording, table
-from autotune.replay.table import Header, Table
 from autotune.space import space as spaces
 from autotune.storage.store import Options
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from autotune.trials.setup import Training
 from autotune.workloads.base import Workload
+from lab.replay import recording, table
+from lab.replay.table import Header, Table
 
 SPACE = """
 workload: toy_workload:fit

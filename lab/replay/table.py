@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Self
 from autotune.core.errors import InputError
 from autotune.core.settings import Config, Key, settings_key
 from autotune.core.trial import Outcome, Status, with_one_peak
-from autotune.replay.drift import Drift
 from autotune.space import space as spaces
 from autotune.space.space import Space
+from lab.replay.drift import Drift
 
 FORMAT = 1
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from autotune.cli import prepare
-from autotune.cli.gpu_check import elsewhere, small_trainings
 from autotune.core.settings import Setting
 from autotune.core.trial import Measurement, Outcome, Status
 from autotune.space import builtin
@@ -30,6 +29,7 @@ from autotune.trials.order import Order
 from autotune.trials.setup import Training
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
+from lab.gpu_check import elsewhere, small_trainings
 
 SMALL = small_trainings.__name__
 _POLL_S = 0.2

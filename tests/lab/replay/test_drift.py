@@ -2,8 +2,8 @@
 
 import pytest
 
-from autotune.replay import drift
-from autotune.replay.drift import Drift
+from lab.replay import drift
+from lab.replay.drift import Drift
 
 MOVING = Drift((0.5, 1.5, 0.0, 2.0))
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from autotune.core.settings import Config, Key, settings_key
 from autotune.core.trial import Evaluation, Measurement, Status, Trial
 from autotune.judging import curves, objective, racing
-from autotune.replay import replay, strategies
-from autotune.replay.replay import Result
-from autotune.replay.table import Table
+from lab.replay import replay, strategies
+from lab.replay.replay import Result
+from lab.replay.table import Table
 
 _OTHER_SEEDS = 10_000
 

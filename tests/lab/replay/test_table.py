@@ -7,9 +7,9 @@ import pytest
 
 from autotune.core.errors import InputError
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.replay import table
-from autotune.replay.drift import Drift
-from autotune.replay.table import Header, Point, Run, Table
+from lab.replay import table
+from lab.replay.drift import Drift
+from lab.replay.table import Header, Point, Run, Table
 
 CONFIG = {"micro_batch_size": 4, "num_workers": 0, "learning_rate": 1e-3}
 RUN = Run(

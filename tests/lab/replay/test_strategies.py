@@ -3,8 +3,8 @@
 import pytest
 
 from autotune.core.trial import Status
-from autotune.replay import strategies
-from autotune.replay.scoring import Truth
+from lab.replay import strategies
+from lab.replay.scoring import Truth
 
 
 @pytest.mark.parametrize("name", strategies.OTHERS)

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from autotune.cli.gpu_check import check, of_model, of_speed
-from autotune.cli.gpu_check.bench import Bench
-from autotune.cli.gpu_check.check import Point
 from autotune.space.machine import Machine
 from autotune.system.telemetry import hardware
 from autotune.workloads import registry
+from lab.gpu_check import check, of_model, of_speed
+from lab.gpu_check.bench import Bench
+from lab.gpu_check.check import Point
 from r2gen import synthetic
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from autotune.cli.gpu_check.bench import Bench, Ran, seconds_until_back
-from autotune.cli.gpu_check.verdicts import Found
 from autotune.core import units
 from autotune.core.settings import MICRO_BATCH, Setting
 from autotune.core.trial import Failure
 from autotune.system import gpu_holders
+from lab.gpu_check.bench import Bench, Ran, seconds_until_back
+from lab.gpu_check.verdicts import Found
 
 _STEPS_TO_FILL = 64  # of a GPU
 _ENDLESS = 10**6

@@ -8,12 +8,12 @@ import pytest
 from autotune.core.trial import Status, Trial
 from autotune.judging import racing
 from autotune.judging.stopping import Rival, Threshold
-from autotune.replay import replay, scoring
-from autotune.replay.drift import Drift
-from autotune.replay.replay import Machine
-from autotune.replay.scoring import Truth
-from autotune.replay.table import Header, Point, Table
 from autotune.space import space as spaces
+from lab.replay import replay, scoring
+from lab.replay.drift import Drift
+from lab.replay.replay import Machine
+from lab.replay.scoring import Truth
+from lab.replay.table import Header, Point, Table
 from tests.autotune.conftest import made_up_run
 
 

@@ -4,12 +4,12 @@ import itertools
 import time
 from collections.abc import Iterator
 
-from autotune.cli.gpu_check import verdicts
-from autotune.cli.gpu_check.bench import Bench, Ran
-from autotune.cli.gpu_check.verdicts import Found
 from autotune.core import units
 from autotune.core.settings import CHECKPOINTING, COMPILE, MICRO_BATCH, PRECISION, PRECISIONS, Setting
 from autotune.space.machine import why_not
+from lab.gpu_check import verdicts
+from lab.gpu_check.bench import Bench, Ran
+from lab.gpu_check.verdicts import Found
 
 _MICRO_BATCH, _STEPS, _EVALUATED = 8, 30, 16
 _REFERENCE: dict[str, Setting] = {PRECISION: "fp32", COMPILE: "off", CHECKPOINTING: False}

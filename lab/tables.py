@@ -16,8 +16,8 @@ from autotune.storage.store import Options
 from autotune.workloads import registry
 
 if TYPE_CHECKING:
-    from autotune.replay.table import Table
     from autotune.trials.setup import Training
+    from lab.replay.table import Table
 
 
 def record(  # noqa: PLR0917 - typer makes an option of every argument
@@ -48,10 +48,10 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
         ),
     ] = None,
 ) -> int:
-    """Record a grid of runs, to replay searches over. Example: autotune record lab.jsonl --space grid.yaml"""
+    """Record a grid of runs, to replay searches over. Example: lab record t.jsonl --space grid.yaml"""
     # Imported here because what runs a trial takes a while, which `status` does not wait for.
     from autotune.cli import import_room, option_values  # noqa: PLC0415
-    from autotune.replay import recording  # noqa: PLC0415
+    from lab.replay import recording  # noqa: PLC0415
 
     option_values.one_of("--only", only, recording.PARTS)
     drift_s = option_values.duration_s("--drift", drift)
@@ -96,7 +96,7 @@ def _training(
 def _table(file: Path, training: "Training", memory_limit: str | None) -> "Table":
     """The table in `file`, which is begun where there is none; raises InputError for one of another grid."""
     from autotune.cli import prepare  # noqa: PLC0415 - as above
-    from autotune.replay import table  # noqa: PLC0415
+    from lab.replay import table  # noqa: PLC0415
 
     if not file.exists():
         facts = _facts(training) | {"memory_limit": memory_limit or "none"}
@@ -137,10 +137,10 @@ def replay(
     seeds: Annotated[int, typer.Option(min=1, help="number of searches to replay")] = 50,
     trials: Annotated[int, typer.Option(min=1, help="configurations per search")] = 40,
 ) -> int:
-    """Replay searches over recorded runs, in simulated time. Example: autotune replay lab.jsonl --seeds 20"""
+    """Replay searches over recorded runs, in simulated time. Example: lab replay t.jsonl --seeds 20"""
     from autotune.cli import option_values  # noqa: PLC0415 - as above
-    from autotune.replay import scoring  # noqa: PLC0415 - it imports the sampler, which takes a second
-    from autotune.replay.table import Table  # noqa: PLC0415
+    from lab.replay import scoring  # noqa: PLC0415 - it imports the sampler, which takes a second
+    from lab.replay.table import Table  # noqa: PLC0415
 
     option_values.one_of("--strategy", strategy, tuple(scoring.STRATEGIES))
     known = Table.read(file)
@@ -155,11 +155,11 @@ def replay(
 
 def require_whole(known: "Table", file: Path) -> None:
     """Raises InputError where `known` lacks a run that a search may ask for."""
-    from autotune.replay import recording  # noqa: PLC0415 - as above
+    from lab.replay import recording  # noqa: PLC0415 - as above
 
     lacking = sum(not known.covers(config) for config in recording.grid(known.space))
     if lacking:
         raise InputError(
             f"table {file}: runs of {lacking} configurations of its grid are missing; finish it with: "
-            f"python -m autotune record {quoted(file)} --space GRID"
+            f"python -m lab record {quoted(file)} --space GRID"
         )

@@ -16,11 +16,11 @@ import optuna
 from autotune.core.settings import Config, Key, settings_key
 from autotune.core.trial import Measurement, Outcome, Slice, Status, Trial
 from autotune.judging import confirm, curves, objective, racing, stopping
-from autotune.replay.table import Point, Run, Table
 from autotune.search.search import Search
 from autotune.search.surroundings import Silent, Terms, World
 from autotune.space import evaluating
 from autotune.trials.progress import Progress
+from lab.replay.table import Point, Run, Table
 
 _ASKED_EVERY_S = 1.0  # how often a running trial is held against the threshold: as often as it reports
 

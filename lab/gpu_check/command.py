@@ -1,4 +1,4 @@
-"""`doctor --gpu`: runs the points on this machine, says what they find, and writes it down."""
+"""`python -m lab gpu`: runs the points on this machine, says what they find, and writes it down."""
 
 import os
 import time
@@ -9,18 +9,17 @@ from pathlib import Path
 from rich.console import Console
 
 from autotune.cli import gpus
-from autotune.cli.gpu_check import check
-from autotune.cli.gpu_check.bench import Bench
 from autotune.core import files
 from autotune.core.errors import InputError
 from autotune.core.settings import Setting
 from autotune.system import devices, nvml, passing
+from lab.gpu_check import check
+from lab.gpu_check.bench import Bench
 
-FILE = Path("gpu-check.json")
 EXIT_FAILED = 1
 
 
-def main(settings: Mapping[str, Setting], file: Path = FILE, most_s: float = check.MOST_S) -> int:
+def main(settings: Mapping[str, Setting], file: Path, most_s: float = check.MOST_S) -> int:
     """Checks the GPUs with a model of such `settings`; the exit code, 1 where something does not hold.
 
     Trainings run on the first GPU. Raises InputError where there is none that can be used.
@@ -28,7 +27,7 @@ def main(settings: Mapping[str, Setting], file: Path = FILE, most_s: float = che
     begun_s = time.monotonic()
     usable = gpus.usable(None)
     if not usable.gpus_per_trial:
-        raise InputError(f"--gpu: needs a GPU: {nvml.missing() or 'none is visible'}")
+        raise InputError(f"gpu: needs a GPU: {nvml.missing() or 'none is visible'}")
     console, found = Console(soft_wrap=True), []
     for note in usable.notes:
         console.print(note, markup=False)

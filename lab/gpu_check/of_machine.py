@@ -4,14 +4,14 @@ import os
 from collections.abc import Iterator
 
 from autotune.cli import gpus
-from autotune.cli.gpu_check import verdicts
-from autotune.cli.gpu_check.bench import WITHOUT_GPU, Bench
-from autotune.cli.gpu_check.verdicts import Found
 from autotune.cli.gpus import Look, Torch
 from autotune.core.settings import PRECISION
 from autotune.core.trial import Status
 from autotune.space.machine import why_impossible
 from autotune.system import devices
+from lab.gpu_check import verdicts
+from lab.gpu_check.bench import WITHOUT_GPU, Bench
+from lab.gpu_check.verdicts import Found
 
 _COMPUTED = ("fp32", "tf32", "bf16", "fp16", "fp8")  # which `torch_check` has operations of
 _TRIALS = 3

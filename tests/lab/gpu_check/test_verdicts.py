@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.cli.gpu_check import verdicts
 from autotune.cli.gpus import Torch
 from autotune.system.nvml import Gpu
+from lab.gpu_check import verdicts
 
 GIB = 2**30
 GPUS = (

@@ -12,9 +12,6 @@ from autotune.core import units
 from autotune.core.errors import InputError
 from autotune.core.settings import LARGEST_INT, Config, Key, Setting, settings_key
 from autotune.core.trial import Status
-from autotune.replay import drift, table
-from autotune.replay.drift import Drift
-from autotune.replay.table import Point, Run, Table
 from autotune.space.sections import Budget
 from autotune.space.space import Space
 from autotune.storage.records import is_mark, read_records
@@ -24,6 +21,9 @@ from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.setup import Training
+from lab.replay import drift, table
+from lab.replay.drift import Drift
+from lab.replay.table import Point, Run, Table
 
 PARTS = ("all", "timed", "untimed")
 _BASELINE_TIMES = 4

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from autotune.cli.gpu_check import verdicts
-from autotune.cli.gpu_check.bench import Bench
-from autotune.cli.gpu_check.small_trainings import QUALITY
-from autotune.cli.gpu_check.verdicts import Found
 from autotune.core.settings import COMPILE, MICRO_BATCH, PRECISION, Setting
 from autotune.space.machine import why_not
+from lab.gpu_check import verdicts
+from lab.gpu_check.bench import Bench
+from lab.gpu_check.small_trainings import QUALITY
+from lab.gpu_check.verdicts import Found
 
 _MICRO_BATCH = 8
 _EPOCHS = 4

@@ -13,12 +13,12 @@ from typing import Any
 
 from rich.text import Text
 
-from autotune.cli.gpu_check import of_machine, of_memory, of_model, of_speed
-from autotune.cli.gpu_check.bench import Bench
-from autotune.cli.gpu_check.verdicts import Found
 from autotune.core import secrecy
 from autotune.core.errors import printable
 from autotune.system.telemetry import Hardware
+from lab.gpu_check import of_machine, of_memory, of_model, of_speed
+from lab.gpu_check.bench import Bench
+from lab.gpu_check.verdicts import Found
 
 MOST_S = 600.0
 _PACKAGES = ("autotune-r2gen", "torch", "triton", "torchao", "nvidia-ml-py", "ray")

@@ -12,9 +12,9 @@ from autotune.core.trial import Evaluation, Measurement, Outcome, Repeat, Status
 from autotune.judging import confirm, curves, pilot
 from autotune.judging.confirm import Race
 from autotune.judging.history import History
-from autotune.replay.replay import Machine, Moment, Result, Simulated
-from autotune.replay.table import Table
 from autotune.space import distributions
+from lab.replay.replay import Machine, Moment, Result, Simulated
+from lab.replay.table import Table
 
 _REDUCTION = 2  # of ASHA's rungs; Ray's default of 4 would leave a single rung of four evaluations
 

@@ -4,14 +4,14 @@ from types import SimpleNamespace
 import pytest
 
 from autotune.__main__ import main
-from autotune.cli.gpu_check import check, of_machine, of_memory, of_model
-from autotune.cli.gpu_check.bench import Ran
-from autotune.cli.gpu_check.check import Point
-from autotune.cli.gpu_check.verdicts import Found
 from autotune.cli.gpus import Fault, Look
 from autotune.core.trial import Failure, Measurement, Outcome, Status
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
+from lab.gpu_check import check, of_machine, of_memory, of_model
+from lab.gpu_check.bench import Ran
+from lab.gpu_check.check import Point
+from lab.gpu_check.verdicts import Found
 
 A100 = Gpu("NVIDIA A100", 2**36, (8, 0), "GPU-0", label="GPU 0")
 ON_A100 = Hardware(8, 2**34, (A100,), "580.1")
