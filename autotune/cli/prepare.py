@@ -135,9 +135,7 @@ def complete(
     return fitted, [*notes, *_planned(fitted), *_uncounted(fitted), *dropped]
 
 
-def whole_baseline(
-    space: Space, settings: Mapping[str, Setting], workload: Workload
-) -> dict[str, Setting]:
+def whole_baseline(space: Space, settings: Mapping[str, Setting], workload: Workload) -> dict[str, Setting]:
     """Returns the baseline of `space` with the `settings` given besides, and all that the workload adds.
 
     Raises InputError if it is wrong.
