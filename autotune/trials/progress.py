@@ -149,7 +149,7 @@ class Progress:
         It was `planned` for so many samples, 0 if for none.
         """
         seen, unit = self._evaluated_samples, self._unit
-        if seen < _WHOLE_SHARE * planned:
+        if self._samples < _WHOLE_SHARE * planned:
             return (
                 f"the training ended after {self._samples} {unit}, and was planned for {planned}: the "
                 "settings of the length do not decide when it ends"

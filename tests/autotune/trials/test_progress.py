@@ -448,3 +448,14 @@ def test_an_evaluation_before_the_first_step_says_more_of_the_start_than_a_step(
     progress.count({"at_s": 0.1, "samples": 4, "train_loss": 9.2})
     progress.count({"at_s": 0.2, "samples": 8, "val_loss": 9.0})
     assert progress.measurement().start == -8.0
+
+
+def test_who_ends_as_planned_and_was_last_evaluated_long_before_is_told_so():
+    progress = Progress(COUNTING, {"micro_batch_size": 4})
+    at_s, samples = train(progress, 10)
+    evaluate(progress, at_s, samples, 0.1)
+    train(progress, 10, at_s, samples)
+    assert progress.why_not_whole(80) == (
+        "the training ended after 80 samples, and was last evaluated after 40: have it evaluated at its end"
+    )
+    assert "was planned for 160" in progress.why_not_whole(160)
