@@ -13,6 +13,7 @@ import difflib
 from collections.abc import Collection
 
 _MOST_LISTED = 8
+_WITHOUT_TRACE = "_autotune_without_trace"
 
 
 def printable(text: object) -> str:
@@ -28,6 +29,17 @@ def instead(name: object, known: Collection[str]) -> str:
     if near := difflib.get_close_matches(str(name), known, n=1):
         return f": did you mean {near[0]}?"
     return f": one of {', '.join(known)}" if 0 < len(known) <= _MOST_LISTED else ""
+
+
+def without_trace(error: Exception) -> Exception:
+    """Returns the error of a program of the user's, which has printed its own trace: ours says nothing."""
+    error.__dict__[_WITHOUT_TRACE] = True
+    return error
+
+
+def has_trace(error: BaseException) -> bool:
+    """Returns True if the trace of an error says where it was made."""
+    return _WITHOUT_TRACE not in error.__dict__
 
 
 class AutotuneError(Exception):

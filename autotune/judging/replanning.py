@@ -1,11 +1,14 @@
 """What is trained next at another length, and how long a new configuration is planned to be. Pure."""
 
+import itertools
+
 from autotune.core.settings import LENGTH, Config, settings_key
 from autotune.core.trial import Trial
 from autotune.judging import planning
 from autotune.judging.history import History
 from autotune.judging.objective import Disqualified
 from autotune.space import lengths
+from autotune.space.lengths import Cadence
 
 _PILOT = 0.5  # of the baseline's length: with the baseline it shows what a longer training buys
 _WORTH = 0.95  # of the time of the best so far: more is not worth a training
@@ -60,4 +63,14 @@ def next_config(history: History) -> Config | None:
 
 
 def _with(history: History, config: Config, samples: float) -> Config:
-    return {**config, LENGTH: lengths.planned(history.space, config, samples)}
+    return {**config, LENGTH: lengths.planned(history.space, config, samples, _cadence(history))}
+
+
+def _cadence(history: History) -> Cadence | None:
+    """Returns when the baseline was evaluated by itself; None if not once at least, or not regularly."""
+    size = history.space.effective_batch_size({})
+    steps = [round(point.samples / size) for point in history.baseline_curve]
+    between = [after - before for before, after in itertools.pairwise(steps)]
+    if not between or max(between) - min(between) > 1 or min(between) < 1:
+        return None
+    return Cadence(steps[-1] % between[-1] or between[-1], between[-1])

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.core.errors import instead
 from autotune.core.settings import LENGTH, Config, Setting, effective_batch
@@ -37,20 +37,32 @@ def _samples_each(space: "Space", of: PlannedLength, settings: Config) -> int | 
     return space.training.samples_per_epoch if of.epochs else 1
 
 
-def planned(space: "Space", config: Config, samples: float) -> int:
+class Cadence(NamedTuple):
+    """After which steps a training is evaluated by itself: the `first`, and then one `every` so many."""
+
+    first: int
+    every: int
+
+
+def planned(space: "Space", config: Config, samples: float, own: Cadence | None = None) -> int:
     """Returns the length next to so many `samples` that `config` can have, within the bounds of its share.
 
-    Steps and epochs are whole. If the search says how often a trial is evaluated, the last evaluation is at
-    the end.
+    Steps and epochs are whole. The last evaluation is at the end: if the search says how often a trial is
+    evaluated, by that; else by the training's `own` cadence, None if that is not known.
     """
     of, whole = knob(space), space.budget.samples_per_trial
     if of is None:
         return whole
     low, high = (share * whole for share in of.share)
     each = _samples_each(space, of, space.settings(config)) or 1
+    wanted = min(max(samples, low), high)
     if space.evaluate_every is not None and of.steps:
         each *= space.budget.evaluations_per_trial
-    return max(1, round(min(max(samples, low), high) / each)) * each
+    elif own is not None and of.steps:
+        fewest = math.ceil((low * (1 - _ROUNDING) / each - own.first) / own.every)
+        times = max(0, fewest, round((wanted / each - own.first) / own.every))
+        return (own.first + times * own.every) * each
+    return max(1, round(wanted / each)) * each
 
 
 def is_within(space: "Space", config: Config) -> bool:

@@ -111,9 +111,11 @@ class Objective(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _one_of_each(cls, values: Any) -> Any:
-        """`minimize` names the quality, and `within` replaces `keep`."""
+        """`minimize` names the quality, `maximize` is another name for it, and `within` replaces `keep`."""
         if not isinstance(values, dict):
             return values
+        if "maximize" in values and "quality" not in values:
+            values = {"quality" if name == "maximize" else name: value for name, value in values.items()}
         given = {name: value for name, value in values.items() if value is not None}
         name = given.get("minimize")
         if name is not None and given.get("quality", name) != name:

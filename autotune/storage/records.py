@@ -14,6 +14,7 @@ from autotune.storage.trial_dir import TrialDir
 COMPILING = "is_compiling"  # something was compiled before it
 QUEUED = "is_queued"  # the GPU had not done yet what it was given: the step ends later than it was yielded
 NOTE = "note"  # a sentence about what is doubtful in it, for people
+TRAIN_LOSS = "train_loss"  # of a step
 RATE = "learning_rate"  # of the optimizer, when it has changed; a step without it has that of the one before
 STANDS_FOR = "stands_for"  # so many steps, itself included: the others before it were left out
 OWN = frozenset({COMPILING, QUEUED, STANDS_FOR})

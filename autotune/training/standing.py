@@ -8,12 +8,12 @@ from autotune.core import units
 from autotune.core.trial import Measurement
 from autotune.judging.trends import Point
 from autotune.space.sections import turned
+from autotune.storage.records import TRAIN_LOSS
 from autotune.training.plan import Plan
 from autotune.training.watch import Watch
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
 
-_LOSS = "train_loss"
 _LARGEST = 1e30  # of a figure that is drawn: differences and sums are numbers, too
 _FINE = 1 / 64  # of the samples so far, between two points of a curve that is only looked at
 
@@ -49,8 +49,8 @@ class Standing:
             samples = record.get("samples", samples)
             furthest = max(furthest, samples)
             _add(curve, samples, record.get(self.plan.quality))
-            _add(losses, samples, record.get(_LOSS), apart=_FINE * samples)
-            loss = units.number(record[_LOSS]) if _LOSS in record else loss
+            _add(losses, samples, record.get(TRAIN_LOSS), apart=_FINE * samples)
+            loss = units.number(record[TRAIN_LOSS]) if TRAIN_LOSS in record else loss
         return replace(
             self,
             samples=samples or self.samples,

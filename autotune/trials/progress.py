@@ -20,7 +20,7 @@ from autotune.core.trial import (
 )
 from autotune.judging.measure import Meter, prefetched_steps, with_evaluations
 from autotune.space.sections import turned
-from autotune.storage.records import COMPILING, QUEUED, RATE, STANDS_FOR, is_mark
+from autotune.storage.records import COMPILING, QUEUED, RATE, STANDS_FOR, TRAIN_LOSS, is_mark
 from autotune.trials import failures
 from autotune.trials.peaks import CountedFlops, HeldMemory
 from autotune.trials.step_flops import FLOPS, PARAMETERS
@@ -32,6 +32,7 @@ _SURE_SHARE = 0.02  # of a throughput: an interval as narrow as that is one to r
 _KNOWN_SHARE = 0.1  # one that says what is worth a race, which decides the rest
 _SILENT_STEPS, _SILENT_S = 10, 2.0  # seconds, too: a step of milliseconds is late for any reason
 _LEAST_BYTES = 2**20  # no training takes less: where the host shows less, the work was done out of sight
+_ALIKE = 0.25  # of a loss, by which that of a step may differ from that of the evaluation after it
 _WHOLE_SHARE = 0.95  # of a training, that its last evaluation must have seen; an epoch may drop a batch
 
 
@@ -75,6 +76,7 @@ class Progress:
         self._samples = self._evaluated_samples = self._steps_since_evaluation = 0
         self._has_begun = self._ended = False
         self._start: float | None = None
+        self._first_loss = self._last_loss = 0.0  # of the steps before the first evaluation
         self._schedule: Schedule | None = None
         self._found: object = None  # what the last evaluation yielded for a quality
         self._scores: dict[str, float] = {}
@@ -147,7 +149,7 @@ class Progress:
         It was `planned` for so many samples, 0 if for none.
         """
         seen, unit = self._evaluated_samples, self._unit
-        if seen < _WHOLE_SHARE * planned:
+        if self._samples < _WHOLE_SHARE * planned:
             return (
                 f"the training ended after {self._samples} {unit}, and was planned for {planned}: the "
                 "settings of the length do not decide when it ends"
@@ -195,6 +197,8 @@ class Progress:
             peak = max(rate, self._schedule.peak if self._schedule else 0.0)
             self._schedule = Schedule(peak, rate, before)
         self._steps_since_evaluation += 1
+        if not self._curve and (loss := _amount(record, TRAIN_LOSS)):
+            self._first_loss, self._last_loss = self._first_loss or loss, loss
         if is_evaluation:
             self._evaluated(record)
         for phase in PHASES if FLOPS not in record else ():  # counting them takes time
@@ -232,6 +236,8 @@ class Progress:
             self._curve.pop()  # a trial resumed from its checkpoint yields what came after it again
             self._items.pop()
         if self.quality is not None:
+            if self._start is None and not self._curve:
+                self._start = self._start_by_steps(-self.quality)
             chance = self._turned(self._scores.get(f"{self._quality}_chance"))
             collapsed = record.get("collapsed") is True
             self._curve.append(
@@ -239,6 +245,11 @@ class Progress:
             )
             items = _numbers(record.get(f"{self._quality}_items"))
             self._items.append(tuple(turned(value, minimize=self._minimize) for value in items))
+
+    def _start_by_steps(self, first: float) -> float | None:
+        """Returns the loss of the first step, as a quality, if the `first` evaluation is of the same loss."""
+        is_alike = self._minimize and abs(self._last_loss - first) <= _ALIKE * first
+        return -self._first_loss if is_alike and self._first_loss > first else None
 
     def _mean_items(self) -> tuple[float, ...]:
         """What each item was scored, on average over the evaluations that the trial's end is made of."""

@@ -19,6 +19,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, BinaryIO, NamedTuple
 
+from autotune.core.errors import has_trace
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.inside import stops
 from autotune.inside.inbox import Inbox, of_trial
@@ -77,10 +78,11 @@ def _give_up(messages: BinaryIO, order: Order, gpus: Cuda, error: BaseException)
 
 
 def _failed(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
-    """The verdict on `error`, whose trace goes into the log."""
+    """The verdict on `error`, whose trace goes into the log, unless a command has printed its own."""
     _lift_memory_limit()
     with suppress(OSError):  # a disk that is full takes no log either; the verdict goes elsewhere
-        traceback.print_exception(error)
+        if has_trace(error):
+            traceback.print_exception(error)
     return _explained(error, order, gpus)
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.core import units
-from autotune.storage.records import NOTE, is_mark
+from autotune.storage.records import NOTE, TRAIN_LOSS, is_mark
 
 Records = Sequence[Mapping[str, Any]]
-LOSS = "train_loss"
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class Likeness:
 
 def likeness(one: Records, other: Records, quality: str) -> Likeness | None:
     """How alike two runs are in `quality`, or in their steps' loss; None: they have no point in common."""
-    for name in (quality, LOSS):
+    for name in (quality, TRAIN_LOSS):
         a, b = _curve(one, name), _curve(other, name)
         if common := a.keys() & b.keys():
             return Likeness(len(common), max(abs(a[at] - b[at]) for at in common))

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from autotune.core.errors import printable
+from autotune.core.errors import printable, without_trace
 
 _QUOTED = 100  # characters of its output; a reason is one line
 _LINES_QUOTED = 3
@@ -54,12 +54,12 @@ def of_exit(code: int, pid: int, told: Told | None, tail: Sequence[str]) -> Exce
     the last line of its output. Its causes are then further lines: one may say that memory ran out.
     """
     if code in {-_KILLED, _BY_SHELLS + _KILLED}:
-        return CommandError(f"command (pid {pid}) is killed by signal: Killed")
+        return without_trace(CommandError(f"command (pid {pid}) is killed by signal: Killed"))
     if told := told or _raised_in(tail):
-        return _as_raised(told)
+        return without_trace(_as_raised(told))
     error = CommandError(": ".join(filter(None, (_how(code), _quote(tail, 1)))))
     error.__cause__ = _causes(tail[-_LINES_OF_MEMORY:])
-    return error
+    return without_trace(error)
 
 
 def line_of(error: Exception) -> str:

@@ -1,9 +1,11 @@
 """What is trained at another length: the baseline at half of it, and the best at what they need."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
+from autotune.core.trial import Evaluation
 from autotune.judging import replanning
 from autotune.judging.history import History
 from autotune.space.sections import Budget
@@ -101,3 +103,21 @@ def test_the_same_settings_are_trained_at_four_lengths_at_most(trained, pair, af
     ]
     assert replanning.next_config(after(*pair, *tried[:3]))["length"] == pytest.approx(16_000, rel=0.01)
     assert replanning.next_config(after(*pair, *tried)) is None
+
+
+def test_a_training_that_is_evaluated_by_itself_is_planned_to_end_at_an_evaluation(
+    make_trial, planned, after
+):
+    """The baseline's 1250 steps of 16 samples are evaluated after steps 50, 350, 650, 950 and 1250."""
+    curve = [Evaluation(16 * step, 1.0, 0.1) for step in (50, 350, 650, 950, 1250)]
+    made = make_trial(0, 10, half_width=0.01, **{**planned.baseline_config, "length": WHOLE})
+    baseline = replace(made, measurement=replace(made.measurement, curve=tuple(curve)))
+    lengths = {size: {**planned.baseline_config, "micro_batch_size": size} for size in (16, 32, 64)}
+    found = {
+        size: replanning.planned(config, after(baseline), 0.5)["length"] / size
+        for size, config in lengths.items()
+    }
+    assert found == {16: 650, 32: 350, 64: 350}, "64: after step 50 it would be shorter than a quarter"
+    irregular = replace(baseline.measurement, curve=(curve[0], *curve[2:]))
+    unknown = after(replace(baseline, measurement=irregular))
+    assert replanning.planned(lengths[16], unknown, 0.5)["length"] == WHOLE // 2

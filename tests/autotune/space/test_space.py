@@ -203,6 +203,7 @@ def objective_of(text):
 def test_what_is_minimized_names_the_quality_and_an_absolute_slack_replaces_the_share():
     loss = objective_of("{minimize: val_loss, within: 0.02}")
     assert (loss.quality, loss.minimize, loss.keep, loss.within) == ("val_loss", "val_loss", None, 0.02)
+    assert objective_of("{maximize: accuracy}") == objective_of("{quality: accuracy}")
     assert (objective_of("{}").keep, objective_of("{minimize: val_loss}").keep) == (0.95, 0.99)
     assert objective_of("{minimize: val_loss, keep: 0.95}").keep == 0.95
     assert objective_of("{within: 0.0}").within == 0.0

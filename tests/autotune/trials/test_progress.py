@@ -421,3 +421,41 @@ def test_that_a_workload_came_to_its_own_end_is_noted(progress):
     assert not progress.measurement().ended
     progress.end()
     assert progress.measurement().ended
+
+
+@pytest.mark.parametrize(
+    ("losses", "first", "start"),
+    [
+        ([9.2, 7.0, 6.4], 6.6, -9.2),
+        ([9.2, 7.0, 6.4], 2.0, None),  # another loss than that of the steps
+        ([6.4, 6.4], 6.6, None),  # which says nothing of a gain
+        ([], 6.6, None),
+    ],
+)
+def test_a_loss_starts_at_that_of_the_first_step(losses, first, start):
+    progress = Progress(replace(COUNTING, quality="val_loss", minimize=True), {"micro_batch_size": 4})
+    for i, loss in enumerate(losses, start=1):
+        progress.count({"at_s": 0.1 * i, "samples": 4 * i, "train_loss": loss})
+    progress.count({"at_s": 5.0, "samples": 40, "val_loss": first})
+    progress.count({"at_s": 5.1, "samples": 44, "train_loss": 20.0})
+    progress.count({"at_s": 6.0, "samples": 44, "val_loss": first})
+    assert progress.measurement().start == start
+
+
+def test_an_evaluation_before_the_first_step_says_more_of_the_start_than_a_step():
+    progress = Progress(replace(COUNTING, quality="val_loss", minimize=True), {"micro_batch_size": 4})
+    progress.count({"at_s": 0.0, "samples": 0, "val_loss": 8.0})
+    progress.count({"at_s": 0.1, "samples": 4, "train_loss": 9.2})
+    progress.count({"at_s": 0.2, "samples": 8, "val_loss": 9.0})
+    assert progress.measurement().start == -8.0
+
+
+def test_who_ends_as_planned_and_was_last_evaluated_long_before_is_told_so():
+    progress = Progress(COUNTING, {"micro_batch_size": 4})
+    at_s, samples = train(progress, 10)
+    evaluate(progress, at_s, samples, 0.1)
+    train(progress, 10, at_s, samples)
+    assert progress.why_not_whole(80) == (
+        "the training ended after 80 samples, and was last evaluated after 40: have it evaluated at its end"
+    )
+    assert "was planned for 160" in progress.why_not_whole(160)

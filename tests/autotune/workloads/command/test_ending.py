@@ -2,6 +2,7 @@
 
 import pytest
 
+from autotune.core.errors import has_trace
 from autotune.core.trial import Failure, Shortage
 from autotune.trials import failures
 from autotune.workloads.command import ending
@@ -60,3 +61,9 @@ def test_what_was_not_seen_is_said_with_the_last_lines():
         f"quality.acc: matched no line; the last lines of its output: [1mb | c | {'d' * 50}..."
     )
     assert str(ending.of_nothing(["no step"], [])) == "no step; it printed nothing"
+
+
+@pytest.mark.parametrize("tail", [["Traceback (most recent call last):", "ValueError: bad"], ["bad"], []])
+def test_the_log_has_the_scripts_own_trace_and_none_of_ours(tail):
+    assert not has_trace(ending.of_exit(1, 1, None, tail))
+    assert has_trace(ValueError("one of a function's"))
