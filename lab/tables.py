@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli import completion
 from autotune.core.errors import InputError, printable
 from autotune.core.shell import quoted
 from autotune.space import builtin
@@ -24,9 +23,7 @@ def record(  # noqa: PLR0917 - typer makes an option of every argument
     file: Annotated[Path, typer.Argument(metavar="TABLE", help="file to write; continues an existing one")],
     space: Annotated[
         str,
-        typer.Option(
-            help="search space: a YAML file whose knobs are all choices", autocompletion=completion.spaces
-        ),
+        typer.Option(help="search space: a YAML file whose knobs are all choices"),
     ],
     data: Annotated[
         Path | None, typer.Option(help="data set in R2Gen's layout; default: drawn X-rays")

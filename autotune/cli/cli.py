@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli import cli_session, completion
+from autotune.cli import cli_session
 from autotune.cli.cli_options import (
     Goal,
     Json,
@@ -21,7 +21,7 @@ from autotune.cli.cli_options import (
     grouped,
 )
 from autotune.cli.cli_session import SessionArgument
-from autotune.reports.model import FORMATS, SAMPLES
+from autotune.reports.model import SAMPLES
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -54,9 +54,7 @@ def init(
 
 @app.command()
 def check(
-    space: Annotated[
-        str, typer.Argument(help="search space: a file, or a name", autocompletion=completion.spaces)
-    ],
+    space: Annotated[str, typer.Argument(help="search space: a file, or a name")],
     data: Annotated[Path | None, typer.Option(help="data set, if the workload is r2gen")] = None,
     baseline: Annotated[Path | None, typer.Option(help="YAML file with the settings you run today")] = None,
     time: Annotated[str, typer.Option(help="how long it may take, such as 90s or 30m")] = "5m",
@@ -105,7 +103,6 @@ def train(
         str,
         typer.Argument(
             help="a session (trains its winner), a search space (trains its baseline), or a config of r2gen",
-            autocompletion=completion.sessions,
         ),
     ],
     trained: Trained,
@@ -135,14 +132,12 @@ def predict(
 def report(
     session: Annotated[
         Path,
-        typer.Argument(help="directory of a session, or of a training", autocompletion=completion.sessions),
+        typer.Argument(help="directory of a session, or of a training"),
     ],
     *,
     readers: Readers,
     priced: Priced,
-    form: Annotated[
-        str, typer.Option("--format", help="html, json or md", autocompletion=completion.one_of(FORMATS))
-    ] = "html",
+    form: Annotated[str, typer.Option("--format", help="html, json or md")] = "html",
     output: Annotated[
         Path | None,
         typer.Option(

@@ -7,13 +7,9 @@ from dataclasses import Field, dataclass, fields, is_dataclass
 from functools import partial
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
-
-from autotune.cli import completion
-from autotune.space.sections import PROMISES, Select
-from autotune.storage.store import WANDB_MODES
 
 _LARGEST_SEED = 2**31 - 1  # of NumPy's generators, with room for a seed of its own in every run
 
@@ -39,18 +35,14 @@ class Tuned:
         str | None,
         _what(
             help="search space: a YAML file, cpu, gpu, gpu-small or laptop-8gb",
-            autocompletion=completion.spaces,
         ),
     ] = None
     baseline: Annotated[Path | None, _what(help="YAML file with the settings you run today")] = None
-    model: Annotated[
-        str | None, _what(help="size of the R2Gen model: full or small", autocompletion=completion.models)
-    ] = None
+    model: Annotated[str | None, _what(help="size of the R2Gen model: full or small")] = None
     warm_start: Annotated[
         Path | None,
         _what(
             help="earlier session to learn from: same settings, same hardware",
-            autocompletion=completion.sessions,
         ),
     ] = None
     skip_bad_samples: Annotated[
@@ -65,9 +57,7 @@ class Output:
     session: Annotated[Path | None, _output(help="directory of the search; default: a new one in runs/")] = (
         None
     )
-    wandb: Annotated[
-        str, _output(help="auto, online, offline or off", autocompletion=completion.one_of(WANDB_MODES))
-    ] = "auto"
+    wandb: Annotated[str, _output(help="auto, online, offline or off")] = "auto"
     tag: Annotated[
         list[str] | None, _output(help="tag of the runs in W&B, beside workload, device and precision")
     ] = None
@@ -98,14 +88,12 @@ class Goal:
         str | None,
         _goal(
             help="what a winner promises: same-quality (a shorter training) or same-training (only faster)",
-            autocompletion=completion.one_of(PROMISES),
         ),
     ] = None
     select: Annotated[
         str | None,
         _goal(
             help="what wins: same-quality, same-training or pareto",
-            autocompletion=completion.one_of(get_args(Select)),
         ),
     ] = None
     target: Annotated[float | None, _goal(help="a quality to reach in the least time")] = None
@@ -166,7 +154,6 @@ class Trained:
         str | None,
         typer.Option(
             help="auto, online, offline or off; default: as the session, or auto",
-            autocompletion=completion.one_of(WANDB_MODES),
         ),
     ] = None
     tag: Annotated[

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from autotune.cli import completion
 from autotune.core import files, units
 from autotune.display import advice, draw, events, live, snapshot, view
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Snapshot
@@ -18,9 +17,7 @@ from autotune.system import scratch
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
 
-SessionArgument = Annotated[
-    Path, typer.Argument(help="the session's directory", autocompletion=completion.sessions)
-]
+SessionArgument = Annotated[Path, typer.Argument(help="the session's directory")]
 
 
 def opened(root: Path) -> tuple[Session, Space, Workload]:
@@ -88,7 +85,6 @@ def export(
         typer.Option(
             "--format",
             help=f"{', '.join(formats.FORMATS)}; default: the workload's own",
-            autocompletion=completion.one_of(tuple(formats.FORMATS)),
         ),
     ] = None,
     patch: Annotated[

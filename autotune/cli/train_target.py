@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from autotune.cli import completion, prepare
+from autotune.cli import prepare
 from autotune.core import units
 from autotune.core.errors import InputError
 from autotune.core.shell import quoted
 from autotune.space import builtin
 from autotune.space.space import Space
+from autotune.storage.store import is_session
 from autotune.training import plan
 from autotune.workloads import registry
 
@@ -48,12 +49,18 @@ def _why_not(name: str) -> str:
         if plan.is_training(Path(name)):
             how = f"with --workdir {quoted(name)} --resume"
             return f"is a training: to continue it, give its session, search space or config {how}"
-    beside = f"{Path(name).parent}/" if Path(name).parent.name else ""
-    sessions = list(dict.fromkeys([*completion.sessions(beside), *completion.sessions("")]))
+    places = dict.fromkeys((Path(name).parent, Path("runs")))
+    sessions = [str(place) for parent in places for place in _below(parent) if is_session(place)]
     return (
         f"no session, search space or config is there; sessions: {_listed(sessions) or 'none in runs'}; "
         f"search spaces: {', '.join(builtin.names())}, or a file"
     )
+
+
+def _below(directory: Path) -> list[Path]:
+    with suppress(OSError):
+        return sorted(directory.iterdir())
+    return []
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from autotune.judging import confirm, elsewhere, quality
 from autotune.judging.costs import Prices
 from autotune.judging.elsewhere import Elsewhere
 from autotune.judging.history import History
-from autotune.reports import clinical, importance, knobs, reading, rows
+from autotune.reports import clinical, knobs, reading, rows
 from autotune.reports.model import Report
 from autotune.reports.recommendation import answer
 from autotune.storage.store import Options
@@ -82,7 +82,6 @@ def report(known: Known, samples: int) -> Report:
         samples=clinical.samples(compared.written, samples),
         reading=reading.reading(known.said, compared.models),
         skipped=rows.skipped(known.passed_over, history),
-        importance=importance.importance(history),
         provenance=_provenance(known),
         minimize=goal.minimize is not None,
         within=goal.within,

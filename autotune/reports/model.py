@@ -236,9 +236,6 @@ class Report:
 
     Work is counted in the `unit`, and is called samples here whatever that is. A winner keeps a share of
     `keep` of the baseline's quality, or all but an absolute slack that it is `within`.
-
-    `importance` is by objective - throughput, and the quality by its name - and knob: shares that sum to 1,
-    with their intervals, of an objective of which they are known well enough to be told.
     """
 
     session: str
@@ -261,7 +258,6 @@ class Report:
     compared: tuple[Compared, ...]
     samples: tuple[Sample, ...]
     skipped: tuple[Skipped, ...]
-    importance: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     minimize: bool = False
     within: float | None = None

@@ -51,7 +51,6 @@ class _Plots:
     quality: list[Plot]
     compared: list[Plot]
     history: list[Plot]
-    importance: list[Plot]
     parallel: list[Plot]
 
     @property
@@ -106,7 +105,6 @@ def plots_of(report: Report) -> _Plots:
         quality=plots_quality.of_runs(report),
         compared=plots_quality.of_compared(report),
         history=_list(plots_search.history(report)),
-        importance=_list(plots_search.importance(report)),
         parallel=_list(plots_parallel.parallel(report)),
     )
 

@@ -299,10 +299,6 @@ def rich(directory: Path, trials: int = 48) -> Report:
             Skipped("would not fit in memory", 14, 640.0, "256x1 fp32 workers 4: 21.4 GiB of 8.0 GiB"),
             Skipped("known to be slower", 9, 1_310.0, "16x1 fp32 workers 0: 60.1 samples/s, measured"),
         ),
-        importance={
-            "throughput": shares(precision=0.44, micro_batch_size=0.31, num_workers=0.19, compile=0.06),
-            "bleu_4": shares(learning_rate=0.71, micro_batch_size=0.2, accumulation_steps=0.09),
-        },
         provenance={
             "hardware": "1 NVIDIA GeForce RTX 4060 Laptop GPU, 8.0 GiB; 16 CPUs, 31.1 GiB",
             "driver": "580.95",
@@ -316,10 +312,6 @@ def rich(directory: Path, trials: int = 48) -> Report:
             "options": {"gpus_per_trial": 1.0, "memory_limit_bytes": None, "wandb": "off"},
         },
     )
-
-
-def shares(**found: float) -> dict[str, Figure]:
-    return {name: Figure(share, max(0.0, share - 0.08), share + 0.08) for name, share in found.items()}
 
 
 def bare() -> Report:

@@ -49,7 +49,7 @@ def test_what_is_not_known_is_left_out_and_a_limit_that_was_asked_for_stands_in(
     assert (report.answer.verdict, report.answer.commands, report.created) == ("none", (), "")
     assert (report.memory_limit_bytes, report.seconds, report.least_quality) == (GIB, 7.0, None)
     assert (report.predicted, report.ablation, report.compared, report.samples) == ((), (), (), ())
-    assert (report.skipped, report.importance) == ((), {})
+    assert report.skipped == ()
 
 
 def test_provenance_is_all_but_the_space_and_says_how_was_measured(known):

@@ -294,9 +294,7 @@ def test_trials_of_which_nothing_is_known_are_in_the_table_all_the_same(rich):
     unknown = dict.fromkeys(("throughput", "quality", "peak_memory_bytes", "memory_share"))
     rows = tuple(replace(r, **unknown, config={}, curve=(), on_front=False) for r in rich.trials)
     nothing = replace(rich.answer, verdict="none", baseline=None, best=None, factor=None)
-    found = Page(
-        page.render(replace(rich, trials=rows, answer=nothing, predicted=(), ablation=(), importance={}))
-    )
+    found = Page(page.render(replace(rich, trials=rows, answer=nothing, predicted=(), ablation=())))
     assert [v["data-figure"] for _, v in found.tags if "data-figure" in v] == [
         "compared-samples",
         "compared-seconds",

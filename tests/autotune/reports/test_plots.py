@@ -340,16 +340,6 @@ def test_history_has_every_trial(report):
     assert sorted(n for t in drawn for n in t["x"]) == [r.number for r in report.trials]
 
 
-def test_knobs_are_ordered_by_what_they_matter_for_throughput(rich):
-    plot = plots_search.importance(rich)
-    assert plot.data[0]["y"][:2] == ["precision", "micro_batch_size"]
-    assert [t["name"] for t in plot.data] == ["throughput", "BLEU-4"]
-    assert plot.data[0]["error_x"]["array"] == pytest.approx([0.08] * 4 + [0.0] * 2)
-    assert plot.table.rows[0] == ("precision", "44% (36% to 52%)", words.NOTHING)
-    assert "throughput: of all that the changes of the ablation have moved" in plot.axes
-    assert plots_search.importance(replace(rich, importance={"throughput": {}})) is None
-
-
 def test_every_configuration_is_one_line_over_all_axes(report):
     plot = plots_parallel.parallel(report)
     axes = len(plot.layout["shapes"])
