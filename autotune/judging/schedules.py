@@ -5,8 +5,8 @@ from autotune.core.settings import LENGTH, settings_key
 from autotune.core.trial import Schedule, Trial
 from autotune.judging.history import History
 
-# Of its fall, that a shorter schedule may lack at its end: one that moves once an epoch ends an epoch early. One
-# that is cut at half its length lacks about half of it.
+# Of its fall, that a shorter schedule may lack at its end: one that moves once an epoch ends an epoch early.
+# One that is cut at half its length lacks about half of it.
 _LACKING = 0.25
 _SHORTER = 0.9  # of the baseline's length: what is a length of its own
 
