@@ -42,7 +42,8 @@ from autotune.core.trial import (
     Trial,
 )
 from autotune.judging import confirm, objective, planning, racing, stopping
-from autotune.search import heuristics, screening
+from autotune.search import heuristics
+from autotune.search.rates import RateBounds
 from autotune.search.search import Search
 from autotune.search.surroundings import Silent, Terms, World
 from autotune.space import space as spaces
@@ -85,12 +86,12 @@ class Law:
 
     def loss(self, batch: float, rate: float, samples: float) -> float:
         """Multilinear in the logarithms; beyond the recorded ones along the line of the outermost two."""
-        corners = [
+        sides = [
             _between(axis, value) for axis, value in zip(self._axes, (batch, rate, samples), strict=True)
         ]
         return sum(
-            math.prod(weight for _, weight in corner) * self._losses[tuple(value for value, _ in corner)]  # type: ignore[index]
-            for corner in itertools.product(*corners)
+            one_share * two_share * three_share * self._losses[one, two, three]
+            for (one, one_share), (two, two_share), (three, three_share) in itertools.product(*sides)
         )
 
 
@@ -266,7 +267,7 @@ def _sampler_alone() -> AbstractContextManager[Any]:
 
 RULES: Mapping[str, Rule] = {
     "now": nullcontext,
-    "no bounds of the rate": lambda: mock.patch.object(screening.RateBounds, "why_out", return_value=None),
+    "no bounds of the rate": lambda: mock.patch.object(RateBounds, "why_out", return_value=None),
     "batches before rates": _swapped,
     "the sampler alone": _sampler_alone,
     "no slack": lambda: mock.patch.object(stopping, "_SLACK", 0.0),
