@@ -4,10 +4,14 @@
 
 DIRECTORY is a clone of nanoGPT whose character data are prepared. The public script trains in a process of
 its own, with the seed in place of its own one; of the tuner nothing runs. Adds a JSON line for each to TABLE:
-the seconds of its steps (their median, times their number), of all of it, and the validation loss at its end.
+the seconds of its steps (their median, times their number), of all of it, the validation loss at its end, and
+the threads that OMP_NUM_THREADS has set, if it has. Two side by side, on a core each:
+
+    OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/nanogpt_alone.py ...
 """
 
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -61,6 +65,7 @@ def trained(directory: Path, batch: int, rate: float, samples: int, seed: int) -
         "steps_s": round(statistics.median(step_ms) * steps / 1000, 2),
         "whole_s": round(whole_s, 1),
         "val_loss": losses[-1],
+        "threads": int(os.environ.get("OMP_NUM_THREADS") or 0) or None,
     }
 
 

@@ -5,7 +5,9 @@ from autotune.core.settings import LENGTH, settings_key
 from autotune.core.trial import Schedule, Trial
 from autotune.judging.history import History
 
-_ALIKE = 0.05  # by which two schedules may differ at their ends, as shares of their peaks
+# Of its fall, that a shorter schedule may lack at its end: one that moves once an epoch ends an epoch early.
+# One that is cut at half its length lacks about half of it.
+_LACKING = 0.25
 _SHORTER = 0.9  # of the baseline's length: what is a length of its own
 
 
@@ -24,7 +26,8 @@ def said(history: History) -> str | None:
     theirs = shorter.measurement.schedule if shorter else None
     if theirs is None:
         return None
-    if abs(theirs.last / theirs.peak - ours.last / ours.peak) <= _ALIKE:
+    ends, theirs_ends = ours.last / ours.peak, theirs.last / theirs.peak
+    if theirs_ends - ends <= _LACKING * (1 - ends):
         return (
             f"The learning rate falls from {ours.peak:.3g} to {ours.last:.3g}, also in a shorter training: "
             "its schedule follows the length."

@@ -29,6 +29,15 @@ def test_a_schedule_that_ends_with_a_shorter_training_follows_the_length(run, pl
     )
 
 
+def test_a_schedule_that_moves_once_an_epoch_ends_an_epoch_early(run, planned):
+    """Cosines over eight epochs, and over four."""
+    whole, half = (
+        run(0, 20_000, Schedule(0.05, 0.0019, 17_500)),
+        run(1, 10_000, Schedule(0.05, 0.0073, 7_500)),
+    )
+    assert schedules.said(History([whole, half], planned)).endswith("its schedule follows the length.")
+
+
 def test_a_schedule_that_is_cut_short_is_told_with_what_to_do(run, planned):
     whole, half = run(0, 20_000, Schedule(1e-3, 1e-4, 20_000)), run(1, 10_000, Schedule(1e-3, 6e-4, 10_000))
     said = schedules.said(History([whole, half], planned))

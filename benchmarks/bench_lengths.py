@@ -1,0 +1,313 @@
+"""Searches over recorded whole trainings of nanoGPT's recipe, in simulated time: which rule finds more.
+
+    python benchmarks/bench_lengths.py [--seeds 50] [--rules now "batches before rates" ...]
+
+Every search is the real one - heuristics, sampler, screening, stopping, races, confirmation - with the space
+of `nanogpt.yaml`; simulated are the trainings. What was recorded, in `tables/nanogpt-alone.jsonl`: the loss
+at the end of trainings of three batches, four rates and two lengths, most with two or three seeds, and the
+seconds of a step by the batch. What is assumed: between and beyond them the loss is linear in the logarithms
+of rate, length and batch; seeds differ by a normal deviate as large as in the table; a trial's speed has an
+interval of 1%, and differs by 1.5% from one to another, a turn's in a race by 3%.
+
+Prints for each rule the searches that confirm a winner, how much faster it truly is, how often it ends with
+less than was promised, and the simulated minutes and trials to the end.
+"""
+
+import argparse
+import itertools
+import json
+import math
+import random
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import optuna
+
+from autotune.core.settings import LEARNING_RATE, LENGTH, MICRO_BATCH, Config, settings_key
+from autotune.core.trial import (
+    Evaluation,
+    Measurement,
+    Outcome,
+    Schedule,
+    Slice,
+    Status,
+    Throughput,
+    Trial,
+)
+from autotune.judging import confirm, objective, planning, racing, stopping
+from autotune.search import heuristics
+from autotune.search.rates import RateBounds
+from autotune.search.search import Search
+from autotune.search.surroundings import Silent, Terms, World
+from autotune.space import space as spaces
+from autotune.space.space import Space
+
+HERE = Path(__file__).parent
+TABLE, SPACE = HERE / "tables" / "nanogpt-alone.jsonl", HERE / "nanogpt.yaml"
+START_LOSS = 4.18  # of the model as it is made, which the recipe evaluates
+START_S, EVALUATION_S, STEPS_SEEN, ASKED_AFTER_S = 5.0, 2.5, 200, 8.0
+SPEED_APART, HALF_WIDTH, TURN_APART = 0.015, 0.01, 0.03
+MINUTES = 45.0
+
+
+class Law:
+    """The loss at the end of a training, and the seconds of a sample, by what was recorded."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        cells: dict[tuple[float, float, float], list[float]] = defaultdict(list)
+        timed: dict[int, list[float]] = defaultdict(list)
+        for row in rows:
+            cells[row["batch"], row["rate"], row["samples"]].append(row["val_loss"])
+            if row.get("threads") == 1:  # all on a core of their own, two side by side
+                timed[row["batch"]].append(row["steps_s"] / row["samples"])
+        several = [losses for losses in cells.values() if len(losses) > 1]
+        squares = sum(statistics.variance(losses) * (len(losses) - 1) for losses in several)
+        self.deviation = math.sqrt(squares / sum(len(losses) - 1 for losses in several))
+        self._losses = {cell: statistics.fmean(losses) for cell, losses in cells.items()}
+        self._axes = [sorted({cell[i] for cell in self._whole()}) for i in range(3)]
+        self.seconds = {batch: statistics.median(found) for batch, found in timed.items()}
+
+    def _whole(self) -> list[tuple[float, float, float]]:
+        """The cells of the largest grid of which every cell was recorded."""
+        axes = [{cell[i] for cell in self._losses} for i in range(3)]
+        counts = [defaultdict[float, int](int) for _ in axes]
+        for cell in self._losses:
+            for i, value in enumerate(cell):
+                counts[i][value] += 1
+        kept = [{value for value in axis if counts[i][value] >= 6} for i, axis in enumerate(axes)]
+        return [cell for cell in itertools.product(*kept) if cell in self._losses]
+
+    def loss(self, batch: float, rate: float, samples: float) -> float:
+        """Multilinear in the logarithms; beyond the recorded ones along the line of the outermost two."""
+        sides = [
+            _between(axis, value) for axis, value in zip(self._axes, (batch, rate, samples), strict=True)
+        ]
+        return sum(
+            one_share * two_share * three_share * self._losses[one, two, three]
+            for (one, one_share), (two, two_share), (three, three_share) in itertools.product(*sides)
+        )
+
+
+def _between(axis: Sequence[float], value: float) -> list[tuple[float, float]]:
+    """The two recorded values next to `value`, each with its weight."""
+    at = min(max(1, int(np.searchsorted(axis, value))), len(axis) - 1)
+    low, high = axis[at - 1], axis[at]
+    share = math.log(value / low) / math.log(high / low)
+    return [(low, 1 - share), (high, share)]
+
+
+class Trainings:
+    """Trains whatever a search asks for, by a law; `seed` decides how lucky each training is."""
+
+    def __init__(self, law: Law, space: Space, seed: int) -> None:
+        self._law, self._space, self._rng = law, space, random.Random(seed)
+
+    def _settings(self, config: Config) -> tuple[int, float, int]:
+        settings = self._space.settings(config)
+        return (
+            int(settings[MICRO_BATCH] or 1),
+            float(settings[LEARNING_RATE] or 0),
+            self._space.samples(config),
+        )
+
+    def true_loss(self, config: Config) -> float:
+        return self._law.loss(*self._settings(config))
+
+    def true_s(self, config: Config) -> float:
+        batch, _, samples = self._settings(config)
+        return samples * self._law.seconds[batch]
+
+    def run(self, trial: Trial, threshold: stopping.Threshold | None) -> tuple[Outcome, Measurement, float]:
+        batch, rate, samples = self._settings(trial.config)
+        speed = 1 / self._law.seconds[batch] * math.exp(self._rng.gauss(0, SPEED_APART))
+        shown = Measurement(
+            throughput=Throughput(speed, HALF_WIDTH * speed, STEPS_SEEN, STEPS_SEEN * batch / speed),
+            start=-START_LOSS,
+            samples=round(ASKED_AFTER_S * speed),
+        )
+        beaten = stopping.verdict(shown, threshold, samples) if threshold else None
+        if beaten:
+            return beaten, shown, START_S + ASKED_AFTER_S
+        loss = self._law.loss(batch, rate, samples) + self._rng.gauss(0, self._law.deviation)
+        shown = replace(
+            shown,
+            quality=-loss,
+            quality_samples=samples,
+            samples=samples,
+            curve=(Evaluation(samples, samples / speed, -loss),),
+            scores={"val_loss": loss},
+            schedule=Schedule(rate, rate / 10, samples),
+            ended=True,
+        )
+        return Outcome(Status.COMPLETED), shown, START_S + samples / speed + EVALUATION_S
+
+    def race(self, members: Sequence[Trial]) -> tuple[Outcome, Measurement, float]:
+        lengths = {member.number: self._space.samples(member.config) for member in members}
+        speeds = {m.number: 1 / self._law.seconds[self._settings(m.config)[0]] for m in members}
+        slices: list[Slice] = []
+        for count in itertools.count(1):
+            order = racing.Trainings(slices, lengths).runs_on()
+            if not order or sum(one.seconds for one in slices) > racing.most_s(t.seconds for t in members):
+                break
+            for number in order:
+                seconds = racing.TURN_S
+                done = seconds * speeds[number] * math.exp(self._rng.gauss(0, TURN_APART))
+                slices.append(Slice(number, count, round(done), seconds, 20))
+        took_s = START_S * len(members) + sum(one.seconds for one in slices)
+        return Outcome(Status.COMPLETED), Measurement(slices=tuple(slices)), took_s
+
+
+class Found(NamedTuple):
+    """What a search has confirmed, None if nothing; the truth about it; and the simulated minutes."""
+
+    factor: float | None
+    lost: float
+    minutes: float
+    trials: int
+
+
+def searched(law: Law, space: Space, seed: int) -> Found:
+    study = optuna.create_study(directions=["maximize", "minimize"])
+    trainings, clock_s = Trainings(law, space, seed), [0.0]
+    search = Search(
+        space,
+        study,
+        Silent(),
+        Terms(seed=seed, memory_limit_bytes=None, explain=False),
+        World(clock=lambda: clock_s[0]),
+    )
+    while (trial := search.next()) is not None:
+        if trial.race:
+            members = [known for number in trial.race for known in search.trials() if known.number == number]
+            outcome, shown, seconds = trainings.race(members)
+        else:
+            is_searched = trial.number > 0 and trial.searched
+            outcome, shown, seconds = trainings.run(trial, search.threshold if is_searched else None)
+        clock_s[0] += seconds
+        search.end(trial.number, outcome, shown)
+    confirmed = confirm.confirmed(search.history)
+    baseline = space.baseline_config
+    if not confirmed:
+        return Found(None, 0.0, clock_s[0] / 60, len(search.history.searched))
+    winner = confirmed[0].config
+    least = -objective.least(space.objective, -trainings.true_loss(baseline), -START_LOSS)
+    factor = trainings.true_s(baseline) / trainings.true_s(winner)
+    lost = trainings.true_loss(winner) - least
+    return Found(factor, lost, clock_s[0] / 60, len(search.history.searched))
+
+
+class _ByThreeTerms(planning.LengthNeeds):
+    """Lengths by a law of three terms in steps and samples (Schaipp 2026, arXiv 2607.01487), fitted to all.
+
+    The loss of the same rate is a + b / steps + c / sqrt(samples): least squares over every completed
+    training; settings keep what their own trainings differ from it by.
+    """
+
+    def samples(self, trial: Trial) -> float | None:
+        plain, points = super().samples(trial), self._points
+        own = [point for point in points if point[0] == _key(trial)]
+        if plain is None or self._quality is None or len({p[2] for p in points}) < 2 or len(points) < 4:
+            return plain
+        rows = np.array([[1.0, batch / length, length**-0.5] for _, batch, length, _ in points])
+        fitted, *_ = np.linalg.lstsq(rows, np.array([loss for *_, loss in points]), rcond=None)
+        _, b, c = np.maximum(fitted, 0.0)
+        if not own or b + c <= 0:
+            return plain
+        batch = own[0][1]
+        rest = statistics.fmean(loss - b * batch / length - c * length**-0.5 for _, _, length, loss in own)
+        low, high = plain / 4, plain * 4
+        for _ in range(50):
+            middle = math.sqrt(low * high)
+            is_enough = rest + b * batch / middle + c * middle**-0.5 <= -self._quality
+            low, high = (low, middle) if is_enough else (middle, high)
+        return math.sqrt(low * high)
+
+    def __init__(self, trials: Any, space: Space, quality: float | None, slack: float) -> None:
+        trials = list(trials)
+        super().__init__(trials, space, quality, slack)
+        self._points = [
+            (_key(t), space.effective_batch_size(t.config), space.samples(t.config), -t.measurement.quality)
+            for t in trials
+            if t.completed and not t.race and t.measurement.quality is not None
+        ]
+
+
+def _key(trial: Trial) -> Any:
+    return settings_key(trial.config, {LENGTH})
+
+
+def _nothing(*_: Any) -> Iterator[Config]:
+    return iter(())
+
+
+Rule = Callable[[], AbstractContextManager[Any]]
+
+
+def _swapped() -> AbstractContextManager[Any]:
+    """Larger batches before higher rates."""
+    stack, rates, batches = ExitStack(), heuristics.raised_rate, heuristics.larger_batches
+    stack.enter_context(mock.patch.object(heuristics, "raised_rate", batches))
+    stack.enter_context(mock.patch.object(heuristics, "larger_batches", rates))
+    return stack
+
+
+def _sampler_alone() -> AbstractContextManager[Any]:
+    stack = ExitStack()
+    for name in ("raised_rate", "larger_batches"):
+        stack.enter_context(mock.patch.object(heuristics, name, _nothing))
+    return stack
+
+
+RULES: Mapping[str, Rule] = {
+    "now": nullcontext,
+    "no bounds of the rate": lambda: mock.patch.object(RateBounds, "why_out", return_value=None),
+    "batches before rates": _swapped,
+    "the sampler alone": _sampler_alone,
+    "no slack": lambda: mock.patch.object(stopping, "_SLACK", 0.0),
+    "slack of half": lambda: mock.patch.object(stopping, "_SLACK", 0.5),
+    "three terms": lambda: mock.patch("autotune.judging.history.LengthNeeds", _ByThreeTerms),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--minutes", type=float, default=MINUTES)
+    parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES))
+    given = parser.parse_args()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    law = Law([json.loads(line) for line in TABLE.read_text().splitlines()])
+    space = spaces.complete(spaces.parse(SPACE.read_text(), str(SPACE)), str(SPACE))
+    budget = space.budget.model_copy(update={"time": given.minutes * 60})
+    space = space.model_copy(update={"budget": budget})
+    print(f"equal trainings differ by {law.deviation:.4f}; seconds a sample by batch: {law.seconds}")
+    print("| rule | confirm | faster, median (10% to 90%) | lost too much | minutes | trials |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name in given.rules:
+        with RULES[name]():
+            found = [searched(law, space, seed) for seed in range(given.seeds)]
+        won = sorted(one.factor for one in found if one.factor is not None)
+        shown = "-"
+        if won:
+            low, middle, high = (won[round(share * (len(won) - 1))] for share in (0.1, 0.5, 0.9))
+            shown = f"{middle:.2f}x ({low:.2f}x to {high:.2f}x)"
+        lost = sum(one.factor is not None and one.lost > 0 for one in found)
+        minutes = statistics.median(one.minutes for one in found)
+        trials = statistics.median(one.trials for one in found)
+        print(
+            f"| {name} | {len(won)} of {len(found)} | {shown} | {lost} | {minutes:.0f} | {trials:.0f} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
