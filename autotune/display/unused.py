@@ -56,9 +56,9 @@ def _differ(one: Trial, other: Trial, knob: str) -> bool:
 
 
 def _figures(measurement: Measurement) -> object:
-    """What a trial's evaluations found, to compare; None for one number, which may be equal by chance."""
+    """What a trial's evaluations found, to compare; None for one or two numbers, equal by chance perhaps."""
     scores = {k: v for k, v in measurement.scores.items() if is_score(k)}
     if len(set(scores.values())) > 1:
         return frozenset(scores.items())
     qualities = [point.quality for point in measurement.curve]
-    return tuple(qualities) if len(set(qualities)) > 1 else None
+    return tuple(qualities) if len(set(qualities)) > 2 else None
