@@ -185,7 +185,7 @@ class _Watch:
         self._told = {}
 
     def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
-        """Has a trial validated at the end of its training; ends it when it should stop, after a checkpoint."""
+        """Has a trial validated at its very end; ends the script when it should stop, after a checkpoint."""
         del args
         if _is_in_trial() and _is_over(trainer):
             trainer.val_check_batch = 1
