@@ -99,7 +99,7 @@ def _samples(report: Report) -> list[Line]:
     if answer.factor is None or answer.speed is None:
         return []
     fewer = answer.factor.value / answer.speed.value
-    if report.target is None and math.isclose(fewer, 1.0):
+    if report.target is None and math.isclose(fewer, 1.0, rel_tol=0.005):
         return []
     of = "of the training" if report.target is None else f"to {words.limit(report)}"
     factor = Cell(words.factor(fewer), "of the gain")

@@ -185,8 +185,10 @@ class _Watch:
         self._told = {}
 
     def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
-        """Ends the script when it should stop, after a checkpoint."""
+        """Has a trial validated at its very end; ends the script when it should stop, after a checkpoint."""
         del args
+        if _is_in_trial() and _is_over(trainer):
+            trainer.val_check_batch = 1
         if self._is_to_stop(trainer):
             attempt(self._save, trainer, _UNSAVED)
             raise SystemExit(0)
@@ -222,6 +224,13 @@ class _Watch:
             _replace(part, _checkpoint())
         ended_s = _clock_s()
         self._save_again_s = ended_s + (ended_s - begun_s) / _SAVED_SHARE
+
+
+def _is_over(trainer: Any) -> bool:
+    """Whether the batch that has ended is the last one of a training."""
+    has_all_steps = 0 < trainer.max_steps <= trainer.global_step
+    epochs = trainer.max_epochs or -1
+    return has_all_steps or (bool(trainer.is_last_batch) and 0 < epochs <= trainer.current_epoch + 1)
 
 
 def _replace(part: str, whole: str) -> None:

@@ -32,6 +32,14 @@ def test_what_validations_of_a_fit_have_logged_is_told(fit):
     assert order == [*["step"] * 3, "record", *["step"] * 3, "record"]
 
 
+@pytest.mark.parametrize(("ends", "last"), [({}, 2), ({"max_steps": 5}, 1)])
+def test_a_trial_that_comes_to_its_own_end_is_validated_there(fit, ends, last):
+    """Of 6 steps, or 5, every fourth is followed by a validation."""
+    heard = fit("logged", {"trainer": {"val_check_interval": 4, "check_val_every_n_epoch": None, **ends}})
+    order = ["step" if message.step else "record" for message in heard.messages if not message.taken]
+    assert order == [*["step"] * 4, "record", *["step"] * last, "record"], heard.errors
+
+
 def test_the_package_of_the_older_name_is_watched_as_well(fit, tmp_path):
     heard = fit("older", {"loader": {"num_workers": 0}})
     assert heard.records == [{"val/loss": heard.said[0]}], heard.errors
