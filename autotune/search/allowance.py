@@ -52,8 +52,8 @@ class Allowance:
     def share(self, history: History) -> float:
         """Returns the share of its length that a training is tried at: 1, or less if time allows few."""
         each_s, left_s = confirm.trial_s(history), self._limit_s - self.spent_s - confirm.most_s(history)
-        enough = each_s * (_A_DOZEN - len(history.searched))
-        return 1.0 if enough <= left_s else max(_SHORTEST, left_s / enough)
+        enough = each_s * max(0, _A_DOZEN - len(history.searched))
+        return 1.0 if not enough or enough <= left_s else max(_SHORTEST, left_s / enough)
 
 
 def forecast(asked: History, plan: Plan, slots: int) -> str | None:

@@ -61,6 +61,18 @@ def known(make_trial, space):
     return History([replace(make_trial(0, 10, curve=[0.2]), seconds=97.0)], space)
 
 
+@pytest.mark.parametrize(("time_s", "share"), [(9000.0, 1.0), (800.0, 0.75), (300.0, 0.28)])
+def test_trainings_are_tried_shorter_if_time_allows_no_dozen(known, clock, time_s, share):
+    assert Allowance(Plan(40, time_s), clock).share(known) == pytest.approx(share, abs=0.01)
+
+
+def test_after_a_dozen_none_is_shortened_however_little_time_is_left(known, clock):
+    (baseline,) = known.trials
+    for count in (12, 20):
+        trials = [replace(baseline, number=number) for number in range(count)]
+        assert Allowance(Plan(40, 300.0), clock).share(History(trials, known.space)) == 1.0
+
+
 def unrepeated(known):
     budget = known.space.budget.model_copy(update={"repeats": 0})
     return History(known.trials, known.space.model_copy(update={"budget": budget}))
