@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from autotune.core.errors import InputError, instead
-from autotune.export import accelerate, deepspeed, lightning, own, plain, transformers
+from autotune.export import lightning, own, plain, transformers
 from autotune.export.winner import Exported, Winner
 from autotune.workloads.base import Workload
 
@@ -31,8 +31,6 @@ FORMATS: Mapping[str, Format] = {
         "json",
         "HfArgumentParser(TrainingArguments).parse_json_file('{file}', allow_extra_keys=True)",
     ),
-    accelerate.NAME: Format(accelerate.render, "yaml", "accelerate launch --config_file {file} SCRIPT"),
-    deepspeed.NAME: Format(deepspeed.render, "json", "deepspeed SCRIPT --deepspeed_config {file}"),
     "shell": Format(own.render, "sh"),
     "yaml": Format(plain.as_yaml, "yaml"),
     "json": Format(plain.as_json, "json"),

@@ -30,14 +30,14 @@ def export(tmp_path, monkeypatch, capsys):
 
 
 def test_a_file_is_called_best_and_says_how_it_is_read(export):
-    code, out, err = export("--format", "deepspeed")
+    code, out, err = export("--format", "transformers")
     assert code == 0
-    assert "Read with: deepspeed SCRIPT --deepspeed_config best.json\n" in out
+    assert "Read with: HfArgumentParser(TrainingArguments).parse_json_file('best.json'" in out
     told = err.splitlines()
     assert told[0] == "not in best.json: learning_rate: 0.002129 (of your optimizer)"
     assert told[-1].endswith(" settings not searched: named in best.json")
     values = json.loads(Path("best.json").read_text())
-    assert values["train_micro_batch_size_per_gpu"] == 8
+    assert values["per_device_train_batch_size"] == 8
     assert "learning_rate: 0.002129 (of your optimizer)" in values["_autotune"]["not said"]
 
 

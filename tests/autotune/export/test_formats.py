@@ -12,7 +12,7 @@ from autotune.workloads import registry
 from autotune.workloads.base import Workload
 
 FUNCTION = Workload("json:loads")
-FRAMEWORKS = ("lightning", "transformers", "accelerate", "deepspeed")
+FRAMEWORKS = ("lightning", "transformers")
 
 
 def written(name, found):
@@ -52,10 +52,6 @@ def test_what_the_user_says_of_the_trainer_is_written_as_it_is(winner):
     trainer = {"precision": "half", "gradient_clip_val": 0.5, "gradient_clip_algorithm": "value"}
     values, _ = written("lightning", winner(roles=roles, trainer=trainer, amp=None, max_grad_norm=None))
     assert values["trainer"] == trainer
-    values, unsaid = written("deepspeed", winner(roles=roles, trainer=trainer, amp=None, max_grad_norm=None))
-    assert values["fp16"] == {"enabled": True}
-    assert "gradient_clipping" not in values
-    assert "trainer.gradient_clip_val" in unsaid
 
 
 def test_transformers_is_the_arguments_of_a_training(winner):
@@ -128,61 +124,10 @@ def test_what_goes_with_workers_is_off_for_transformers_where_there_are_none(win
     assert (values["dataloader_prefetch_factor"], values["dataloader_persistent_workers"]) == (2, True)
 
 
-def test_accelerates_is_a_machine_and_its_precision(winner):
-    values, unsaid = written("accelerate", winner(compile="reduce-overhead", gpus=2))
-    assert values == {
-        "compute_environment": "LOCAL_MACHINE",
-        "distributed_type": "MULTI_GPU",
-        "num_machines": 1,
-        "machine_rank": 0,
-        "num_processes": 2,
-        "use_cpu": False,
-        "mixed_precision": "bf16",
-        "dynamo_config": {"dynamo_backend": "INDUCTOR", "dynamo_mode": "reduce-overhead"},
-    }
-    assert {"data.batch_size", "accumulate", "max_grad_norm"} <= set(unsaid)
-
-
-def test_accelerates_has_deepspeeds_settings_where_zero_is_one_of_them(winner):
-    values, unsaid = written("accelerate", winner(zero_stage=3, offload_optimizer="cpu", gpus=1))
-    assert values["distributed_type"] == "DEEPSPEED"
-    assert values["deepspeed_config"] == {
-        "gradient_accumulation_steps": 2,
-        "gradient_clipping": 1.0,
-        "zero_stage": 3,
-        "zero3_init_flag": True,
-        "offload_optimizer_device": "cpu",
-    }
-    assert not {"accumulate", "max_grad_norm"} & set(unsaid)
-
-
 def test_processes_are_the_launchers(winner):
     found = winner(processes=4, gpus=4)
-    assert written("accelerate", found)[0]["num_processes"] == 4
-    assert written("accelerate", found)[0]["distributed_type"] == "MULTI_GPU"
-    assert written("accelerate", winner(processes=2))[0]["distributed_type"] == "MULTI_CPU"
     assert written("lightning", found)[0]["trainer"]["devices"] == 4
-    values, unsaid = written("accelerate", winner(trainer={"devices": "auto"}, gpus=2))
-    assert (values["num_processes"], "trainer.devices" in unsaid) == (2, True)
-    for name in ("transformers", "deepspeed"):
-        assert "processes" in written(name, found)[1]
-
-
-def test_deepspeeds_has_one_place_for_precision(winner):
-    found = winner(zero_stage=2, offload={"optimizer": "x"}, offload_optimizer="off")
-    values, unsaid = written("deepspeed", found)
-    assert values == {
-        "train_micro_batch_size_per_gpu": 32,
-        "gradient_accumulation_steps": 2,
-        "bf16": {"enabled": True},
-        "fp16": {"enabled": False},
-        "gradient_clipping": 1.0,
-        "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "none"}},
-    }
-    assert unsaid == [
-        *("data.num_workers", "optim.lr", "optim.betas[0]", "optim.betas[1]", "optim.weight_decay"),
-        *("gradient_checkpointing", "compile", "seed", "offload.optimizer"),
-    ]
+    assert "processes" in written("transformers", found)[1]
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
@@ -200,10 +145,9 @@ def test_no_setting_is_dropped_without_a_word(winner, name):
 
 
 def test_a_value_that_is_said_in_part_is_told_as_well(winner):
-    for name in ("lightning", "accelerate", "deepspeed"):
-        values, unsaid = written(name, winner(amp="tf32"))
-        assert "amp" in unsaid
-        assert "tf32" not in json.dumps(values)
+    values, unsaid = written("lightning", winner(amp="tf32"))
+    assert "amp" in unsaid
+    assert "tf32" not in json.dumps(values)
 
 
 def test_yaml_and_json_are_the_users_own_settings(winner):
@@ -231,8 +175,8 @@ def test_a_format_that_is_none_or_another_workloads_is_one_line(winner):
     nothing = winner(
         roles={}, data=None, accumulate=None, optim=None, max_grad_norm=None, seed=None, amp=None
     )
-    with pytest.raises(InputError, match=r"--format deepspeed: none of the settings"):
-        formats.FORMATS["deepspeed"].render(nothing)
+    with pytest.raises(InputError, match=r"--format lightning: none of the settings"):
+        formats.FORMATS["lightning"].render(nothing)
 
 
 def test_the_workloads_own_format_is_the_default():

@@ -3,11 +3,8 @@
 Where a launcher is not the point, it is forked from one that has imported the library.
 """
 
-import importlib.util
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -56,26 +53,6 @@ said = {"steps": trainer.state.global_step, "batch": a.train_batch_size, "bf16":
 said |= {"lr": a.learning_rate, "accumulates": a.gradient_accumulation_steps, "clip": a.max_grad_norm}
 print(json.dumps({**said, "checkpointing": a.gradient_checkpointing}))
 """
-ACCELERATE = """
-import torch
-from accelerate import Accelerator
-
-accelerator = Accelerator()
-model = torch.nn.Linear(2, 1)
-model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
-for _ in range(3):
-    accelerator.backward(model(torch.ones(4, 2)).float().pow(2).mean())
-    optimizer.step()
-print(json.dumps({"precision": accelerator.mixed_precision, "device": str(accelerator.device)}))
-"""
-DEEPSPEED = """
-from deepspeed.runtime.config import DeepSpeedConfig
-
-c = DeepSpeedConfig(sys.argv[1])
-said = {"batch": c.train_batch_size, "micro": c.train_micro_batch_size_per_gpu, "stage": c.zero_config.stage}
-said |= {"bf16": c.bfloat16_config.enabled, "fp16": c.float16_config.enabled, "clip": c.gradient_clipping}
-print(json.dumps({**said, "offload": c.zero_config.offload_optimizer.device}))
-"""
 
 
 def written(place, name, winner):
@@ -95,16 +72,6 @@ def read(place, name, winner, script):
     """The output of a script that has read the format, in a process that has imported its library."""
     file = written(place, name, winner)
     return said(forked.run((file,), place, os.environ, script=QUIET + script, warm=name))
-
-
-def read_by(program, place, name, winner, script):
-    """The same of a script that a program starts."""
-    text, file = place / "script.py", written(place, name, winner)
-    text.write_text(QUIET + script)
-    environment = {**os.environ, "DS_BUILD_OPS": "0"}
-    command = [*program, str(text), str(file)]
-    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
-    return said(done)
 
 
 def test_lightnings_cli_trains_with_its_format(winner, tmp_path):
@@ -131,24 +98,4 @@ def test_transformers_trains_with_its_format(winner, tmp_path):
         "accumulates": 2,
         "checkpointing": True,
         "clip": 1.0,
-    }
-
-
-def test_accelerate_launches_with_its_format(winner, tmp_path):
-    program = (sys.executable, "-m", "accelerate.commands.launch", "--config_file", "best.yaml")
-    found = read_by(program, tmp_path, "accelerate", winner(), ACCELERATE)
-    assert found == {"precision": "bf16", "device": "cpu"}
-
-
-@pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed")
-def test_deepspeeds_own_classes_take_its_format(winner, tmp_path):
-    found = winner(zero_stage=2, offload_optimizer="cpu")
-    assert read_by((sys.executable,), tmp_path, "deepspeed", found, DEEPSPEED) == {
-        "batch": 64,
-        "micro": 32,
-        "stage": 2,
-        "bf16": True,
-        "fp16": False,
-        "clip": 1.0,
-        "offload": "cpu",
     }
