@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 
 from autotune.cli.cli import app
+from lab.__main__ import app as lab
 from r2gen import __main__ as trainer
 
 from .pages import ROOT
@@ -39,7 +40,9 @@ def check(line: str) -> None:
     given = words(line)
     match given:
         case ["autotune", *arguments] | ["python", "-m", "autotune", *arguments]:
-            _autotune(arguments)
+            _typer(app, arguments)
+        case ["python", "-m", "lab", *arguments]:
+            _typer(lab, arguments)
         case ["r2gen", *arguments] | ["python", "-m", "r2gen", *arguments]:
             trainer._parser().parse_args(arguments)
         case ["python", script, *arguments] if script.startswith("benchmarks/"):
@@ -55,12 +58,12 @@ def check(line: str) -> None:
             _other(line, given)
 
 
-def _autotune(arguments: list[str]) -> None:
-    group = typer.main.get_command(app)
+def _typer(commands: typer.Typer, arguments: list[str]) -> None:
+    group = typer.main.get_command(commands)
     options = {option for parameter in group.params for option in parameter.opts}
     if arguments and arguments[0] in options:
         return
-    context = group.make_context("autotune", [], resilient_parsing=True)
+    context = group.make_context("any", [], resilient_parsing=True)
     name, command, rest = group.resolve_command(context, list(arguments))
     assert command is not None, f"{arguments[0]}: no such command"
     only_named = rest == ["--help"]
@@ -84,7 +87,7 @@ def _make(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stderr
     assert re.search(r"^(PYTHON=)?\.venv/bin/\S+", done.stdout, re.MULTILINE)
     if started := re.search(r"^\.venv/bin/python -m autotune (.*)$", done.stdout, re.MULTILINE):
-        _autotune(shlex.split(started[1]))
+        _typer(app, shlex.split(started[1]))
 
 
 def _other(line: str, given: list[str]) -> None:
@@ -117,8 +120,9 @@ def refused(line: str) -> bool:
 def options() -> set[str]:
     """Every option of every command and script of the project."""
     found = {"--soak", "--help"}  # of pytest here, and of everything
-    for command in typer.main.get_command(app).commands.values():
-        found |= {option for parameter in command.params for option in parameter.opts}
+    for commands in (app, lab):
+        for command in typer.main.get_command(commands).commands.values():
+            found |= {option for parameter in command.params for option in parameter.opts}
     for script in [*(ROOT / "benchmarks").glob("*.py"), ROOT / "r2gen" / "__main__.py"]:
         found |= _options_of(script)
     return found

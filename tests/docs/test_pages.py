@@ -31,7 +31,7 @@ def test_every_block_says_what_it_is(page):
 
 
 COMMANDS = [(block, line) for block in pages.of_language("bash") for line in shell.lines(block.text)]
-NAMED = re.compile(r"python -m autotune \w+")  # a command that is spoken of, and not given
+NAMED = re.compile(r"python -m (autotune|lab) \w+")  # a command that is spoken of, and not given
 INLINE = [
     (pages.name(page), f"{code} --help" if NAMED.fullmatch(code) else code)
     for page in pages.PAGES

@@ -10,6 +10,7 @@ import pytest
 from autotune import __main__ as cli
 from autotune.cli import import_room
 from autotune.workloads.command.workload import CommandWorkload
+from lab.__main__ import app as lab
 
 TRAINS = "import torch\n"
 COUNTED = {"quality": {"acc": "acc (.*)"}}
@@ -22,7 +23,9 @@ def workload(tmp_path, text=TRAINS, **keys):
     return CommandWorkload.of({"kind": "command", "run": "python train.py", **COUNTED} | keys, tmp_path)
 
 
-@pytest.mark.parametrize("command", ["search", "record"])
+@pytest.mark.parametrize(
+    "command", [("autotune", "search"), ("lab", "record", "table.jsonl")], ids=lambda words: words[1]
+)
 def test_too_small_a_limit_is_one_line_and_makes_no_session(tmp_path, monkeypatch, capsys, command):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(TRAINS)
@@ -30,8 +33,9 @@ def test_too_small_a_limit_is_one_line_and_makes_no_session(tmp_path, monkeypatc
         "workload: {kind: command, run: 'python train.py {lr}', quality: {bleu_4: 'b (.*)'}}\n"
         "baseline: {effective_batch_size: 4, lr: 0.1}\nknobs: {lr: {choice: [0.1, 0.2]}}\n"
     )
-    table = ["table.jsonl"] if command == "record" else []
-    code = cli.main([command, *table, "--space", "space.yaml", "--memory-limit", "100MiB"])
+    name, *words = command
+    given = [*words, "--space", "space.yaml", "--memory-limit", "100MiB"]
+    code = cli.main(given, (lambda: lab) if name == "lab" else None)
     said = capsys.readouterr()
     assert (code, said.out) == (2, "")
     line = r"autotune: --memory-limit 100MiB: importing torch alone takes [\d.]+ [MG]iB here\n"

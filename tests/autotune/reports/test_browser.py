@@ -152,7 +152,7 @@ def test_it_opens_without_a_word_and_without_the_network(browser, pages, name):
 
 def test_every_plot_is_drawn(browser, pages, name):
     drawn = browser.look().open_once(pages[name]).drawn()
-    assert len(drawn) == (0 if name == "bare" else 12)
+    assert len(drawn) == (0 if name == "bare" else 11)
     assert [plot for plot, (marks, _) in drawn.items() if not marks] == []
     browser.keep(f"{name}-light")
 

@@ -140,7 +140,7 @@ def test_headings_are_in_order(whole):
 
 def test_everything_to_see_is_said_in_words(whole):
     drawn = [v for _, v in whole.tags if v.get("role") == "img"]
-    assert len(drawn) == 12
+    assert len(drawn) == 11
     assert all(v["aria-label"] for v in drawn)
     assert all(v["alt"] for v in whole.all("img"))
     assert all(v.get("aria-hidden") == "true" for v in whole.all("svg"))

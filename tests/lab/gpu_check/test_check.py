@@ -8,6 +8,7 @@ from autotune.cli.gpus import Fault, Look
 from autotune.core.trial import Failure, Measurement, Outcome, Status
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
+from lab.__main__ import app
 from lab.gpu_check import check, of_machine, of_memory, of_model
 from lab.gpu_check.bench import Ran
 from lab.gpu_check.check import Point
@@ -53,10 +54,10 @@ def test_a_line_says_whether_it_holds():
 
 def test_without_a_gpu_it_is_one_line(capsys, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert main(["doctor", "--gpu"]) == 2
+    assert main(["gpu"], lambda: app) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("autotune: --gpu: needs a GPU: ")
+    assert err.startswith("autotune: gpu: needs a GPU: ")
     assert err.count("\n") == 1
 
 

@@ -86,9 +86,9 @@ def test_what_ran_out_of_memory_is_not_tried_again(recorded):
 
 @pytest.fixture
 def workload():
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.path.insert(0, str(Path(__file__).parents[2] / "autotune"))
     yield Workload("toy_workload:fit")
-    sys.path.remove(str(Path(__file__).parents[1]))
+    sys.path.remove(str(Path(__file__).parents[2] / "autotune"))
 
 
 def training(space, workload):
