@@ -43,7 +43,6 @@ from autotune.core.trial import (
 )
 from autotune.judging import confirm, objective, planning, racing, stopping
 from autotune.search import heuristics
-from autotune.search.rates import RateBounds
 from autotune.search.search import Search
 from autotune.search.surroundings import Silent, Terms, World
 from autotune.space import space as spaces
@@ -54,7 +53,7 @@ TABLE, SPACE = HERE / "tables" / "nanogpt-alone.jsonl", HERE / "nanogpt.yaml"
 START_LOSS = 4.18  # of the model as it is made, which the recipe evaluates
 START_S, EVALUATION_S, STEPS_SEEN, ASKED_AFTER_S = 5.0, 2.5, 200, 8.0
 SPEED_APART, HALF_WIDTH, TURN_APART = 0.015, 0.01, 0.03
-MINUTES = 45.0
+MINUTES = 67.0  # the recipe takes 108 s on one core, and 72 s on two: 45 minutes there
 
 
 class Law:
@@ -72,7 +71,7 @@ class Law:
         self.deviation = math.sqrt(squares / sum(len(losses) - 1 for losses in several))
         self._losses = {cell: statistics.fmean(losses) for cell, losses in cells.items()}
         self._axes = [sorted({cell[i] for cell in self._whole()}) for i in range(3)]
-        self.seconds = {batch: statistics.median(found) for batch, found in timed.items()}
+        self.seconds = {batch: min(found) for batch, found in timed.items()}  # others ran beside some
 
     def _whole(self) -> list[tuple[float, float, float]]:
         """The cells of the largest grid of which every cell was recorded."""
@@ -267,11 +266,8 @@ def _sampler_alone() -> AbstractContextManager[Any]:
 
 RULES: Mapping[str, Rule] = {
     "now": nullcontext,
-    "no bounds of the rate": lambda: mock.patch.object(RateBounds, "why_out", return_value=None),
     "batches before rates": _swapped,
     "the sampler alone": _sampler_alone,
-    "no slack": lambda: mock.patch.object(stopping, "_SLACK", 0.0),
-    "slack of half": lambda: mock.patch.object(stopping, "_SLACK", 0.5),
     "three terms": lambda: mock.patch("autotune.judging.history.LengthNeeds", _ByThreeTerms),
 }
 

@@ -18,7 +18,6 @@ class Refused(StrEnum):
     LIMITS = "limits"  # it lies outside of the space's
     MEMORY = "memory"  # it is known not to fit
     SPEED = "speed"  # it cannot win
-    RATE = "rate"  # its learning rate is beyond one that was too high, or too low
     TRIED = "tried"
 
 

@@ -5,13 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from autotune.core.trial import Evaluation, Measurement, Outcome, Status, StoppedFor, Throughput, Trial
-from autotune.judging import curves, planning
+from autotune.judging import curves
 from autotune.judging.history import History
 from autotune.space.sections import turned
 
 _MORE_OTHERS = 0.05  # of the machine, that other programs may take more than they did beside a rival
-# Of a training's time, that settings may save by needing less of it: chosen by replays (docs/benchmarks.md).
-_SLACK = 0.25
 _FEWEST_STEPS = 8  # before that an interval is a guess, and it is asked again every second
 
 
@@ -50,8 +48,7 @@ class Threshold:
     The baseline's training has so many `samples`. `curve` is its quality; a share of `keep` must be kept of
     what it has gained since the quality `start`. `noise` is the standard deviation between runs that differ
     in their seed alone, as a share of that; None while it is not known. `drift` is that of the throughput of
-    the same settings from run to run. A training may take longer than a rival's by `slack`, as a share: how
-    long it has to be shows at its end only. `minimize` and `unit` say how qualities and samples are shown.
+    the same settings from run to run. `minimize` and `unit` say how qualities and samples are shown.
     """
 
     rivals: tuple[Rival, ...] = ()
@@ -61,7 +58,6 @@ class Threshold:
     start: float | None = None
     noise: float | None = None
     drift: float = 0.0
-    slack: float = 0.0
     minimize: bool = False
     unit: str = "samples"
 
@@ -102,7 +98,6 @@ def _threshold(history: History) -> Threshold:
         start=history.start,
         noise=noise,
         drift=drift,
-        slack=_SLACK if planning.is_wanted(history.space) else 0.0,
     )
 
 
@@ -177,8 +172,7 @@ def why_slower(throughput: Throughput | None, rival: Rival, threshold: Threshold
     if throughput is None or throughput.half_width_per_s is None or throughput.steps < _FEWEST_STEPS:
         return None
     most = throughput.samples_per_s + throughput.half_width_per_s
-    most_sooner = most * (1 + curves.SURE * threshold.drift) * (1 + threshold.slack)
-    if most_sooner / samples >= rival.samples_per_s / rival.samples:
+    if most * (1 + curves.SURE * threshold.drift) / samples >= rival.samples_per_s / rival.samples:
         return None
     if samples != rival.samples:
         theirs_s = rival.samples / rival.samples_per_s

@@ -10,7 +10,6 @@ from autotune.judging.history import History
 from autotune.judging.stopping import Threshold
 from autotune.memory.feasibility import MemoryModel
 from autotune.search import sampler
-from autotune.search.rates import RateBounds
 from autotune.search.sampler import Refusal, Told
 from autotune.space import following
 
@@ -29,7 +28,6 @@ class Screening:
         space = history.space
         self._space, self._threshold = space, threshold
         self._worst = sampler.worst(space)
-        self._rates = RateBounds(history)
         self._memory = MemoryModel(
             [*earlier, *history.trials],
             fraction=space.limits.memory_fraction,
@@ -70,8 +68,6 @@ class Screening:
             return Refusal(Refused.LIMITS, reason, self._worst)
         if reason := self._memory.why_unfit(config):
             return Refusal(Refused.MEMORY, reason, self._worst)
-        if reason := self._rates.why_out(config):
-            return Refusal(Refused.RATE, reason, self._worst)
         return None
 
     def _known_too_slow(self, config: Config) -> Refusal | None:

@@ -69,19 +69,6 @@ def test_a_longer_training_has_to_be_as_much_faster_and_a_shorter_one_may_be_slo
     assert why_stop(shown(40.0), AHEAD, samples=200) == "200 samples take 5 s; trial 3 4 s"
 
 
-def test_a_training_that_may_turn_out_to_need_less_may_take_a_little_longer():
-    slack = replace(AHEAD, slack=0.25)
-    assert why_stop(shown(80.0), slack) is None
-    assert why_stop(shown(70.0), slack) == "at most 71.0 samples/s; trial 3 has 100.0"
-
-
-def test_only_where_lengths_are_planned_a_trial_has_such_slack(make_trial, space, planned):
-    baseline = make_trial(0, 100.0, curve=[0.3], half_width=1.0)
-    whole = replace(baseline, config={**planned.baseline_config, "length": 20_000})
-    assert stopping.threshold(History([baseline], space)).slack == 0.0
-    assert stopping.threshold(History([whole], planned)).slack > 0.0
-
-
 def test_speed_is_never_compared_between_alone_and_beside_others():
     assert why_stop(shown(10.0, shared=True), AHEAD) is None
     beside = Threshold(rivals=(Rival(3, 100.0, shared=True, samples=WHOLE),))
