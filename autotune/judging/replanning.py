@@ -8,7 +8,7 @@ from autotune.judging import planning
 from autotune.judging.history import History
 from autotune.judging.objective import Disqualified
 from autotune.space import lengths
-from autotune.space.lengths import Cadence
+from autotune.space.lengths import OwnCadence
 
 _PILOT = 0.5  # of the baseline's length: with the baseline it shows what a longer training buys
 _WORTH = 0.95  # of the time of the best so far: more is not worth a training
@@ -63,14 +63,14 @@ def next_config(history: History) -> Config | None:
 
 
 def _with(history: History, config: Config, samples: float) -> Config:
-    return {**config, LENGTH: lengths.planned(history.space, config, samples, _cadence(history))}
+    return {**config, LENGTH: lengths.planned(history.space, config, samples, _own_cadence(history))}
 
 
-def _cadence(history: History) -> Cadence | None:
+def _own_cadence(history: History) -> OwnCadence | None:
     """Returns when the baseline was evaluated by itself; None if not once at least, or not regularly."""
     size = history.space.effective_batch_size({})
     steps = [round(point.samples / size) for point in history.baseline_curve]
     between = [after - before for before, after in itertools.pairwise(steps)]
     if not between or max(between) - min(between) > 1 or min(between) < 1:
         return None
-    return Cadence(steps[-1] % between[-1] or between[-1], between[-1])
+    return OwnCadence(steps[-1] % between[-1] or between[-1], between[-1])

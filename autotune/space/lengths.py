@@ -37,14 +37,14 @@ def _samples_each(space: "Space", of: PlannedLength, settings: Config) -> int | 
     return space.training.samples_per_epoch if of.epochs else 1
 
 
-class Cadence(NamedTuple):
+class OwnCadence(NamedTuple):
     """After which steps a training is evaluated by itself: the `first`, and then one `every` so many."""
 
     first: int
     every: int
 
 
-def planned(space: "Space", config: Config, samples: float, own: Cadence | None = None) -> int:
+def planned(space: "Space", config: Config, samples: float, own: OwnCadence | None = None) -> int:
     """Returns the length next to so many `samples` that `config` can have, within the bounds of its share.
 
     Steps and epochs are whole. The last evaluation is at the end: if the search says how often a trial is
