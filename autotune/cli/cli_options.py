@@ -28,7 +28,7 @@ Json = Annotated[bool, _output("--json", help="one JSON object per event, and no
 
 @dataclass(frozen=True)
 class Tuned:
-    """What is tuned: the search space, and what is said of the baseline. None was not said, here as below."""
+    """The search space, and what is said of its baseline; None if it was not said, here as below."""
 
     data: Annotated[Path | None, _what(help="data set in R2Gen's layout; default: drawn X-rays")] = None
     space: Annotated[
@@ -52,7 +52,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Output:
-    """Where a search goes, and in which words."""
+    """The place of a search, and the form of its output."""
 
     session: Annotated[Path | None, _output(help="directory of the search; default: a new one in runs/")] = (
         None
@@ -66,7 +66,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Length:
-    """How long a search and its trials are."""
+    """The length of a search and of its trials."""
 
     trials: Annotated[int | None, _budget(min=1, help="configurations to try")] = None
     time: Annotated[str | None, _budget(help="time limit, such as 90m or 2h")] = None
@@ -77,7 +77,7 @@ class Length:
 
 @dataclass(frozen=True)
 class Goal:
-    """What wins, and how sure that has to be."""
+    """The rule that decides which configuration wins, and the evidence that it takes."""
 
     keep: Annotated[float | None, _goal(min=0, max=1, help="share to keep of what the baseline gains")] = None
     within: Annotated[
@@ -108,7 +108,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Running:
-    """How trials run, and on what."""
+    """The resources and limits of each trial."""
 
     gpus_per_trial: Annotated[float | None, _trials(min=0, help="GPUs per trial, such as 0.25, 0.5 or 1")] = (
         None
@@ -127,7 +127,7 @@ class Running:
 
 @dataclass(frozen=True)
 class Trained:
-    """How a whole training runs, and what of; `data` and `baseline` go with a search space."""
+    """The settings and limits of a whole training; `data` and `baseline` go with a search space."""
 
     workdir: Annotated[
         Path | None,
@@ -166,7 +166,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Priced:
-    """What has to be paid for a training."""
+    """The prices of a training."""
 
     price_per_hour: Annotated[
         float | None, _prices(help="price of an hour on the machine; adds the cost of the full training")
@@ -177,7 +177,7 @@ class Priced:
 
 @dataclass(frozen=True)
 class Models:
-    """Which models are trained to be compared, and what they have to keep."""
+    """The models that are trained to be compared, and the quality that they have to keep."""
 
     precisions: Annotated[
         str | None,

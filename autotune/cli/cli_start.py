@@ -59,16 +59,13 @@ def prepared(tuned: Tuned, asked: Space, file: Path, here: Usable) -> tuple[Spac
     settings = prepare.settings(
         workload, asked, tuned.model, tuned.baseline, tuned.data, skip_bad_samples=tuned.skip_bad_samples
     )
-    baseline = prepare.whole_baseline(asked, settings, workload)
-    if lacks_epoch := epoch_size.is_lacking(asked, baseline, workload):
-        epoch, _ = prepare.complete(
-            epoch_size.of_one_epoch(asked), settings, workload, here.machine, str(file)
-        )
-    gpus.require_script(workload.python, here)
-    if lacks_epoch:
-        known = {"samples_per_epoch": epoch_size.counted(epoch, workload, here)}
-        asked = asked.model_copy(update={"training": asked.training.model_copy(update=known)})
+    if epoch_size.is_lacking(asked, prepare.whole_baseline(asked, settings, workload), workload):
+        one_epoch = epoch_size.of_one_epoch(asked)
+        short, _ = prepare.complete(one_epoch, settings, workload, here.machine, str(file))
+        gpus.require_script(workload.python, here)
+        asked = epoch_size.with_samples(asked, epoch_size.counted(short, workload, here))
     space, notes = prepare.complete(asked, settings, workload, here.machine, str(file))
+    gpus.require_script(workload.python, here)
     return space, workload, notes
 
 

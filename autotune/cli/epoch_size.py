@@ -9,7 +9,6 @@ from autotune.core.errors import InputError
 from autotune.core.settings import LENGTH, Setting
 from autotune.core.trial import Status
 from autotune.space import lengths
-from autotune.space.knobs import PlannedLength
 from autotune.space.space import Space
 from autotune.storage.store import Options
 from autotune.storage.trial_dir import TrialDir
@@ -31,12 +30,18 @@ def is_lacking(space: Space, baseline: Mapping[str, Setting], workload: Workload
 def of_one_epoch(space: Space) -> Space:
     """Returns a space whose baseline trains for one epoch, and that plans no length."""
     knobs = {name: knob for name, knob in space.knobs.items() if name != LENGTH}
-    of = lengths.knob(space)
-    epochs = space.baseline.get(of.names[0]) if of else None
-    if not isinstance(of, PlannedLength) or not isinstance(epochs, int | float) or epochs <= 0:
-        return space.model_copy(update={"knobs": knobs})
-    shorter = {name: lengths.scaled(space.baseline.get(name), 1 / epochs) for name in of.names}
+    names = of.names if (of := lengths.knob(space)) else ()
+    epochs = space.baseline.get(names[0]) if names else None
+    shorter: dict[str, Setting] = {}
+    if isinstance(epochs, int | float) and epochs > 0:
+        shorter = {name: lengths.scaled(space.baseline.get(name), 1 / epochs) for name in names}
     return space.model_copy(update={"knobs": knobs, "baseline": {**space.baseline, **shorter}})
+
+
+def with_samples(space: Space, samples: int) -> Space:
+    """Returns a space whose epochs have so many samples."""
+    training = space.training.model_copy(update={"samples_per_epoch": samples})
+    return space.model_copy(update={"training": training})
 
 
 def counted(space: Space, workload: Workload, here: Usable) -> int:

@@ -8,27 +8,18 @@ from autotune import __main__ as cli
 from lab.__main__ import app
 from lab.replay import table
 from lab.replay.table import Header
-from r2gen import synthetic
-from tests.autotune.cli.test_cli import SPACE, is_one_line
+from tests.command_line import SPACE, drawn, is_one_line, runner
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return synthetic.make(tmp_path_factory.mktemp("data"), {"train": 4, "val": 2, "test": 2}, seed=0, size=32)
+    return drawn(tmp_path_factory)
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
     """Runs the command line in an empty directory; returns its exit code and output."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments):
-        code = cli.main([str(a) for a in arguments], lambda: app, "lab")
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
+    return runner(lambda words: cli.main(words, lambda: app, "lab"), tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(

@@ -14,43 +14,20 @@ import typer
 from autotune import __main__ as cli
 from autotune.cli.cli import app
 from autotune.storage.store import Session
-from r2gen import synthetic
+from tests.command_line import SPACE, drawn, is_one_line, runner
 
 KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
-SPACE = """
-workload: r2gen
-baseline: {micro_batch_size: 4, learning_rate: 1e-3}
-knobs: {micro_batch_size: {choice: [4, 8]}}
-"""
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return synthetic.make(tmp_path_factory.mktemp("data"), {"train": 4, "val": 2, "test": 2}, seed=0, size=32)
+    return drawn(tmp_path_factory)
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
     """Runs the command line in an empty directory; returns its exit code and output."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments):
-        code = cli.main([str(a) for a in arguments])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
-
-
-def is_one_line(code, out, err, *parts):
-    assert code == 2, (code, out, err)
-    assert out == ""
-    assert err.count("\n") == 1
-    assert err.startswith("autotune: ")
-    for part in parts:
-        assert part in err
+    return runner(cli.main, tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(
