@@ -88,9 +88,23 @@ class _Member:
         """The steps that it counts in a turn, one at least."""
         for tried in range(_TRIES):
             yield from self.warm_up()
+            if tried:
+                yield from self._end_evaluation()
             if steps := (yield from self._run(min(_LONGEST_S, self._turn_s() * 2**tried))):
                 return steps
         raise self._failed(f"no whole step in a turn, {_TRIES} times in a row")
+
+    def _end_evaluation(self) -> Waiting:
+        """Runs on to the end of a step: an evaluation may take longer than any turn."""
+        child = self._child
+        if child is None:
+            return
+        child.resume()
+        while child.verdict is None and not any(stamp.is_step for stamp in self._stamps):
+            self._listen(child, _POLL_S)
+            yield
+        self._suspend(child)
+        self._stamps.clear()
 
     def _turn_s(self) -> float:
         """How long a turn has to be: a step more, because it begins and ends within one."""

@@ -357,9 +357,15 @@ def crashes_full(config, workdir):
 
 
 def paces(config, workdir):
-    """Steps of `step_s`, for so many `steps` or without end; it fails at step `fails_at`."""
+    """Steps of `step_s`, for so many `steps` or without end; it fails at step `fails_at`.
+
+    Before step `evaluated_at` it is evaluated for two seconds.
+    """
     for step in range(config.get("steps", 10**9)):
         time.sleep(config["step_s"])
+        if step == config.get("evaluated_at"):
+            time.sleep(2.0)
+            yield {"samples": 4 * step, "bleu_4": 0.5}
         if step == config.get("fails_at"):
             raise MemoryError("no room for a step more")
         yield {"samples": 4 * (step + 1), "train_loss": 1.0}

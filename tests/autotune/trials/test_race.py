@@ -246,6 +246,13 @@ def test_a_turn_without_a_step_is_longer_the_next_time_and_not_for_ever(order, s
     assert outcome.reason == "trial 0: no whole step in a turn, 4 times in a row"
 
 
+def test_an_evaluation_may_take_longer_than_all_tries_of_a_turn(order, server, rounds):
+    rounds(4)
+    report = finish(Race(order({"step_s": 0.02, "evaluated_at": 10}, {"step_s": 0.02}), server))
+    assert report.outcome.status == Status.COMPLETED, report.outcome.reason
+    assert max(one.seconds / one.steps for one in report.measurement.slices) < 1, "it is in no step"
+
+
 def test_a_disk_that_is_full_interrupts_the_race_and_keeps_its_rounds(order, server, tmp_path):
     place = tmp_path / "small"
     place.mkdir()
