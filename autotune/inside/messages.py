@@ -58,12 +58,13 @@ class Message:
 class Stamped(dict[str, Any]):
     """A record that says when it was: at `at_s` of the machine's monotonic clock, `time.monotonic()`.
 
-    What it carries besides under the tuner's own names is of the process that it speaks of, and wins.
+    It may stand for so many `steps`, the last of which it describes. What it carries under the tuner's own
+    names is of the process that it speaks of, and wins.
     """
 
-    def __init__(self, record: Mapping[str, Any], at_s: float) -> None:
+    def __init__(self, record: Mapping[str, Any], at_s: float, steps: int = 1) -> None:
         super().__init__(record)
-        self.at_s = at_s
+        self.at_s, self.steps = at_s, steps
 
 
 def parse(line: bytes) -> Message | None:

@@ -15,6 +15,7 @@ COMPILING = "is_compiling"  # something was compiled before it
 QUEUED = "is_queued"  # the GPU had not done yet what it was given: the step ends later than it was yielded
 NOTE = "note"  # a sentence about what is doubtful in it, for people
 TRAIN_LOSS = "train_loss"  # of a step
+FLOPS = "step_flops"  # the operations of the record's steps, by the kind of their numbers
 RATE = "learning_rate"  # of the optimizer, when it has changed; a step without it has that of the one before
 STANDS_FOR = "stands_for"  # so many steps, itself included: the others before it were left out
 OWN = frozenset({COMPILING, QUEUED, STANDS_FOR})
@@ -23,6 +24,11 @@ OWN = frozenset({COMPILING, QUEUED, STANDS_FOR})
 def is_mark(record: Mapping[str, Any]) -> bool:
     """Whether it says that a new attempt begins: a workload's own records have samples, all of them."""
     return "samples" not in record
+
+
+def steps_of(record: Mapping[str, Any]) -> int:
+    """Returns how many steps a record stands for."""
+    return int(units.number(record.get(STANDS_FOR)) or 1)
 
 
 def is_score(name: str) -> bool:

@@ -20,10 +20,10 @@ from autotune.core.trial import (
 )
 from autotune.judging.measure import Meter, prefetched_steps, with_evaluations
 from autotune.space.sections import turned
-from autotune.storage.records import COMPILING, QUEUED, RATE, STANDS_FOR, TRAIN_LOSS, is_mark
+from autotune.storage.records import COMPILING, FLOPS, QUEUED, RATE, TRAIN_LOSS, is_mark, steps_of
 from autotune.trials import failures
 from autotune.trials.peaks import CountedFlops, HeldMemory
-from autotune.trials.step_flops import FLOPS, PARAMETERS
+from autotune.trials.step_flops import PARAMETERS
 
 _MOST_ITEMS = 100_000  # whose scores are kept
 _LARGEST = 1e30  # of a quality: its squares, sums and ratios are numbers, too
@@ -185,7 +185,7 @@ class Progress:
             evaluation=is_evaluation,
             compiling=record.get(COMPILING) is True,
             queued=record.get(QUEUED) is True,
-            steps=int(_amount(record, STANDS_FOR)) or 1,
+            steps=steps_of(record),
         )
         # A checkpoint comes with the step after an evaluation, and both come again.
         is_step = not is_evaluation and self._steps_since_evaluation > 0
@@ -196,7 +196,7 @@ class Progress:
         if rate := _amount(record, RATE):
             peak = max(rate, self._schedule.peak if self._schedule else 0.0)
             self._schedule = Schedule(peak, rate, before)
-        self._steps_since_evaluation += 1
+        self._steps_since_evaluation += steps_of(record)
         if not self._curve and (loss := _amount(record, TRAIN_LOSS)):
             self._first_loss, self._last_loss = self._first_loss or loss, loss
         if is_evaluation:

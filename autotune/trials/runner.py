@@ -26,7 +26,7 @@ from autotune.inside.inbox import Inbox, of_trial
 from autotune.inside.messages import GpuLostError, Stamped
 from autotune.inside.site.autotune_figures import compilations, host_bytes
 from autotune.inside.site.autotune_wire import plain
-from autotune.storage.records import COMPILING, QUEUED
+from autotune.storage.records import COMPILING, QUEUED, STANDS_FOR
 from autotune.system.memory_group import MemoryGroup
 from autotune.trials import failures
 from autotune.trials.check import Check
@@ -199,13 +199,16 @@ class _Count:
         self._quality, self._messages, self._watch = order.quality, messages, watch
         self._check = Check(order.unit)
         self._last_s = _clock_s()
+        self._held: dict[str, Any] = {}  # memory, as the process that trains has reported it last
 
     def yielded(self, yielded: Mapping[str, Any]) -> None:
         """Counts what has come now. A record with a stamp is of another process, and knows its figures."""
         if isinstance(yielded, Stamped):
             figures = self._watch.memory()
-            own = {name: yielded[name] for name in (*figures, COMPILING, QUEUED) if name in yielded}
-            self._send(yielded.at_s, {**self._check(yielded), **figures, **own})
+            self._held |= {name: yielded[name] for name in figures if name in yielded}
+            marks = {name: yielded[name] for name in (COMPILING, QUEUED) if name in yielded}
+            stands_for = {STANDS_FOR: yielded.steps} if yielded.steps > 1 else {}
+            self._send(yielded.at_s, {**self._check(yielded), **figures, **self._held, **marks, **stands_for})
             return
         seen = self._watch()
         self._send(seen.at_s, {**self._check(yielded), **seen.figures})

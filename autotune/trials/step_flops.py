@@ -10,8 +10,8 @@ from typing import Any
 
 from autotune.inside.site.autotune_figures import trained_parameters
 from autotune.inside.site.autotune_flops import Flops
+from autotune.storage.records import FLOPS
 
-FLOPS = "step_flops"  # of a record: the operations of its steps, by the kind of their numbers
 PARAMETERS = "trained_parameters"  # of the first record after the optimizer is known: how many it trains
 _OTHERS = 20  # steps of other optimizers in a row, after which the first one is not waited for
 _MOST_STEPS = 100_000  # between two records

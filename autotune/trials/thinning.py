@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autotune.storage.records import COMPILING, STANDS_FOR
+from autotune.storage.records import COMPILING, STANDS_FOR, steps_of
 
 _ALL_S = 3600.0  # after which no more are kept than one in that time; until then, more the sooner it is
 
@@ -29,7 +29,7 @@ class Thinner:
         for record in records:
             if self._is_break(record):
                 through += self.rest()
-            self._steps += record["samples"] > self._samples
+            self._steps += steps_of(record) if record["samples"] > self._samples else 0
             self._samples, self._held = record["samples"], record
             if self._is_break(record) or self._is_due(record["at_s"]):
                 self._last_s = record["at_s"]

@@ -16,7 +16,7 @@ class Figures:
     """The figures of the steps of this process."""
 
     def __init__(self) -> None:
-        self._memory: dict[str, int] = {}
+        self._peak_bytes = 0  # on the host
         self._memory_s = self._loss_s = -math.inf
         self._loss: Any = None
         self._rate: float | None = None
@@ -31,10 +31,11 @@ class Figures:
     def of_step(self, scale: Any, optimizer: Any = None, *, has_settled: bool) -> dict[str, Any]:
         """Returns the figures of the step that ends now; `scale()` is what its loss was multiplied by.
 
-        The learning rate of the `optimizer` that has made it is among them if it is not the one before.
+        Its loss and the memory are among them once a second, the learning rate of the `optimizer` that has
+        made it if it has changed.
         """
         before, self._compilations = self._compilations, compilations()
-        figures: dict[str, Any] = self._memory_now().copy()
+        figures: dict[str, Any] = self._memory_if_due()
         if not has_settled:
             figures["queued"] = True
         if before != self._compilations:
@@ -53,15 +54,16 @@ class Figures:
         """How long the next loss may be left unread: not at all, once one is no number."""
         return min(_EVERY_S, max(_SOON_S, 2 * self._loss_every_s)) if math.isfinite(loss) else 0.0
 
-    def _memory_now(self) -> dict[str, int]:
-        if _clock_s() - self._memory_s >= _EVERY_S:
-            self._memory, self._memory_s = _gpu_memory() or self._host_memory(), _clock_s()
-        return self._memory
+    def _memory_if_due(self) -> dict[str, int]:
+        if _clock_s() - self._memory_s < _EVERY_S:
+            return {}
+        self._memory_s = _clock_s()
+        return _gpu_memory() or self._host_memory()
 
     def _host_memory(self) -> dict[str, int]:
         """Pages of files that are mapped do not count: the kernel takes them back when it needs room."""
-        peak_bytes = host_bytes("VmHWM") - host_bytes("RssFile")
-        return {"memory_script_bytes": max(peak_bytes, self._memory.get("memory_script_bytes", 0))}
+        self._peak_bytes = max(self._peak_bytes, host_bytes("VmHWM") - host_bytes("RssFile"))
+        return {"memory_script_bytes": self._peak_bytes}
 
 
 def _rate(optimizer: Any) -> float | None:

@@ -211,8 +211,7 @@ class Teller:
             self._note = self._tally.note = ""
             figures["note"] = said
             print(f"autotune: {said}", file=sys.stderr)
-        step = {"samples": seen.samples, "tokens": seen.tokens, "figures": figures}
-        self._wire.tell({"step": step}, at_s, rank)
+        self._wire.tell_step(at_s, rank, seen.samples, seen.tokens, figures)
         self._has_told = True
 
     def _seen(self, of_all: int) -> Seen:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import struct
@@ -30,6 +31,7 @@ IN_TRIAL = "in_trial"  # of the overrides: what a framework needs to know in a t
 
 STOP_LINE = b'{"stop": true}\n'
 LONGEST_BYTES = 16 * 2**20  # of a line
+_LOOKED_UP_AT_FIRST, _LOOK_UP_EVERY_S = 10, 1.0  # of the ranks: in steps, and later
 _SEND_S = 60  # that a tuner may take no byte, before it is given up
 _clock_s = time.monotonic  # kept here: a script that replaces the module's clock replaces its own alone
 
@@ -48,6 +50,7 @@ class Wire:
         self._lock = threading.RLock()  # a signal's handler may report while its thread does
         self._socket: socket.socket | None = None
         self._has_failed = self._is_stopped = False
+        self._pid = os.getpid()
 
     def _begin_anew(self) -> None:
         if self._socket is not None:
@@ -62,7 +65,21 @@ class Wire:
         if self._socket is None and SOCKET not in os.environ:  # to look there takes a while
             return
         at_s, of = _clock_s() if at_s is None else at_s, rank() if of is None else of
-        line = _json({"at_s": at_s, "pid": os.getpid(), "rank": of, **message}).encode() + b"\n"
+        self._send(_json({"at_s": at_s, "pid": self._pid, "rank": of, **message}))
+
+    def tell_step(
+        self, at_s: float, of: int, samples: int | None, tokens: int | None, figures: Mapping[str, Any]
+    ) -> None:
+        """Sends a step's message, without most of what an encoder does: there may be hundreds a second."""
+        seen = (
+            f'"samples": {"null" if samples is None else samples}, '
+            f'"tokens": {"null" if tokens is None else tokens}'
+        )
+        measured = f', "figures": {_json(figures)}' if figures else ""
+        self._send(f'{{"at_s": {at_s!r}, "pid": {self._pid}, "rank": {of}, "step": {{{seen}{measured}}}}}')
+
+    def _send(self, text: str) -> None:
+        line = text.encode() + b"\n"
         if len(line) > LONGEST_BYTES:
             raise ValueError(f"at most {LONGEST_BYTES // 2**20} MiB can be sent, got {len(line)} bytes")
         with self._lock:
@@ -127,18 +144,17 @@ def world_size() -> int:
 class Ranks:
     """A process's rank and the world's size, which can be asked for at every step.
 
-    The environment is read once: what torch.distributed is started with later, it says itself.
+    They are looked up once a second, and at each of the first steps.
     """
 
     def __init__(self) -> None:
-        self._launched: tuple[int, int] | None = None
+        self._found, self._looked_s, self._left = (0, 1), -math.inf, _LOOKED_UP_AT_FIRST
 
     def __call__(self) -> tuple[int, int]:
-        if self._launched is None or _distributed() is not None:
-            found = rank(), world_size()
-            self._launched = self._launched or found
-            return found
-        return self._launched
+        if self._left or _clock_s() - self._looked_s >= _LOOK_UP_EVERY_S:
+            self._left = max(0, self._left - 1)
+            self._found, self._looked_s = (rank(), world_size()), _clock_s()
+        return self._found
 
 
 def _distributed() -> Any:

@@ -18,6 +18,7 @@ from autotune.inside.site import autotune_wire as wire
 from autotune.workloads.command import calls, ending, files, spec
 from autotune.workloads.command.counting import Checkpoint, Counter, Counts
 from autotune.workloads.command.follow import Follower
+from autotune.workloads.command.merging import COMPILING, FLOPS, QUEUED, Merger
 from autotune.workloads.command.process import Line, Process
 from autotune.workloads.command.readers import Patterns
 from autotune.workloads.command.spec import Spec
@@ -47,9 +48,9 @@ _STEPS, _SAMPLES = "steps", "samples"
 _NAMES = {
     "loss": "train_loss",
     "rate": "learning_rate",
-    "flops": "step_flops",
-    "queued": "is_queued",
-    "compiling": "is_compiling",
+    "flops": FLOPS,
+    "queued": QUEUED,
+    "compiling": COMPILING,
 }
 _GOES_ON = "the command ended before a process that it had started: it must train in the foreground"
 _NO_STEP = (
@@ -168,7 +169,7 @@ class _Run:
         self._progress = Patterns({name: pattern for name, pattern in progress.items() if pattern})
         self._scores = Patterns(spec_.patterns)
         self._lines: SimpleQueue[tuple[Line, Happened]] = SimpleQueue()
-        self._timeline = Timeline()
+        self._timeline, self._merger = Timeline(), Merger()
         self._steps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
         self._told: ending.Told | None = None
         self._resumes = checkpoint.exists  # one that is not resumed was set aside
@@ -260,7 +261,9 @@ class _Run:
         """The records of what had happened up to a moment."""
         for at_s, happened in self._timeline.until(moment_s):
             if (record := self._record(at_s, happened)) is not None:
-                yield Stamped(record, at_s)
+                is_step = isinstance(happened, Step)
+                yield from self._merger.add(Stamped(record, at_s), is_step=is_step)
+        yield from self._merger.rest()
         if self._spec.counts_by_output or self._counts_itself or wire.is_whole():
             self._checkpoint.look(self._counter, moment_s)
 

@@ -50,11 +50,12 @@ def test_every_step_is_told_with_its_samples(hear, kind):
     assert len({message.pid for message in heard.messages}) == 1
 
 
-def test_a_step_is_stamped_in_order_and_has_its_memory_and_now_and_then_its_loss(hear):
+def test_steps_are_stamped_in_order_and_now_and_then_have_their_memory_and_loss(hear):
     heard = hear("scaler")
     stamps = [message.at_s for message in heard.messages]
     assert stamps == sorted(stamps)
-    assert all(step.figures["memory_script_bytes"] > 0 for step in heard.steps)
+    assert heard.steps[0].figures["memory_script_bytes"] > 0
+    assert not all("memory_script_bytes" in step.figures for step in heard.steps), "looking takes a while"
     assert 0 < heard.steps[0].figures["loss"] < 8, "what the scaler has multiplied it by is taken out again"
     assert not all("loss" in step.figures for step in heard.steps), "it is not waited for with every step"
 
