@@ -18,7 +18,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Logged:
-    """Scores that a script has logged into a file of the directory `place`, by their names there."""
+    """Scores logged to TensorBoard or W&B in the directory `place`, by their names there."""
 
     scores: Mapping[str, float]
     place: str

@@ -1,11 +1,11 @@
-"""Tells at once what a script logs into files of TensorBoard or W&B, whose writers hold it back."""
+"""Reports the scores that a script logs to TensorBoard or W&B."""
 
 from __future__ import annotations
 
 import functools
 import os
 from contextlib import suppress
-from typing import Any, Callable, Dict, Tuple  # noqa: UP035 - for Python 3.8
+from typing import Any, Callable, Dict, Iterator, Tuple  # noqa: UP035 - for Python 3.8
 
 import autotune_wire
 from autotune_imports import After
@@ -14,14 +14,14 @@ Logged = Tuple[str, Dict[str, Any]]  # noqa: UP006 - the same; where it is writt
 
 
 def tell_logged(after: After, wire: autotune_wire.Wire, names: frozenset[str]) -> None:
-    """From now on, the numbers that are logged under one of the `names` are reported."""
+    """Reports, from now on, the numbers that are logged under one of the `names`."""
 
     def told(owner: Any, method: str, read: Callable[..., Logged]) -> None:
         write = getattr(owner, method)
 
         @functools.wraps(write)
         def tells(self: Any, *args: Any, **kwargs: Any) -> Any:
-            with suppress(Exception):  # what is wrong with it is the writer's to say; it is in the file, too
+            with suppress(Exception):  # the writer says what is wrong with it
                 _tell(wire, names, *read(self, *args, **kwargs))
             return write(self, *args, **kwargs)
 
@@ -33,13 +33,16 @@ def tell_logged(after: After, wire: autotune_wire.Wire, names: frozenset[str]) -
 
 
 def _tell(wire: autotune_wire.Wire, names: frozenset[str], place: str, values: dict[str, Any]) -> None:
-    numbers = {name: float(value) for name, value in values.items() if name in names}
+    numbers = {}
+    for name in names & values.keys():
+        with suppress(Exception):  # an image or a table
+            numbers[name] = float(values[name])
     if numbers and not autotune_wire.rank():
         wire.tell({"logged": {"scores": numbers, "place": os.path.abspath(place)}})  # noqa: PTH100 - of a text
 
 
 def _of_summary(writer: Any, summary: Any, *_: Any, **__: Any) -> Logged:
-    """What a writer of TensorBoard's event files is given: a summary's scalars by tag."""
+    """Returns what a writer of TensorBoard's event files is given: a summary's scalars by tag."""
     found = {value.tag: _scalars(value) for value in summary.value}
     return writer.get_logdir(), {tag: scalars[0] for tag, scalars in found.items() if len(scalars) == 1}
 
@@ -51,5 +54,13 @@ def _scalars(value: Any) -> list[Any]:
 
 
 def _of_run(run: Any, data: Any, *_: Any, **__: Any) -> Logged:
-    """What a run of W&B is given; its own file is next to the directory of its files."""
-    return os.path.dirname(run.dir), dict(data)  # noqa: PTH120 - a script may have no pathlib yet
+    """Returns what a run of W&B is given. Its own directory is the one above that of its files."""
+    return os.path.dirname(run.dir), dict(_flat(data))  # noqa: PTH120 - a script may have no pathlib yet
+
+
+def _flat(values: dict[str, Any], above: str = "") -> Iterator[Tuple[str, Any]]:  # noqa: UP006 - the same
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{name}/")
+        else:
+            yield f"{above}{name}", value

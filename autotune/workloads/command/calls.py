@@ -15,7 +15,7 @@ from autotune.inside.inbox import SITE
 from autotune.inside.site import autotune_wire as wire
 from autotune.workloads.command import files, line, spec
 from autotune.workloads.command.counting import Counts
-from autotune.workloads.command.follow import HELD_BACK
+from autotune.workloads.command.follow import LOGS
 from autotune.workloads.command.spec import Spec
 
 
@@ -82,7 +82,7 @@ def of_trial(
     samples of a step.
     """
     samples = int(values_of(spec_, settings, workdir).get(spec.TRIAL_SAMPLES) or 0)
-    is_told = spec_.file is not None and spec_.file[0] in HELD_BACK
+    is_told = spec_.file is not None and spec_.file[0] in LOGS
     return {
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), path))),

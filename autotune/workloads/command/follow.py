@@ -1,4 +1,4 @@
-"""Files that a script writes, followed while they grow."""
+"""Scores that are not in a script's output: in files that grow, or logged to TensorBoard or W&B."""
 
 import glob
 import time
@@ -7,37 +7,26 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from autotune.workloads.command import binary, readers
-from autotune.workloads.command.binary import Parsed
+from autotune.workloads.command import readers
+from autotune.workloads.command.readers import Parsed
 
-_PARSERS: Mapping[str, Callable[[bytes, int], Parsed]] = {
-    "jsonl": readers.json_lines,
-    "csv": readers.csv_rows,
-    "tensorboard": binary.events,
-    "wandb": binary.run_history,
-}
-_IN_A_DIRECTORY = {"tensorboard": "*tfevents*", "wandb": "*.wandb"}
-HELD_BACK = frozenset(_IN_A_DIRECTORY)  # kinds whose writers hold back what they are given
+LOGS = ("tensorboard", "wandb")  # not read: the hook tells what a script logs, before it is in a file
+_CSV = "csv"
+_PARSERS: Mapping[str, Callable[[bytes, int], Parsed]] = {"jsonl": readers.json_lines, _CSV: readers.csv_rows}
 _EMPTY_S = 1.0  # a file that is empty for less is rewritten with all that it had
-
-
 _CLOCK_REALTIME_COARSE = 5  # Linux's, by which file systems stamp
-# From which byte on a file is read for what comes after one: of a CSV file its header counts.
-_FIRST_BYTE: Mapping[str, Callable[[int], int]] = {
-    "jsonl": lambda start: start,
-    "csv": lambda _: 0,
-    "tensorboard": lambda start: start,
-    "wandb": lambda start: start - start % binary.BLOCK_BYTES,
-}
 
 
 def matching(pattern: str) -> list[Path]:
-    """The files and directories that match an absolute `pattern`."""
+    """Returns the files and directories that match an absolute `pattern`."""
     return [Path(place) for place in glob.glob(pattern)]  # noqa: PTH207 - Path has it for relative ones
 
 
 def written_s(mtime_ns: int) -> float:
-    """When a file was written, by the monotonic clock; its stamp's clock lags by up to its resolution."""
+    """Returns when a file was written, by the monotonic clock.
+
+    The clock by which files are stamped lags by up to its resolution.
+    """
     lag_s = time.clock_getres(_CLOCK_REALTIME_COARSE)
     return mtime_ns / 1e9 + lag_s + time.monotonic() - time.time()
 
@@ -50,51 +39,35 @@ class Found(NamedTuple):
 
 
 class Follower:
-    """Follows the files of a `kind` that match `pattern`, from where they end now.
+    """Follows what a script writes into the files, or logs in the directories, that match `pattern`.
 
-    `names` says under which key of a row each score is; other rows are passed over.
+    Files of a `kind` are followed from where they end now. `names` says under which key of a row each score
+    is; `missing` are those that have not come yet.
     """
 
     def __init__(self, kind: str, pattern: str, names: Mapping[str, str]) -> None:
-        self._parse, self._first_byte = _PARSERS[kind], _FIRST_BYTE[kind]
-        self._inside = _IN_A_DIRECTORY.get(kind, "")
-        self._pattern, self._names = pattern, names
+        self._kind, self._pattern, self._names = kind, pattern, names
         self._ends: dict[Path, int] = {}
         self._seen: dict[Path, tuple[int, int]] = {}
-        self._told: set[str] = set()  # scores that need not be read any more
         self.missing: dict[str, str] = {}
         self.look()  # what is there already is of an earlier attempt
         self.missing = dict(names)
 
     def look(self) -> list[Found]:
-        """The scores that have come since the last time, in the order of the files' names."""
-        found = [one for file in self._files() for one in self._grown(file)]
-        for one in found:
-            for name in one.scores:
-                self.missing.pop(name, None)
-        return found
+        """Returns the scores that have come into files since the last time, in the order of their names."""
+        files = [] if self._kind in LOGS else sorted({file.resolve() for file in matching(self._pattern)})
+        return [found for file in files if file.is_file() for found in self._grown(file)]
 
     def told(self, place: Path, row: Mapping[str, float]) -> dict[str, float]:
-        """The scores of a `row` that was logged into a file of the directory `place`, told as it was logged.
+        """Returns the scores in a `row` that was logged in the directory `place`, if that is followed."""
+        followed = (one.resolve() for one in matching(self._pattern))
+        return self._scores(row) if any(map(place.resolve().is_relative_to, followed)) else {}
 
-        From then on they are not read: they come into the file later, and would count twice.
-        """
-        followed = matching(self._pattern)
-        if not any(place.is_relative_to(one) or (one.parent == place and one.is_file()) for one in followed):
-            return {}
+    def _scores(self, row: Mapping[str, float]) -> dict[str, float]:
         scores = {name: row[key] for name, key in self._names.items() if key in row}
-        self._told |= scores.keys()
         for name in scores:
             self.missing.pop(name, None)
         return scores
-
-    def _files(self) -> list[Path]:
-        """Each once: W&B has a link to its latest run."""
-        places = matching(self._pattern)
-        below = [
-            file for place in places if self._inside and place.is_dir() for file in place.rglob(self._inside)
-        ]
-        return sorted({file.resolve() for file in [*places, *below] if file.is_file()})
 
     def _grown(self, file: Path) -> list[Found]:
         with suppress(OSError):  # it was there a moment ago
@@ -108,15 +81,13 @@ class Follower:
             start = start if start <= status.st_size else 0  # or else it was rewritten
             rows, self._ends[file] = self._parsed(file, start)
             self._seen[file] = (status.st_mtime_ns, status.st_size)
-            names = {name: key for name, key in self._names.items() if name not in self._told}
-            scored = ({name: row[key] for name, key in names.items() if key in row} for row in rows)
-            return [Found(at_s, scores) for scores in scored if scores]
+            return [Found(at_s, scores) for row in rows if (scores := self._scores(row))]
         return []
 
     def _parsed(self, file: Path, start: int) -> Parsed:
-        """The rows after byte `start`, for which not the whole file is read."""
-        first = self._first_byte(start)
+        """Returns the rows after byte `start`; of a CSV file, whose header counts, after line `start`."""
+        first = 0 if self._kind == _CSV else start
         with file.open("rb") as stream:
             stream.seek(first)
-            rows, end = self._parse(stream.read(), start - first)
+            rows, end = _PARSERS[self._kind](stream.read(), start - first)
         return Parsed(rows, first + end)

@@ -5,12 +5,17 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
-
-from autotune.workloads.command.binary import Parsed
+from typing import Any, NamedTuple
 
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _GROUPED = re.compile(r"[,_](?=\d)")  # in 12,000
+
+
+class Parsed(NamedTuple):
+    """The rows of a file, and where the next ones begin: a byte, or a line of a CSV file."""
+
+    rows: list[dict[str, float]]
+    end: int
 
 
 def plain(line: str) -> str:

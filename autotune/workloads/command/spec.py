@@ -109,14 +109,14 @@ class Spec(BaseModel):
     )
     quality: Annotated[dict[str, str] | Literal["reported"], BeforeValidator(named_scores)] = Field(
         description="scores by name: a pattern whose first group is the number in a line of the output, or "
-        "its column, key or tag in the file below; `reported` where the script calls `autotune.report`",
+        "its column, key or tag in what is named below; `reported` where the script calls `autotune.report`",
     )
     jsonl: str | None = Field(None, description="a file of JSON lines that it writes, with the scores")
     csv: str | None = Field(None, description="a CSV file that it writes, with the scores")
     tensorboard: str | None = Field(
-        None, description="the directory of TensorBoard's event files, with the scores"
+        None, description="the directory in which it logs scores with TensorBoard's SummaryWriter"
     )
-    wandb: str | None = Field(None, description="the directory of W&B's offline runs, with the scores")
+    wandb: str | None = Field(None, description="the directory of the W&B runs in which it logs scores")
     samples: str | None = Field(
         None, description="for a script without PyTorch: a pattern for the samples so far"
     )

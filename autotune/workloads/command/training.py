@@ -17,7 +17,7 @@ from autotune.inside.messages import GpuLostError, Message, Stamped
 from autotune.inside.site import autotune_wire as wire
 from autotune.workloads.command import calls, ending, files, spec
 from autotune.workloads.command.counting import Checkpoint, Counter, Counts
-from autotune.workloads.command.follow import Follower
+from autotune.workloads.command.follow import LOGS, Follower
 from autotune.workloads.command.merging import COMPILING, FLOPS, QUEUED, Merger
 from autotune.workloads.command.process import Line, Process
 from autotune.workloads.command.readers import Patterns
@@ -52,6 +52,7 @@ _NAMES = {
     "queued": QUEUED,
     "compiling": COMPILING,
 }
+_NOT_HEARD = "only scores that Python logs with torch.utils.tensorboard, tensorboardX or wandb are seen"
 _GOES_ON = "the command ended before a process that it had started: it must train in the foreground"
 _NO_STEP = (
     "no optimizer step was seen: PyTorch's are, from version 2.0 on; else give workload.samples or "
@@ -311,6 +312,7 @@ class _Run:
                 f"{name}: no {key!r} has come in {place}" for name, key in self._follower.missing.items()
             ]
             lacks += [f"workload.{kind}: {said}" for said in found]
+            lacks += [_NOT_HEARD] if found and kind in LOGS else []
         for name, pattern in self._scores.missing.items():
             text = self._scores.no_number.get(name)
             why = "matched no line" if text is None else f"found no number, but {ending.short(text, 30)!r}"

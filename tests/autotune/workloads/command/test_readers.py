@@ -1,19 +1,13 @@
 """Figures in lines and in files, as scripts and libraries write them."""
 
-import json
 import math
 import os
 import random
-import struct
 import time
 
 import pytest
-from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.compat.proto.tensor_pb2 import TensorProto
-from tensorboard.summary.writer.record_writer import RecordWriter
 
-from autotune.workloads.command import binary, readers
+from autotune.workloads.command import readers
 from autotune.workloads.command.follow import Follower
 from autotune.workloads.command.readers import Patterns, csv_rows, json_lines
 
@@ -81,69 +75,12 @@ def test_csv_rows_are_read_once_whatever_their_columns_become(tmp_path):
     assert [found.scores["loss"] for found in follower.look()] == [0.5, 0.25, 0.125]
 
 
-def test_tensorboards_events_are_read_as_far_as_they_are_written(tmp_path):
-    tensor = TensorProto(dtype=1, float_val=[0.75])
-    values = [Summary.Value(tag="val/acc", simple_value=0.5), Summary.Value(tag="tf2", tensor=tensor)]
-    packed = Summary.Value(tag="tf2", tensor=TensorProto(dtype=1, tensor_content=struct.pack("<f", 0.25)))
-    with (tmp_path / "events").open("wb") as stream:
-        writer = RecordWriter(stream)
-        writer.write(Event(wall_time=1.0, file_version="brain.Event:2").SerializeToString())
-        writer.write(Event(wall_time=1.0, step=3, summary=Summary(value=values)).SerializeToString())
-        writer.write(Event(wall_time=1.0, step=4, summary=Summary(value=[packed])).SerializeToString())
-    data = (tmp_path / "events").read_bytes()
-    rows, end = binary.events(data[:-1], 0)
-    assert rows == [{"val/acc": 0.5, "tf2": 0.75}]
-    assert binary.events(data[end:], 0).rows == [{"tf2": 0.25}]
-
-
-def chunks(records):
-    """The file of a run as W&B writes it: blocks of LevelDB's log, whose check sums nobody looks at here."""
-    data = b":W&B" + bytes(3)
-    for record in records:
-        rest, kind = record, 1
-        while True:
-            left = 32768 - len(data) % 32768
-            if left < 7:
-                data += bytes(left)
-                continue
-            piece, rest = rest[: left - 7], rest[left - 7 :]
-            is_begun = kind in {2, 3}
-            kind = (3 if is_begun else 2) if rest else (4 if is_begun else 1)
-            data += struct.pack("<IHB", 0, len(piece), kind) + piece
-            if not rest:
-                break
-    return data
-
-
-def test_wandbs_runs_are_read_over_the_borders_of_blocks():
-    pb = pytest.importorskip("wandb.proto.wandb_internal_pb2")
-    records = []
-    for step in range(800):
-        record = pb.Record()
-        for key, value in (("val/acc", step / 1000), ("note", "x" * 40), ("deep", None)):
-            item = record.history.item.add(value_json=json.dumps(value))
-            if key == "deep":
-                item.nested_key.extend(["a", "b"])
-                item.value_json = str(step)
-            else:
-                item.key = key
-        records.append(record.SerializeToString())
-    data = chunks(records)
-    wanted = [{"val/acc": step / 1000, "a/b": float(step)} for step in range(800)]
-    first, end = binary.run_history(data[:60_000], 0)
-    assert first == wanted[: len(first)]
-    block = end - end % binary.BLOCK_BYTES
-    assert first + binary.run_history(data[block:], end - block).rows == wanted
-
-
-@pytest.mark.parametrize("read", [json_lines, csv_rows, binary.events, binary.run_history])
-@pytest.mark.parametrize(
-    "data", [b"", b"\0" * 40, random.Random(0).randbytes(70_000), b":W&B" + b"\xff" * 40_000]
-)
+@pytest.mark.parametrize("read", [json_lines, csv_rows])
+@pytest.mark.parametrize("data", [b"", b"\0" * 40, random.Random(0).randbytes(70_000)])
 def test_garbage_is_no_row(read, data):
     rows, end = read(data, 0)
     assert all(isinstance(value, float) for row in rows for value in row.values())
-    assert 0 <= end <= max(len(data), 7)
+    assert 0 <= end <= max(len(data), 1)
 
 
 def test_a_file_is_followed_from_where_it_ended(tmp_path):
@@ -161,3 +98,15 @@ def test_a_file_is_followed_from_where_it_ended(tmp_path):
     assert [found.scores for found in follower.look()] == [{"acc": 3.0}]
     file.unlink()
     assert follower.look() == []
+
+
+@pytest.mark.parametrize("place", ["link/val", "there/val", "there/val/run-1/files"])
+def test_what_is_logged_counts_in_a_directory_that_is_followed_by_whatever_name(tmp_path, place):
+    (tmp_path / "there" / "val" / "run-1" / "files").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    row = {"val/acc": 0.5, "lr": 1.0}
+    for name in ("there", "link"):
+        follower = Follower("tensorboard", str(tmp_path / name / "v*"), {"acc": "val/acc", "loss": "l"})
+        assert follower.told(tmp_path / "there", row) == {}
+        assert follower.told(tmp_path / place, row) == {"acc": 0.5}
+        assert (follower.missing, follower.look()) == ({"loss": "l"}, [])

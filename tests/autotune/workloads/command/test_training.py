@@ -401,7 +401,7 @@ WRITES = """
 from {module} import SummaryWriter
 writer, other = (SummaryWriter(os.path.join(sys.argv[1], name)) for name in ("val", "train"))
 """
-ADDS = "writer.add_scalar('acc', step, step); other.add_scalar('acc', -1, step)"
+ADDS = "writer.add_scalar('val/acc', step, step); other.add_scalar('val/acc', -1, step)"
 STARTS = "import wandb\nwandb.init(mode='offline', dir=sys.argv[1])"
 
 
@@ -414,18 +414,25 @@ STARTS = "import wandb\nwandb.init(mode='offline', dir=sys.argv[1])"
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            *({"wandb": "{workdir}"}, STARTS, "wandb.log({'acc': torch.tensor(step)})"),
+            *({"wandb": "{workdir}"}, STARTS, "wandb.log({'val': {'acc': torch.tensor(step)}})"),
             marks=pytest.mark.slow,
         ),
     ],
 )
-def test_what_is_logged_into_a_file_that_is_written_later_counts_at_once(
-    command, workdir, place, before, log
-):
-    workload = command(LOGS.format(before=before, log=log), "{workdir}", quality={"acc": "acc"}, **place)
+def test_what_is_logged_counts_at_once_and_to_the_end_of_the_script(command, workdir, place, before, log):
+    workload = command(LOGS.format(before=before, log=log), "{workdir}", quality={"acc": "val/acc"}, **place)
     records = figures(workload.fit({}, workdir))
     scored = [(record["samples"], record["acc"]) for record in records if "acc" in record]
     assert scored == [(step, step) for step in range(10, 51, 10)]
+
+
+def test_what_nothing_logs_needs_a_script_with_the_hook(command, workdir):
+    with pytest.raises(CommandError) as error:
+        list(command("", quality={"acc": "val/acc"}, tensorboard="{workdir}/val").fit({}, workdir))
+    assert (
+        "workload.tensorboard: acc: no 'val/acc' has come in {workdir}/val; only scores that Python"
+        in str(error.value)
+    )
 
 
 def note(workdir):
