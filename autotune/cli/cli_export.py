@@ -16,6 +16,7 @@ from autotune.export.winner import Exported, Winner
 from autotune.judging import confirm
 from autotune.reports import words
 from autotune.storage.store import Session
+from autotune.workloads.in_place.document import Document
 
 
 def export(root: Path, output: Path | None, number: int | None, name: str | None, own: Path | None) -> int:
@@ -68,13 +69,7 @@ def wanted(session: Session, shown: Snapshot, number: int | None) -> Trial:
 def _patch(found: Winner, own: Path, file: Path) -> list[str]:
     """Writes a copy of `own` to `file`; what to say of that."""
     try:
-        text = own.read_bytes().decode()
-    except OSError as error:
-        raise InputError(f"--patch {own}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"--patch {own}: must be UTF-8") from None
-    try:
-        done = patch.patched(text, own, found)
+        done = patch.patched(Document.read(own), found)
     except InputError as error:
         raise InputError(f"--patch {own}: {error}") from None
     files.write(file, done.text)

@@ -12,8 +12,7 @@ from autotune.core.settings import PRECISION, PRECISIONS, WORKERS
 from autotune.export import names, transformers
 from autotune.export.winner import Given, Winner
 from autotune.space.naming import is_same
-from autotune.workloads.in_place import replace
-from autotune.workloads.in_place.node import leaves
+from autotune.workloads.in_place.document import Document
 
 _COMMENTS = {".yaml", ".yml"}
 _NOTHING = "(not there)"
@@ -47,19 +46,18 @@ class _NoPlace(Exception):  # noqa: N818 - no error: it is told
     """A setting has none in a file: why."""
 
 
-def patched(text: str, file: Path, winner: Winner) -> Patched:
-    """The `text` of `file` with the values of a winner; raises InputError where it has none of them.
+def patched(document: Document, winner: Winner) -> Patched:
+    """Returns the text of a file with the values of a winner; raises InputError if it has none of them.
 
-    Where the workload writes such a file for its trials, it gets what a trial got. Else a value goes where
-    the file has its path, or has one name that commonly means the same. YAML begins with the evidence.
+    A file that the workload writes for its trials gets what a trial got. In another one a value goes where
+    the file has its path, or one name that commonly means the same. YAML begins with the evidence.
     """
-    form = replace.form_of(file)
-    known = dict(leaves(form.read(text)))
-    values, left_out = _of_workload(file, winner) or _by_name(known, winner)
+    known = dict(document.root.leaves())
+    values, left_out = _of_workload(document.file, winner) or _by_name(known, winner)
     if not values:
         raise InputError(f"has no place for any of: {'; '.join(left_out)}")
-    head = winner.comment if file.suffix.lower() in _COMMENTS else ""
-    made = replace.replaced(text, values, form)
+    head = winner.comment if document.file.suffix.lower() in _COMMENTS else ""
+    made = document.replaced(values).text
     told = tuple(
         f"{path}: {known.get(path, _NOTHING)} -> {value}"
         for path, value in values.items()

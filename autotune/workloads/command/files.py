@@ -10,7 +10,8 @@ from autotune.core import files, secrecy
 from autotune.core.errors import InputError
 from autotune.core.shell import quoted
 from autotune.workloads.command import line
-from autotune.workloads.in_place import node, replace
+from autotune.workloads.in_place.document import Document, form_of
+from autotune.workloads.in_place.nodes import steps
 
 
 class OwnFile(BaseModel):
@@ -36,12 +37,12 @@ class OwnFile(BaseModel):
     def mistakes(self) -> Iterator[str]:
         """What is wrong with it, whatever is in the base."""
         try:
-            replace.form_of(self.base)
+            form_of(Path(self.base))
         except InputError as error:
             yield f"base: {error}"
         for path, value in self.values.items():
             try:
-                node.steps(path)
+                steps(path)
             except InputError as error:
                 yield f"set: {error}"
             if isinstance(value, Mapping) and len(value) != 1:
@@ -56,22 +57,17 @@ def _names(value: Any) -> list[str]:
 
 
 def text_of(name: str, own: OwnFile, directory: Path, values: Mapping[str, Any]) -> str:
-    """The text of the file called `name` for a trial whose placeholders stand for `values`.
+    """Returns the text of the file called `name` for a trial whose placeholders stand for `values`.
 
-    Raises InputError where its base cannot be read, has no place for a value, or holds a key or a password.
+    Raises InputError if its base cannot be read, has no place for a value, or holds a key or a password.
     """
     base = directory / own.base
     try:
-        form = replace.form_of(base)
-        text = replace.replaced(base.read_bytes().decode(), filled(own, values), form)
-        secrecy.refuse({"": form.read(text).data}, "it is written for every trial")
-    except OSError as error:
-        raise InputError(f"workload.files.{name}: {base}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"workload.files.{name}: {base}: must be UTF-8") from None
+        filled_in = Document.read(base).replaced(filled(own, values))
+        secrecy.refuse({"": filled_in.root.data}, "it is written for every trial")
     except InputError as error:
         raise InputError(f"workload.files.{name}: {base}: {error}") from None
-    return text
+    return filled_in.text
 
 
 def filled(own: OwnFile, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,4 @@
-"""Replaces values in a user's own YAML or JSON, and keeps every other byte. Pure: text in, text out.
+"""Edits a user's own YAML or JSON: replaces values by their paths, and keeps every other byte.
 
-`node` is a value with its place in a text, `json_nodes` and `yaml_nodes` find them, `written` writes values,
-and `replace` replaces them.
+`nodes` finds the values of a text, and `document` is a text that can be edited.
 """

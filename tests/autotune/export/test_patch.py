@@ -10,6 +10,7 @@ from autotune.core.errors import InputError
 from autotune.export import patch
 from autotune.workloads.base import Workload
 from autotune.workloads.command.workload import CommandWorkload
+from autotune.workloads.in_place.document import Document
 
 OWN = """\
 # ours
@@ -22,7 +23,7 @@ YAML, JSON = Path("own.yaml"), Path("ds.json")
 
 
 def patched(text, file, winner):
-    found = patch.patched(text, file, winner)
+    found = patch.patched(Document(file, text), winner)
     return found, (json.loads if file is JSON else yaml.safe_load)(found.text)
 
 
@@ -80,7 +81,7 @@ def test_two_settings_do_not_get_one_place(winner):
 
 def test_a_file_with_none_of_them_is_refused(winner):
     with pytest.raises(InputError, match=r"^has no place for any of: data\.batch_size: 32: "):
-        patch.patched("epochs: 3\n", YAML, winner())
+        patch.patched(Document(YAML, "epochs: 3\n"), winner())
 
 
 @pytest.mark.parametrize(
@@ -176,8 +177,7 @@ def test_a_file_of_the_commands_own_gets_what_its_trials_get(winner, tmp_path):
         "files": {"ds": {"base": "ds.json", "set": set_}},
     }
     found = winner(workload=CommandWorkload.of(values, tmp_path), zero_stage=2)
-    text = (tmp_path / "ds.json").read_text()
-    done = patch.patched(text, tmp_path / "ds.json", found)
+    done = patch.patched(Document.read(tmp_path / "ds.json"), found)
     assert done.left_out == (
         "data.batch_size: 32: not in workload.files",
         "optim.lr: 0.0002: not in workload.files",

@@ -15,6 +15,7 @@ from autotune.export import patch, winner
 from autotune.space import space as spaces
 from autotune.workloads.command import calls, files
 from autotune.workloads.command.workload import CommandWorkload
+from autotune.workloads.in_place.document import Document
 
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "deepspeed.md"
 # Reads the config as DeepSpeed does, and trains without it.
@@ -92,7 +93,7 @@ def test_a_script_trains_with_what_is_written_for_it(space, workload, tmp_path):
     assert made["zero_optimization"] == {"stage": 3, "offload_optimizer": {"device": "cpu"}}
     naming, base = space.naming, tmp_path / "ds_config.json"
     found = winner.Winner(settings, naming, frozenset(), {"trial": "1"}, workload)
-    patched = patch.patched(base.read_text(), base, found).text
+    patched = patch.patched(Document.read(base), found).text
     assert patched == (tmp_path / "work" / "ds.json").read_text()
 
 

@@ -59,7 +59,7 @@ def test_line_ends_stay_as_they_are(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "ds.json: No such file or directory"),
+        (None, "ds.json: cannot be read: No such file or directory"),
         (b"\xff", "ds.json: must be UTF-8"),
         (b"{", "ds.json: not JSON: Expecting property name"),
         (

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -9,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.core.errors import InputError
-from autotune.workloads.in_place import node, replace
+from autotune.workloads.in_place.document import Document
+from autotune.workloads.in_place.nodes import steps
 
-YAML, JSON = replace.form_of("a.yaml"), replace.form_of("a.json")
+YAML, JSON = Path("a.yaml"), Path("a.json")
 BASE = """\
 # what we run
 seed: 1   # the first
@@ -27,6 +29,11 @@ note: |
   lines
 # the end
 """
+
+
+def replaced(text, values, file):
+    """The text of a file with `values` in it."""
+    return Document(file, text).replaced(values).text
 
 
 @pytest.mark.parametrize(
@@ -51,7 +58,7 @@ note: |
     ],
 )
 def test_of_yaml_the_value_alone_is_another(values, old, new):
-    assert replace.replaced(BASE, values, YAML) == BASE.replace(old, new, 1)
+    assert replaced(BASE, values, YAML) == BASE.replace(old, new, 1)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +76,7 @@ def test_of_yaml_the_value_alone_is_another(values, old, new):
     ],
 )
 def test_of_unusual_yaml_the_value_alone_is_another(base, values, expected):
-    assert replace.replaced(base, values, YAML) == expected
+    assert replaced(base, values, YAML) == expected
 
 
 @pytest.mark.parametrize(
@@ -86,7 +93,7 @@ def test_of_unusual_yaml_the_value_alone_is_another(base, values, expected):
 )
 def test_of_json_the_value_alone_is_another(base, values, expected):
     wanted = '{\n\t"a": {\n\t\t"b": "\\ud83d\\ude00",\n\t\t"c": 1\n\t}\n}\n' if expected is None else expected
-    assert replace.replaced(base, values, JSON) == wanted
+    assert replaced(base, values, JSON) == wanted
 
 
 @pytest.mark.parametrize(
@@ -97,8 +104,8 @@ def test_of_json_the_value_alone_is_another(base, values, expected):
         (BASE, "optim.betas[2]", 1, "there is no place optim.betas[2]: optim.betas has 2"),
         (BASE, "optim.betas", [], "cannot be replaced in place"),
         (BASE, "a..b", 1, "a path must be such as optim.lr or betas[0]: got 'a..b'"),
-        ("a: &x {b: 1}\nc: *x\n", "c.b", 2, "c is used in other places, too, by an alias"),
-        ("a: &x 1\nc: [*x]\n", "a", 2, "a is used in other places, too, by an alias"),
+        ("a: &x {b: 1}\nc: *x\n", "c.b", 2, "c.b: cannot be replaced in place: there is an alias for it"),
+        ("a: &x 1\nc: [*x]\n", "a", 2, "a: cannot be replaced in place: there is an alias for it"),
         ("{a, b: 1}", "a", 2, "cannot be replaced in place"),
         ("- 1\n", "a", 2, "the file is a list, and has no names below it"),
         ("a: 1\n---\nb: 1\n", "a", 2, "not YAML: but found another document in line 2"),
@@ -109,30 +116,31 @@ def test_of_json_the_value_alone_is_another(base, values, expected):
 )
 def test_what_has_no_place_of_its_own_is_one_line(base, path, value, said):
     with pytest.raises(InputError) as error:
-        replace.replaced(base, {path: value}, YAML)
+        replaced(base, {path: value}, YAML)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_a_merged_name_becomes_one_of_its_own():
     text = "base: &base {lr: 1}\nrun:\n  <<: *base\n  seed: 2\n"
-    assert replace.replaced(text, {"run.lr": 3}, YAML) == f"{text}  lr: 3\n"
+    assert replaced(text, {"run.lr": 3}, YAML) == f"{text}  lr: 3\n"
 
 
-def test_a_name_is_added_behind_an_alias():
+def test_a_name_is_added_behind_an_alias_and_an_alias_is_replaced():
     text = "base: &base {lr: 1}\nrun:\n  <<: *base  # all of it\nall: [*base, 3, *base]\nlast: *base\n"
-    assert replace.replaced(text, {"run.lr": 3}, YAML) == text.replace("of it\n", "of it\n  lr: 3\n")
-    assert replace.replaced(text, {"new": 3}, YAML) == f"{text}new: 3\n"
-    assert replace.replaced(text, {"all[1]": 4}, YAML) == text.replace("3", "4")
+    assert replaced(text, {"run.lr": 3}, YAML) == text.replace("of it\n", "of it\n  lr: 3\n")
+    assert replaced(text, {"new": 3}, YAML) == f"{text}new: 3\n"
+    assert replaced(text, {"last": 3}, YAML) == text.replace("last: *base", "last: 3")
+    assert replaced(text, {"all[1]": 4}, YAML) == text.replace("3", "4")
 
 
 def test_a_text_is_read_by_the_suffix_of_its_file():
     with pytest.raises(InputError, match=r"a\.toml: a file must be \.json, \.yaml, \.yml"):
-        replace.form_of("a.toml")
+        replaced("a = 1", {"a": 2}, Path("a.toml"))
     with pytest.raises(InputError, match=r"not JSON: Expecting value in line 1, column 7"):
-        replace.replaced('{"a": }', {"a": 1}, JSON)
+        replaced('{"a": }', {"a": 1}, JSON)
     with pytest.raises(InputError, match=r"not JSON: RecursionError"):
-        replace.replaced("[" * 100_000, {"a": 1}, JSON)
+        replaced("[" * 100_000, {"a": 1}, JSON)
 
 
 NAMES = st.text(
@@ -174,7 +182,7 @@ JSON_STYLES = st.fixed_dictionaries(
 def changed(data, path, value):
     """`data` with `value` at `path`, by plain means."""
     data = copy.deepcopy(data)
-    *above, last = node.steps(path)
+    *above, last = steps(path)
     inside = data
     for step in above:
         inside = inside[step]
@@ -182,17 +190,17 @@ def changed(data, path, value):
     return data
 
 
-def holds(text, data, draw, form, load):
+def holds(text, data, draw, file, load):
     """That a leaf and an added name are all that is other, in what a reader gets and in the bytes."""
-    root = form.read(text)
-    leaves = [path for path, _ in node.leaves(root)]
+    root = Document(file, text).root
+    leaves = [path for path, _ in root.leaves()]
     for path in [draw.draw(st.sampled_from(leaves)), "added"] if leaves else ["added"]:
         value = draw.draw(NEW)
-        new = replace.replaced(text, {path: value}, form)
+        new = replaced(text, {path: value}, file)
         assert repr(load(new)) == repr(changed(data, path, value))
         if path != "added" or "added" in data:
             place = root
-            for step in node.steps(path):
+            for step in steps(path):
                 place = place.inner[step]
             assert new.startswith(text[: place.start])
             assert new.endswith(text[place.end :])

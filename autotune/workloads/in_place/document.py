@@ -1,0 +1,200 @@
+"""A user's own YAML or JSON, in which values are replaced and every other byte is kept."""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import yaml
+
+from autotune.core.errors import InputError
+from autotune.workloads.in_place.nodes import Node, Step, path_of, read_json, read_yaml, steps
+
+
+class Form(NamedTuple):
+    """How a text is read, and how a value is written that takes the place of another text."""
+
+    read: Callable[[str], Node]
+    write: Callable[[Any, str], str]
+
+
+class _Edit(NamedTuple):
+    """`text` takes the place of the characters from `start` to `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+class _Place(NamedTuple):
+    """How far a path leads: to a node by the steps `above`, and no further by the `rest`."""
+
+    node: Node
+    above: list[Step]
+    rest: list[Step]
+
+
+def _as_yaml(value: Any, before: str = "") -> str:
+    """Returns a line that may stand anywhere; a text is quoted as the text `before`, which it replaces."""
+    quote = before[:1] if before[:1] in {"'", '"'} else '"' if "\n" in str(value) else None
+    style = quote if isinstance(value, str) else None
+    options: dict[str, Any] = {"width": math.inf, "allow_unicode": True, "sort_keys": False}
+    text = yaml.safe_dump([value], default_flow_style=True, default_style=style, **options)
+    return text.strip()[1:-1]  # in a list, because what is plain there is plain everywhere
+
+
+_YAML = Form(read_yaml, _as_yaml)
+_FORMS = {".json": Form(read_json, lambda value, _: json.dumps(value)), ".yaml": _YAML, ".yml": _YAML}
+
+
+def form_of(file: Path) -> Form:
+    """Returns how `file` is read and written; raises InputError if it is neither YAML nor JSON."""
+    if (form := _FORMS.get(file.suffix.lower())) is None:
+        raise InputError(f"{file}: a file must be {', '.join(_FORMS)}")
+    return form
+
+
+class Document:
+    """The `text` of a `file`, whose suffix says what it is; raises InputError if it cannot be parsed."""
+
+    def __init__(self, file: Path, text: str) -> None:
+        self.file, self.text = file, text
+        self._form = form_of(file)
+        self.root = self._form.read(text)
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Returns a file's document; raises InputError if it cannot be read."""
+        try:
+            return cls(file, file.read_bytes().decode())
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise InputError("must be UTF-8") from None
+
+    def replaced(self, values: Mapping[str, Any]) -> Self:
+        """Returns the document with `values` at their paths; what is there already stays as it is written.
+
+        A name that a mapping does not have is added behind its last one. Raises InputError, which names the
+        path, if there is no place for a value, or if it would change another one as well.
+        """
+        document = self
+        for path, value in values.items():
+            try:
+                document = document._with(document._place(steps(path)), value)
+            except InputError as error:
+                raise InputError(f"{path}: {error}") from None
+        return document
+
+    def _with(self, place: _Place, value: Any) -> Self:
+        edits = list(self._added(place, value) if place.rest else self._in_place(place.node, value))
+        if not edits:
+            return self
+        wanted = repr(_changed(self.root.data, [*place.above, *place.rest], value))
+        with suppress(InputError):
+            changed = type(self)(self.file, _spliced(self.text, edits))
+            if repr(changed.root.data) == wanted:
+                return changed
+        rule = "cannot be replaced in place: there is an alias for it, a tag, or nothing between two commas"
+        raise InputError(f"{rule}: write the value there in another way")
+
+    def _place(self, path: list[Step]) -> _Place:
+        """Finds the node of a path by the names in the text, which may have dots in them."""
+        node, above = self.root, []
+        while found := _longest(node.inner or {}, path):
+            name, node, path = found
+            above.append(name)
+        return _Place(node, above, path)
+
+    def _in_place(self, node: Node, value: Any) -> Iterator[_Edit]:
+        """Yields as little as makes `value` of a node: of a list of as many values those that are others."""
+        if repr(node.data) == repr(value):
+            return
+        is_list = node.is_list and isinstance(value, list)
+        if is_list and node.inner and len(value) == len(node.inner):
+            for inner, one in zip(node.inner.values(), value, strict=True):
+                yield from self._in_place(inner, one)
+        elif is_list and node.is_block and value:
+            line = "\n" + " " * self._column(node.start)
+            yield _Edit(node.start, node.end, line.join(f"- {self._form.write(one, '')}" for one in value))
+        else:
+            text = self._form.write(value, self.text[node.start : node.end])
+            yield _Edit(node.start, node.end, text if node.start < node.end else f" {text}")
+
+    def _added(self, place: _Place, value: Any) -> Iterator[_Edit]:
+        """Yields what gives the node that was found the next name."""
+        node, (name, *below) = place.node, place.rest
+        _require_names(place)
+        for step in reversed(below):
+            value = {step: value}
+        pair = self._form.write({name: value}, "")[1:-1]
+        if node.inner:
+            end = max(inner.end for inner in node.inner.values())
+            yield self._below(node, end, pair) if node.is_block else self._behind(node, end, pair)
+        elif self.text[: node.end].strip():
+            yield _Edit(node.start, node.end, ("" if node.end > node.start else " ") + f"{{{pair}}}")
+        else:  # nothing but comments, which stay above it
+            before = "" if self.text[-1:] in {"", "\n"} else self._newline
+            yield _Edit(len(self.text), len(self.text), f"{before}{pair}{self._newline}")
+
+    def _behind(self, node: Node, end: int, pair: str) -> _Edit:
+        """Adds a name behind the last value, on a line of its own if the last name has one."""
+        line = self._line_before(node.last_key)
+        has_its_own = not line.strip() and node.start < node.last_key - len(line)
+        return _Edit(end, end, f",{self._newline}{line}{pair}" if has_its_own else f", {pair}")
+
+    def _below(self, node: Node, end: int, pair: str) -> _Edit:
+        """Adds a name below the line in which the last value ends, and a comment behind it."""
+        end = self.text.find("\n", end) if "\n" in self.text[end:] else len(self.text)
+        end -= self.text[:end].endswith("\r")
+        return _Edit(end, end, f"{self._newline}{' ' * self._column(node.last_key)}{pair}")
+
+    @property
+    def _newline(self) -> str:
+        return "\r\n" if "\r\n" in self.text else "\n"
+
+    def _line_before(self, at: int) -> str:
+        return self.text[self.text.rfind("\n", 0, at) + 1 : at]
+
+    def _column(self, at: int) -> int:
+        """Counts the characters before `at` in its line; a byte order mark is none."""
+        return len(self._line_before(at).lstrip("\ufeff"))
+
+
+def _longest(inner: Mapping[Step, Node], path: list[Step]) -> tuple[Step, Node, list[Step]] | None:
+    """Returns the longest name that a path begins with, its node, and the rest of the path."""
+    for count in range(len(path), 0, -1):
+        name = path[0] if count == 1 else ".".join(map(str, path[:count]))
+        if name in inner:
+            return name, inner[name], path[count:]
+    return None
+
+
+def _require_names(place: _Place) -> None:
+    """Raises InputError if no name can be added where a path ends."""
+    node, what = place.node, path_of(place.above) or "the file"
+    if any(isinstance(step, int) for step in place.rest):
+        have = len(node.inner or ()) if node.is_list else 0
+        raise InputError(f"there is no place {path_of([*place.above, *place.rest])}: {what} has {have}")
+    if node.is_list or node.value is not None:
+        rule = "is a list" if node.is_list else f"is {node.value!r}"
+        raise InputError(f"{what} {rule}, and has no names below it")
+
+
+def _spliced(text: str, edits: list[_Edit]) -> str:
+    for edit in sorted(edits, reverse=True):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return text
+
+
+def _changed(data: Any, path: list[Step], value: Any) -> Any:
+    """Returns `data` with `value` at a path: what a reader must get."""
+    if not path:
+        return value
+    step, *below = path
+    if isinstance(data, list):
+        return [_changed(one, below, value) if index == step else one for index, one in enumerate(data)]
+    data = data or {}
+    return {**data, step: _changed(data.get(step), below, value)}

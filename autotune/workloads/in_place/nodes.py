@@ -1,0 +1,172 @@
+"""The values of a YAML or JSON text with their places in it, and the paths to them. Pure."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from autotune.core.errors import InputError
+
+Step = str | int
+
+_STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]")
+_PATH = re.compile(f"(?:{_STEP.pattern})+")
+_DECODER = json.JSONDecoder()
+_BETWEEN = re.compile(r"[ \t\n\r,:]*")  # what is between two values of JSON
+_ANCHOR = re.compile(r"(?:&\S*\s+)?")
+_ANCHOR_AND_TAG = re.compile(r"(?:[&!]\S*\s+)*")
+_MOST = 100_000  # values in a YAML text: aliases can stand for billions
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value, and where it is: the characters from `start` to `end` of a text."""
+
+    start: int
+    end: int
+    value: Any = None  # of a scalar
+    inner: Mapping[Step, "Node"] | None = None  # of a mapping by name, of a list from 0 on
+    is_list: bool = False
+    is_block: bool = False  # YAML shows it by its lines, and not by brackets
+    last_key: int = 0  # where the last name in a mapping begins
+
+    @property
+    def data(self) -> Any:
+        """Returns what a reader of the text gets."""
+        if self.inner is None:
+            return self.value
+        data = {name: node.data for name, node in self.inner.items()}
+        return list(data.values()) if self.is_list else data
+
+    def leaves(self, above: Sequence[Step] = ()) -> Iterator[tuple[str, Any]]:
+        """Yields the path and the value of every scalar below this node."""
+        for step, node in (self.inner or {}).items():
+            path = (*above, step)
+            yield from [(path_of(path), node.value)] if node.inner is None else node.leaves(path)
+
+
+def steps(path: str) -> list[Step]:
+    """Returns the names and indices of a path such as `optim.betas[0]`; raises InputError if it is none."""
+    if not _PATH.fullmatch(path):
+        raise InputError(f"a path must be such as optim.lr or betas[0]: got {path!r}")
+    return [name or int(index) for name, index in _STEP.findall(path)]
+
+
+def path_of(found: Sequence[Step]) -> str:
+    """Returns the path that has these `steps`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in found).removeprefix(".")
+
+
+def read_json(text: str) -> Node:
+    """Returns the value of `text`; raises InputError if it is not JSON."""
+    try:
+        json.loads(text)
+        return _json_node(text, _after(text, 0))
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
+    except (ValueError, RecursionError) as error:  # a number of too many digits, or nested too deep
+        raise InputError(f"not JSON: {type(error).__name__}") from None
+
+
+def _after(text: str, at: int) -> int:
+    between = _BETWEEN.match(text, at)
+    return between.end() if between else at
+
+
+def _json_node(text: str, start: int) -> Node:
+    """Returns the value that begins at `start`, in what is known to be JSON."""
+    if text[start] not in "{[":
+        value, end = _DECODER.raw_decode(text, start)
+        return Node(start, end, value)
+    is_list = text[start] == "["
+    inner: dict[Step, Node] = {}
+    at, last_key = _after(text, start + 1), start
+    while text[at] not in "}]":
+        name: Step = len(inner)
+        if not is_list:
+            last_key = at
+            name, at = _DECODER.raw_decode(text, at)
+        inner[name] = node = _json_node(text, _after(text, at))
+        at = _after(text, node.end)
+    return Node(start, at + 1, inner=inner, is_list=is_list, last_key=last_key)
+
+
+def read_yaml(text: str) -> Node:
+    """Returns the value of `text`; raises InputError if it is not one YAML document."""
+    try:
+        root = yaml.compose(text, Loader=_Loader)
+        return Node(0, 0) if root is None else _Reader(text).node(root)
+    except yaml.MarkedYAMLError as error:
+        at = error.problem_mark or error.context_mark
+        where = f" in line {at.line + 1}, column {at.column + 1}" if at else ""
+        raise InputError(f"not YAML: {error.problem or error.context}{where}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"not YAML: {type(error).__name__}") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """Gives an alias its own place: PyYAML returns the node that it stands for."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()
+        node = super().compose_node(parent, index)
+        if isinstance(event, yaml.AliasEvent) and node is not None:
+            node = copy(node)
+            node.start_mark, node.end_mark = event.start_mark, event.end_mark
+            if isinstance(node, yaml.CollectionNode):
+                node.flow_style = True  # its lines are elsewhere
+        return node
+
+
+class _Reader:
+    """Makes nodes of PyYAML's, whose marks say where they begin, with their properties, and end."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._made = 0
+
+    def node(self, theirs: yaml.Node) -> Node:
+        self._made += 1
+        if self._made > _MOST:
+            raise ValueError(f"at most {_MOST} values: got more")
+        start, end = self._start(theirs), theirs.end_mark.index
+        if isinstance(theirs, yaml.ScalarNode):
+            return Node(start, self._scalar_end(start, end), _value(theirs))
+        is_list, is_block = isinstance(theirs, yaml.SequenceNode), not theirs.flow_style
+        inner: dict[Step, Node] = (
+            {index: self.node(value) for index, value in enumerate(theirs.value)}
+            if is_list
+            else {_name(key): self.node(value) for key, value in theirs.value}
+        )
+        if is_block and inner:  # its own mark is at the beginning of what follows it
+            end = max(node.end for node in inner.values())
+        last_key = theirs.value[-1][0].start_mark.index if inner and not is_list else start
+        return Node(start, end, inner=inner, is_list=is_list, is_block=is_block, last_key=last_key)
+
+    def _start(self, theirs: yaml.Node) -> int:
+        """Returns the place behind the anchor; the tag of a scalar is a part of it, that of others is not."""
+        pattern = _ANCHOR if isinstance(theirs, yaml.ScalarNode) else _ANCHOR_AND_TAG
+        properties = pattern.match(self._text, theirs.start_mark.index)
+        return min(properties.end() if properties else 0, theirs.end_mark.index)
+
+    def _scalar_end(self, start: int, end: int) -> int:
+        """Returns the end of a scalar; a text with lines of its own ends before the next line begins."""
+        has_lines = start < end and self._text[start] in "|>"
+        return start + len(self._text[start:end].rstrip()) if has_lines else end
+
+
+def _name(key: yaml.Node) -> str:
+    """Returns a key's text; any other key has no path, and is identified by its place."""
+    return str(key.value) if isinstance(key, yaml.ScalarNode) else f"?{key.start_mark.index}"
+
+
+def _value(scalar: yaml.ScalarNode) -> Any:
+    """Returns what PyYAML makes of it; if only another reader knows its tag, the tag and the text."""
+    try:
+        return yaml.constructor.SafeConstructor().construct_object(scalar)
+    except (yaml.YAMLError, ValueError):
+        return scalar.tag, scalar.value
