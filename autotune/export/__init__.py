@@ -1,7 +1,6 @@
 """Writes the winner as a file that a trainer reads.
 
-`winner` is what there is to write, `names` finds out what its settings mean, and `said` translates them for
-a framework. Each framework has a module here; what a workload's own trainer reads is
-its `own_file`. `formats` lists both.
+`winner` is what there is to write, `frameworks` translates it for a framework's trainer, and `formats` lists
+every format; what a workload's own trainer reads is its `own_file`. `patch` edits a file of the user's.
 May import `display` and the rooms below, but no framework: a format is plain data.
 """

@@ -1,53 +1,80 @@
-"""Every format by its name, and which of them a workload has."""
+"""Every format by its name, which of them a workload has, and the text of each."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from autotune.core.errors import InputError, instead
-from autotune.export import lightning, own, plain, transformers
-from autotune.export.winner import Exported, Winner
+import yaml
+
+from autotune.core.errors import InputError, instead, printable
+from autotune.export import frameworks
+from autotune.export.winner import Exported, Values, Winner, commented
 from autotune.workloads.base import Workload
+
+EVIDENCE = "_autotune"  # the field of it in JSON, which has no comments
 
 
 @dataclass(frozen=True)
 class Format:
-    """What `render` makes a file of, usually called best.`suffix`; with `{file}` in what `reads` it."""
+    """The `values` of a winner in a file that is usually called best.`suffix`.
 
-    render: Callable[[Winner], Exported]
+    Without them it is what the workload's own trainer reads. `reads` is what does, with `{file}` in it.
+    """
+
     suffix: str
+    values: Callable[[Winner], Values] | None = None
     reads: str = ""
 
     @property
     def is_own(self) -> bool:
-        """Whether it is the trainer's own config or command line."""
-        return self.render is own.render
+        """Returns whether it is the trainer's own config or command line."""
+        return self.values is None
+
+    def render(self, winner: Winner) -> Exported:
+        """Returns a file with the evidence in it; raises InputError if it has none of the settings."""
+        if self.values is None:
+            return Exported(winner.comment + winner.workload.own_file.text(winner.settings))
+        values, unsaid = self.values(winner)
+        if self.suffix == "json":
+            evidence = {name: printable(fact) for name, fact in winner.evidence.items()}
+            told = {**evidence, **({"not said": unsaid} if unsaid else {})}
+            return Exported(json.dumps({**values, EVIDENCE: told}, indent=2) + "\n", unsaid)
+        head = ("what this file has no place for:", *(f"  {line}" for line in unsaid)) if unsaid else ()
+        text = winner.comment + commented(head) + yaml.safe_dump(dict(values), sort_keys=False)
+        return Exported(text, unsaid)
+
+
+def _as_they_are(winner: Winner) -> Values:
+    return Values(winner.settings)
 
 
 FORMATS: Mapping[str, Format] = {
-    "r2gen": Format(own.render, "yaml"),
-    lightning.NAME: Format(lightning.render, "yaml", "a LightningCLI: python SCRIPT fit --config {file}"),
-    transformers.NAME: Format(
-        transformers.render,
+    "r2gen": Format("yaml"),
+    "lightning": Format("yaml", frameworks.lightning, "a LightningCLI: python SCRIPT fit --config {file}"),
+    "transformers": Format(
         "json",
+        frameworks.transformers,
         "HfArgumentParser(TrainingArguments).parse_json_file('{file}', allow_extra_keys=True)",
     ),
-    "shell": Format(own.render, "sh"),
-    "yaml": Format(plain.as_yaml, "yaml"),
-    "json": Format(plain.as_json, "json"),
+    "shell": Format("sh"),
+    "yaml": Format("yaml", _as_they_are),
+    "json": Format("json", _as_they_are),
 }
-_OF_ONE_KIND = ("r2gen", "shell")
 
 
 def named(name: str | None, workload: Workload) -> Format:
-    """The format called `name`; the workload's own where it is None.
+    """Returns the format called `name`, by default the workload's own.
 
-    Raises InputError where there is no such format, or it is another workload's.
+    Raises InputError if there is no such format, or if it is another workload's.
     """
+    own = workload.own_file.format
     if name is None:
-        return FORMATS[workload.own_file.format]
+        return FORMATS[own]
     if name not in FORMATS:
         raise InputError(f"--format: no such format: got {name!r}{instead(name, list(FORMATS))}")
-    if name in _OF_ONE_KIND and name != workload.own_file.format:
-        had = ", ".join(one for one in FORMATS if one not in _OF_ONE_KIND or one == workload.own_file.format)
-        raise InputError(f"--format {name}: the workload {workload.entry_point} has no such file, but {had}")
+    had = [one for one, form in FORMATS.items() if one == own or not form.is_own]
+    if name not in had:
+        raise InputError(
+            f"--format {name}: the workload {workload.entry_point} has no such file, but {', '.join(had)}"
+        )
     return FORMATS[name]

@@ -9,9 +9,10 @@ from typing import Any
 from autotune.core.common_names import ACCELERATES, LIGHTNINGS, LIGHTNINGS_SHORT, TORCHS, sure
 from autotune.core.errors import InputError
 from autotune.core.settings import PRECISION, PRECISIONS, WORKERS
-from autotune.export import names, transformers
-from autotune.export.winner import Given, Winner
+from autotune.export.frameworks import WITHOUT_WORKERS
+from autotune.export.winner import OFF, Given, Winner, ends_with
 from autotune.space.naming import is_same
+from autotune.workloads.frameworks.transformers import TRANSFORMERS
 from autotune.workloads.in_place.document import Document
 
 _COMMENTS = {".yaml", ".yml"}
@@ -43,7 +44,7 @@ class Patched:
 
 
 class _NoPlace(Exception):  # noqa: N818 - no error: it is told
-    """A setting has none in a file: why."""
+    """Says why a setting has no place in a file."""
 
 
 def patched(document: Document, winner: Winner) -> Patched:
@@ -68,7 +69,7 @@ def patched(document: Document, winner: Winner) -> Patched:
 
 
 def _of_workload(file: Path, winner: Winner) -> tuple[Mapping[str, Any], list[str]] | None:
-    """What the workload puts into `file`, and what it does not; None where it knows nothing of it."""
+    """Returns what the workload puts into `file`, and what it does not; None if it does not know the file."""
     if (found := winner.workload.own_file.put_in(file, winner.settings)) is None:
         return None
     lacking = [given for given in _searched(winner) if not _is_in(given.path, found.names)]
@@ -80,7 +81,7 @@ def _is_in(path: str, settings: Sequence[str]) -> bool:
 
 
 def _by_name(known: Mapping[str, Any], winner: Winner) -> tuple[Mapping[str, Any], list[str]]:
-    """What of a file, in which these values are `known` by path, becomes what, and what has no place."""
+    """Returns the new values of a file with these `known` ones, by path, and what has no place in it."""
     values: dict[str, Any] = {}
     left_out: list[str] = []
     for given in _searched(winner):
@@ -93,11 +94,9 @@ def _by_name(known: Mapping[str, Any], winner: Winner) -> tuple[Mapping[str, Any
 
 
 def _searched(winner: Winner) -> list[Given]:
-    """What was searched, as a trial had it: the Trainer's without workers had off what goes with them."""
-    off: Mapping[str, Any] = {}
-    if winner.workload.entry_point == transformers.NAME:
-        workers = any(given.ours for given in winner.every if names.meant(given.name, {}) == WORKERS)
-        off = {} if workers else transformers.WITHOUT_WORKERS
+    """Returns what was searched, as a trial had it: off if it goes with workers, and the Trainer had none."""
+    has_workers = any(given.ours for given in winner.every if given.meaning == WORKERS)
+    off = {} if has_workers or winner.workload.entry_point != TRANSFORMERS.kind else WITHOUT_WORKERS
     return [
         given._replace(theirs=off[name], ours=off[name]) if (name := _last(given.path)) in off else given
         for given in winner.every
@@ -106,33 +105,31 @@ def _searched(winner: Winner) -> list[Given]:
 
 
 def _places(given: Given, known: Mapping[str, Any], winner: Winner) -> dict[str, Any]:
-    """What of a file becomes what, for one setting."""
-    what = names.meant(given.name, {one.name: one.theirs for one in winner.every})
+    """Returns the new values for one setting."""
     words = tuple(winner.naming.values.get(given.name, {}).values())
     if given.path in known:
-        own = (*words, *PRECISIONS)
-        return {given.path: _in_words_of(given.path, known[given.path], what, given, own)}
+        return {given.path: _in_words_of(given.path, known[given.path], given, (*words, *PRECISIONS))}
     others = {one.path for one in winner.every} - {given.path}
-    alike = [path for path in known if path not in others and names.ends_with(path, sure(what))]
+    alike = [path for path in known if path not in others and ends_with(path, sure(given.meaning))]
     if len(alike) > 1:
         raise _NoPlace(f"it may be any of {', '.join(alike)}")
     if alike:
         place, old = alike[0], known[alike[0]]
-        if isinstance(old, bool) and what != PRECISION:
-            return {place: given.ours not in names.OFF}
-        return {place: _in_words_of(place, old, what, given, words)}
-    if what == PRECISION and (switches := _switches(given.ours, known)):
+        if isinstance(old, bool) and given.meaning != PRECISION:
+            return {place: given.ours not in OFF}
+        return {place: _in_words_of(place, old, given, words)}
+    if given.meaning == PRECISION and (switches := _switches(given.ours, known)):
         return switches
     raise _NoPlace("not found")
 
 
-def _in_words_of(path: str, old: Any, what: str, given: Given, own: Sequence[Any]) -> Any:
-    """A value for the place at `path`: a precision in the file's words, where `old` is one of them.
+def _in_words_of(path: str, old: Any, given: Given, own: Sequence[Any]) -> Any:
+    """Returns a value for the place at `path`: a precision in the file's words, if `old` is one of them.
 
-    What may be another word for it there is none if it is one of the user's `own`.
+    A word that is one of the user's `own` is none of the file's.
     """
     name = _last(path)
-    words = _WORDS.get(name, {}) if what == PRECISION else {}
+    words = _WORDS.get(name, {}) if given.meaning == PRECISION else {}
     is_files = old in words.values() or (old in _OTHERS.get(name, ()) and old not in own)
     if not words or not is_files or given.theirs in words.values():
         return given.theirs
@@ -146,21 +143,11 @@ def _last(path: str) -> str:
 
 
 def _switches(precision: Any, known: Mapping[str, Any]) -> dict[str, bool]:
-    """Which of `bf16`, `fp16` and `tf32`, or of `bf16.enabled` and the like, is on, where that matters."""
-    found = {path: name for path in known if (name := _switch(path)) is not None}
+    """Returns which of `bf16`, `fp16` and `tf32`, or of `bf16.enabled` and the like, is on, if it matters."""
+    found = {path: name for path in known if (name := _last(path.removesuffix(".enabled"))) in _SWITCHES}
     if not found or precision not in PRECISIONS:
         return {}
     if precision in _SWITCHES and precision not in found.values():  # next to another one
         path, name = next(iter(found.items()))
-        found[_beside(path, name, precision)] = precision
+        found[precision.join(path.rsplit(name, 1))] = precision
     return {path: name == precision for path, name in found.items() if name != "tf32" or precision in _FULL}
-
-
-def _switch(path: str) -> str | None:
-    parts = path.removesuffix(".enabled").split(".")
-    return parts[-1] if parts[-1] in _SWITCHES else None
-
-
-def _beside(path: str, name: str, wanted: str) -> str:
-    above, _, below = path.rpartition(name)
-    return f"{above}{wanted}{below}"

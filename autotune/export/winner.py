@@ -1,9 +1,10 @@
 """What to write of a trial: its settings, and where its figures come from."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from autotune.core.common_names import CLIP_NORM, CLIP_VALUE, NAMES, sure
 from autotune.core.errors import printable
 from autotune.core.trial import Trial
 from autotune.display import view
@@ -11,11 +12,20 @@ from autotune.judging.history import History
 from autotune.space.naming import Naming, flatten
 from autotune.workloads.base import Workload
 
+OFF = (False, None, "off", "none", "no")  # values of a switch
+
 
 class Exported(NamedTuple):
     """A file's text, and a line for each setting that it has no place for."""
 
     text: str
+    unsaid: tuple[str, ...] = ()
+
+
+class Values(NamedTuple):
+    """What a file has, nested, and a line for each setting that it has no place for."""
+
+    values: Mapping[str, Any]
     unsaid: tuple[str, ...] = ()
 
 
@@ -26,6 +36,7 @@ class Given(NamedTuple):
     theirs: Any
     name: str
     ours: Any
+    meaning: str  # one of `common_names`, or else its own name
 
 
 @dataclass(frozen=True)
@@ -45,14 +56,31 @@ class Winner:
 
     @property
     def every(self) -> list[Given]:
-        """The settings one by one."""
-        named = ((path, theirs, self.naming.name(path)) for path, theirs in flatten(self.settings))
-        return [Given(path, theirs, name, self.naming.value(name, theirs)) for path, theirs, name in named]
+        """Returns the settings one by one."""
+        named = [(path, theirs, self.naming.name(path)) for path, theirs in flatten(self.settings)]
+        values = {name: theirs for _, theirs, name in named}
+        return [
+            Given(path, theirs, name, self.naming.value(name, theirs), _meaning(name, values))
+            for path, theirs, name in named
+        ]
 
     @property
     def comment(self) -> str:
         """The evidence as the first lines of a file."""
         return commented(f"{name}: {fact}" for name, fact in self.evidence.items())
+
+
+def _meaning(name: str, values: Mapping[str, Any]) -> str:
+    """Returns what the setting `name` means; `values` of all settings say how Lightning clips."""
+    if ends_with(name, ["gradient_clip_val"]):
+        algorithms = (v for key, v in values.items() if ends_with(key, ["gradient_clip_algorithm"]))
+        return CLIP_VALUE if "value" in algorithms else CLIP_NORM
+    return next((meaning for meaning in NAMES if ends_with(name, sure(meaning))), name)
+
+
+def ends_with(path: str, names: Collection[str]) -> bool:
+    """Returns whether `path` is one of the `names`, or is below something and ends so."""
+    return any(path == name or path.endswith(f".{name}") for name in names)
 
 
 def commented(lines: Iterable[str]) -> str:

@@ -41,7 +41,7 @@ def _as_yaml(value: Any, before: str = "") -> str:
     quote = before[:1] if before[:1] in {"'", '"'} else '"' if "\n" in str(value) else None
     style = quote if isinstance(value, str) else None
     options: dict[str, Any] = {"width": math.inf, "allow_unicode": True, "sort_keys": False}
-    text = yaml.safe_dump([value], default_flow_style=True, default_style=style, **options)
+    text: str = yaml.safe_dump([value], default_flow_style=True, default_style=style, **options)
     return text.strip()[1:-1]  # in a list, because what is plain there is plain everywhere
 
 

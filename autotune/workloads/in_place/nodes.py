@@ -98,7 +98,7 @@ def _json_node(text: str, start: int) -> Node:
 def read_yaml(text: str) -> Node:
     """Returns the value of `text`; raises InputError if it is not one YAML document."""
     try:
-        root = yaml.compose(text, Loader=_Loader)
+        root = yaml.compose(text, Loader=_AliasLoader)
         return Node(0, 0) if root is None else _Reader(text).node(root)
     except yaml.MarkedYAMLError as error:
         at = error.problem_mark or error.context_mark
@@ -108,11 +108,11 @@ def read_yaml(text: str) -> Node:
         raise InputError(f"not YAML: {type(error).__name__}") from None
 
 
-class _Loader(yaml.SafeLoader):
+class _AliasLoader(yaml.SafeLoader):
     """Gives an alias its own place: PyYAML returns the node that it stands for."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event = self.peek_event()
+        event = self.peek_event()  # type: ignore[no-untyped-call]
         node = super().compose_node(parent, index)
         if isinstance(event, yaml.AliasEvent) and node is not None:
             node = copy(node)
@@ -136,12 +136,10 @@ class _Reader:
         start, end = self._start(theirs), theirs.end_mark.index
         if isinstance(theirs, yaml.ScalarNode):
             return Node(start, self._scalar_end(start, end), _value(theirs))
-        is_list, is_block = isinstance(theirs, yaml.SequenceNode), not theirs.flow_style
-        inner: dict[Step, Node] = (
-            {index: self.node(value) for index, value in enumerate(theirs.value)}
-            if is_list
-            else {_name(key): self.node(value) for key, value in theirs.value}
-        )
+        is_list = isinstance(theirs, yaml.SequenceNode)
+        is_block = isinstance(theirs, yaml.CollectionNode) and not theirs.flow_style
+        pairs = enumerate(theirs.value) if is_list else ((_name(key), value) for key, value in theirs.value)
+        inner: dict[Step, Node] = {name: self.node(value) for name, value in pairs}
         if is_block and inner:  # its own mark is at the beginning of what follows it
             end = max(node.end for node in inner.values())
         last_key = theirs.value[-1][0].start_mark.index if inner and not is_list else start

@@ -7,7 +7,7 @@ import yaml
 
 from autotune.core.errors import InputError
 from autotune.export import formats
-from autotune.export.plain import EVIDENCE
+from autotune.export.formats import EVIDENCE
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
 
