@@ -14,7 +14,7 @@ from autotune.workloads.in_place.document import Document, form_of
 from autotune.workloads.in_place.nodes import steps
 
 
-class OwnFile(BaseModel):
+class FilledFile(BaseModel):
     """A file that is written for every trial: `base` with other `values`, by their paths in it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,7 +56,7 @@ def _names(value: Any) -> list[str]:
     return line.names_in(text for text in texts if isinstance(text, str))
 
 
-def text_of(name: str, own: OwnFile, directory: Path, values: Mapping[str, Any]) -> str:
+def text_of(name: str, own: FilledFile, directory: Path, values: Mapping[str, Any]) -> str:
     """Returns the text of the file called `name` for a trial whose placeholders stand for `values`.
 
     Raises InputError if its base cannot be read, has no place for a value, or holds a key or a password.
@@ -70,7 +70,7 @@ def text_of(name: str, own: OwnFile, directory: Path, values: Mapping[str, Any])
     return filled_in.text
 
 
-def filled(own: OwnFile, values: Mapping[str, Any]) -> dict[str, Any]:
+def filled(own: FilledFile, values: Mapping[str, Any]) -> dict[str, Any]:
     """What is set in the file, by path."""
     return {path: _value(value, values) for path, value in own.values.items()}
 
@@ -88,18 +88,18 @@ def _is_one_of(value: Any, wanted: list[Any]) -> bool:
     return line.key_of(value) in {line.key_of(one) for one in wanted}
 
 
-def paths(own: Mapping[str, OwnFile], workdir: Path) -> dict[str, str]:
+def paths(own: Mapping[str, FilledFile], workdir: Path) -> dict[str, str]:
     """Where each file is for a trial in `workdir`, by its name."""
     return {name: str(workdir / f"{name}{file.suffix}") for name, file in own.items()}
 
 
-def write(own: Mapping[str, OwnFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> None:
+def write(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> None:
     """Writes every file for a trial in `workdir`."""
     for name, path in paths(own, workdir).items():
         files.write(Path(path), text_of(name, own[name], directory, values))
 
 
-def script(own: Mapping[str, OwnFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> str:
+def script(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> str:
     """The lines of a shell script that write the same files."""
     made = f"mkdir -p {quoted(workdir)}\n" if own else ""
     return made + "".join(

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from autotune.core import units
 from autotune.core.errors import InputError, instead
 from autotune.workloads.command import line
-from autotune.workloads.command.files import OwnFile
+from autotune.workloads.command.files import FilledFile
 
 KIND = "command"
 REPORTED = "reported"  # the script calls autotune.report: nothing has to be read
@@ -126,7 +126,7 @@ class Spec(BaseModel):
     resume: Annotated[Resume | None, BeforeValidator(_as_resume)] = Field(
         None, description="arguments that the tuner adds once the checkpoint in them exists"
     )
-    files: dict[str, OwnFile] = Field(
+    files: dict[str, FilledFile] = Field(
         default_factory=dict,
         description="files that it reads: {name: {base: FILE, set: {path: value}}}; your own YAML or JSON is "
         "written for every trial with these values in it, and `{name}` is its path",

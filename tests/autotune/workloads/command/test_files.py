@@ -7,7 +7,7 @@ import pytest
 
 from autotune.core.errors import InputError
 from autotune.workloads.command import files
-from autotune.workloads.command.files import OwnFile
+from autotune.workloads.command.files import FilledFile
 
 SETTINGS = {"batch": 8, "optim": {"betas": [0.9, 0.95]}, "precision": "bf16", "compile": True}
 DS = """{
@@ -30,7 +30,7 @@ VALUES = {"batch": 8, "optim.betas": [0.9, 0.95], "precision": "bf16", "compile"
 
 
 def own(**changed):
-    return OwnFile.model_validate({"base": "ds.json", "set": SET, **changed})
+    return FilledFile.model_validate({"base": "ds.json", "set": SET, **changed})
 
 
 def test_the_values_have_the_types_of_the_settings(tmp_path):
