@@ -12,18 +12,16 @@ from autotune.export.winner import OFF, Given, Values, Winner
 from autotune.space.naming import nest
 from autotune.workloads.frameworks.transformers import TRANSFORMERS
 
-# Makes what is at which path of a file of a value of the tuner's; None: the framework has no word for it.
+# Returns values by their paths in a file for a value of the tuner's; None: the framework has no word for it.
 Says = Callable[[Any], Mapping[str, Any] | None]
 
 
 class _Words(NamedTuple):
-    """How the format `name` says what settings mean."""
+    """The words of the format `name` for what settings mean."""
 
     name: str
     says: Mapping[str, str | Says]  # by what is meant; a text is the path of the value itself
-    notes: Mapping[
-        str, str
-    ]  # where else something is said; by `precision=tf32`, if one value is said in part
+    notes: Mapping[str, str]  # by what is meant, or by `precision=tf32`: where it is said instead, or as well
     own: str  # a pattern for settings with the framework's names; its group is their path in the file
 
 

@@ -31,11 +31,11 @@ class FilledFile(BaseModel):
         return Path(self.base).suffix
 
     def names(self) -> list[str]:
-        """The settings and other placeholders in the values."""
+        """Returns the settings and other placeholders in the values."""
         return list(dict.fromkeys(name for value in self.values.values() for name in _names(value)))
 
     def mistakes(self) -> Iterator[str]:
-        """What is wrong with it, whatever is in the base."""
+        """Yields the mistakes in it, whatever is in the base."""
         try:
             form_of(Path(self.base))
         except InputError as error:
@@ -71,7 +71,7 @@ def text_of(name: str, own: FilledFile, directory: Path, values: Mapping[str, An
 
 
 def filled(own: FilledFile, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What is set in the file, by path."""
+    """Returns the values that the file gets, by path."""
     return {path: _value(value, values) for path, value in own.values.items()}
 
 
@@ -89,7 +89,7 @@ def _is_one_of(value: Any, wanted: list[Any]) -> bool:
 
 
 def paths(own: Mapping[str, FilledFile], workdir: Path) -> dict[str, str]:
-    """Where each file is for a trial in `workdir`, by its name."""
+    """Returns the path of each file for a trial in `workdir`, by its name."""
     return {name: str(workdir / f"{name}{file.suffix}") for name, file in own.items()}
 
 
@@ -100,7 +100,7 @@ def write(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, A
 
 
 def script(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> str:
-    """The lines of a shell script that write the same files."""
+    """Returns the lines of a shell script that write the same files."""
     made = f"mkdir -p {quoted(workdir)}\n" if own else ""
     return made + "".join(
         _here(Path(path), text_of(name, own[name], directory, values))

@@ -14,7 +14,7 @@ from autotune.workloads.in_place.nodes import Node, Step, path_of, read_json, re
 
 
 class Form(NamedTuple):
-    """How a text is read, and how a value is written that takes the place of another text."""
+    """Reads a text, and writes a value that takes the place of another text."""
 
     read: Callable[[str], Node]
     write: Callable[[Any, str], str]
@@ -29,7 +29,7 @@ class _Edit(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """How far a path leads: to a node by the steps `above`, and no further by the `rest`."""
+    """The node that a path leads to by the steps `above`; the `rest` leads no further."""
 
     node: Node
     above: list[Step]
