@@ -40,6 +40,7 @@ from autotune.core.trial import (
     Status,
     Throughput,
     Trial,
+    TrialKind,
 )
 from autotune.judging import confirm, objective, planning, racing, stopping
 from autotune.search import heuristics
@@ -183,11 +184,11 @@ def searched(law: Law, space: Space, seed: int) -> Found:
         World(clock=lambda: clock_s[0]),
     )
     while (trial := search.next()) is not None:
-        if trial.race:
+        if trial.kind is TrialKind.RACE:
             members = [known for number in trial.race for known in search.trials() if known.number == number]
             outcome, shown, seconds = trainings.race(members)
         else:
-            is_searched = trial.number > 0 and trial.searched
+            is_searched = trial.number > 0 and trial.kind is TrialKind.SEARCHED
             outcome, shown, seconds = trainings.run(trial, search.threshold if is_searched else None)
         clock_s[0] += seconds
         search.end(trial.number, outcome, shown)
@@ -234,7 +235,7 @@ class _ByThreeTerms(planning.LengthNeeds):
         self._points = [
             (_key(t), space.effective_batch_size(t.config), space.samples(t.config), -t.measurement.quality)
             for t in trials
-            if t.completed and not t.race and t.measurement.quality is not None
+            if t.completed and t.kind is not TrialKind.RACE and t.measurement.quality is not None
         ]
 
 

@@ -14,7 +14,7 @@ from autotune.cli.project.proposal import UNSAID
 from autotune.core import secrecy
 from autotune.core.errors import InputError
 from autotune.core.settings import Setting
-from autotune.core.trial import Trial
+from autotune.core.trial import Trial, TrialKind
 from autotune.space import checks, evaluating, yaml_text
 from autotune.space import space as spaces
 from autotune.space.knobs import Distribution, Knob
@@ -252,4 +252,4 @@ def warm_start(earlier: Session, now: Mapping[str, Any], places: Collection[str]
     """The trials of an `earlier` session; raises InputError where they teach nothing to a search of `now`."""
     if why := provenance.warm_start(provenance.kept(earlier), now, places):
         raise InputError(f"--warm-start {earlier.root}: {why}")
-    return [t for t in earlier.study().trials if t.searched]
+    return [t for t in earlier.study().trials if t.kind is TrialKind.SEARCHED]

@@ -248,7 +248,7 @@ class Comparison:
             return None
         for trial in self._trials:
             place, shown = self._session.trial_dir(trial.number), trial.measurement
-            has_seed = confirm.seed_of(trial) == asked.seed
+            has_seed = trial.seed == asked.seed
             is_same = has_seed and self._space.settings(trial.config) == settings
             is_whole = trial.completed and shown.quality_samples >= samples and place.work.is_dir()
             if is_same and is_whole and not shown.shared and trial.outcome:

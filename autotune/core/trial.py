@@ -23,6 +23,16 @@ class Status(StrEnum):
     INTERRUPTED = "interrupted"  # by something that is not its fault: a full disk, a kill (`lost`)
 
 
+class TrialKind(StrEnum):
+    """What a trial is for. Only a searched one can win, and is counted."""
+
+    SEARCHED = "searched"  # one of the configurations that are searched among
+    PILOT = "pilot"  # the baseline once more, which shows early how far equal runs lie apart
+    SEED = "seed"  # a run of a finalist, or of the baseline, with a seed of its own
+    RACE = "race"  # compares the speeds of the settings of several trials
+    STEP = "step"  # of an ablation: shows what a single knob has brought
+
+
 class Failure(StrEnum):
     """Why a trial failed."""
 
@@ -327,7 +337,7 @@ class Trial:
 
     One that repeats another has its `config`, and a seed of its round's. A `race` compares the speeds of the
     trials that it names, and has the `config` of the first. A step of the ablation of the winner, trial
-    `ablation_of`, shows what single knobs have brought. None of these can win.
+    `ablation_of`, shows what single knobs have brought. `kind` says which of these a trial is.
     """
 
     number: int
@@ -340,9 +350,36 @@ class Trial:
     race: tuple[int, ...] = ()
 
     @property
-    def searched(self) -> bool:
-        """Whether it is one of the configurations that are searched among: it may win, and it is counted."""
-        return self.repeat is None and self.ablation_of is None and not self.race
+    def kind(self) -> TrialKind:
+        if self.race:
+            return TrialKind.RACE
+        if self.ablation_of is not None:
+            return TrialKind.STEP
+        if self.repeat is None:
+            return TrialKind.SEARCHED
+        return TrialKind.SEED if self.repeat.round else TrialKind.PILOT
+
+    @property
+    def runs_alone(self) -> bool:
+        """Returns True if nothing else may run alongside it."""
+        return self.kind not in (TrialKind.SEARCHED, TrialKind.PILOT)
+
+    @property
+    def seed(self) -> int:
+        """Returns which seed it runs with, 0 for the settings' own: every round of repeats has another."""
+        return self.repeat.round + 1 if self.repeat else 0
+
+    @property
+    def original(self) -> int:
+        """Returns the number of the trial that it repeats, or else its own."""
+        return self.repeat.of if self.repeat else self.number
+
+    @property
+    def references(self) -> set[int]:
+        """Returns the numbers of the trials that it repeats, races or explains."""
+        repeated = {self.repeat.of, *self.repeat.members} if self.repeat else set()
+        explained = set() if self.ablation_of is None else {self.ablation_of}
+        return {*repeated, *explained, *self.race}
 
     @property
     def samples_per_s(self) -> float | None:

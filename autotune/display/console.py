@@ -10,7 +10,7 @@ from typing import Any, Self
 from rich.console import Console
 
 from autotune.core import units
-from autotune.core.trial import Status, Trial
+from autotune.core.trial import Status, Trial, TrialKind
 from autotune.display import draw, estimate, events, live, view
 from autotune.display.estimate import Remaining
 from autotune.display.live import LiveView
@@ -150,14 +150,14 @@ class Lines(Screen):
     def _figures(self, trial: Trial) -> str:
         if trial.outcome is not None and trial.outcome.status is not Status.COMPLETED:
             return f"{view.knobs(trial.config)}: {trial.outcome.reason}"
-        if trial.race:
+        if trial.kind is TrialKind.RACE:
             return view.raced(trial)
         history, name = self._history(), self.space.objective.quality
         shown, factor = history.shown(trial), view.factor(gains.gain(trial, history))
         speed, quality = view.speed(shown.throughput), view.quality(shown.quality)
         figures = f"{speed} {self.space.unit}/s, {name} {quality}, memory {view.memory(shown.memory)}"
         beside = "the baseline" if self.space.objective.target is None else "as soon as the baseline"
-        is_baseline = not trial.number or (trial.repeat is not None and not trial.repeat.of)
+        is_baseline = not trial.original
         figures += f", {factor} {beside}" if factor and not is_baseline else ""
         return f"{figures}; cannot win: {why}" if (why := fates.lacking(trial, history)) else figures
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from autotune.core import units
 from autotune.core.errors import printable
-from autotune.core.trial import Trial
+from autotune.core.trial import Trial, TrialKind
 from autotune.display import view
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Running, Snapshot
 from autotune.judging import estimates, fates, gains, objective
@@ -51,7 +51,7 @@ def _picture(shown: Snapshot, ended: Sequence[Trial], running: int | None) -> Re
 
 def _header(shown: Snapshot) -> Group:
     """The session and its device, its progress, and when it will end."""
-    searched = sum(t.searched for t in shown.trials)
+    searched = sum(t.kind is TrialKind.SEARCHED for t in shown.trials)
     state = RUNNING if shown.state == RUNNING else INTERRUPTED
     more = f", {len(shown.running)} {state}" if shown.running else ""
     more += f", {others}" if (others := view.besides(shown.trials)) else ""
@@ -121,7 +121,7 @@ def _running(shown: Snapshot, most: int | None) -> Table:
 def _bar(running: Running, space: Space) -> Table:
     samples, budget = running.trial.measurement.samples, space.budget.samples_per_trial
     # A race ends when it is decided: its progress is unknown.
-    share = None if running.trial.race else min(1.0, samples / budget)
+    share = None if running.trial.kind is TrialKind.RACE else min(1.0, samples / budget)
     return bar(running.phase, share, running.seconds)
 
 
@@ -173,7 +173,7 @@ def _ended(shown: Snapshot, trials: Sequence[Trial]) -> Table:
 
 def _outcome(trial: Trial, shown: Snapshot) -> Text:
     """A completed trial's figures, or what became of the others and why."""
-    if trial.race and trial.completed:
+    if trial.kind is TrialKind.RACE and trial.completed:
         return Text(view.raced(trial))
     if trial.completed:
         lacking = fates.lacking(trial, shown.history)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from autotune.core import units
-from autotune.core.trial import Trial
+from autotune.core.trial import Trial, TrialKind
 from autotune.judging import confirm
 from autotune.judging.history import History
 from autotune.space.space import Space
@@ -125,8 +125,8 @@ def _confirming(
     if baseline is None or best is None:
         return None
     each_s = (baseline.seconds + best.seconds) / 2  # one is run as often as the other
-    steps = [t for t in trials if t.ablation_of is not None]
-    going_on = [t for t in trials if t.outcome is None and confirm.is_alone(t)]
+    steps = [t for t in trials if t.kind is TrialKind.STEP]
+    going_on = [t for t in trials if t.outcome is None and t.runs_alone]
     begun_s = sum(running_s.get(t.number, 0.0) for t in going_on)
     is_decided = is_searched and confirm.next_step(history) is None
     left_steps = max(0, _most_steps(best, history.space) - sum(t.outcome is not None for t in steps))
@@ -140,10 +140,10 @@ def _confirming(
 
 def _fewest_s(best: Trial, trials: Sequence[Trial], each_s: float, *, is_decided: bool) -> float:
     """What remains if the best so far holds: a race, unless there was one, and a seed of its own."""
-    going_on = sum(t.outcome is None and t.repeat is not None and t.repeat.round > 0 for t in trials)
+    going_on = sum(t.outcome is None and t.kind is TrialKind.SEED for t in trials)
     if is_decided or not best.number:
         return going_on * each_s
-    races = [t for t in trials if t.race]
+    races = [t for t in trials if t.kind is TrialKind.RACE]
     race_s = _FEWEST_RACE_S if not races or races[-1].outcome is None else 0.0
     return race_s + max(best.seconds, going_on * each_s)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from autotune.core.errors import printable
 from autotune.core.settings import Key, settings_key
 from autotune.core.trial import Measurement, Trial
-from autotune.judging import confirm, objective
+from autotune.judging import objective
 from autotune.judging.history import History
 from autotune.storage.records import is_score
 
@@ -52,7 +52,7 @@ def _differing_in_one(
 def _differ(one: Trial, other: Trial, knob: str) -> bool:
     if knob:
         return repr(one.config[knob]) != repr(other.config[knob])
-    return confirm.seed_of(one) != confirm.seed_of(other)
+    return one.seed != other.seed
 
 
 def _figures(measurement: Measurement) -> object:

@@ -1,5 +1,6 @@
 """Trials as text: the same words and columns for the live table, the log, `status` and the summary."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from autotune.core import units
 from autotune.core.errors import printable
 from autotune.core.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION, Config, Setting
 from autotune.core.shell import quoted
-from autotune.core.trial import Failure, Measurement, Status, Trial
+from autotune.core.trial import Failure, Measurement, Status, Trial, TrialKind
 from autotune.display import advice, spending
 from autotune.display.cautions import cautions, company
 from autotune.judging import confirm, fates, gains, objective, racing
@@ -123,7 +124,7 @@ def style(trial: Trial) -> str:
 
 def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
     """`12 trials: 9 completed, 2 out of memory, 1 failed; 7 repeats, 2 ablation steps`."""
-    searched = [t for t in trials if t.searched]
+    searched = [t for t in trials if t.kind is TrialKind.SEARCHED]
     failed = [t for t in searched if t.outcome and t.outcome.status is Status.FAILED]
     oom = sum(t.outcome.failure is Failure.OOM for t in failed if t.outcome)
     parts = {
@@ -143,19 +144,20 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
 
 def out_of_time(trials: Sequence[Trial], planned: int) -> str:
     """`Out of time after 3 trials of 40.`"""
-    ended = sum(t.searched and t.outcome is not None for t in trials)
+    ended = sum(t.kind is TrialKind.SEARCHED and t.outcome is not None for t in trials)
     after = f"after {ended} trial{'s' * (ended > 1)} of {planned}" if ended else "before any trial ended"
     return f"Out of time {after}."
 
 
 def besides(trials: Sequence[Trial]) -> str:
     """`7 repeats, 2 ablation steps`: what was run besides the searched trials."""
-    repeats, steps = sum(t.repeat is not None for t in trials), sum(t.ablation_of is not None for t in trials)
-    races = sum(bool(t.race) for t in trials)
-    words = [f"{races} race{'s' * (races > 1)}"] if races else []
-    words += [f"{repeats} repeat{'s' * (repeats > 1)}"] if repeats else []
-    words += [f"{steps} ablation step{'s' * (steps > 1)}"] if steps else []
-    return ", ".join(words)
+    kinds = Counter(trial.kind for trial in trials)
+    found = {
+        "race": kinds[TrialKind.RACE],
+        "repeat": kinds[TrialKind.PILOT] + kinds[TrialKind.SEED],
+        "ablation step": kinds[TrialKind.STEP],
+    }
+    return ", ".join(f"{n} {what}{'s' * (n > 1)}" for what, n in found.items() if n)
 
 
 def gain(trial: Trial, history: History) -> str:
@@ -310,7 +312,7 @@ def raced(race: Trial) -> str:
 
 def measured(trial: Trial, history: History) -> str:
     """What is known of a completed trial, or of what it repeats, compared with the baseline."""
-    number = trial.repeat.of if trial.repeat else trial.number
+    number = trial.original
     claim = confirm.claim(history.of(number), history)
     if claim.holds:
         return confirmed(claim, history)

@@ -22,10 +22,9 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from autotune.core.errors import SearchAborted
-from autotune.core.trial import Trial
+from autotune.core.trial import Trial, TrialKind
 from autotune.engines import engine_cluster, ray_internals
 from autotune.engines.supervisor import REPORT_S, Supervisor
-from autotune.judging import confirm
 from autotune.search import allowance
 from autotune.search.search import Search
 from autotune.system.guardian import Guardian
@@ -94,7 +93,7 @@ class _Bridge:
             return None if self.search.running() else Searcher.FINISHED
         order = self._order(trial)
         gpu = self._setup.options.gpus_per_trial
-        if confirm.is_alone(trial):
+        if trial.runs_alone:
             gpu = float(math.ceil(gpu))  # a part of a GPU could get a neighbour
         return {
             "number": trial.number,
@@ -107,7 +106,7 @@ class _Bridge:
 
     def _order(self, trial: Trial) -> Order | RaceOrder:
         setup = replace(self._setup, space=self.search.space)  # as it is settled by now
-        if not trial.race:
+        if trial.kind is not TrialKind.RACE:
             return setup.order(trial)
         known = {one.number: one for one in self.search.trials()}
         return setup.race(trial, [known[number] for number in trial.race])

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autotune.core.settings import Config, Key, Setting, settings_key
-from autotune.core.trial import Failure, Status, Trial
+from autotune.core.trial import Failure, Status, Trial, TrialKind
 from autotune.judging import confirm, estimates
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
@@ -129,11 +129,7 @@ class _Known:
 
 
 def _confirms(trial: Trial, winner: Trial) -> bool:
-    return (
-        trial.completed
-        and confirm.is_alone(trial)
-        and bool(trial.repeat and trial.repeat.of == winner.number)
-    )
+    return trial.completed and trial.kind is TrialKind.SEED and trial.original == winner.number
 
 
 def _is_measured_like(trial: Trial, like: Trial) -> bool:
@@ -149,7 +145,7 @@ def _is_measured_like(trial: Trial, like: Trial) -> bool:
 def _is_not_run_again(trial: Trial) -> bool:
     """Whether its configuration is not to be begun: it was, as a step, or would fail in the same way."""
     has_failed = trial.outcome is not None and trial.outcome.failure in _FAILS_AGAIN
-    return has_failed or trial.ablation_of is not None
+    return has_failed or trial.kind is TrialKind.STEP
 
 
 def _told(trial: Trial) -> str:

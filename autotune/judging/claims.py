@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from autotune.core.trial import Repeat, Trial
+from autotune.core.trial import Repeat, Trial, TrialKind
 from autotune.judging import objective, quality, racing
 from autotune.judging.history import History
 from autotune.judging.measure import student_t
@@ -51,17 +51,6 @@ class Claim:
         return self.is_done and self.why_not is None
 
 
-def is_alone(trial: Trial) -> bool:
-    """Whether nothing else may run alongside `trial`."""
-    is_repeat = trial.repeat is not None and trial.repeat.round > 0
-    return is_repeat or bool(trial.race) or trial.ablation_of is not None
-
-
-def seed_of(trial: Trial) -> int:
-    """Which seed a trial runs with, 0 for the settings' own: every round of repeats has the next one."""
-    return 0 if trial.repeat is None else trial.repeat.round + 1
-
-
 def race_of(number: int, history: History) -> Trial | None:
     """The race that says how fast trial `number` is: the last one that it was in, if that is decided."""
     mine = [t for t in history.trials if t.completed and number in t.race]
@@ -84,7 +73,7 @@ def next_seed(finalist: Trial, history: History) -> Repeat | None:
     """A run more of the finalist, or of the baseline where that has fewer; None where none is left."""
     most, ours = history.space.budget.repeats, _fresh(finalist.number, history)
     theirs = history.runs_of(0)
-    begun = [t for t in history.trials if t.repeat and t.repeat.of == 0 and t.repeat.round > 0]
+    begun = [t for t in history.trials if t.kind is TrialKind.SEED and t.original == 0]
     failures = sum(t.outcome is not None and not t.completed for t in begun)
     if len(theirs) < min(len(ours), most) and failures < _MOST_FAILURES:
         return _repeat(0, history)
@@ -235,7 +224,7 @@ def _failed(finalist: Trial, history: History) -> str | None:
     goal, target = space.objective, space.objective.aim
     for trial in history.trials:
         is_race = trial.race == (0, number)
-        is_repeat = trial.repeat is not None and is_alone(trial) and trial.repeat.of == number
+        is_repeat = trial.kind is TrialKind.SEED and trial.original == number
         if not (is_race or is_repeat) or trial.outcome is None:
             continue
         what = "race" if is_race else "repeat"

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.core.settings import settings_key
-from autotune.core.trial import Repeat, Trial
+from autotune.core.trial import Repeat, Trial, TrialKind
 from autotune.judging import curves, objective, planning, racing, replanning
-from autotune.judging.claims import Claim, claim, is_alone, next_seed, race_of, rests_on, seed_of
+from autotune.judging.claims import Claim, claim, next_seed, race_of, rests_on
 from autotune.judging.history import History
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "confirmed",
     "confirming_s",
     "finalists",
-    "is_alone",
     "most_s",
     "next_step",
     "noise_repeat",
@@ -28,7 +27,6 @@ __all__ = [
     "recommended",
     "refuted",
     "rests_on",
-    "seed_of",
     "trial_s",
 ]
 
@@ -148,7 +146,7 @@ def trial_s(history: History) -> float:
 
     Neither races nor ablation steps count: what they take must not open a search again that is done.
     """
-    counted = (t for t in history.trials if t.completed and t.ablation_of is None and not t.race)
+    counted = (t for t in history.trials if t.completed and t.kind not in (TrialKind.RACE, TrialKind.STEP))
     seconds = [t.seconds for t in counted if t.seconds]
     return objective.mean(seconds) or 0.0
 
@@ -174,7 +172,7 @@ def most_s(history: History) -> float:
 def _begun(trials: Sequence[Trial]) -> set[int]:
     """The trials that were raced or repeated to confirm them."""
     raced = {number for t in trials for number in t.race if number}
-    return raced | {t.repeat.of for t in trials if is_alone(t) and t.repeat and t.repeat.of}
+    return raced | {t.original for t in trials if t.kind is TrialKind.SEED and t.original}
 
 
 def _candidates(history: History) -> list[Trial]:

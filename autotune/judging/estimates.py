@@ -113,9 +113,8 @@ class Beside:
 
         Settings as fast as the baseline's are the baseline's, as long as they have not raced themselves.
         """
-        number = trial.repeat.of if trial.repeat else trial.number
-        if number in self._races or self._is_as_the_baseline(trial):
-            return self._races.get(number)
+        if trial.original in self._races or self._is_as_the_baseline(trial):
+            return self._races.get(trial.original)
         return self._equals.get(self._settings(trial))
 
     def _is_as_the_baseline(self, trial: Trial) -> bool:

@@ -4,7 +4,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import assert_never
 
-from autotune.core.trial import Failure, Status, StoppedFor, Trial
+from autotune.core.trial import Failure, Status, StoppedFor, Trial, TrialKind
 from autotune.judging import confirm, curves, objective
 from autotune.judging.history import History
 from autotune.judging.objective import Disqualified
@@ -127,7 +127,7 @@ def lacking(trial: Trial, history: History) -> str | None:
     """Which constraint a completed trial breaks, or how its memory or quality disqualifies it, in figures."""
     if broken := history.breaks(trial):
         return broken
-    if not trial.completed or not trial.searched:
+    if not trial.completed or trial.kind is not TrialKind.SEARCHED:
         return None
     space, goal = history.space, history.space.objective
     match history.disqualified(trial):

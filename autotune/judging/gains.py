@@ -20,7 +20,7 @@ def gain(trial: Trial, history: History) -> Figure | None:
         return None
     if target is None:
         return estimates.scaled(speed, history.shorter(trial))
-    number = trial.repeat.of if trial.repeat else trial.number
+    number = trial.original
     if not number:
         return Figure(1.0)
     found = claim(history.of(number), history) if history.beside.raced(trial) else None

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Self
 
 from autotune.core.settings import LENGTH
-from autotune.core.trial import Evaluation, Measurement, Trial
+from autotune.core.trial import Evaluation, Measurement, Trial, TrialKind
 from autotune.judging import curves, estimates, objective, quality
 from autotune.judging.estimates import Beside, Figure
 from autotune.judging.objective import Disqualified
@@ -48,7 +48,7 @@ class History:
     def __init__(self, trials: Iterable[Trial], space: Space) -> None:
         given = tuple(trials)
         numbers = {trial.number for trial in given}
-        self.trials, self.space = tuple(t for t in given if _is_of(t) <= numbers), space
+        self.trials, self.space = tuple(t for t in given if t.references <= numbers), space
 
     def after(self, trial: Trial) -> Self:
         """What is known once `trial` is as given: begun, where it is new, or ended."""
@@ -65,7 +65,7 @@ class History:
     @cached_property
     def searched(self) -> tuple[Trial, ...]:
         """The configurations that were tried: no repeats, no races, no ablation steps."""
-        return tuple(t for t in self.trials if t.searched)
+        return tuple(t for t in self.trials if t.kind is TrialKind.SEARCHED)
 
     @cached_property
     def baseline(self) -> Trial | None:
@@ -88,7 +88,7 @@ class History:
         runs: dict[int, list[Trial]] = defaultdict(list)
         for trial in self.trials:
             if trial.completed:
-                for number in {trial.number, trial.repeat.of if trial.repeat else trial.number}:
+                for number in {trial.number, trial.original}:
                     runs[number].append(trial)
         return runs
 
@@ -231,7 +231,7 @@ class History:
 
     def quality_runs(self, trial: Trial) -> list[Trial]:
         """The runs that the quality of a trial's settings rests on."""
-        number = trial.repeat.of if trial.repeat else trial.number
+        number = trial.original
         runs = [t for t in self.runs_of(number) if not number or self._repeats(t, trial)]
         return runs or [trial]
 
@@ -240,8 +240,8 @@ class History:
 
     def memory(self, trial: Trial) -> Measurement:
         """The run of a trial's settings with the highest peak; it is rising where that of any run was."""
-        number = trial.repeat.of if trial.repeat else trial.number
-        shown = [t.measurement for t in {t.number: t for t in (trial, *self.runs_of(number))}.values()]
+        runs = {t.number: t for t in (trial, *self.runs_of(trial.original))}
+        shown = [t.measurement for t in runs.values()]
         highest = max(shown, key=lambda m: m.peak_memory_bytes or 0)
         return replace(highest, memory_is_rising=any(m.memory_is_rising for m in shown))
 
@@ -265,7 +265,7 @@ class History:
 
         Races and steps of an ablation are not there for their scores.
         """
-        if not trial.completed or trial.race or trial.ablation_of is not None:
+        if not trial.completed or trial.kind in (TrialKind.RACE, TrialKind.STEP):
             return None
         return objective.broken_constraint(trial.measurement, self.space.objective)
 
@@ -353,13 +353,6 @@ class History:
             if not front or best > front[-1][0]:
                 front.append((best, trial))
         return tuple(trial for _, trial in front)
-
-
-def _is_of(trial: Trial) -> set[int]:
-    """The trials that it repeats, races or explains."""
-    repeated = {trial.repeat.of} if trial.repeat else set()
-    explained = {trial.ablation_of} if trial.ablation_of is not None else set()
-    return {*trial.race, *repeated, *explained}
 
 
 def _is_sure(trial: Trial) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from autotune.core.settings import COMMON, Config, Knowledge, Setting, effective_batch
-from autotune.core.trial import Measurement, Trial
+from autotune.core.trial import Measurement, Trial, TrialKind
 from autotune.judging import curves
 from autotune.space.sections import Objective, comparison
 from autotune.space.space import Space
@@ -128,7 +128,7 @@ def ends_once_timed(trial: Trial, goal: Objective) -> bool:
     The baseline's quality counts where what trains the same is held against it in the end.
     """
     counts = trial.number == 0 and goal.select == "same-training"
-    return trial.searched and goal.asks_for_speed_alone and not counts
+    return trial.kind is TrialKind.SEARCHED and goal.asks_for_speed_alone and not counts
 
 
 def trains_alike(config: Config, other: Config, known: Knowledge = COMMON) -> bool:

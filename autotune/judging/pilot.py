@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autotune.core.settings import MICRO_BATCH
-from autotune.core.trial import Evaluation
+from autotune.core.trial import Evaluation, TrialKind
 from autotune.judging import objective, planning, quality
 from autotune.judging.history import History
 from autotune.judging.quality import Noise
@@ -53,7 +53,7 @@ def is_due(asked: History) -> bool:
     """Whether the second run of the baseline is what comes next."""
     if planning.is_wanted(asked.space):  # whose second run is a shorter one
         return False
-    has_begun = any(trial.repeat for trial in asked.trials)
+    has_begun = any(t.kind in (TrialKind.PILOT, TrialKind.SEED) for t in asked.trials)
     may_begin = asked.baseline is not None and not has_begun and is_wanted(asked.space)
     return may_begin and pilot(asked) is None
 
@@ -64,7 +64,7 @@ def pilot(asked: History) -> Pilot | None:
     Where its first run has learnt nothing another one would not help, and it is known at once.
     """
     # The baseline's later runs, which end at the target, must not move it.
-    space, runs = asked.space, [t for t in asked.runs_of(0) if t.repeat is None or not t.repeat.round]
+    space, runs = asked.space, [t for t in asked.runs_of(0) if t.kind is not TrialKind.SEED]
     if asked.baseline is None:
         return None
     ends = [run.measurement.curve[-1] for run in runs if run.measurement.curve]

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from autotune.core.settings import LENGTH, Key, settings_key
-from autotune.core.trial import Trial
+from autotune.core.trial import Trial, TrialKind
 from autotune.judging import curves
 from autotune.space.space import Space
 
@@ -39,7 +39,7 @@ class LengthNeeds:
         self._groups: dict[tuple[Key, str], list[tuple[float, float]]] = defaultdict(list)
         for trial in trials if is_wanted(space) else ():
             found = curves.ended_with(trial.measurement)
-            if trial.completed and not trial.race and trial.ablation_of is None and found is not None:
+            if trial.completed and trial.kind not in (TrialKind.RACE, TrialKind.STEP) and found is not None:
                 length = math.log(space.samples(trial.config))
                 self._groups[_settings(trial)].append((length, found))
 

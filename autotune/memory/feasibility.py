@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeVar
 
 from autotune.core import units
 from autotune.core.settings import COMMON, MICRO_BATCH, Config, Knowledge
-from autotune.core.trial import Trial
+from autotune.core.trial import Trial, TrialKind
 from autotune.memory import memory_needs
 from autotune.memory.memory_border import Border
 from autotune.memory.memory_needs import Label, Need
@@ -170,7 +170,8 @@ class _Failed(NamedTuple):
 
 
 def _failed(trial: Trial, known: Knowledge) -> _Failed | None:
-    if not trial.out_of_memory or trial.outcome is None or trial.race:  # which is of several configurations
+    is_race = trial.kind is TrialKind.RACE  # which is of several configurations
+    if not trial.out_of_memory or trial.outcome is None or is_race:
         return None
     return _Failed(trial, memory_needs.of(trial.config, known), trial.outcome.shortage is not None)
 

@@ -151,5 +151,5 @@ def _provenance(known: Known) -> dict[str, Any]:
 
 def _seed(trial: Trial, known: Known) -> int:
     """What the generators of a trial were seeded with."""
-    settings = known.workload.with_seed(known.history.space.settings(trial.config), confirm.seed_of(trial))
+    settings = known.workload.with_seed(known.history.space.settings(trial.config), trial.seed)
     return int(settings.get(SEED) or 0)

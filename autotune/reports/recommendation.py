@@ -154,7 +154,7 @@ def _side(
         throughput=throughput,
         runs=sum(m.throughput is not None for m in measurements),
         quality=found,
-        seeds=len({confirm.seed_of(t) for t in seen}),
+        seeds=len({t.seed for t in seen}),
         scores=_scored(_means([_scores(t.measurement) for t in seen]), found, history.space),
         peak_memory_bytes=memory.peak_memory_bytes,
         memory_is_rising=memory.memory_is_rising,

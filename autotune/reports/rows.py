@@ -4,13 +4,20 @@ from collections.abc import Callable, Sequence
 
 from autotune.core.passed_over import PassedOver, Refused
 from autotune.core.settings import settings_key
-from autotune.core.trial import Trial
+from autotune.core.trial import Trial, TrialKind
 from autotune.display import view
 from autotune.judging import fates, gains, objective, quality
 from autotune.judging.history import History
 from autotune.reports import words
 from autotune.reports.model import Row, Skipped
 from autotune.space.space import Space
+
+_KINDS = {
+    TrialKind.PILOT: "repeat",
+    TrialKind.SEED: "repeat",
+    TrialKind.RACE: "race",
+    TrialKind.STEP: "ablation",
+}
 
 
 def rows(history: History, winner: int | None) -> tuple[Row, ...]:
@@ -62,12 +69,8 @@ def _keeps_quality(trial: Trial, score: float | None, history: History) -> bool 
 
 
 def _kind(trial: Trial, winner: int | None) -> str:
-    if trial.ablation_of is not None:
-        return "ablation"
-    if trial.race:
-        return "race"
-    if trial.repeat is not None:
-        return "repeat"
+    if trial.kind is not TrialKind.SEARCHED:
+        return _KINDS[trial.kind]
     if trial.number == 0:
         return "baseline"
     return "winner" if trial.number == winner else "trial"
@@ -76,7 +79,7 @@ def _kind(trial: Trial, winner: int | None) -> str:
 def _saved_s(trial: Trial, space: Space) -> float:
     """What the rest of a trial that was stopped would have taken, at the pace that it had."""
     samples = trial.measurement.samples
-    if not trial.stopped or not trial.searched or not samples:
+    if not trial.stopped or trial.kind is not TrialKind.SEARCHED or not samples:
         return 0.0
     return max(0.0, trial.seconds / samples * space.budget.samples_per_trial - trial.seconds)
 

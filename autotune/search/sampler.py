@@ -14,7 +14,7 @@ from optuna.trial import TrialState, create_trial
 
 from autotune.core.passed_over import PassedOver, Refused
 from autotune.core.settings import Config
-from autotune.core.trial import Status, Trial
+from autotune.core.trial import Status, Trial, TrialKind
 from autotune.judging import curves, objective, planning
 from autotune.judging.history import History
 from autotune.space.distributions import configuration, distributions, parameters
@@ -120,7 +120,7 @@ def informed(history: History, earlier: Sequence[Trial], seed: int) -> Sampler:
     """A sampler of the history's space, which knows what was found so far, and in an `earlier` session."""
     sampler = Sampler(history.space, seed)
     sampler.learn(earlier)
-    for trial in (t for t in history.trials if not t.race):
+    for trial in (t for t in history.trials if t.kind is not TrialKind.RACE):
         sampler.started(trial)
         if trial.outcome is not None:
             sampler.ended(trial, told(trial, history))

@@ -8,7 +8,7 @@ import optuna
 
 from autotune.core.passed_over import PassedOver
 from autotune.core.settings import Config
-from autotune.core.trial import Failure, Measurement, Outcome, Repeat, Status, Trial
+from autotune.core.trial import Failure, Measurement, Outcome, Repeat, Status, Trial, TrialKind
 from autotune.judging import ablation, confirm, pilot, replanning, schedules, stopping
 from autotune.judging.history import History
 from autotune.search import sampler as samplers
@@ -165,7 +165,7 @@ class Search:
         return trial
 
     def _next_waiting(self) -> Trial | None:
-        if confirm.is_alone(self._waiting[0]) and self._underway:
+        if self._waiting[0].runs_alone and self._underway:
             return None
         return self._waiting.popleft()
 
@@ -221,7 +221,7 @@ class Search:
             self._study, self._asked, config, repeat, passed=passed, ablation_of=ablation_of, race=race
         )
         self.history = self.history.after(trial)
-        if not race:  # which is of many configurations
+        if trial.kind is not TrialKind.RACE:  # which is of many configurations
             self._sampler.started(trial)
         return trial
 
@@ -257,7 +257,7 @@ class Search:
         if ended is None:
             return
         self._record(ended)
-        if not ended.race:
+        if ended.kind is not TrialKind.RACE:
             self._sampler.ended(ended, samplers.told(ended, self.history))
         self._settle()
         self.threshold = stopping.threshold(self.history)

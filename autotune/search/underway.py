@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from autotune.core.trial import Measurement, Outcome, Trial
-from autotune.judging.confirm import is_alone
 
 
 class Underway:
@@ -32,7 +31,7 @@ class Underway:
     @property
     def is_closed(self) -> bool:
         """Whether one is running that must run alone."""
-        return any(is_alone(trial) for trial in self._trials.values())
+        return any(trial.runs_alone for trial in self._trials.values())
 
     def begin(self, trial: Trial) -> set[int]:
         """Takes note that `trial` runs; the numbers of those that share from now on, and did not before."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autotune.core.errors import DamagedError
 from autotune.core.passed_over import PassedOver
-from autotune.core.trial import Trial
+from autotune.core.trial import Trial, TrialKind
 from autotune.space.space import Space
 from autotune.storage import identity, studies, study_file
 from autotune.storage.records import read_records, seconds_of, spans_of
@@ -152,15 +152,8 @@ def _overlap(some: Sequence[tuple[float, float]], others: Sequence[tuple[float, 
 
 def _with_references(known: Mapping[int, Trial]) -> list[Trial]:
     """Those trials of which all is known that they are about."""
-    searched = {n for n, trial in known.items() if trial.searched}
-    return [trial for trial in known.values() if _about(trial) <= searched]
-
-
-def _about(trial: Trial) -> set[int]:
-    """The numbers of the trials that one repeats, races or explains."""
-    repeated = {trial.repeat.of, *trial.repeat.members} if trial.repeat else set()
-    explained = set() if trial.ablation_of is None else {trial.ablation_of}
-    return {*repeated, *explained, *trial.race}
+    searched = {n for n, trial in known.items() if trial.kind is TrialKind.SEARCHED}
+    return [trial for trial in known.values() if trial.references <= searched]
 
 
 def _plan(study: StudyFile) -> Plan | None:

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from autotune.core.settings import LENGTH, Config, Setting
-from autotune.core.trial import Trial
-from autotune.judging import confirm, objective, outside, racing
+from autotune.core.trial import Trial, TrialKind
+from autotune.judging import objective, outside, racing
 from autotune.memory import room
 from autotune.space import evaluating, lengths
 from autotune.space.space import Space
@@ -162,11 +162,11 @@ class Setup:
         """
         place, goal = self.session.trial_dir(trial.number), self.space.objective
         training, gpus = self._training(self.space), self.options.gpus_per_trial
-        order = training.order(trial.config, place, number=trial.number, seed=confirm.seed_of(trial))
-        if 0 < gpus < 1 and not confirm.is_alone(trial):
+        order = training.order(trial.config, place, number=trial.number, seed=trial.seed)
+        if 0 < gpus < 1 and not trial.runs_alone:
             order = training.on_gpu(order, trial.config, gpus)
-        can_be_beaten = trial.number > 0 and trial.repeat is None
-        is_pilot = trial.number == 0 or (trial.repeat is not None and trial.repeat.round == 0)
+        can_be_beaten = trial.number > 0 and trial.kind not in (TrialKind.PILOT, TrialKind.SEED)
+        is_pilot = trial.number == 0 or trial.kind is TrialKind.PILOT
         races_to_target = goal.target is not None and not is_pilot
         learns_on = trial.number == 0 and self.space.budget.until_learnt
         return replace(

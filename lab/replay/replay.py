@@ -14,7 +14,7 @@ from typing import Any
 import optuna
 
 from autotune.core.settings import Config, Key, settings_key
-from autotune.core.trial import Measurement, Outcome, Slice, Status, Trial
+from autotune.core.trial import Measurement, Outcome, Slice, Status, Trial, TrialKind
 from autotune.judging import confirm, curves, objective, racing, stopping
 from autotune.search.search import Search
 from autotune.search.surroundings import Silent, Terms, World
@@ -78,7 +78,7 @@ class Machine:
 
         `members` are the trials whose numbers a race has. Raises KeyError for what was not recorded.
         """
-        if trial.race:
+        if trial.kind is TrialKind.RACE:
             return self.race(members, at_s)
         space = self._table.space
         config = self._config(trial)
@@ -242,17 +242,17 @@ def ours(
         Terms(
             seed=seed,
             memory_limit_bytes=memory_limit(table),
-            earlier=[t for t in earlier if t.searched],
+            earlier=[t for t in earlier if t.kind is TrialKind.SEARCHED],
             explain=False,  # what is measured is the time until a winner is confirmed
         ),
         World(clock=clock.now),
     )
     moments: list[Moment] = []
     while (trial := search.next()) is not None:
-        is_searched = trial.number > 0 and trial.searched
+        is_searched = trial.number > 0 and trial.kind is TrialKind.SEARCHED
         members = [known for number in trial.race for known in search.trials() if known.number == number]
         threshold = search.threshold if is_searched else None
-        is_pilot = trial.number == 0 or trial.repeat == confirm.noise_repeat()
+        is_pilot = trial.number == 0 or trial.kind is TrialKind.PILOT
         target = None if is_pilot else search.space.objective.aim
         simulated = machine.run(
             trial,
@@ -264,7 +264,7 @@ def ours(
         )
         clock.seconds += simulated.seconds
         search.end(trial.number, simulated.outcome, simulated.measurement)
-        if not confirm.is_alone(trial):
+        if not trial.runs_alone:
             best = search.history.best
             moments.append(Moment(clock.seconds, len(search.trials()), best.config if best else None))
     found = confirm.confirmed(search.history)

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from autotune.core.settings import Config, Key, settings_key
-from autotune.core.trial import Evaluation, Measurement, Status, Trial
+from autotune.core.trial import Evaluation, Measurement, Status, Trial, TrialKind
 from autotune.judging import curves, objective, racing
 from lab.replay import replay, strategies
 from lab.replay.replay import Result
@@ -151,7 +151,7 @@ def score(result: Result, truth: Truth) -> Score:
 
 
 def _cannot_win(trial: Trial, truth: Truth) -> bool:
-    return trial.searched and trial.number > 0 and truth.share(trial.config) < _RIGHT
+    return trial.kind is TrialKind.SEARCHED and trial.number > 0 and truth.share(trial.config) < _RIGHT
 
 
 def scores(file: Path, strategy: str, seeds: int, trials: int) -> list[Score]:

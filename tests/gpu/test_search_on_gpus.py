@@ -11,7 +11,6 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from autotune.judging import confirm
 from autotune.storage import studies
 from autotune.storage.store import Session
 from tests import forked
@@ -73,8 +72,8 @@ def test_trials_share_unlike_gpus_and_what_confirms_has_one_to_itself(searched):
     trials = {
         t.number: t for t in studies.trials(studies.load_study(session.study_file)) if t.number in placed
     }
-    shared = [number for number, trial in trials.items() if not confirm.is_alone(trial)]
-    alone = [number for number, trial in trials.items() if confirm.is_alone(trial)]
+    shared = [number for number, trial in trials.items() if not trial.runs_alone]
+    alone = [number for number, trial in trials.items() if trial.runs_alone]
     assert len(shared) >= 4
     assert alone
 

@@ -9,11 +9,14 @@ from autotune.core.trial import (
     Failure,
     Measurement,
     Outcome,
+    Repeat,
     Shortage,
     Slope,
     Status,
     StoppedFor,
     Throughput,
+    Trial,
+    TrialKind,
 )
 
 
@@ -74,3 +77,19 @@ def test_a_measurement_is_read_as_it_was_written() -> None:
         memory_slope=Slope(2.0, 1.0, 3.0, is_slowing=True),
     )
     assert Measurement.from_dict(json.loads(json.dumps(shown.to_dict()))) == shown
+
+
+@pytest.mark.parametrize(
+    ("trial", "kind", "runs_alone", "references"),
+    [
+        (Trial(3, {}), TrialKind.SEARCHED, False, set()),
+        (Trial(1, {}, repeat=Repeat(0, 0, (0,))), TrialKind.PILOT, False, {0}),
+        (Trial(9, {}, repeat=Repeat(3, 1, (3,))), TrialKind.SEED, True, {3}),
+        (Trial(8, {}, race=(0, 3)), TrialKind.RACE, True, {0, 3}),
+        (Trial(9, {}, ablation_of=3), TrialKind.STEP, True, {3}),
+    ],
+    ids=lambda value: value if isinstance(value, TrialKind) else "",
+)
+def test_a_trial_says_what_it_is_for(trial, kind, runs_alone, references):
+    """What confirms, and what is held against that, runs alone; the pilot does not."""
+    assert (trial.kind, trial.runs_alone, trial.references) == (kind, runs_alone, references)

@@ -144,7 +144,7 @@ def test_the_range_holds_for_whole_searches(recorded):
     seen = inside = 0
     for seed in range(10):
         result = replay.ours(recorded, seed, 16)
-        half = [t for t in result.trials if t.searched and t.outcome][:8]
+        half = [t for t in result.trials if t.kind == "searched" and t.outcome][:8]
         last = half[-1].number
         then = [t for t in result.trials if t.number <= last]
         left = estimate.remaining(History(then, recorded.space), {}, Plan(16, None), 1)

@@ -100,7 +100,7 @@ def test_a_search_from_beginning_to_a_confirmed_export(tmp_path, autotune):
     assert re.search(sooner, done.stdout), "its learning rate is constant"
     assert "python -m autotune export s -o best.yaml" in done.stdout
     trials = trials_of(tmp_path)
-    assert sum(t.searched for t in trials) == 4
+    assert sum(t.kind == "searched" for t in trials) == 4
     races = [t for t in trials if t.race]
     assert [t.race[0] for t in races] == [0] * len(races) != [], "the baseline first"
     repeats = sum(t.repeat is not None for t in trials)

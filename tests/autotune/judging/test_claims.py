@@ -215,7 +215,7 @@ def test_seeds_go_to_the_finalist_and_to_the_baseline_where_that_has_fewer(raced
         asked.append((seed.of, seed.round))
         trials.append(replace(trials[seed.of], number=len(trials), repeat=seed))
     assert asked == [(2, 1), (2, 2), (2, 3), (0, 1)], "the baseline has two runs of the pilot's"
-    assert [claims.seed_of(t) for t in trials if t.repeat] == [1, 2, 3, 4, 2]
+    assert [t.seed for t in trials if t.repeat] == [1, 2, 3, 4, 2]
     assert claims.next_seed(trials[2], History(trials, with_goal(space, repeats=4))) == Repeat(2, 4, (2,))
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Evaluation, Repeat
+from autotune.core.trial import Evaluation
 from autotune.judging import confirm
 from autotune.judging.confirm import Race
 from autotune.judging.history import History
@@ -55,7 +55,7 @@ POOR = {"curve": [0.1]}
 
 def steps(trials):
     """What was run to confirm: the members of a race, the number of the repeated trial."""
-    return [t.race or t.repeat.of for t in trials if confirm.is_alone(t)]
+    return [t.race or t.repeat.of for t in trials if t.runs_alone]
 
 
 def test_before_the_baseline_has_completed_nothing_is_confirmed(make_trial, space):
@@ -249,14 +249,6 @@ def test_confirming_takes_a_race_and_seeds_of_both_by_what_trials_took(trials, s
     others = [make_trial(4, race=(0, 3)), make_trial(5, 10, ablation_of=3), make_trial(6, failure="oom")]
     more = [*timed, *(replace(t, seconds=9.0) for t in others)]
     assert confirm.trial_s(History(more, space)) == 100.0
-
-
-def test_only_what_confirms_runs_alone(trials):
-    assert not confirm.is_alone(trials[0])
-    assert not confirm.is_alone(trials[1]), "the baseline's own repeat runs as trials do"
-    assert confirm.is_alone(replace(trials[0], repeat=Repeat(0, 1, (0,))))
-    assert confirm.is_alone(replace(trials[0], race=(0, 3)))
-    assert confirm.is_alone(replace(trials[0], ablation_of=3)), "it is held against what confirms"
 
 
 def test_steps_of_the_way_change_nothing_of_what_is_confirmed(trials, space, play, make_trial):

@@ -163,14 +163,14 @@ def test_the_baseline_is_run_twice_before_anything_else(begin):
     ran = run(search)
     assert ran[1].repeat == confirm.noise_repeat()
     assert ran[1].config == ran[0].config == baseline.config
-    assert sum(t.searched for t in ran) == 3
+    assert sum(t.kind == "searched" for t in ran) == 3
     assert search.threshold.noise == 0.02
     assert heard.notes == ["Pilot: the baseline has bleu_4 0.2000 after 200 samples, equal runs 0 apart."]
 
 
 def test_where_no_quality_is_asked_for_the_baseline_is_run_once(begin):
     search, heard = begin(trials=4, repeats=0)
-    assert all(t.searched for t in run(search))
+    assert all(t.kind == "searched" for t in run(search))
     assert heard.notes == []
 
 
@@ -189,7 +189,7 @@ def test_a_baseline_that_has_learnt_nothing_leaves_the_same_training_to_be_searc
     assert search.space.objective.select == "same-training"
     assert {t.config["learning_rate"] for t in ran} == {ran[0].config["learning_rate"]}
     assert {search.space.effective_batch_size(t.config) for t in ran} == {16}
-    assert sum(t.searched for t in ran) > 3
+    assert sum(t.kind == "searched" for t in ran) > 3
 
 
 def test_trials_that_ran_beside_the_pilot_may_lie_outside_of_what_it_has_settled(begin):
@@ -205,7 +205,7 @@ def test_trials_that_ran_beside_the_pilot_may_lie_outside_of_what_it_has_settled
     assert not any(t.repeat and t.repeat.of == 0 and not t.repeat.round for t in search.trials())
     won = confirm.recommended(search.history)[0]
     assert won.number not in {1, 2, 3}, "they train something else"
-    later = [t for t in search.trials() if t.searched and t.number > 3]
+    later = [t for t in search.trials() if t.kind == "searched" and t.number > 3]
     assert {search.space.effective_batch_size(t.config) for t in later} == {16}
     assert begin(trials=12, repeats=3, study=study)[0].remaining == 0
 
@@ -230,8 +230,8 @@ def test_the_samples_of_all_trials_are_those_after_which_the_baseline_had_learnt
 def test_in_the_end_the_winner_is_raced_and_then_repeated(begin, faster):
     search, _ = begin(trials=4, repeats=3, explain=False)
     ran = run(search, faster)
-    assert [t.searched for t in ran[:6]] == [True, False, True, True, True, False]
-    best = max((t for t in search.trials() if t.searched), key=lambda t: t.samples_per_s).number
+    assert [t.kind == "searched" for t in ran[:6]] == [True, False, True, True, True, False]
+    best = max((t for t in search.trials() if t.kind == "searched"), key=lambda t: t.samples_per_s).number
     assert [t.race or t.repeat.of for t in ran[5:7]] == [(0, best), best]
     assert {t.repeat.of for t in ran[6:]} <= {0, best}
     assert all(t.config == search.trials()[t.repeat.of].config for t in ran[6:])
@@ -307,7 +307,7 @@ def test_when_the_winner_is_confirmed_every_knob_of_it_is_measured(explained):
     search = explained()
     assert search.remaining == 1
     ran = run(search, by_knob)
-    assert [(t.number, t.ablation_of, t.searched) for t in ran] == [(10, 1, False), (11, 1, False)]
+    assert [(t.number, t.ablation_of, t.kind) for t in ran] == [(10, 1, "step"), (11, 1, "step")]
     steps = ablation.steps(search.history)
     assert [step.knob for step in steps] == ["micro_batch_size", "precision", "num_workers"]
     assert [step.factor.value for step in steps] == pytest.approx([4.0, GAIN["bf16"], 5 / 3], rel=1e-3)
@@ -325,7 +325,7 @@ def test_an_ablation_step_runs_alone(explained):
 
 def test_a_search_that_confirms_nothing_or_is_not_to_explain_has_no_way(begin, explained):
     search, _ = begin(trials=4, study=in_memory())
-    assert all(t.searched for t in run(search))
+    assert all(t.kind == "searched" for t in run(search))
     assert run(explained(explain=False)) == []
 
 
@@ -374,7 +374,7 @@ def test_what_is_still_to_be_tried_or_confirmed_comes_before_the_way(explained):
     study = in_memory()
     studies.set_plan(study, Plan(3, None))
     search = explained(study)
-    assert search.next().searched
+    assert search.next().kind == "searched"
 
 
 def test_trials_that_ran_side_by_side_are_marked_and_others_are_not(begin):
@@ -645,7 +645,7 @@ def test_time_is_kept_for_confirming(begin, clock):
             search.progress(race_report(search, trial, lambda t: t.samples_per_s))
         else:
             search.progress(timed(trial))
-    assert 35 <= sum(t.searched for t in ran) <= 42
+    assert 35 <= sum(t.kind == "searched" for t in ran) <= 42
     assert confirm.confirmed(search.history)
     assert search.stopping is None
 
@@ -656,7 +656,7 @@ def test_time_is_kept_only_if_there_is_something_to_confirm(begin, clock):
 
     def timed(trial):
         clock.now += 20.0
-        return report(trial.number, speed=5.0 if trial.searched and trial.number else 10.0)
+        return report(trial.number, speed=5.0 if trial.kind == "searched" and trial.number else 10.0)
 
     ran = []
     while (trial := search.next()) is not None:

@@ -82,7 +82,7 @@ def test_a_repeat_and_what_was_passed_over_are_read_back(study, space):
 def test_an_ablation_step_is_read_back_and_recovered(study, file, space):
     baseline(study, space)
     step = studies.begin(study, space, {**space.baseline_config, "precision": "bf16"}, ablation_of=0)
-    assert (step.ablation_of, step.searched) == (0, False)
+    assert (step.ablation_of, step.kind) == (0, "step")
     assert studies.recover(studies.open_study(file, space), FRACTION)[1] == step
     studies.end(study, ended(step), FRACTION)
     assert studies.trials(study)[1] == ended(step)

@@ -29,7 +29,7 @@ def test_a_replayed_search_finds_the_best_and_confirms_it(recorded, seed):
     result = replay.ours(recorded, seed, 12)
     assert result.claims_gain
     assert Truth(recorded).share(result.winner) >= 0.95
-    searched = [t for t in result.trials if t.searched]
+    searched = [t for t in result.trials if t.kind == "searched"]
     assert len(searched) <= 12
     assert searched[0].config == recorded.space.baseline_config
     assert any(t.race for t in result.trials)
@@ -53,7 +53,7 @@ def test_a_search_that_keeps_the_effective_batch_tries_nothing_else(grid):
             table.add(made_up_run(space, config, seed, rng))
     result = replay.ours(table, 0, 20)
     assert result.claims_gain
-    tried = [t.config for t in result.trials if t.searched]
+    tried = [t.config for t in result.trials if t.kind == "searched"]
     assert {space.effective_batch_size(config) for config in tried} == {16}
     assert max(config["micro_batch_size"] for config in tried) == 16
     assert {config["accumulation_steps"] for config in tried if config["micro_batch_size"] == 16} == {1}

@@ -10,7 +10,7 @@ from lab.replay.scoring import Truth
 @pytest.mark.parametrize("name", strategies.OTHERS)
 def test_a_strategy_tries_what_it_may_from_the_baseline_on_and_is_confirmed_like_ours(recorded, name):
     result = strategies.OTHERS[name](recorded, 0, 15)
-    searched = [t for t in result.trials if t.searched]
+    searched = [t for t in result.trials if t.kind == "searched"]
     assert len(searched) == 15
     assert searched[0].config == recorded.space.baseline_config
     assert all(t.outcome is not None for t in result.trials)
