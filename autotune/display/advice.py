@@ -7,10 +7,10 @@ from pathlib import Path
 
 from autotune.core import units
 from autotune.core.trial import Trial
-from autotune.judging import confirm, fates, gains
+from autotune.judging import confirm, gains, reasons
 from autotune.judging.confirm import Claim
-from autotune.judging.fates import Fate
 from autotune.judging.history import History
+from autotune.judging.objective import Reason
 from autotune.space.sections import Objective
 from autotune.storage.store import Session, anew, going_on
 from autotune.storage.study_file import Plan
@@ -70,7 +70,7 @@ def why_none(history: History) -> str:
         return f"No winner: the baseline {failed.outcome}: {failed.outcome.reason}"
     if history.baseline is None:
         return "No winner: the baseline has not ended"
-    return f"No winner: {fates.counted(history)}"
+    return f"No winner: {reasons.summary(history)}"
 
 
 @dataclass(frozen=True)
@@ -108,19 +108,21 @@ def what_to_try(
         return [Try("more time", resume)]
     if is_unconfirmed(history):
         return [Try("time to confirm it", resume)]
-    found, space, goal = fates.of(history), history.space, history.space.objective
+    found, space, goal = reasons.counts(history), history.space, history.space.objective
     repeats = f"budget.repeats {2 * space.budget.repeats} in {file}"
     longer = [Try(f"longer trials: {fell_back}", f"{anew(session)} --samples auto")] if fell_back else []
     told = {
-        Fate.REFUTED: Try(f"{repeats}: more repeats show smaller gains, on an idle machine", resume),
-        Fate.UNDECIDED: Try(f"{repeats}: more seeds show whether the quality is kept", resume),
-        Fate.CHANCE: Try("longer trials, which learn more", f"{anew(session)} --samples auto"),
-        Fate.QUALITY: Try(f"{_more_slack(goal)} in {file}", resume),
-        Fate.BROKEN: Try(f"looser objective.constraints in {file}", resume),
-        Fate.MISSED: Try(
+        Reason.REFUTED: Try(f"{repeats}: more repeats show smaller gains, on an idle machine", resume),
+        Reason.UNDECIDED: Try(f"{repeats}: more seeds show whether the quality is kept", resume),
+        Reason.CHANCE: Try("longer trials, which learn more", f"{anew(session)} --samples auto"),
+        Reason.QUALITY: Try(f"{_more_slack(goal)} in {file}", resume),
+        Reason.BROKEN: Try(f"looser objective.constraints in {file}", resume),
+        Reason.MISSED: Try(
             f"an objective.target {'above' if goal.minimize else 'below'} {goal.target} in {file}", resume
         ),
-        Fate.OOM: Try(f"a new search with smaller batches, or activation checkpointing as a knob, in {file}"),
+        Reason.OOM: Try(
+            f"a new search with smaller batches, or activation checkpointing as a knob, in {file}"
+        ),
     }
     tries = longer + [what for kind, what in told.items() if found[kind]]
     if exhausted:

@@ -15,7 +15,7 @@ from autotune.display import draw, estimate, events, live, view
 from autotune.display.estimate import Remaining
 from autotune.display.live import LiveView
 from autotune.display.snapshot import Running, Snapshot
-from autotune.judging import confirm, fates, gains, pilot
+from autotune.judging import confirm, gains, pilot, reasons
 from autotune.judging.history import History
 from autotune.trials.progress import Phase
 from autotune.trials.reported import Report
@@ -159,7 +159,7 @@ class Lines(Screen):
         beside = "the baseline" if self.space.objective.target is None else "as soon as the baseline"
         is_baseline = not trial.original
         figures += f", {factor} {beside}" if factor and not is_baseline else ""
-        return f"{figures}; cannot win: {why}" if (why := fates.lacking(trial, history)) else figures
+        return f"{figures}; cannot win: {why}" if (why := reasons.lacking(trial, history)) else figures
 
 
 class Picture(Lines):

@@ -13,7 +13,7 @@ from autotune.core.errors import printable
 from autotune.core.trial import Trial, TrialKind
 from autotune.display import view
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Running, Snapshot
-from autotune.judging import estimates, fates, gains, objective
+from autotune.judging import estimates, gains, objective, reasons
 from autotune.judging import quality as qualities
 from autotune.judging.confirm import Claim
 from autotune.space.space import Space
@@ -176,7 +176,7 @@ def _outcome(trial: Trial, shown: Snapshot) -> Text:
     if trial.kind is TrialKind.RACE and trial.completed:
         return Text(view.raced(trial))
     if trial.completed:
-        lacking = fates.lacking(trial, shown.history)
+        lacking = reasons.lacking(trial, shown.history)
         return _figures(trial, shown).append(f"\ncannot win: {printable(lacking)}" if lacking else "")
     reason = printable(trial.outcome.reason if trial.outcome else "")
     if len(reason) > _LONGEST_REASON:

@@ -12,7 +12,7 @@ from autotune.core.trial import Measurement, Trial
 from autotune.display import advice, view
 from autotune.display.estimate import Remaining
 from autotune.display.snapshot import Running, Snapshot
-from autotune.judging import estimates, fates, gains, objective, outside, quality
+from autotune.judging import estimates, gains, objective, outside, quality, reasons
 from autotune.judging.confirm import Claim
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
@@ -63,7 +63,7 @@ def ended(trial: Trial, history: History) -> dict[str, Any]:
         "status": str(outcome.status) if outcome else None,
         "failure": str(outcome.failure) if outcome and outcome.failure else None,
         "stopped_for": str(outcome.stopped_for) if outcome and outcome.stopped_for else None,
-        "reason": fates.reason(trial, history),
+        "reason": reasons.why(trial, history),
         "samples": trial.measurement.samples,
         "throughput": _figure(shown.throughput),
         "quality": shown.quality,

@@ -11,7 +11,7 @@ from autotune.core.shell import quoted
 from autotune.core.trial import Failure, Measurement, Status, Trial, TrialKind
 from autotune.display import advice, spending
 from autotune.display.cautions import cautions, company
-from autotune.judging import confirm, fates, gains, objective, racing
+from autotune.judging import confirm, gains, objective, racing, reasons
 from autotune.judging import quality as qualities
 from autotune.judging.confirm import Claim
 from autotune.judging.estimates import Figure
@@ -231,7 +231,7 @@ def nothing_better(history: History) -> str:
         f"{speed(history.throughput(baseline))} {history.space.unit}/s, "
         f"{history.space.objective.quality} {score(baseline, history)}"
     )
-    return f"The baseline is the best so far ({figures}): {fates.counted(history)}."
+    return f"The baseline is the best so far ({figures}): {reasons.summary(history)}."
 
 
 def unconfirmed(trial: Trial, history: History) -> str:

@@ -14,7 +14,7 @@ from autotune.core.settings import LENGTH
 from autotune.core.trial import Evaluation, Measurement, Trial, TrialKind
 from autotune.judging import curves, estimates, objective, quality
 from autotune.judging.estimates import Beside, Figure
-from autotune.judging.objective import Disqualified
+from autotune.judging.objective import Reason
 from autotune.judging.planning import LengthNeeds
 from autotune.judging.speeds import Speeds
 from autotune.judging.targets import ToTarget
@@ -269,42 +269,41 @@ class History:
             return None
         return objective.broken_constraint(trial.measurement, self.space.objective)
 
-    def disqualified(self, trial: Trial) -> Disqualified | None:
-        """What keeps a completed trial from being recommended. The baseline never is, measured in full."""
-        if self.baseline is None:
-            return Disqualified.WITHOUT_BASELINE
+    def rejection(self, trial: Trial) -> Reason | None:
+        """Returns what keeps a completed trial from being recommended; never rejects a measured baseline."""
         figures = (trial.samples_per_s, trial.quality, self.baseline_quality)
-        if not all(figure is not None and math.isfinite(figure) for figure in figures):
-            return Disqualified.UNMEASURED
+        is_measured = all(figure is not None and math.isfinite(figure) for figure in figures)
+        if self.baseline is None or not is_measured:
+            return Reason.UNMEASURED
         if trial.number == self.baseline.number:
             return None
         goal, shown = self.space.objective, trial.measurement
         if shown.origin != self.baseline.measurement.origin:
-            return Disqualified.ELSEWHERE
+            return Reason.ELSEWHERE
         if goal.select == "same-training" and not objective.trains_alike(
             trial.config, self.baseline.config, self.space.known
         ):
-            return Disqualified.ANOTHER
+            return Reason.ANOTHER
         if objective.over_memory(shown, self.space.limits.memory_fraction):
-            return Disqualified.MEMORY
+            return Reason.MEMORY
         if self.breaks(trial):
-            return Disqualified.BROKEN
+            return Reason.BROKEN
         if lost := self._lost(trial):
             return lost
         is_unsure = goal.aim is None and not _is_sure(trial) and _is_sure(self.baseline)
-        return Disqualified.UNSURE if is_unsure else None
+        return Reason.UNSURE if is_unsure else None
 
-    def _lost(self, trial: Trial) -> Disqualified | None:
+    def _lost(self, trial: Trial) -> Reason | None:
         """How a trial has missed the quality that counts, None where it has not."""
         goal, none = self.space.objective, objective.no_quality(trial.measurement)
         if goal.aim is not None:
-            missed = Disqualified.CHANCE if none else Disqualified.MISSED
+            missed = Reason.CHANCE if none else Reason.MISSED
             return None if objective.samples_to(trial, goal.aim) else missed
         if goal.select == "same-training" or goal.takes_any_quality:
             return None
         if none:
-            return Disqualified.CHANCE
-        return None if self.keeps_quality(trial) else Disqualified.QUALITY
+            return Reason.CHANCE
+        return None if self.keeps_quality(trial) else Reason.QUALITY
 
     @cached_property
     def ranked(self) -> tuple[Trial, ...]:
@@ -314,7 +313,7 @@ class History:
         that read the same, the surer one - and of equal ones that with the higher quality; or the quickest at
         the target.
         """
-        eligible = [t for t in self.searched if t.completed and self.disqualified(t) is None]
+        eligible = [t for t in self.searched if t.completed and self.rejection(t) is None]
         return tuple(sorted(eligible, key=self._rank, reverse=True))
 
     def _rank(self, trial: Trial) -> tuple[float, float]:

@@ -14,19 +14,37 @@ _HIGHER_IS_BETTER = Objective()
 _ROUNDING = 1e-3  # of a learning rate, which has four digits
 
 
-class Disqualified(StrEnum):
-    """What keeps a completed trial from being recommended."""
+class Reason(StrEnum):
+    """Why a trial has not won, as it is said of several of them."""
 
-    WITHOUT_BASELINE = "without baseline"  # there is nothing to compare it with
-    UNMEASURED = "unmeasured"  # its throughput or quality is no number
-    UNSURE = "unsure"  # it took too few steps to tell its throughput
-    ELSEWHERE = "elsewhere"  # its device or code is not the baseline's
-    ANOTHER = "another"  # it trains something else than the baseline
-    MEMORY = "memory"  # it takes more than is allowed
-    BROKEN = "broken"  # a constraint of the user's own
-    CHANCE = "chance"  # its quality is none
-    MISSED = "missed"  # the target
-    QUALITY = "quality"  # it has lost what must be kept
+    # What a completed trial lacks:
+    UNMEASURED = "ended too early to be measured"
+    UNSURE = "took too few steps to be measured"
+    ELSEWHERE = "ran on another device, or other code"
+    ANOTHER = "trained something else"
+    MEMORY = "took more memory than is allowed"
+    BROKEN = "broke a constraint"
+    CHANCE = "reached a quality no better than chance"
+    MISSED = "did not reach the target"
+    QUALITY = "ran faster and lost the quality"
+    SLOW_AND_POOR = "ran no faster and lost the quality"
+    # Besides which another one is better:
+    KEPT = "kept the quality and ran no faster"
+    SLOWER = "ran no faster"
+    CLOSE = "ran faster by too little to be sure"
+    REACHED = "reached the target no sooner"
+    # How one has ended that has not completed:
+    STOPPED = "stopped early because another is faster"
+    LATE = "stopped early because another reached the target sooner"
+    OOM = "ran out of memory"
+    DIVERGED = "diverged"
+    SILENT = "fell silent"
+    FAILED = "failed"
+    OPEN = "had not ended"
+    # What came of confirming it:
+    REFUTED = "did not hold when confirmed"
+    UNDECIDED = "stayed undecided when confirmed"
+    UNCONFIRMED = "seemed better and awaited confirmation"
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -6,7 +6,7 @@ from autotune.core.settings import LENGTH, Config, settings_key
 from autotune.core.trial import Trial
 from autotune.judging import planning
 from autotune.judging.history import History
-from autotune.judging.objective import Disqualified
+from autotune.judging.objective import Reason
 from autotune.space import lengths
 from autotune.space.lengths import OwnCadence
 
@@ -14,7 +14,7 @@ _PILOT = 0.5  # of the baseline's length: with the baseline it shows what a long
 _WORTH = 0.95  # of the time of the best so far: more is not worth a training
 _SAME = 0.03  # by which two lengths differ that are the same
 _MOST_LENGTHS = 4  # of the same settings
-_OPEN = {None, Disqualified.QUALITY, Disqualified.UNSURE}  # what another length may mend
+_OPEN = {None, Reason.QUALITY, Reason.UNSURE}  # what another length may mend
 
 
 def pilot(history: History) -> Config | None:
@@ -40,7 +40,7 @@ def planned(config: Config, history: History, share: float) -> Config:
 
 def best(history: History) -> Trial | None:
     """Returns the trial whose settings train the soonest, at the length that they need."""
-    found = [t for t in history.searched if t.completed and history.disqualified(t) in _OPEN]
+    found = [t for t in history.searched if t.completed and history.rejection(t) in _OPEN]
     return max(found, key=history.worth, default=None)
 
 

@@ -6,7 +6,7 @@ from autotune.core.passed_over import PassedOver, Refused
 from autotune.core.settings import settings_key
 from autotune.core.trial import Trial, TrialKind
 from autotune.display import view
-from autotune.judging import fates, gains, objective, quality
+from autotune.judging import gains, objective, quality, reasons
 from autotune.judging.history import History
 from autotune.reports import words
 from autotune.reports.model import Row, Skipped
@@ -37,7 +37,7 @@ def _row(trial: Trial, history: History, winner: int | None, *, is_on_front: boo
         status=outcome.status.value if outcome else "",
         failure=outcome.failure.value if outcome and outcome.failure else None,
         stopped_for=outcome.stopped_for.value if outcome and outcome.stopped_for else None,
-        reason=fates.reason(trial, history),
+        reason=reasons.why(trial, history),
         throughput=shown.throughput,
         factor=gains.gain(trial, history),
         quality=shown.quality,

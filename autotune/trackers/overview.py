@@ -7,7 +7,7 @@ from autotune.core.secrecy import cleaned
 from autotune.core.settings import Setting
 from autotune.core.trial import Measurement, Trial
 from autotune.display import view
-from autotune.judging import confirm, fates, gains, objective, quality
+from autotune.judging import confirm, gains, objective, quality, reasons
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 
@@ -49,7 +49,7 @@ def _row(trial: Trial, history: History, mixed: set[str]) -> tuple[Value, ...]:
         *(_value(shown.throughput), _value(gains.gain(trial, history)), shown.quality),
         *_memory(shown.memory),
         *(trial.samples_per_s, quality.shown(trial.quality, history.space.objective)),
-        *(str(trial.outcome or ""), cleaned(fates.reason(trial, history))),
+        *(str(trial.outcome or ""), cleaned(reasons.why(trial, history))),
     )
 
 

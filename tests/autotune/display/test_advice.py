@@ -7,9 +7,9 @@ import pytest
 
 from autotune.display import advice
 from autotune.display.advice import Verdict
-from autotune.judging import confirm, fates
-from autotune.judging.fates import Fate
+from autotune.judging import confirm, reasons
 from autotune.judging.history import History
+from autotune.judging.objective import Reason
 from autotune.space.space import Objective
 from autotune.storage.study_file import Plan
 
@@ -68,7 +68,7 @@ def test_without_a_baseline_there_is_no_winner(make_trial, space):
 def test_a_target_that_was_not_reached_is_why(make_trial, space):
     to_target = goal(space, select="same-quality", target=0.3)
     trials = [make_trial(0, 10, curve=[0.3, 0.3]), make_trial(1, 10, curve=[0.1, 0.2], x=1)]
-    assert fates.of(History(trials, to_target)) == {Fate.MISSED: 1}
+    assert reasons.counts(History(trials, to_target)) == {Reason.MISSED: 1}
     (hint, _) = advice.what_to_try(History(trials, to_target), OPEN, SESSION, exhausted=False)
     assert "objective.target below 0.3" in hint.what
 
@@ -175,7 +175,7 @@ def test_who_broke_a_constraint_is_counted_as_that_and_told_what_to_loosen(make_
     baseline = make_trial(0, 10, curve=[0.2], half_width=0.1, x=0, scores={"rouge_l": 0.3})
     trials = [baseline, make_trial(1, 30, 0.2, half_width=0.1, x=1, scores={"rouge_l": 0.1})]
     history = History(trials, asked)
-    assert fates.of(history) == {Fate.BROKEN: 1}
+    assert reasons.counts(history) == {Reason.BROKEN: 1}
     assert advice.why_none(history) == "No winner: of 1 other trial, 1 broke a constraint"
     assert advice.what_to_try(history, OPEN, SESSION, exhausted=False)[0].what.startswith(
         "looser objective.constraints"

@@ -8,7 +8,7 @@ import pytest
 from autotune.core.trial import Repeat
 from autotune.judging import stopping
 from autotune.judging.history import History
-from autotune.judging.objective import Disqualified
+from autotune.judging.objective import Reason
 from autotune.space.sections import Objective
 
 KEEP = Objective(keep=0.95)
@@ -166,42 +166,42 @@ def test_who_was_not_at_the_target_cannot_win_and_the_baseline_always_may(make_t
         make_trial(n, 10, curve=curve, half_width=1.0)
         for n, curve in enumerate(([0.1, 0.1], [0.2, 0.2], [0.3, 0.1]))
     )
-    assert held([baseline], goal).disqualified(baseline) is None
-    assert held([baseline, there], goal).disqualified(there) is None
-    assert held([baseline, not_there], goal).disqualified(not_there) is None, "on average it was"
+    assert held([baseline], goal).rejection(baseline) is None
+    assert held([baseline, there], goal).rejection(there) is None
+    assert held([baseline, not_there], goal).rejection(not_there) is None, "on average it was"
     late = make_trial(3, 10, curve=[0.1, 0.3], half_width=1.0, collapsed=True)
-    assert held([baseline, late], goal).disqualified(late) is Disqualified.CHANCE
+    assert held([baseline, late], goal).rejection(late) is Reason.CHANCE
     never = make_trial(4, 10, curve=[0.1, 0.1], half_width=1.0)
     for keep in (0.0, 0.95):
         asked = goal.model_copy(update={"keep": keep})
-        assert held([baseline, never], asked).disqualified(never) is Disqualified.MISSED
+        assert held([baseline, never], asked).rejection(never) is Reason.MISSED
 
 
 def test_a_quality_that_is_none_is_refused_where_quality_counts(make_trial, held):
     baseline = make_trial(0, 10, curve=[0.1, 0.2], half_width=1.0)
     trial = make_trial(1, 90, curve=[0.1, 0.2], half_width=1.0, collapsed=True)
     for keep, select, why in (
-        (0.9, "same-quality", Disqualified.CHANCE),
+        (0.9, "same-quality", Reason.CHANCE),
         (0.0, "same-quality", None),
         (0.9, "same-training", None),
     ):
-        assert held([baseline, trial], Objective(keep=keep, select=select)).disqualified(trial) == why
+        assert held([baseline, trial], Objective(keep=keep, select=select)).rejection(trial) == why
 
 
 def test_who_breaks_a_constraint_of_the_users_own_cannot_win(make_trial, held):
     goal = Objective(constraints={"rouge_l": ">= 0.2"})
     baseline = make_trial(0, 10, curve=[0.2], half_width=1.0)
-    for found, why in ((0.2, None), (0.19, Disqualified.BROKEN)):
+    for found, why in ((0.2, None), (0.19, Reason.BROKEN)):
         trial = make_trial(1, 90, curve=[0.2], half_width=1.0, scores={"rouge_l": found})
-        assert held([baseline, trial], goal).disqualified(trial) == why
+        assert held([baseline, trial], goal).rejection(trial) == why
 
 
 def test_what_trains_something_else_is_refused_for_the_promise_of_the_same_training(make_trial, held):
     baseline = make_trial(0, 10, curve=[0.2], half_width=0.1, dropout=0.1)
     other = make_trial(1, 11, curve=[0.2], half_width=0.1, dropout=0.2)
-    why = held([baseline, other], Objective(select="same-training")).disqualified(other)
-    assert why is Disqualified.ANOTHER
-    assert held([baseline, other], Objective()).disqualified(other) is None
+    why = held([baseline, other], Objective(select="same-training")).rejection(other)
+    assert why is Reason.ANOTHER
+    assert held([baseline, other], Objective()).rejection(other) is None
 
 
 def test_the_same_training_is_not_refused_for_a_quality_that_scatters(make_trial, win):
@@ -221,7 +221,7 @@ def test_a_search_for_a_negative_quality_keeps_the_best_and_refuses_the_worse(ma
     ]
     assert win(trials) == 1
     history = held(trials)
-    assert history.disqualified(trials[2]) is Disqualified.QUALITY
+    assert history.rejection(trials[2]) is Reason.QUALITY
     assert (history.least_quality, history.keeps_quality(trials[1]), history.keeps_quality(trials[2])) == (
         pytest.approx(-2.05),
         True,
@@ -259,7 +259,7 @@ def test_a_quality_is_kept_by_what_a_trial_ended_with_and_of_a_target_by_having_
     lucky = make_trial(1, 40, curve=[0.1] * 7 + [0.2], micro_batch_size=32)
     history = held([baseline, lucky])
     assert (history.least_quality, history.keeps_quality(lucky)) == (pytest.approx(0.19), False)
-    assert history.disqualified(lucky) is Disqualified.QUALITY
+    assert history.rejection(lucky) is Reason.QUALITY
     reached = held([baseline, lucky], at(0.15))
     assert (reached.least_quality, reached.keeps_quality(lucky)) == (0.15, True)
     assert held([lucky]).keeps_quality(lucky) is None, "there is nothing to keep"
@@ -291,7 +291,7 @@ def test_of_losses_the_fastest_within_the_slack_wins(make_trial, held, win):
     trials = [make_trial(n, 10 + 10 * n, curve=[loss], half_width=0.1, x=n) for n, loss in losses.items()]
     assert win(trials, LOSS) == 3
     assert win(trials[:3], LOSS) == 1
-    assert held(trials, LOSS).disqualified(trials[2]) is Disqualified.QUALITY
+    assert held(trials, LOSS).rejection(trials[2]) is Reason.QUALITY
     assert held(trials, LOSS).shown(trials[2]).quality == 2.06
 
 
@@ -301,7 +301,7 @@ def test_a_target_of_a_loss_is_given_and_told_in_its_own_sign(make_trial, held):
     history = held(trials, goal)
     assert history.least_quality == -2.0
     assert history.to_target.samples(trials[0]) is not None
-    assert history.disqualified(trials[1]) is Disqualified.MISSED
+    assert history.rejection(trials[1]) is Reason.MISSED
 
 
 def test_who_breaks_a_constraint_is_not_on_the_front_however_fast(make_trial, held):
