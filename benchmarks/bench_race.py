@@ -73,7 +73,7 @@ def raced(server: ForkServer) -> Found:
     found = racing.ratio(report.measurement.slices, 1, 0)
     if found is None:
         raise SystemExit(f"the race has failed: {report.outcome}")
-    return Found(found.factor, found.width, time.monotonic() - begun_s)
+    return Found(found.value, 2 * (found.part or math.inf), time.monotonic() - begun_s)
 
 
 def run_one_by_one(server: ForkServer, seconds: float) -> Found:

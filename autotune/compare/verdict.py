@@ -197,7 +197,7 @@ def _first_guess(
 def _shown(kept: Kept, goal: Objective, ours: int, theirs: int) -> str:
     """`bleu_4 0.1612 against 0.1600, 97% to 104% of what it gains, 3 seeds of each`."""
     a, b = (view.quality(goal.turned(value)) for value in (kept.quality, kept.reference))
-    between = quality.between(kept.low, kept.high, goal, kept.gain)
+    between = quality.between(kept.share, goal, kept.gain)
     seeds = f"{_seeds(ours)} of each" if ours == theirs else f"{_seeds(ours)} against {theirs}"
     return f"{goal.quality} {a} against {b}, {between}, {seeds}"
 

@@ -158,7 +158,7 @@ def _best(shown: Snapshot) -> Table:
 
 def _surety(claim: Claim | None, shown: Snapshot) -> str:
     if claim is not None:
-        return f"confirmed: {claim.low:.2f}x to {claim.high:.2f}x"
+        return f"confirmed: {view.interval(claim.factor)}"
     repeats = shown.space.budget.repeats
     return "possibly faster, not confirmed" if repeats else "measured once, no repeats asked for"
 

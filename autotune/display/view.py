@@ -64,9 +64,11 @@ def factor(found: Figure | None) -> str:
     return "" if found is None else f"{found.value:.2f}x"
 
 
-def interval(found: Figure) -> str:
+def interval(found: Figure | None) -> str:
     """`2.71x to 3.10x`, empty where it is not known."""
-    return "" if found.low is None or found.high is None else f"{found.low:.2f}x to {found.high:.2f}x"
+    if found is None or found.low is None or found.high is None:
+        return ""
+    return f"{found.low:.2f}x to {found.high:.2f}x"
 
 
 def score(trial: Trial, history: History) -> str:
@@ -169,9 +171,9 @@ def gain(trial: Trial, history: History) -> str:
     if goal.target is not None:
         return f"{times} as soon at {goal.quality} {goal.target:g} as the baseline"
     ours, theirs = ((speed(history.throughput(t)), score(t, history)) for t in (trial, history.of(0)))
-    sure = f", {interval(found)}" if found and interval(found) else ""
-    race = history.beside.raced(trial)
-    rounds = f", {race.rounds} rounds side by side" if race else ""
+    sure = f", {interval(found)}" if interval(found) else ""
+    raced = history.relative.rounds(trial)
+    rounds = f", {raced} rounds side by side" if raced else ""
     scores = f", {goal.quality} {ours[1]} against {theirs[1]}" if history.quality(trial) else ""
     speeds = f"{ours[0]} against {theirs[0]} {history.space.unit}/s"
     return f"{times} the baseline's throughput{sure}{rounds} ({speeds}){scores}"
@@ -265,19 +267,18 @@ def confirmed(claim: Claim, history: History) -> str:
     """What confirming the winner has shown, in a sentence."""
     goal = history.space.objective
     beside = company(confirm.rests_on(claim.number, history))
-    sure = f"{claim.low:.2f}x to {claim.high:.2f}x"
+    times, sure = factor(claim.factor), interval(claim.factor)
     raced = f"{sure} at {claim.level:.3g}%, {claim.rounds} rounds side by side, {beside}"
     seeds = f"{claim.seeds} seed{'s' * (claim.seeds != 1)} of its own"
     if goal.target is not None:
         return (
-            f"Confirmed: {claim.factor:.2f}x as soon at {goal.quality} {goal.target:g} as the baseline "
-            f"({raced}, {seeds})"
+            f"Confirmed: {times} as soon at {goal.quality} {goal.target:g} as the baseline ({raced}, {seeds})"
         )
     seconds = [history.training_s(trial) for trial in (history.of(claim.number), history.of(0))]
-    times = [units.format_seconds(value) for value in seconds if value is not None]
-    training = f": {times[0]} of training instead of {times[1]}" if len(times) == 2 else ""
+    took = [units.format_seconds(value) for value in seconds if value is not None]
+    training = f": {took[0]} of training instead of {took[1]}" if len(took) == 2 else ""
     while_busy = f", {beside}" if beside.startswith("while") else ""
-    speed = f"Confirmed: {claim.factor:.2f}x faster ({sure}{while_busy}){training}"
+    speed = f"Confirmed: {times} faster ({sure}{while_busy}){training}"
     return f"{speed}. {final_qualities(claim, history)}" if claim.seeds else speed
 
 
@@ -302,8 +303,8 @@ def raced(race: Trial) -> str:
     slices = race.measurement.slices
     found = [(number, racing.ratio(slices, number, first)) for number in others]
     told = [
-        f"trial {number} {ratio.factor:.2f}x as fast as trial {first} "
-        f"({ratio.low:.2f}x to {ratio.high:.2f}x), {ratio.rounds} rounds"
+        f"trial {number} {factor(ratio)} as fast as trial {first}"
+        f"{f' ({interval(ratio)})' if interval(ratio) else ''}, {racing.rounds(slices, number, first)} rounds"
         for number, ratio in found
         if ratio
     ]

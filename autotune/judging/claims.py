@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autotune.core.trial import Repeat, Trial, TrialKind
-from autotune.judging import objective, quality, racing
+from autotune.judging import estimates, objective, quality, racing
+from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 from autotune.judging.measure import student_t
 from autotune.judging.quality import Answer
-from autotune.judging.racing import Ratio
 from autotune.space.space import Space
 
 # Of a time to quality: a baseline's equal is called better once in a hundred searches. What is looked at
@@ -24,24 +24,22 @@ _MOST_FAILURES = 2  # of the baseline's own repeats
 
 @dataclass(frozen=True)
 class Claim:
-    """What confirming a finalist has shown: its training takes 1/`factor` of the time, from `low` to `high`.
+    """What confirming a finalist has shown: its training takes 1/`factor` of the time.
 
-    That is at `level` percent, from a race of so many `rounds` and the samples of both trainings; of the time
-    to a target, from `seeds` runs besides. Qualities are means over runs, the finalist's over those that were
-    not chosen for their quality; `answer` says whether it is kept, if that was asked. `why_not` says why it
-    does not hold, None if it does, or if more has to run.
+    The interval is at `level` percent, from a race of so many `rounds` and the samples of both trainings; of
+    the time to a target, from `seeds` runs besides. Qualities are means over runs, the finalist's over those
+    that were not chosen for their quality; `answer` says whether it is kept, if that was asked. `why_not`
+    says why it does not hold, None if it does, or if more has to run.
     """
 
     number: int
-    factor: float = math.nan
-    low: float = 0.0
-    high: float = math.inf
+    factor: Figure | None = None
     level: float = 100 * racing.LEVEL
     rounds: int = 0
     seeds: int = 0
     quality: float | None = None
     baseline_quality: float | None = None
-    share: tuple[float, float] | None = None
+    share: Figure | None = None
     answer: Answer | None = None
     why_not: str | None = None
     is_done: bool = False
@@ -57,10 +55,9 @@ def race_of(number: int, history: History) -> Trial | None:
     last = mine[-1] if mine else None
     if last is None or len(last.race) == 2:
         return last
-    found = racing.ratio(last.measurement.slices, number, 0, racing.LOOK_LEVEL)
-    times = history.shorter(history.of(number))
-    is_decided = found and (found.low * times > 1 or found.high * times < 1 + racing.EQUAL)
-    return last if is_decided else None
+    speed = racing.ratio(last.measurement.slices, number, 0, racing.LOOK_LEVEL)
+    factor = speed and speed.scaled(history.shorter(history.of(number)))
+    return last if factor and (factor.is_above(1) or factor.is_below(1 + racing.EQUAL)) else None
 
 
 def rests_on(number: int, history: History) -> list[Trial]:
@@ -108,27 +105,28 @@ def claim(finalist: Trial, history: History) -> Claim:
     surely = racing.ratio(slices, finalist.number, 0, racing.LOOK_LEVEL)
     if speed is None or surely is None:
         return found
-    found, is_last = replace(found, rounds=speed.rounds), next_seed(finalist, history) is None
+    found = replace(found, rounds=racing.rounds(slices, finalist.number, 0))
+    is_last = next_seed(finalist, history) is None
     if space.objective.target is not None:
         return _sooner(found, speed, ours, theirs, space, is_last=is_last)
     shorter = history.shorter(finalist)
-    factor, low, high = (shorter * value for value in (speed.factor, speed.low, speed.high))
-    found = replace(found, factor=factor, low=low, high=high)
-    if shorter * surely.low <= 1:
-        return replace(found, why_not=_not_faster(factor, shorter * surely.low), is_done=True)
+    found = replace(found, factor=speed.scaled(shorter))
+    if not surely.scaled(shorter).is_above(1):
+        return replace(found, why_not=_not_faster(surely.scaled(shorter)), is_done=True)
     if space.objective.takes_any_quality:
         # A trial that was stopped early has not shown whether it keeps the constraints.
         return replace(found, is_done=finalist.completed or bool(ours) or not space.objective.constraints)
     return _kept(found, ours, theirs, history, is_last=is_last)
 
 
-def _not_faster(factor: float, low: float) -> str:
-    return f"{factor:.2f}x, but by its interval possibly only {low:.2f}x: the gain is not certain"
+def _not_faster(factor: Figure) -> str:
+    least = factor.low or 0.0
+    return f"{factor.value:.2f}x, but by its interval possibly only {least:.2f}x: the gain is not certain"
 
 
 def _sooner(
     found: Claim,
-    speed: Ratio,
+    speed: Figure,
     ours: Sequence[Trial],
     theirs: Sequence[Trial],
     space: Space,
@@ -149,20 +147,21 @@ def _sooner(
     error, race = noise * math.sqrt(1 / len(a) + 1 / len(b)), _half(speed)
     level = 1 - (1 - _LEVEL) / space.budget.finalists if is_last else _EARLY_LEVEL
     half = math.hypot(student_t(level, degrees) * error, race)
-    middle = math.log(speed.factor) + statistics.fmean(b) - statistics.fmean(a)
-    low, high = math.exp(middle - half), math.exp(min(700.0, middle + half))
-    found = replace(found, factor=math.exp(middle), low=low, high=high, level=100 * level)
-    if low > 1:
+    middle = math.log(speed.value) + statistics.fmean(b) - statistics.fmean(a)
+    low, high = math.exp(middle - half) or None, math.exp(min(700.0, middle + half))
+    factor = estimates.within(math.exp(middle), low, high)
+    found = replace(found, factor=factor, level=100 * level)
+    if factor.is_above(1):
         return replace(found, is_done=True)
     is_hopeless = middle + math.hypot(student_t(_GIVE_UP_LEVEL, degrees) * error, race) < 0
     if is_last or is_hopeless:
-        return replace(found, why_not=_not_faster(found.factor, low), is_done=True)
+        return replace(found, why_not=_not_faster(factor), is_done=True)
     return found
 
 
-def _half(speed: Ratio) -> float:
+def _half(speed: Figure) -> float:
     """Half of a ratio's interval, of its logarithm."""
-    return math.log(speed.high / speed.low) / 2 if speed.low > 0 else math.inf
+    return math.log(speed.high / speed.low) / 2 if speed.low and speed.high else math.inf
 
 
 def _no_time(space: Space) -> str:
@@ -191,10 +190,10 @@ def _kept(
     beside = quality.compare(ours, theirs, keep, noise, start=start, level=level)
     if beside is None:
         return _without_quality(found, ours, space, is_last=is_last)
-    found = replace(found, share=(beside.low, beside.high), answer=beside.answer)
+    found = replace(found, share=beside.share, answer=beside.answer)
     a, b = goal.turned(beside.quality), goal.turned(beside.reference)
     figures = f"{goal.quality} {a:.4f} against {b:.4f}"
-    between = quality.between(beside.low, beside.high, goal, beside.gain)
+    between = quality.between(beside.share, goal, beside.gain)
     if beside.answer is Answer.LOST:
         return replace(found, why_not=f"{figures}, {between}: lost", is_done=True)
     is_due = is_last or len(theirs) >= len(ours) >= _FEWEST_SEEDS

@@ -119,11 +119,11 @@ def _place(trial: Trial, history: History) -> tuple[bool, float]:
         return False, 0.0
     if history.space.objective.target is not None:
         samples = history.to_target.samples(trial)
-        return True, speed.factor / samples if samples else 0.0
-    factor = speed.factor * history.shorter(trial)
+        return True, speed.value / samples if samples else 0.0
+    factor = speed.value * history.shorter(trial)
     if planning.is_wanted(history.space):  # a slower one may have the shorter training
         return True, factor
-    return speed.rounds >= max(one.round for one in slices), factor
+    return racing.rounds(slices, trial.number, 0) >= max(one.round for one in slices), factor
 
 
 def finalists(history: History) -> list[Trial]:

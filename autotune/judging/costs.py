@@ -35,8 +35,8 @@ class Cost:
 
 def cost(trial: Trial, history: History, whole_s: Figure, prices: Prices | None) -> Cost:
     """What the whole training costs that takes `whole_s` seconds with the settings of `trial`."""
-    hours, power_w = _scaled(whole_s, 1 / _S_PER_HOUR), _power_w(trial, history)
-    kwh = estimates.times(hours, _scaled(power_w, 1 / _W_PER_KW)) if power_w else None
+    hours, power_w = whole_s.scaled(1 / _S_PER_HOUR), _power_w(trial, history)
+    kwh = estimates.times(hours, power_w.scaled(1 / _W_PER_KW)) if power_w else None
     return Cost(hours, kwh, _money(hours, kwh, prices) if prices else None)
 
 
@@ -51,7 +51,7 @@ def _power_w(trial: Trial, history: History) -> Figure | None:
 def _money(hours: Figure, kwh: Figure | None, prices: Prices) -> Figure | None:
     priced = [(hours, prices.per_hour), (kwh, prices.per_kwh)]
     parts = [(figure, price) for figure, price in priced if price is not None]
-    known = [_scaled(figure, price) for figure, price in parts if figure is not None]
+    known = [figure.scaled(price) for figure, price in parts if figure is not None]
     if not parts or len(known) < len(parts):
         return None
     low, high = _sum([figure.low for figure in known]), _sum([figure.high for figure in known])
@@ -61,8 +61,3 @@ def _money(hours: Figure, kwh: Figure | None, prices: Prices) -> Figure | None:
 def _sum(ends: list[float | None]) -> float | None:
     """Energy goes with time: where the one is at its end, so is the other."""
     return None if None in ends else math.fsum(end or 0.0 for end in ends)
-
-
-def _scaled(figure: Figure, by: float) -> Figure:
-    low, high = (None if end is None else end * by for end in (figure.low, figure.high))
-    return Figure(figure.value * by, low, high)

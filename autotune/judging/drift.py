@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from autotune.core.trial import PHASES
+from autotune.judging.estimates import Figure
 from autotune.judging.measure import student_t
 
 _LEAST = 0.05  # of a throughput: a smaller change does not matter
@@ -60,15 +61,14 @@ class Window:
 class Drift:
     """A change of the throughput: from `before_per_s` to `after_per_s` samples per second.
 
-    It holds from so many `samples` on, at the latest. The ratio of the two is between `low` and `high` with
-    95%. Of a training that has become faster, `cause` is what it was slower for before.
+    It holds from so many `samples` on, at the latest. `ratio` is that of the two, with its 95% interval. Of a
+    training that has become faster, `cause` is what it was slower for before.
     """
 
     samples: int
     before_per_s: float
     after_per_s: float
-    low: float
-    high: float
+    ratio: Figure
     cause: Cause
 
 
@@ -95,8 +95,8 @@ def drift(windows: Sequence[Window]) -> Drift | None:
     half = _half_width(usual, _LEVEL)
     slow, fast = (after, before) if is_now < was else (before, after)
     cause = _cause(slow, fast)
-    low, high = max(0.0, is_now - half) / was, (is_now + half) / was
-    return Drift(after[0].samples, was, is_now, low, high, cause)
+    ratio = Figure(is_now, max(0.0, is_now - half), is_now + half).scaled(1 / was)
+    return Drift(after[0].samples, was, is_now, ratio, cause)
 
 
 def _medians(windows: Sequence[Window], size: int) -> list[float]:

@@ -1,11 +1,8 @@
 """The gain of a configuration over the baseline: one figure for every place that shows it. Pure."""
 
-import math
-
 from autotune.core.trial import Trial
-from autotune.judging import estimates
 from autotune.judging.claims import claim
-from autotune.judging.estimates import Figure, within
+from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 
 
@@ -19,12 +16,12 @@ def gain(trial: Trial, history: History) -> Figure | None:
     if speed is None:
         return None
     if target is None:
-        return estimates.scaled(speed, history.shorter(trial))
+        return speed.scaled(history.shorter(trial))
     number = trial.original
     if not number:
         return Figure(1.0)
-    found = claim(history.of(number), history) if history.beside.raced(trial) else None
-    if found is not None and not math.isnan(found.factor):
-        return within(found.factor, found.low or None, found.high)
+    found = claim(history.of(number), history) if history.relative.raced(trial) else None
+    if found is not None and found.factor is not None:
+        return found.factor
     ours, theirs = (history.to_target.samples(t) for t in (history.of(number), history.of(0)))
     return Figure(speed.value * theirs / ours) if ours and theirs else None

@@ -13,10 +13,10 @@ from typing import Self
 from autotune.core.settings import LENGTH
 from autotune.core.trial import Evaluation, Measurement, Trial, TrialKind
 from autotune.judging import curves, estimates, objective, quality
-from autotune.judging.estimates import Beside, Figure
+from autotune.judging.estimates import Figure
 from autotune.judging.objective import Reason
 from autotune.judging.planning import LengthNeeds
-from autotune.judging.speeds import Speeds
+from autotune.judging.speeds import RelativeSpeeds, Speeds
 from autotune.judging.targets import ToTarget
 from autotune.space.space import Space
 
@@ -179,9 +179,9 @@ class History:
         return Speeds(self.trials, self.space.known)
 
     @cached_property
-    def beside(self) -> Beside:
+    def relative(self) -> RelativeSpeeds:
         """How fast every configuration is relative to the baseline: the one place that says it."""
-        return Beside(self.trials, self.baseline, self.speeds, self.space.known)
+        return RelativeSpeeds(self.trials, self.baseline, self.speeds, self.space.known)
 
     @cached_property
     def to_target(self) -> ToTarget:
@@ -213,11 +213,11 @@ class History:
 
     def throughput(self, trial: Trial) -> Figure | None:
         """Samples per second of a trial's settings, over all runs that count; None if it has shown none."""
-        return self.beside.throughput(trial)
+        return self.relative.throughput(trial)
 
     def factor(self, trial: Trial) -> Figure | None:
         """How many times the baseline's throughput that is; None where they cannot be compared."""
-        return self.beside.factor(trial)
+        return self.relative.factor(trial)
 
     def quality(self, trial: Trial) -> Figure | None:
         """The quality that a trial's settings end with: of a trial that was repeated that of the repeats.

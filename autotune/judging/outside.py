@@ -110,4 +110,4 @@ def _evaluation_s(trial: Trial, history: History) -> Figure | None:
     own = next(one for one in seen if one.evaluation_s is not None).half_width_s
     half = found.part * found.value if found.part is not None else found.value if own is None else own
     half = max(half, _FROM_RUN_TO_RUN * found.value)
-    return Figure(found.value / every, (found.value - half) / every, (found.value + half) / every)
+    return Figure(found.value, found.value - half, found.value + half).scaled(1 / every)

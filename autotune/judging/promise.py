@@ -142,7 +142,7 @@ def _speed(promise: Promise, shown: Measurement, unit: str) -> Kept | None:
         return _not_yet("speed", promise.throughput, "not measured yet")
     ratio, least = estimates.over(found, promise.throughput), 1 - SLACK
     is_kept = found.low is not None and found.low >= least * promise.throughput.value
-    is_broken = ratio.high is not None and ratio.high < least / (1 + promise.moved)
+    is_broken = ratio.is_below(least / (1 + promise.moved))
     answer = _answer(is_kept=is_kept, is_broken=is_broken)
     text = f"{found.value:.1f} {unit}/s, {promise.throughput.value:.1f} promised: {beside(ratio.value)}"
     if promise.moved > SLACK and not is_kept:

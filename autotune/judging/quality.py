@@ -12,7 +12,7 @@ from enum import StrEnum
 from statistics import NormalDist
 
 from autotune.core.trial import Evaluation, Trial
-from autotune.judging import curves
+from autotune.judging import curves, estimates
 from autotune.judging.estimates import Figure
 from autotune.judging.measure import student_t
 from autotune.space.sections import Objective
@@ -42,18 +42,16 @@ class Noise:
 
 @dataclass(frozen=True)
 class Kept:
-    """The quality of a configuration relative to the reference's: a `share` of its gain, `low` to `high`.
+    """The quality of a configuration relative to the reference's: a `share` of its gain.
 
-    The interval is of 95% to either side. If it is not decided, `runs_needed` of both may decide it; None if
-    only more items to score would. `gain` is what the reference has gained, of which shares are.
+    Its interval is of 95% to either side, None if the noise is not known. If it is not decided, `runs_needed`
+    of both may decide it; None if only more items to score would. `gain` is what the reference has gained.
     """
 
     answer: Answer
     quality: float
     reference: float
-    share: float
-    low: float
-    high: float
+    share: Figure
     gain: float
     runs_needed: int | None = None
 
@@ -94,10 +92,12 @@ def compare(
     half, surely = (
         _half(len(a), len(b), noise, error, sure) / unit if noise else math.inf for sure in (LEVEL, level)
     )
-    low, high = share - half, share + half
-    answer = Answer.KEPT if share - surely >= keep else Answer.LOST if high < keep else Answer.UNDECIDED
+    found = estimates.within(share, share - half, share + half)
+    answer = (
+        Answer.KEPT if share - surely >= keep else Answer.LOST if found.is_below(keep) else Answer.UNDECIDED
+    )
     needed = runs_needed(ours, theirs, keep, noise, start) if noise and answer is Answer.UNDECIDED else None
-    return Kept(answer, quality, reference, share, low, high, unit, needed)
+    return Kept(answer, quality, reference, found, unit, needed)
 
 
 def runs_needed(
@@ -118,16 +118,16 @@ def runs_needed(
     return _runs_needed(gap, noise, _item_error(ours, theirs))
 
 
-def between(low: float, high: float, goal: Objective = _HIGHER_IS_BETTER, gain: float = 1.0) -> str:
-    """Returns `97% to 103% of what it gains`, of shares of a `gain`, or that it is not known.
+def between(share: Figure, goal: Objective = _HIGHER_IS_BETTER, gain: float = 1.0) -> str:
+    """Returns `97% to 103% of what it gains`, of a `share` of a `gain`, or that it is not known.
 
     If an absolute slack is asked for, `0.031 below it to 0.02 above it`.
     """
-    if not math.isfinite(low):
+    if share.low is None or share.high is None:
         return "it is not known how far equal runs differ"
     if goal.within is None:
-        return f"{low:.1%} to {high:.1%} of what it gains"
-    return " to ".join(_apart((share - 1) * gain, goal) for share in (low, high))
+        return f"{share.low:.1%} to {share.high:.1%} of what it gains"
+    return " to ".join(_apart((end - 1) * gain, goal) for end in (share.low, share.high))
 
 
 def _apart(more: float, goal: Objective) -> str:

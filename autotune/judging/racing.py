@@ -8,10 +8,10 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from autotune.core.trial import Slice
+from autotune.judging.estimates import Figure
 
 LEVEL = 0.99  # of what is quoted in the end
 WIDTH = 0.1  # of its interval: to be quoted, a figure needs more than to be faster with confidence
@@ -27,44 +27,30 @@ _MOST_BLOCKS = 60
 _FEWEST_ROUNDS = 12  # before that the interval of ranks at the level of a look has no ends
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """How many times the speed of another member one has, between `low` and `high` at the level asked for.
-
-    From so many `rounds`. Unknown ends are 0 and infinity.
-    """
-
-    factor: float
-    low: float
-    high: float
-    rounds: int
-
-    @property
-    def width(self) -> float:
-        """The interval's, as a share of the factor."""
-        return (self.high - self.low) / self.factor if self.factor else math.inf
-
-
-def ratio(slices: Sequence[Slice], number: int, other: int, level: float = LEVEL) -> Ratio | None:
-    """How fast `number` is relative to `other`, by the rounds that both were in; None where there is none.
+def ratio(slices: Sequence[Slice], number: int, other: int, level: float = LEVEL) -> Figure | None:
+    """Returns how fast `number` is relative to `other`, by the rounds that both were in; None without any.
 
     The factor is the median of the pairwise means of the rounds' log-ratios (Hodges & Lehmann, 1963), the
     interval that of Wilcoxon's signed ranks (Hollander, Wolfe & Chicken, Nonparametric Statistical Methods,
-    3.3): a round that something else has spoilt moves neither much. What is added for evaluations is known
-    from elsewhere: the squares of both uncertainties are added.
+    3.3) at `level`, None after too few rounds for that: a round that something else has spoilt moves neither
+    much. What is added for evaluations is known from elsewhere: the squares of both uncertainties are added.
     """
-    rounds = _logs(slices, number, other)
-    if not rounds:
+    logs = _blocks(_logs(slices, number, other))
+    if not logs:
         return None
-    logs = _blocks(rounds)
     means = _means(logs)
     middle = statistics.median(means)
     cut = _rank(len(logs), level)
     unsure = math.hypot(*(_unsure(slices, one) for one in (number, other)))
     if cut < 1:
-        return Ratio(math.exp(middle), 0.0, math.inf, len(rounds))
+        return Figure(math.exp(middle))
     low, high = (math.hypot(end - middle, unsure) for end in (means[cut - 1], means[-cut]))
-    return Ratio(math.exp(middle), math.exp(middle - low), math.exp(middle + high), len(rounds))
+    return Figure(math.exp(middle), math.exp(middle - low), math.exp(middle + high))
+
+
+def rounds(slices: Sequence[Slice], number: int, other: int) -> int:
+    """Returns the number of rounds that both were in."""
+    return len(_logs(slices, number, other))
 
 
 def _unsure(slices: Sequence[Slice], number: int) -> float:
@@ -128,12 +114,11 @@ class Trainings:
         self._slices, self._lengths = slices, lengths
         self._first, *self._others = lengths
 
-    def ratio(self, number: int, other: int | None = None, level: float = LEVEL) -> Ratio | None:
+    def ratio(self, number: int, other: int | None = None, level: float = LEVEL) -> Figure | None:
         """Returns how many times sooner the training of `number` ends than `other`'s, or the first's."""
         other = self._first if other is None else other
         found = ratio(self._slices, number, other, level)
-        times = self._lengths[other] / self._lengths[number]
-        return found and Ratio(found.factor * times, found.low * times, found.high * times, found.rounds)
+        return found and found.scaled(self._lengths[other] / self._lengths[number])
 
     def runs_on(self) -> tuple[int, ...]:
         """Returns which members run in the next round, in the order of its turns; empty if it is decided.
@@ -152,21 +137,23 @@ class Trainings:
 
     def _is_beaten(self, number: int) -> bool:
         beside = self.ratio(number, level=_DROP_LEVEL)
-        if beside is None or beside.high < 1 + EQUAL:
+        if beside is None or beside.is_below(1 + EQUAL):
             return True
         rivals = (self.ratio(number, other, _DROP_LEVEL) for other in self._others if other != number)
-        return any(rival is not None and rival.high < 1 for rival in rivals)
+        return any(rival is not None and rival.is_below(1) for rival in rivals)
 
     def _is_decided(self, left: Sequence[int]) -> bool:
         """Whether the soonest that is `left` is so with confidence, and by no more than 5% another one is."""
         best = self.soonest(left)
         sure, quoted = self.ratio(best, level=LOOK_LEVEL), self.ratio(best)
-        if sure is None or quoted is None or sure.low <= 1 or quoted.width > WIDTH:
+        if sure is None or quoted is None or not sure.is_above(1):
+            return False
+        if quoted.part is None or 2 * quoted.part > WIDTH:
             return False
         rivals = (self.ratio(best, other, _DROP_LEVEL) for other in left if other != best)
-        return all(rival is not None and rival.low > 1 - CLOSE for rival in rivals)
+        return all(rival is not None and rival.is_above(1 - CLOSE) for rival in rivals)
 
     def soonest(self, numbers: Sequence[int]) -> int:
         """Returns which of `numbers` ends the soonest, as far as they were in rounds with the first."""
-        factors = {n: found.factor for n in numbers if (found := self.ratio(n))}
+        factors = {n: found.value for n in numbers if (found := self.ratio(n))}
         return max(factors, key=lambda n: factors[n]) if factors else numbers[0]

@@ -8,10 +8,13 @@ from functools import cached_property
 
 from autotune.core.settings import COMMON, Config, Key, Knowledge, settings_key
 from autotune.core.trial import Throughput, Trial
-from autotune.judging import curves
+from autotune.judging import curves, estimates, racing
+from autotune.judging.estimates import Figure
 
 _AGREE = 0.02
 
+_Settings = tuple[Key, tuple[str, str]]  # what speed depends on, and where it was measured
+_Raced = tuple[Figure, int]  # the factor of a race, and in how many rounds
 _Group = tuple[Key, bool, tuple[str, str]]  # settings, shared, origin: device and revision
 
 
@@ -79,6 +82,100 @@ class Speeds:
             if apart > _AGREE:
                 found.append((slowest, fastest, apart))
         return sorted(found, key=lambda item: item[2], reverse=True)
+
+
+class RelativeSpeeds:
+    """How fast configurations are relative to the baseline, which is None before it has completed.
+
+    What raced against it has the factor of the race, because turns taken side by side are not affected by a
+    machine that is slower today. What did not race has the factor of its runs. Samples per second are the
+    baseline's times the factor: wherever both stand, they agree.
+    """
+
+    def __init__(
+        self, trials: Sequence[Trial], baseline: Trial | None, speeds: Speeds, known: Knowledge
+    ) -> None:
+        self._baseline, self._speeds, self._neutral = baseline, speeds, known.same_speed
+        self._races: dict[int, _Raced] = {}
+        self._equals: dict[_Settings, _Raced] = {}
+        by_number = {trial.number: trial for trial in trials}
+        for race in trials:
+            for number in race.race[1:] if race.completed else ():
+                slices, first = race.measurement.slices, race.race[0]
+                found = racing.ratio(slices, number, first)
+                if found is not None and number in by_number:
+                    known = found, racing.rounds(slices, number, first)
+                    self._races[number] = self._equals[self._settings(by_number[number])] = known
+
+    def _settings(self, trial: Trial) -> _Settings:
+        return settings_key(trial.config, self._neutral), trial.measurement.origin
+
+    def raced(self, trial: Trial) -> Figure | None:
+        """Returns the factor in the last race of a trial, or of one with settings as fast; None without one.
+
+        Settings as fast as the baseline's are the baseline's, as long as they have not raced themselves.
+        """
+        found = self._raced(trial)
+        return found and found[0]
+
+    def rounds(self, trial: Trial) -> int:
+        """Returns the rounds of that race, 0 without one."""
+        found = self._raced(trial)
+        return found[1] if found else 0
+
+    def _raced(self, trial: Trial) -> _Raced | None:
+        if trial.original in self._races or self._is_as_the_baseline(trial):
+            return self._races.get(trial.original)
+        return self._equals.get(self._settings(trial))
+
+    def _is_as_the_baseline(self, trial: Trial) -> bool:
+        return self._baseline is not None and self._settings(trial) == self._settings(self._baseline)
+
+    def factor(self, trial: Trial) -> Figure | None:
+        """How many times the baseline's throughput that of a trial's settings is; None where it is not known.
+
+        What was measured elsewhere, or with other code, is never compared. A trial that has shown no
+        throughput, as a race, has none.
+        """
+        baseline = self._baseline
+        if baseline is None or trial.measurement.throughput is None:
+            return None
+        if trial.measurement.origin != baseline.measurement.origin:
+            return None
+        if raced := self.raced(trial):
+            return raced
+        if self._is_as_the_baseline(trial):
+            return Figure(1.0)
+        pair = self._alike(trial, baseline)
+        return estimates.over(*pair) if pair else None
+
+    def throughput(self, trial: Trial) -> Figure | None:
+        """Samples per second of a trial's settings: the baseline's times the factor."""
+        if trial.measurement.throughput is None:
+            return None
+        own, factor = self._measured(trial), self.factor(trial)
+        level = self._measured(self._baseline) if self._baseline else None
+        if factor is None or level is None:
+            return own
+        if self.raced(trial) or own is None:
+            return estimates.times(level, factor)
+        return own.scaled(level.value * factor.value / own.value)
+
+    def _measured(self, trial: Trial) -> Figure | None:
+        """What the runs of a trial's settings have read, those that were alone where there are any."""
+        known = (self._speeds.estimate(trial, shared=shared) for shared in (False, True))
+        found = next((throughput for throughput in known if throughput), None)
+        return estimates.of_run(found or trial.measurement.throughput)
+
+    def _alike(self, trial: Trial, baseline: Trial) -> tuple[Figure, Figure] | None:
+        """Both, measured in the same company where there is one in which both were."""
+        for shared in (False, True):
+            runs = (self._speeds.estimate(t, shared=shared) for t in (trial, baseline))
+            ours, theirs = map(estimates.of_run, runs)
+            if ours and theirs:
+                return ours, theirs
+        ours, theirs = self._measured(trial), self._measured(baseline)
+        return (ours, theirs) if ours and theirs else None
 
 
 def pooled(trials: Sequence[Trial]) -> Throughput:

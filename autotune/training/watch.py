@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from autotune.core import units
 from autotune.core.trial import PHASES
-from autotune.display import growth
+from autotune.display import growth, view
 from autotune.display.growth import MEMORIES, Memory
 from autotune.judging import drift, trends
 from autotune.judging.drift import Drift, Window
@@ -152,10 +152,10 @@ class _Steps:
 
 
 def _of_drift(found: Drift, unit: str) -> str:
-    ratio = found.after_per_s / found.before_per_s
+    ratio = found.ratio.value
     far = f"{abs(ratio - 1):.0%} {'slower' if ratio < 1 else 'faster'}"
     why = f"likely cause: {found.cause}" if ratio < 1 else f"it was slower before, likely for: {found.cause}"
     return (
         f"{far} since {found.samples} {unit}: {found.after_per_s:.1f} instead of {found.before_per_s:.1f} "
-        f"{unit}/s ({found.low:.2f}x to {found.high:.2f}x); {why}"
+        f"{unit}/s ({view.interval(found.ratio)}); {why}"
     )

@@ -50,16 +50,15 @@ def raced(pair, make_trial):
 
 def test_before_a_race_nothing_is_known_of_the_speed(pair, space):
     found = claims.claim(pair[2], History(pair, space))
-    assert math.isnan(found.factor)
-    assert (found.low, found.high, found.rounds, found.seeds) == (0.0, math.inf, 0, 0)
+    assert (found.factor, found.rounds, found.seeds) == (None, 0, 0)
     assert not found.is_done
     assert not found.holds
 
 
 def test_the_speed_is_that_of_the_race_and_not_that_of_the_trials(raced, space):
     found = claims.claim(raced()[2], History(raced(factor=1.5), space))
-    assert found.factor == pytest.approx(1.5, rel=0.001)
-    assert (found.low, found.high) == (pytest.approx(1.47, rel=0.01), pytest.approx(1.53, rel=0.01))
+    assert found.factor.value == pytest.approx(1.5, rel=0.001)
+    assert (found.factor.low, found.factor.high) == pytest.approx((1.47, 1.53), rel=0.01)
     assert found.rounds == 20
     assert not found.is_done, "whether it keeps the quality is not known yet"
 
@@ -89,7 +88,7 @@ def test_a_quality_that_is_kept_is_claimed_after_three_seeds_and_no_fewer(raced,
     assert found.holds
     assert found.seeds == 3
     assert (found.quality, found.baseline_quality) == pytest.approx((0.2, 0.2))
-    assert 0.95 < found.share[0] < 1 < found.share[1]
+    assert 0.95 < found.share.low < 1 < found.share.high
 
 
 def test_the_more_looks_at_the_quality_the_surer_each_has_to_be(raced, space):
@@ -109,7 +108,7 @@ def test_at_the_same_speed_a_shorter_training_is_faster_and_a_longer_one_slower(
         ]
         trials.append(replace(trials[0], number=len(trials), repeat=Repeat(0, 1, (0,))))
         found = claims.claim(trials[2], History(trials, planned))
-        assert found.factor == pytest.approx(factor, rel=0.01)
+        assert found.factor.value == pytest.approx(factor, rel=0.01)
         assert found.holds is (factor > 1)
 
 
@@ -257,15 +256,15 @@ def reached(raced):
 def test_a_time_is_the_samples_by_the_runs_over_the_speed_by_the_race(reached, sooner):
     trials = reached([10_000, 10_000], [5_000, 5_000], factor=1.5)
     found = claims.claim(trials[2], History(trials, sooner))
-    assert found.factor == pytest.approx(3.0, rel=0.01)
-    assert 1 < found.low < 3 < found.high
+    assert found.factor.value == pytest.approx(3.0, rel=0.01)
+    assert 1 < found.factor.low < 3 < found.factor.high
     assert (found.holds, found.seeds, found.rounds) == (True, 2, 20)
 
 
 def test_more_samples_cost_what_the_speed_has_gained(reached, sooner):
     trials = reached([10_000, 10_000], [20_000, 20_000], factor=1.5)
     found = claims.claim(trials[2], History(trials, sooner))
-    assert found.factor == pytest.approx(0.75, rel=0.01)
+    assert found.factor.value == pytest.approx(0.75, rel=0.01)
     assert "the gain is not certain" in found.why_not
     assert found.is_done, "no seed will make it faster"
 
@@ -275,7 +274,7 @@ def test_both_what_the_race_and_what_the_runs_leave_open_widen_the_interval(reac
         ours = [5_000 * (1 - spread), 5_000 * (1 + spread)]
         trials = reached([10_000, 10_000], ours, factor=1.5, apart=apart)
         found = claims.claim(trials[2], History(trials, sooner))
-        return found.high / found.low
+        return found.factor.high / found.factor.low
 
     assert width(0.02, 0.0) < width(0.1, 0.0)
     assert width(0.02, 0.05) < width(0.02, 0.1)

@@ -80,7 +80,7 @@ def test_the_champion_alone_is_raced_where_no_other_one_may_be_as_fast(trials, s
     assert set(steps(played)[1:]) <= {0, 3}
     trial, claim = confirm.confirmed(History(played, space))
     assert (trial.number, claim.holds, claim.rounds) == (3, True, 20)
-    assert claim.factor == pytest.approx(3.0, rel=0.01)
+    assert claim.factor.value == pytest.approx(3.0, rel=0.01)
 
 
 def test_who_may_be_as_fast_is_in_the_race_and_only_who_wins_it_is_repeated(trials, space, play, make_trial):
@@ -219,7 +219,7 @@ def test_with_a_target_who_was_first_is_raced_and_its_samples_count(trials, spac
     assert steps(played)[0] == (0, 2)
     trial, claim = confirm.confirmed(History(played, goal))
     assert trial.number == 2
-    assert claim.factor == pytest.approx(2.0 * 1000 / 800, rel=0.01)
+    assert claim.factor.value == pytest.approx(2.0 * 1000 / 800, rel=0.01)
     missed = play(known, goal, WON, lambda r: {"curve": [0.1, 0.1]} if r.of == 2 else curves[0])
     assert confirm.confirmed(History(missed, goal)) is None
     assert "has not reached bleu_4 0.2" in confirm.claim(missed[2], History(missed, goal)).why_not

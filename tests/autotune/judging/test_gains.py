@@ -64,7 +64,7 @@ def test_what_is_confirmed_has_the_factor_of_its_claim_and_so_have_its_repeats(
     claim = claims.claim(pair[1], history)
     assert claim.holds
     found = gains.gain(pair[1], history)
-    assert (found.value, found.low, found.high) == (claim.factor, claim.low, claim.high)
+    assert found == claim.factor
     assert found.value == pytest.approx(history.factor(pair[1]).value * 10 / 6, 1e-3)
     repeats = {t.repeat.of: gains.gain(t, history).value for t in trials if t.repeat}
     assert repeats == {0: 1.0, 1: found.value}

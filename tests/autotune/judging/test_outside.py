@@ -202,15 +202,15 @@ def raced(factor, outside_s, unsure=0.0, rounds=20):
 
 def test_a_race_counts_what_is_added():
     alike = racing.ratio(raced(1.0, (0.01, 0.005)), 1, 0)
-    assert alike.factor == pytest.approx(2 / 1.5, rel=0.01)
-    assert racing.ratio(raced(1.0, (0.0, 0.0)), 1, 0).factor == pytest.approx(1.0)
+    assert alike.value == pytest.approx(2 / 1.5, rel=0.01)
+    assert racing.ratio(raced(1.0, (0.0, 0.0)), 1, 0).value == pytest.approx(1.0)
 
 
 def test_what_is_added_may_be_wrong_and_widens_the_interval():
     sure, unsure = (racing.ratio(raced(1.0, (0.01, 0.009), part), 1, 0) for part in (0.0, 0.05))
-    assert sure.factor == unsure.factor
+    assert sure.value == unsure.value
     assert sure.low > 1 > unsure.low, "a difference of evaluations that were timed so badly is none"
-    assert math.log(unsure.high / unsure.factor) >= math.hypot(0.05, 0.05)
+    assert math.log(unsure.high / unsure.value) >= math.hypot(0.05, 0.05)
 
 
 def test_fewer_evaluations_win_and_are_confirmed_where_the_speed_has_them(make_trial, held):
@@ -222,6 +222,6 @@ def test_fewer_evaluations_win_and_are_confirmed_where_the_speed_has_them(make_t
         return held([*trials, race, *seeds], WALL.model_copy(update={"keep": 0.0}))
 
     fewer = of(133.0, 0.005)
-    assert confirm.claim(fewer.of(1), fewer).low > 1.2
+    assert confirm.claim(fewer.of(1), fewer).factor.low > 1.2
     alike = of(101.0, 0.0099)
     assert "not certain" in confirm.claim(alike.of(1), alike).why_not

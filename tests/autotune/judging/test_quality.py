@@ -28,18 +28,18 @@ def test_what_is_as_good_is_kept_and_what_is_much_worse_is_lost(runs):
     reference = runs(*[0.2] * 4)
     kept = quality.compare(runs(*[0.2] * 4), reference, KEEP, SURE)
     assert kept.answer is Answer.KEPT
-    assert (kept.quality, kept.reference, kept.share) == pytest.approx((0.2, 0.2, 1.0))
-    assert KEEP < kept.low < 1 < kept.high
+    assert (kept.quality, kept.reference, kept.share.value) == pytest.approx((0.2, 0.2, 1.0))
+    assert KEEP < kept.share.low < 1 < kept.share.high
     lost = quality.compare(runs(*[0.18] * 4), reference, KEEP, SURE)
     assert lost.answer is Answer.LOST
-    assert lost.high < KEEP
+    assert lost.share.high < KEEP
     assert kept.runs_needed is lost.runs_needed is None
 
 
 def test_what_may_be_either_is_not_decided_and_says_how_many_runs_would(runs):
     one = quality.compare(runs(0.196), runs(0.2), KEEP, SURE)
     assert one.answer is Answer.UNDECIDED
-    assert one.low < KEEP < one.high
+    assert one.share.low < KEEP < one.share.high
     needed = one.runs_needed
     assert quality.compare(runs(*[0.196] * needed), runs(*[0.2] * needed), KEEP, SURE).answer is Answer.KEPT
     fewer = needed - 1
@@ -52,7 +52,7 @@ def test_at_the_very_border_no_number_of_runs_would_decide(runs):
 
 def test_without_a_known_noise_nothing_is_decided(runs):
     found = quality.compare(runs(0.1), runs(0.2), KEEP, None)
-    assert (found.answer, found.low, found.high) == (Answer.UNDECIDED, -math.inf, math.inf)
+    assert (found.answer, found.share.low, found.share.high) == (Answer.UNDECIDED, None, None)
     assert found.runs_needed is None
 
 
@@ -64,9 +64,9 @@ def test_without_a_run_or_with_a_quality_of_0_there_is_nothing_to_compare_with(r
 
 def test_of_a_loss_with_its_sign_turned_a_tenth_more_is_a_tenth_worse(runs):
     worse = quality.compare(runs(*[-2.2] * 4), runs(*[-2.0] * 4), KEEP, SURE)
-    assert (worse.answer, worse.share) == (Answer.LOST, pytest.approx(0.9))
+    assert (worse.answer, worse.share.value) == (Answer.LOST, pytest.approx(0.9))
     better = quality.compare(runs(*[-1.8] * 4), runs(*[-2.0] * 4), KEEP, SURE)
-    assert (better.answer, better.share) == (Answer.KEPT, pytest.approx(1.1))
+    assert (better.answer, better.share.value) == (Answer.KEPT, pytest.approx(1.1))
 
 
 def test_a_run_ends_with_the_mean_of_the_last_quarter_of_its_evaluations(make_trial):
@@ -202,15 +202,15 @@ def test_what_is_kept_is_a_share_of_what_the_reference_has_gained(runs):
     """A loss that began at 4 and ends at 2: of the 2 that it gained, 2.08 keeps 96%, and 2.2 keeps 90%."""
     theirs = runs(*[-2.0] * 4)
     kept = quality.compare(runs(*[-2.08] * 4), theirs, KEEP, SURE, start=-4.0)
-    assert (kept.answer, kept.share, kept.gain) == (Answer.KEPT, pytest.approx(0.96), 2.0)
+    assert (kept.answer, kept.share.value, kept.gain) == (Answer.KEPT, pytest.approx(0.96), 2.0)
     lost = quality.compare(runs(*[-2.2] * 4), theirs, KEEP, SURE, start=-4.0)
-    assert (lost.answer, lost.share) == (Answer.LOST, pytest.approx(0.9))
+    assert (lost.answer, lost.share.value) == (Answer.LOST, pytest.approx(0.9))
     assert quality.compare(runs(*[-2.08] * 4), theirs, KEEP, SURE, start=-2.1).answer is Answer.LOST
 
 
 def test_a_share_is_told_as_one_of_what_the_baseline_gains():
-    assert quality.between(0.97, 1.0342) == "97.0% to 103.4% of what it gains"
-    assert quality.between(-math.inf, math.inf) == "it is not known how far equal runs differ"
+    assert quality.between(Figure(1.0, 0.97, 1.0342)) == "97.0% to 103.4% of what it gains"
+    assert quality.between(Figure(1.0)) == "it is not known how far equal runs differ"
     assert quality.limit("bleu_4", 0.98, None) == "98% of what the baseline gains in bleu_4"
     assert (
         quality.limit("val_loss", 0.995, None, minimize=True)
@@ -228,8 +228,8 @@ SLACK = Objective(minimize="val_loss", quality="val_loss", within=0.02, keep=Non
 def test_an_absolute_slack_is_told_in_the_qualitys_own_units():
     assert quality.keeps(SLACK) == "is at most 0.02 above the baseline's val_loss"
     assert quality.limit("bleu_4", None, 0.01) == "0.01 below the baseline's bleu_4"
-    assert quality.between(0.99, 1.0125, SLACK, 2.4) == "0.024 above it to 0.03 below it"
-    assert quality.between(0.99, 1.0125, SLACK, 1.0) == "0.01 above it to 0.0125 below it"
+    assert quality.between(Figure(1.0, 0.99, 1.0125), SLACK, 2.4) == "0.024 above it to 0.03 below it"
+    assert quality.between(Figure(1.0, 0.99, 1.0125), SLACK, 1.0) == "0.01 above it to 0.0125 below it"
 
 
 def test_what_is_shown_has_the_users_sign_and_its_interval_in_order():

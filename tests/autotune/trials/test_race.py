@@ -147,7 +147,7 @@ def test_who_is_twice_as_fast_is_found_to_be(order, server, tmp_path, rounds, to
         (turn, number) for turn in range(1, 5) for number in (0, 7)
     ]
     assert all(one.steps >= 1 and one.samples == 4 * one.steps for one in figures.slices)
-    assert racing.ratio(figures.slices, 7, 0).factor == pytest.approx(2, rel=0.4)  # equal ones are excluded
+    assert racing.ratio(figures.slices, 7, 0).value == pytest.approx(2, rel=0.4)  # equal ones are excluded
     assert figures.revision == "as it was"
     assert figures.device
     assert not list(tmp_path.glob("*/work"))

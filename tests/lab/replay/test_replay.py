@@ -139,7 +139,7 @@ def test_a_race_says_how_many_times_as_fast_whatever_else_the_machine_does(drift
     assert [one.number for one in slices[:4]] == [0, 1, 1, 0]
     truth = Truth(drifting)
     expected = truth.speed(drifting.space.config(FAST)) / truth.speed(drifting.space.config(SLOW))
-    assert racing.ratio(slices, 1, 0).factor == pytest.approx(expected, rel=0.1)
+    assert racing.ratio(slices, 1, 0).value == pytest.approx(expected, rel=0.1)
     assert done.seconds == pytest.approx(sum(one.seconds for one in slices) + 2.0, abs=1.5), "two are started"
 
 
