@@ -314,7 +314,7 @@ def raced(race: Trial) -> str:
 def measured(trial: Trial, history: History) -> str:
     """What is known of a completed trial, or of what it repeats, compared with the baseline."""
     number = trial.original
-    claim = confirm.claim(history.of(number), history)
+    claim = confirm.claim(number, history)
     if claim.holds:
         return confirmed(claim, history)
     if not number:

@@ -4,13 +4,15 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
 from autotune.core.trial import Repeat, Trial, TrialKind
 from autotune.judging import estimates, objective, quality, racing
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 from autotune.judging.measure import student_t
-from autotune.judging.quality import Answer
+from autotune.judging.quality import Answer, Kept
 from autotune.space.space import Space
 
 # Of a time to quality: a baseline's equal is called better once in a hundred searches. What is looked at
@@ -24,29 +26,33 @@ _MOST_FAILURES = 2  # of the baseline's own repeats
 
 @dataclass(frozen=True)
 class Claim:
-    """What confirming a finalist has shown: its training takes 1/`factor` of the time.
-
-    The interval is at `level` percent, from a race of so many `rounds` and the samples of both trainings; of
-    the time to a target, from `seeds` runs besides. Qualities are means over runs, the finalist's over those
-    that were not chosen for their quality; `answer` says whether it is kept, if that was asked. `why_not`
-    says why it does not hold, None if it does, or if more has to run.
-    """
+    """What confirming a finalist has shown: that it `holds`, or `why_not`; neither while it is open."""
 
     number: int
-    factor: Figure | None = None
-    level: float = 100 * racing.LEVEL
-    rounds: int = 0
-    seeds: int = 0
-    quality: float | None = None
-    baseline_quality: float | None = None
-    share: Figure | None = None
-    answer: Answer | None = None
+    factor: Figure | None = None  # its training takes 1/`factor` of the time
+    level: float = 100 * racing.LEVEL  # of the factor's interval, in percent
+    rounds: int = 0  # of the race that the factor is from
+    seeds: int = 0  # runs besides the one that it was chosen for
+    kept: Kept | None = None  # None if its quality was not asked for, or cannot be compared
+    holds: bool = False
     why_not: str | None = None
-    is_done: bool = False
 
     @property
-    def holds(self) -> bool:
-        return self.is_done and self.why_not is None
+    def is_done(self) -> bool:
+        """Returns True if nothing more has to run."""
+        return self.holds or self.why_not is not None
+
+    @property
+    def answer(self) -> Answer | None:
+        return self.kept.answer if self.kept else None
+
+
+class _Runs(NamedTuple):
+    """The finalist's runs that were not chosen for what they showed, and the baseline's."""
+
+    ours: list[Trial]
+    theirs: list[Trial]
+    are_all: bool  # no further seed is left
 
 
 def race_of(number: int, history: History) -> Trial | None:
@@ -87,36 +93,35 @@ def _fresh(number: int, history: History) -> list[Trial]:
     return [t for t in history.runs_of(number) if t.repeat]
 
 
-def claim(finalist: Trial, history: History) -> Claim:
-    """What confirming `finalist` has shown so far."""
-    space, ours, theirs = history.space, _fresh(finalist.number, history), history.runs_of(0)
-    ours = [t for t in ours if t.measurement.origin == finalist.measurement.origin]
-    found = Claim(
-        number=finalist.number,
-        seeds=len(ours),
-        quality=objective.mean(quality.qualities(ours)),
-        baseline_quality=objective.mean(quality.qualities(theirs)),
-    )
-    if why_not := _failed(finalist, history):
-        return replace(found, why_not=why_not, is_done=True)
-    race = race_of(finalist.number, history)
+@lru_cache(maxsize=32)  # a history never changes, and every surface asks for the same claims
+def claim(number: int, history: History) -> Claim:
+    """Returns what confirming trial `number` has shown so far."""
+    finalist, space = history.of(number), history.space
+    runs, race = _runs(finalist, history), race_of(number, history)
     slices = race.measurement.slices if race else ()
-    speed = racing.ratio(slices, finalist.number, 0)
-    surely = racing.ratio(slices, finalist.number, 0, racing.LOOK_LEVEL)
+    found = Claim(number, rounds=racing.rounds(slices, number, 0), seeds=len(runs.ours))
+    if why_not := _failed(finalist, history):
+        return replace(found, why_not=why_not)
+    speed, surely = (racing.ratio(slices, number, 0, level) for level in (racing.LEVEL, racing.LOOK_LEVEL))
     if speed is None or surely is None:
         return found
-    found = replace(found, rounds=racing.rounds(slices, finalist.number, 0))
-    is_last = next_seed(finalist, history) is None
     if space.objective.target is not None:
-        return _sooner(found, speed, ours, theirs, space, is_last=is_last)
+        return _of_time(found, speed, runs, space)
     shorter = history.shorter(finalist)
     found = replace(found, factor=speed.scaled(shorter))
     if not surely.scaled(shorter).is_above(1):
-        return replace(found, why_not=_not_faster(surely.scaled(shorter)), is_done=True)
+        return replace(found, why_not=_not_faster(surely.scaled(shorter)))
     if space.objective.takes_any_quality:
         # A trial that was stopped early has not shown whether it keeps the constraints.
-        return replace(found, is_done=finalist.completed or bool(ours) or not space.objective.constraints)
-    return _kept(found, ours, theirs, history, is_last=is_last)
+        is_shown = finalist.completed or bool(runs.ours) or not space.objective.constraints
+        return replace(found, holds=is_shown)
+    return _of_quality(found, runs, history)
+
+
+def _runs(finalist: Trial, history: History) -> _Runs:
+    fresh = _fresh(finalist.number, history)
+    ours = [t for t in fresh if t.measurement.origin == finalist.measurement.origin]
+    return _Runs(ours, history.runs_of(0), next_seed(finalist, history) is None)
 
 
 def _not_faster(factor: Figure) -> str:
@@ -124,49 +129,39 @@ def _not_faster(factor: Figure) -> str:
     return f"{factor.value:.2f}x, but by its interval possibly only {least:.2f}x: the gain is not certain"
 
 
-def _sooner(
-    found: Claim,
-    speed: Figure,
-    ours: Sequence[Trial],
-    theirs: Sequence[Trial],
-    space: Space,
-    *,
-    is_last: bool,
-) -> Claim:
-    """What is known of the time to the target: of the speed by the race, of the samples by the runs.
+def _of_time(found: Claim, speed: Figure, runs: _Runs, space: Space) -> Claim:
+    """Returns the claim of a finalist that has to be at the target sooner, given its `speed` in the race."""
+    goal = space.objective
+    level = 1 - (1 - _LEVEL) / space.budget.finalists if runs.are_all else _EARLY_LEVEL
+    factor, least = (_sooner(speed, runs, goal.aim or 0.0, at) for at in (level, _GIVE_UP_LEVEL))
+    if factor is None or least is None:
+        why_not = f"too few runs of the baseline have reached {goal.quality} {goal.target:g} to tell its time"
+        return replace(found, why_not=why_not if runs.are_all else None)
+    found = replace(found, factor=factor, level=100 * level)
+    if factor.is_above(1):
+        return replace(found, holds=True)
+    is_over = runs.are_all or least.is_below(1)
+    return replace(found, why_not=_not_faster(factor) if is_over else None)
 
-    Two sources that know nothing of each other: the squares of what each leaves open are added.
+
+def _sooner(speed: Figure, runs: _Runs, target: float, level: float) -> Figure | None:
+    """Returns how many times sooner the finalist is at the target; None while too few runs were there.
+
+    The speed is known by the race, the samples by the runs. Neither knows anything of the other: the squares
+    of what each leaves open are added.
     """
-    target = space.objective.aim or 0.0
-    needs = [[n for t in runs if (n := objective.samples_to(t, target))] for runs in (ours, theirs)]
+    needs = [[n for t in side if (n := objective.samples_to(t, target))] for side in (runs.ours, runs.theirs)]
     a, b = ([math.log(n) for n in samples] for samples in needs)
     degrees = len(a) + len(b) - 2
     if not a or not b or degrees < 1:
-        return replace(found, why_not=_no_time(space), is_done=True) if is_last else found
+        return None
     noise = max(_LEAST_NOISE, math.sqrt(sum(_squares(logs) for logs in (a, b)) / degrees))
-    error, race = noise * math.sqrt(1 / len(a) + 1 / len(b)), _half(speed)
-    level = 1 - (1 - _LEVEL) / space.budget.finalists if is_last else _EARLY_LEVEL
+    error = noise * math.sqrt(1 / len(a) + 1 / len(b))
+    race = math.log(speed.high / speed.low) / 2 if speed.low and speed.high else math.inf
     half = math.hypot(student_t(level, degrees) * error, race)
     middle = math.log(speed.value) + statistics.fmean(b) - statistics.fmean(a)
     low, high = math.exp(middle - half) or None, math.exp(min(700.0, middle + half))
-    factor = estimates.within(math.exp(middle), low, high)
-    found = replace(found, factor=factor, level=100 * level)
-    if factor.is_above(1):
-        return replace(found, is_done=True)
-    is_hopeless = middle + math.hypot(student_t(_GIVE_UP_LEVEL, degrees) * error, race) < 0
-    if is_last or is_hopeless:
-        return replace(found, why_not=_not_faster(factor), is_done=True)
-    return found
-
-
-def _half(speed: Figure) -> float:
-    """Half of a ratio's interval, of its logarithm."""
-    return math.log(speed.high / speed.low) / 2 if speed.low and speed.high else math.inf
-
-
-def _no_time(space: Space) -> str:
-    goal = space.objective
-    return f"too few runs of the baseline have reached {goal.quality} {goal.target:g} to tell its time"
+    return estimates.within(math.exp(middle), low, high)
 
 
 def _squares(values: Sequence[float]) -> float:
@@ -174,47 +169,32 @@ def _squares(values: Sequence[float]) -> float:
     return math.fsum((value - mean) ** 2 for value in values)
 
 
-def _kept(
-    found: Claim, ours: Sequence[Trial], theirs: Sequence[Trial], history: History, *, is_last: bool
-) -> Claim:
-    """Whether a finalist that is faster with confidence keeps the quality: a test with three answers.
+def _of_quality(found: Claim, runs: _Runs, history: History) -> Claim:
+    """Returns the claim of a finalist that is faster with confidence: does it keep the quality?
 
     It is looked at after three runs of both, and after every further one of both: a look in between would
     pass more of those that are worse. The same training has to show no more than that quality is not lost
     with confidence.
     """
-    space, goal, start = history.space, history.space.objective, history.start
-    keep = objective.least_share(goal, found.baseline_quality or 0.0, start)
-    level = quality.early_level(space.budget.repeats)
-    noise = quality.noise([ours, theirs])
-    beside = quality.compare(ours, theirs, keep, noise, start=start, level=level)
-    if beside is None:
-        return _without_quality(found, ours, space, is_last=is_last)
-    found = replace(found, share=beside.share, answer=beside.answer)
-    a, b = goal.turned(beside.quality), goal.turned(beside.reference)
-    figures = f"{goal.quality} {a:.4f} against {b:.4f}"
-    between = quality.between(beside.share, goal, beside.gain)
-    if beside.answer is Answer.LOST:
-        return replace(found, why_not=f"{figures}, {between}: lost", is_done=True)
-    is_due = is_last or len(theirs) >= len(ours) >= _FEWEST_SEEDS
-    if goal.select == "same-training" or (beside.answer is Answer.KEPT and is_due):
-        return replace(found, is_done=True)
-    if not is_last:
-        return found
-    would = (
-        f"{beside.runs_needed} seeds of both would decide it" if beside.runs_needed else "scoring more would"
+    goal, level = history.space.objective, quality.early_level(history.space.budget.repeats)
+    noise, is_same = quality.noise([runs.ours, runs.theirs]), goal.select == "same-training"
+    kept = quality.compare(
+        runs.ours, runs.theirs, history.least_share, noise, start=history.start, level=level
     )
-    why_not = f"{figures}, {between}, with {len(ours)} seeds: not decided; {would}"
-    return replace(found, why_not=why_not, is_done=True)
-
-
-def _without_quality(found: Claim, ours: Sequence[Trial], space: Space, *, is_last: bool) -> Claim:
-    """The claim where the baseline's quality is 0, or no run has any: no loss is shown."""
-    if ours and space.objective.select == "same-training":
-        return replace(found, is_done=True)
-    if not is_last:
-        return found
-    return replace(found, why_not=f"its {space.objective.quality} cannot be compared", is_done=True)
+    if kept is None:  # the baseline's quality is 0, or no run has any: no loss is shown
+        why_not = f"its {goal.quality} cannot be compared" if runs.are_all else None
+        return replace(found, holds=True) if runs.ours and is_same else replace(found, why_not=why_not)
+    found = replace(found, kept=kept)
+    a, b = goal.turned(kept.quality), goal.turned(kept.reference)
+    figures = f"{goal.quality} {a:.4f} against {b:.4f}, {quality.between(kept.share, goal, kept.gain)}"
+    if kept.answer is Answer.LOST:
+        return replace(found, why_not=f"{figures}: lost")
+    is_due = runs.are_all or len(runs.theirs) >= len(runs.ours) >= _FEWEST_SEEDS
+    if is_same or (kept.answer is Answer.KEPT and is_due):
+        return replace(found, holds=True)
+    would = f"{kept.runs_needed} seeds of both would decide it" if kept.runs_needed else "scoring more would"
+    why_not = f"{figures}, with {len(runs.ours)} seeds: not decided; {would}"
+    return replace(found, why_not=why_not if runs.are_all else None)
 
 
 def _failed(finalist: Trial, history: History) -> str | None:

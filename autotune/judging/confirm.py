@@ -50,14 +50,14 @@ def next_step(history: History) -> Race | Repeat | None:
     """What to run next to decide a claim, None when nothing more is needed."""
     if not history.space.budget.repeats or history.baseline is None:
         return None
-    standing = [t for t in finalists(history) if claim(t, history).why_not is None]
+    standing = [t for t in finalists(history) if claim(t.number, history).why_not is None]
     if not standing:
         return None
     unraced = [t for t in _contenders(standing, history) if race_of(t.number, history) is None]
     if unraced:
         return _race(unraced, history)
     leader = _leader(standing, history)
-    if claim(leader, history).is_done:
+    if claim(leader.number, history).is_done:
         return None
     return next_seed(leader, history)
 
@@ -134,7 +134,7 @@ def finalists(history: History) -> list[Trial]:
     ranked = _candidates(history)
     last = max(t.number for t in history.searched)
     begun = _begun([t for t in history.trials if t.number > last])
-    refuted = {n for n in _begun(history.trials) - begun if claim(history.of(n), history).why_not}
+    refuted = {n for n in _begun(history.trials) - begun if claim(n, history).why_not}
     fresh = [t.number for t in ranked if t.number not in begun | refuted]
     chosen = begun | set(fresh[: max(0, history.space.budget.finalists - len(begun))])
     dropped = chosen - {t.number for t in ranked}  # begun, and by now no faster than the baseline
@@ -161,7 +161,7 @@ def most_s(history: History) -> float:
     """Returns the time to keep for confirming a finalist, 0 while no trial is a candidate."""
     if history.baseline is None:
         return 0.0
-    refuted = {number for number in _begun(history.trials) if claim(history.of(number), history).why_not}
+    refuted = {number for number in _begun(history.trials) if claim(number, history).why_not}
     if replanning.next_config(history) is not None:
         return trial_s(history) + confirming_s(history, history.space.budget.repeats)
     if all(trial.number in refuted for trial in _candidates(history)):
@@ -204,13 +204,13 @@ def _may_have_been_better(trial: Trial, history: History) -> bool:
 
 def confirmed(history: History) -> tuple[Trial, Claim] | None:
     """The finalist that holds, the best where several do, and its claim; None where none does, or not yet."""
-    found = [(t, claim(t, history)) for t in map(history.of, sorted(_begun(history.trials)))]
+    found = [(history.of(number), claim(number, history)) for number in sorted(_begun(history.trials))]
     return max((one for one in found if one[1].holds), key=lambda one: _place(one[0], history), default=None)
 
 
 def refuted(history: History) -> list[tuple[Trial, str]]:
     """The finalists that did not hold, and why."""
-    claims = [claim(history.of(number), history) for number in sorted(_begun(history.trials))]
+    claims = [claim(number, history) for number in sorted(_begun(history.trials))]
     return [(history.of(c.number), c.why_not) for c in claims if c.why_not]
 
 
@@ -226,7 +226,7 @@ def recommended(history: History) -> tuple[Trial, Claim | None] | None:
         return None
     if not _begun(history.trials):
         return history.best, None
-    standing = [t for t in finalists(history) if t.completed and not claim(t, history).why_not]
+    standing = [t for t in finalists(history) if t.completed and not claim(t.number, history).why_not]
     if any(race_of(t.number, history) for t in standing):
         return _leader(standing, history), None
     return next(iter(standing), history.of(0)), None

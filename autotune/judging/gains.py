@@ -20,7 +20,7 @@ def gain(trial: Trial, history: History) -> Figure | None:
     number = trial.original
     if not number:
         return Figure(1.0)
-    found = claim(history.of(number), history) if history.relative.raced(trial) else None
+    found = claim(number, history) if history.relative.raced(trial) else None
     if found is not None and found.factor is not None:
         return found.factor
     ours, theirs = (history.to_target.samples(t) for t in (history.of(number), history.of(0)))

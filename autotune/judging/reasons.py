@@ -20,7 +20,7 @@ def counts(history: History) -> Counter[Reason]:
 
 
 def _of_refuted(trial: Trial, history: History) -> Reason:
-    is_open = confirm.claim(trial, history).answer is Answer.UNDECIDED
+    is_open = confirm.claim(trial.number, history).answer is Answer.UNDECIDED
     return Reason.UNDECIDED if is_open else Reason.REFUTED
 
 

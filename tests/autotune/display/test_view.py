@@ -376,7 +376,7 @@ def test_what_is_confirmed_of_a_loss_has_its_own_sign_and_says_how_far_its_runs_
     assert view.final_qualities(claim, history) == (
         "Final val_loss 2.0100 ± 0.0248, baseline 2.0000 (3 and 4 trainings, a seed each): not worse"
     )
-    unsure = replace(claim, answer=None)
+    unsure = replace(claim, kept=None)
     assert view.final_qualities(unsure, history).endswith("a seed each)"), (
         "of the same training, only not lost"
     )

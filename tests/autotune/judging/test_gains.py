@@ -61,7 +61,7 @@ def test_what_is_confirmed_has_the_factor_of_its_claim_and_so_have_its_repeats(
     needs = {0: 10_000, 1: 6_000}
     trials = [*pair, *(reaching(t, needs[t.repeat.of]) if t.repeat else t for t in seeds)]
     history = History(trials, sooner)
-    claim = claims.claim(pair[1], history)
+    claim = claims.claim(1, history)
     assert claim.holds
     found = gains.gain(pair[1], history)
     assert found == claim.factor

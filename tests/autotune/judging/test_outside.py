@@ -222,6 +222,6 @@ def test_fewer_evaluations_win_and_are_confirmed_where_the_speed_has_them(make_t
         return held([*trials, race, *seeds], WALL.model_copy(update={"keep": 0.0}))
 
     fewer = of(133.0, 0.005)
-    assert confirm.claim(fewer.of(1), fewer).factor.low > 1.2
+    assert confirm.claim(1, fewer).factor.low > 1.2
     alike = of(101.0, 0.0099)
-    assert "not certain" in confirm.claim(alike.of(1), alike).why_not
+    assert "not certain" in confirm.claim(1, alike).why_not
