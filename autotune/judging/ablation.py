@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from autotune.core.settings import Config, Key, Setting, settings_key
 from autotune.core.trial import Failure, Status, Trial, TrialKind
 from autotune.judging import confirm, estimates
+from autotune.judging.confirm import Proposal
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 from autotune.memory.feasibility import MemoryModel
@@ -80,8 +81,8 @@ def _factor(trial: Trial, last: Trial | None, history: History) -> Figure | None
     return estimates.over(ours, theirs) if ours and theirs else None
 
 
-def next_step(history: History) -> tuple[Config, int] | None:
-    """What to measure next, and the number of the winner that it leads to; None when all is measured.
+def next_step(history: History) -> Proposal | None:
+    """Returns what to measure next on the way to the winner; None when all is measured.
 
     That may be the baseline, where it was measured only alongside other trials, and the winner alone.
     """
@@ -92,7 +93,7 @@ def next_step(history: History) -> tuple[Config, int] | None:
     left = [s.config for s in path if s.trial is None and not s.reason]
     if known.measured(start) is None and known.why_not(start) is None:
         left = [start, *left]
-    return next(((config, found[0].number) for config in left), None)
+    return Proposal(left[0], ablation_of=found[0].number) if left else None
 
 
 class _Known:

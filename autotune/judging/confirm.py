@@ -7,7 +7,8 @@ the winner of the race is trained again, with seeds of its own, until the answer
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.core.settings import settings_key
+from autotune.core.passed_over import PassedOver
+from autotune.core.settings import Config, settings_key
 from autotune.core.trial import Repeat, Trial, TrialKind
 from autotune.judging import curves, objective, planning, racing, replanning
 from autotune.judging.claims import Claim, claim, next_seed, race_of, rests_on
@@ -15,7 +16,7 @@ from autotune.judging.history import History
 
 __all__ = [
     "Claim",
-    "Race",
+    "Proposal",
     "claim",
     "confirmed",
     "confirming_s",
@@ -35,10 +36,14 @@ _RACE_S, _RACE_TRIALS = 60.0, 4  # what a race takes: a minute, and less where a
 
 
 @dataclass(frozen=True)
-class Race:
-    """Trials whose settings are compared with each other, the baseline first."""
+class Proposal:
+    """A trial to begin: what it is to run, and what it is for, as in `Trial`."""
 
-    members: tuple[int, ...]
+    config: Config
+    repeat: Repeat | None = None
+    ablation_of: int | None = None
+    race: tuple[int, ...] = ()
+    passed: Sequence[PassedOver] = ()  # the suggestions that were passed over before it
 
 
 def noise_repeat() -> Repeat:
@@ -46,8 +51,8 @@ def noise_repeat() -> Repeat:
     return Repeat(of=0, round=0, members=(0,))
 
 
-def next_step(history: History) -> Race | Repeat | None:
-    """What to run next to decide a claim, None when nothing more is needed."""
+def next_step(history: History) -> Proposal | None:
+    """Returns what to run next to decide a claim, None when nothing more is needed."""
     if not history.space.budget.repeats or history.baseline is None:
         return None
     standing = [t for t in finalists(history) if claim(t.number, history).why_not is None]
@@ -55,18 +60,19 @@ def next_step(history: History) -> Race | Repeat | None:
         return None
     unraced = [t for t in _contenders(standing, history) if race_of(t.number, history) is None]
     if unraced:
-        return _race(unraced, history)
+        return Proposal(history.of(0).config, race=_members(unraced, history))
     leader = _leader(standing, history)
     if claim(leader.number, history).is_done:
         return None
-    return next_seed(leader, history)
+    seed = next_seed(leader, history)
+    return seed and Proposal(history.of(seed.of).config, seed)
 
 
-def _race(unraced: Sequence[Trial], history: History) -> Race:
-    """A race of all these; of the first alone where a larger race has failed, or left it open."""
+def _members(unraced: Sequence[Trial], history: History) -> tuple[int, ...]:
+    """Returns whom to race: the baseline and all these, or only the first if a larger race settled none."""
     numbers = tuple(t.number for t in unraced)
     before = {number for t in history.trials if t.race and t.outcome is not None for number in t.race}
-    return Race((0, *(numbers[:1] if before & set(numbers) else numbers)))
+    return (0, *(numbers[:1] if before & set(numbers) else numbers))
 
 
 def _contenders(standing: Sequence[Trial], history: History) -> list[Trial]:

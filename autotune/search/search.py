@@ -1,15 +1,14 @@
 """One search, whatever executes its trials: what runs next, what came out, when it is over."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import optuna
 
-from autotune.core.passed_over import PassedOver
-from autotune.core.settings import Config
-from autotune.core.trial import Failure, Measurement, Outcome, Repeat, Status, Trial, TrialKind
+from autotune.core.trial import Failure, Measurement, Outcome, Status, Trial, TrialKind
 from autotune.judging import ablation, confirm, pilot, replanning, schedules, stopping
+from autotune.judging.confirm import Proposal
 from autotune.judging.history import History
 from autotune.search import sampler as samplers
 from autotune.search.allowance import Allowance
@@ -61,6 +60,8 @@ class Search:
         known = History(terms.earlier, self.space).ranked
         best_before = [t.config for t in known if self.space.contains(t.config)]
         self._heuristics = Heuristics(best_before, terms.seed)
+        self._searching = (self._baseline, self._shorter_baseline, self._same_baseline, self._suggestion)
+        self._finishing = (self._longer_best, self._confirmation, self._explanation)
         self.threshold = stopping.threshold(self.history)
         world.publish(self.threshold)
 
@@ -111,8 +112,7 @@ class Search:
             return begun + self._allowance.trials_left(len(self.history.searched))
         if begun:
             return begun
-        steps = (replanning.next_config, confirm.next_step)
-        return int(any(step(self.history) is not None for step in steps) or self._explained() is not None)
+        return int(_first(self._finishing) is not None)
 
     def _is_searched(self) -> bool:
         """Whether no further configuration will be tried; the winner may still have to be confirmed."""
@@ -150,12 +150,11 @@ class Search:
     def next(self) -> Trial | None:
         """The next trial to run, None when there is none now: ask again when one has ended.
 
-        Interrupted ones first, then the baseline, then suggestions, then what confirms the winner, then what
-        explains it.
+        Interrupted ones come first, then what the first phase proposes that has anything to run.
         """
         if self.is_over() or self._underway.is_closed:
             return None
-        trial = self._next_waiting() if self._waiting else self._begin_next()
+        trial = self._next_waiting() if self._waiting else self._next_proposed()
         if trial is not None:
             if said := self._world.clear(trial):
                 self._listener.note(said)
@@ -169,56 +168,55 @@ class Search:
             return None
         return self._waiting.popleft()
 
-    def _begin_next(self) -> Trial | None:
-        if not self.history.trials:
-            return self._begin(self.space.baseline_config)
-        if (half := replanning.pilot(self.history)) is not None:
-            return self._begin(half)
-        if pilot.is_due(self.asked):
-            return self._begin(self.space.baseline_config, confirm.noise_repeat())
-        if not self._is_searched():
-            screen = Screening(
-                self.history, self.threshold, self._terms.memory_limit_bytes, self._terms.earlier
-            )
-            config, passed = self._sampler.suggest(screen, self._heuristics(self.history))
-            if config is not None:
-                share = self._allowance.share(self.history)
-                return self._begin(replanning.planned(config, self.history, share), passed=passed)
-        if self._underway:
-            return None  # what it finds may open other configurations, or change what to confirm
-        if (longer := replanning.next_config(self.history)) is not None:
-            return self._begin(longer)
+    def _next_proposed(self) -> Trial | None:
+        # What still runs may open other configurations, or change what to confirm.
+        phases = self._searching if self._underway else (*self._searching, *self._finishing)
+        proposal = _first(phases)
+        return self._begin(proposal) if proposal else None
+
+    def _baseline(self) -> Proposal | None:
+        return None if self.history.trials else Proposal(self.space.baseline_config)
+
+    def _shorter_baseline(self) -> Proposal | None:
+        config = replanning.pilot(self.history)
+        return None if config is None else Proposal(config)
+
+    def _same_baseline(self) -> Proposal | None:
+        is_due = pilot.is_due(self.asked)
+        return Proposal(self.space.baseline_config, confirm.noise_repeat()) if is_due else None
+
+    def _suggestion(self) -> Proposal | None:
+        if self._is_searched():
+            return None
+        screen = Screening(self.history, self.threshold, self._terms.memory_limit_bytes, self._terms.earlier)
+        config, passed = self._sampler.suggest(screen, self._heuristics(self.history))
+        if config is None:
+            return None
+        share = self._allowance.share(self.history)
+        return Proposal(replanning.planned(config, self.history, share), passed=passed)
+
+    def _longer_best(self) -> Proposal | None:
+        config = replanning.next_config(self.history)
+        return None if config is None else Proposal(config)
+
+    def _confirmation(self) -> Proposal | None:
+        # Nothing runs, and nothing was suggested, although there is time.
         self.is_exhausted = self.is_exhausted or not self._is_searched()
-        return self._begin_confirming()
+        return confirm.next_step(self.history)
 
-    def _begin_confirming(self) -> Trial | None:
-        """What a claim still needs, and then what explains it."""
-        step = confirm.next_step(self.history)
-        if isinstance(step, confirm.Race):
-            return self._begin(self.history.of(step.members[0]).config, race=step.members)
-        if step is not None:
-            return self._begin(self.history.of(step.of).config, step)
-        if (explained := self._explained()) is not None:
-            config, winner = explained
-            return self._begin(config, ablation_of=winner)
-        return None
-
-    def _explained(self) -> tuple[Config, int] | None:
-        """What to measure next to explain the winner, and its number; None where time is short."""
+    def _explanation(self) -> Proposal | None:
         has_time = self._allowance.has_time_for(confirm.trial_s(self.history))
         return ablation.next_step(self.history) if self._terms.explain and has_time else None
 
-    def _begin(
-        self,
-        config: Config,
-        repeat: Repeat | None = None,
-        *,
-        passed: Sequence[PassedOver] = (),
-        ablation_of: int | None = None,
-        race: Sequence[int] = (),
-    ) -> Trial:
+    def _begin(self, new: Proposal) -> Trial:
         trial = studies.begin(
-            self._study, self._asked, config, repeat, passed=passed, ablation_of=ablation_of, race=race
+            self._study,
+            self._asked,
+            new.config,
+            new.repeat,
+            passed=new.passed,
+            ablation_of=new.ablation_of,
+            race=new.race,
         )
         self.history = self.history.after(trial)
         if trial.kind is not TrialKind.RACE:  # which is of many configurations
@@ -306,3 +304,8 @@ class Search:
     def host_memory_bytes(self, number: int) -> float:
         """What a running trial was last seen to hold of the host's memory."""
         return self._reports[number].telemetry.get("host_rss_bytes", 0.0) if number in self._reports else 0.0
+
+
+def _first(phases: Iterable[Callable[[], Proposal | None]]) -> Proposal | None:
+    """Returns what the first of `phases` proposes that has anything to run."""
+    return next((proposal for phase in phases if (proposal := phase()) is not None), None)

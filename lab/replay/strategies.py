@@ -8,9 +8,9 @@ from dataclasses import replace
 import optuna
 from optuna.trial import TrialState
 
-from autotune.core.trial import Evaluation, Measurement, Outcome, Repeat, Status, Trial
+from autotune.core.trial import Evaluation, Measurement, Outcome, Status, Trial
 from autotune.judging import confirm, curves, pilot
-from autotune.judging.confirm import Race
+from autotune.judging.confirm import Proposal
 from autotune.judging.history import History
 from autotune.space import distributions
 from lab.replay.replay import Machine, Moment, Result, Simulated
@@ -132,12 +132,10 @@ def _confirmed(
 ) -> Result:
     """The same confirming as this project's, which the others lack: so their winner is as sure as ours."""
     history, trials = History(known, table.space), list(known)
-    step: Repeat | Race | None = confirm.noise_repeat()
+    step: Proposal | None = Proposal(table.space.baseline_config, confirm.noise_repeat())
     while step is not None:
-        of, race = (0, step.members) if isinstance(step, Race) else (step.of, ())
-        repeat = None if isinstance(step, Race) else step
-        again = Trial(len(trials), trials[of].config, repeat=repeat, race=race)
-        simulated = machine.run(again, None, members=[trials[n] for n in race], at_s=seconds)
+        again = Trial(len(trials), step.config, repeat=step.repeat, race=step.race)
+        simulated = machine.run(again, None, members=[trials[n] for n in step.race], at_s=seconds)
         seconds += simulated.seconds
         trials.append(_ended(again, simulated))
         history = pilot.settled(History(trials, table.space))

@@ -12,6 +12,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 from autotune.core.settings import COMMON, settings_key
 from autotune.core.trial import Evaluation, Failure, Measurement, Outcome, Repeat, Status, Throughput, Trial
 from autotune.judging import ablation, confirm
+from autotune.judging.confirm import Proposal
 from autotune.judging.history import History
 from autotune.space.knobs import KeptBatch
 from autotune.space.space import Budget
@@ -72,7 +73,7 @@ def play(trials, space, reads=lambda _: (COMPLETED, 20.0)):
     """Measures what is asked for; returns the measured configurations, and all trials."""
     trials, ran = list(trials), []
     while (asked := ablation.next_step(History(trials, space))) is not None:
-        config, winner = asked
+        config, winner = asked.config, asked.ablation_of
         ran.append(config)
         outcome, speed = reads(config)
         if outcome.status is Status.FAILED:
@@ -179,7 +180,7 @@ def test_a_baseline_that_ran_beside_others_is_measured_alone_where_no_repeat_was
     known = confirmed(space, {"precision": "bf16", "num_workers": 8}, shared=True)
     space = space.model_copy(update={"objective": space.objective.model_copy(update={"keep": 0.0})})
     trials = [t for t in known if not (t.repeat and t.repeat.of == 0)]
-    assert ablation.next_step(History(trials, space)) == (space.baseline_config, 1)
+    assert ablation.next_step(History(trials, space)) == Proposal(space.baseline_config, ablation_of=1)
     trials, ran = play(trials, space)
     assert ran == [space.baseline_config, config_of(space, precision="bf16")]
     assert all(step.factor for step in ablation.steps(History(trials, space)))
@@ -196,8 +197,8 @@ def test_a_winner_that_no_seed_had_to_confirm_has_an_ablation(space):
 
 def test_a_step_on_another_device_is_not_run_again(space):
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8})
-    config, winner = ablation.next_step(History(trials, space))
-    trials.append(measured(len(trials), config, 20.0, device="another", ablation_of=winner))
+    asked = ablation.next_step(History(trials, space))
+    trials.append(measured(len(trials), asked.config, 20.0, device="another", ablation_of=asked.ablation_of))
     assert ablation.next_step(History(trials, space)) is None
     assert "was measured on another device" in ablation.steps(History(trials, space))[0].reason
 
@@ -216,8 +217,8 @@ def test_a_step_that_failed_is_told_and_the_next_factor_is_of_both(space):
 
 def test_a_step_that_runs_is_not_begun_again(space):
     trials = confirmed(space, {"precision": "bf16", "num_workers": 8})
-    config, winner = ablation.next_step(History(trials, space))
-    trials.append(Trial(len(trials), config, ablation_of=winner))
+    asked = ablation.next_step(History(trials, space))
+    trials.append(Trial(len(trials), asked.config, ablation_of=asked.ablation_of))
     assert ablation.next_step(History(trials, space)) is None
     assert ablation.steps(History(trials, space))[0].reason == "trial 9 has not ended"
 

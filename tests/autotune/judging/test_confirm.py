@@ -8,7 +8,6 @@ import pytest
 
 from autotune.core.trial import Evaluation
 from autotune.judging import confirm
-from autotune.judging.confirm import Race
 from autotune.judging.history import History
 from autotune.space.sections import Budget, Objective
 from tests.autotune.conftest import slices_of
@@ -36,14 +35,13 @@ def play(make_trial):
     def run(trials, space, factors, reads=None, most=100):
         trials = list(trials)
         while len(trials) < most and (step := confirm.next_step(History(trials, space))) is not None:
-            if isinstance(step, Race):
-                known = {n: factors[n] for n in step.members[1:]}
-                ended = make_trial(len(trials), race=step.members, slices=slices_of(known, apart=0.01))
+            if repeat := step.repeat:
+                found = reads(repeat) if isinstance(reads, Callable) else (reads or {}).get(repeat.of, {})
+                ended = make_trial(len(trials), **{"speed": 10, "curve": [0.2], **found}, repeat=repeat)
             else:
-                found = reads(step) if isinstance(reads, Callable) else (reads or {}).get(step.of, {})
-                ended = make_trial(len(trials), **{"speed": 10, "curve": [0.2], **found}, repeat=step)
-                ended = replace(ended, config=trials[step.of].config)
-            trials.append(ended)
+                known = {n: factors[n] for n in step.race[1:]}
+                ended = make_trial(len(trials), race=step.race, slices=slices_of(known, apart=0.01))
+            trials.append(replace(ended, config=step.config))
         return trials
 
     return run
@@ -93,8 +91,8 @@ def test_who_may_be_as_fast_is_in_the_race_and_only_who_wins_it_is_repeated(tria
 
 def test_who_read_slower_by_what_a_machine_drifts_is_in_the_race(trials, space, make_trial):
     near, far = (make_trial(4, speed, curve=[0.2], half_width=0.1, micro_batch_size=8) for speed in (28, 26))
-    assert confirm.next_step(History([*trials, near], space)) == Race((0, 3, 4))
-    assert confirm.next_step(History([*trials, far], space)) == Race((0, 3))
+    assert confirm.next_step(History([*trials, near], space)).race == (0, 3, 4)
+    assert confirm.next_step(History([*trials, far], space)).race == (0, 3)
 
 
 def test_who_was_beaten_in_a_race_does_not_win_by_the_figure_it_had_until_then(trials, space, make_trial):
@@ -108,20 +106,20 @@ def test_who_was_beaten_in_a_race_does_not_win_by_the_figure_it_had_until_then(t
 
 def test_of_settings_that_must_be_equally_fast_only_the_best_is_raced(trials, space, make_trial):
     same = make_trial(4, 30, curve=[0.3], half_width=0.1, micro_batch_size=64, learning_rate=5e-4)
-    assert confirm.next_step(History([*trials, same], space)) == Race((0, 4))
+    assert confirm.next_step(History([*trials, same], space)).race == (0, 4)
 
 
 def test_who_a_race_of_many_has_left_open_is_raced_alone(trials, space, make_trial):
     close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
     left_open = make_trial(5, race=(0, 3, 4), slices=slices_of({3: 1.1, 4: 1.1}, apart=0.3))
-    assert confirm.next_step(History([*trials, close, left_open], space)) == Race((0, 3))
+    assert confirm.next_step(History([*trials, close, left_open], space)).race == (0, 3)
     failed = make_trial(5, race=(0, 3, 4), failure="oom")
-    assert confirm.next_step(History([*trials, close, failed], space)) == Race((0, 3))
+    assert confirm.next_step(History([*trials, close, failed], space)).race == (0, 3)
 
 
 def test_a_race_that_runs_is_not_held_against_anybody(trials, space, make_trial):
     running = replace(make_trial(4, race=(0, 3)), outcome=None)
-    assert confirm.next_step(History([*trials, running], space)) == Race((0, 3))
+    assert confirm.next_step(History([*trials, running], space)).race == (0, 3)
     assert confirm.claim(3, History([*trials, running], space)).why_not is None
 
 
@@ -197,7 +195,7 @@ def test_what_was_refuted_is_no_finalist_once_others_were_tried(trials, space, p
     played = play(trials, with_budget(space, finalists=1), WON, {3: POOR})
     assert confirm.next_step(History(played, with_budget(space, finalists=1))) is None
     new = make_trial(len(played), 25, curve=[0.2], half_width=0.1, micro_batch_size=8)
-    assert confirm.next_step(History([*played, new], with_budget(space, finalists=1))) == Race(
+    assert confirm.next_step(History([*played, new], with_budget(space, finalists=1))).race == (
         (0, new.number)
     )
 
@@ -231,12 +229,12 @@ def test_with_a_target_who_may_have_been_first_is_raced_and_the_race_says_who_wa
     needs = {0: 1000, 1: 1000, 2: 600, 3: 950}
     known = [reaching(t, needs[t.number]) for t in trials]
     curves = {n: {"curve": [0.1] * (needs[n] // 50 - 2) + [0.2, 0.2]} for n in (0, 3)}
-    assert confirm.next_step(History(known, goal)) == Race((0, 2, 3))
+    assert confirm.next_step(History(known, goal)).race == (0, 2, 3)
     raced = play(known, goal, {2: 1.5, 3: 3.0}, lambda r: curves[r.of], most=6)
     assert steps(raced) == [(0, 2, 3), 3]
     assert confirm.recommended(History(raced[:5], goal)) == (raced[3], None), "what the race has shown counts"
     slower = [known[0], known[1], known[2], reaching(trials[3], 1200)]
-    assert confirm.next_step(History(slower, goal)) == Race((0, 2)), "by more than a machine moves"
+    assert confirm.next_step(History(slower, goal)).race == (0, 2), "by more than a machine moves"
 
 
 def test_confirming_takes_a_race_and_seeds_of_both_by_what_trials_took(trials, space, make_trial):
