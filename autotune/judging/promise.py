@@ -8,10 +8,9 @@ with what was to be kept, with the scatter that equal runs have shown.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Self
 
 from autotune.core import units
 from autotune.core.trial import Measurement, Outcome, Status, Trial
@@ -56,20 +55,6 @@ class Promise:
     origin: tuple[str, str]
     moved: float = 0.0
     has_target: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        throughput = values["throughput"]
-        return cls(
-            **{
-                **values,
-                "throughput": Figure(**throughput) if throughput else None,
-                "origin": tuple(values["origin"]),
-            }
-        )
 
 
 @dataclass(frozen=True)

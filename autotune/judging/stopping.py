@@ -1,8 +1,7 @@
 """May this trial still win? Pure functions of what it has shown, and of what is known of the others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
 
 from autotune.core.trial import Evaluation, Measurement, Outcome, Status, StoppedFor, Throughput, Trial
 from autotune.judging import curves
@@ -35,11 +34,6 @@ class Rival:
         """Whether its figures can be held against `shown`."""
         return self.shared == shown.shared and self.origin in {None, shown.origin}
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        origin = tuple(values["origin"]) if values.get("origin") else None
-        return cls(**{**values, "curve": _curve(values["curve"]), "origin": origin})
-
 
 @dataclass(frozen=True)
 class Threshold:
@@ -60,15 +54,6 @@ class Threshold:
     drift: float = 0.0
     minimize: bool = False
     unit: str = "samples"
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        rivals = tuple(map(Rival.from_dict, values["rivals"]))
-        return cls(**{**values, "rivals": rivals, "curve": _curve(values["curve"])})
-
-
-def _curve(points: Sequence[Mapping[str, Any]]) -> tuple[Evaluation, ...]:
-    return tuple(Evaluation(**point) for point in points)
 
 
 def threshold(history: History) -> Threshold:

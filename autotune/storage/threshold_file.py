@@ -4,8 +4,12 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from autotune.core import files
 from autotune.judging.stopping import Threshold
+
+_THRESHOLD = TypeAdapter(Threshold)
 
 
 def write(file: Path, threshold: Threshold) -> None:
@@ -16,6 +20,6 @@ def write(file: Path, threshold: Threshold) -> None:
 def read(file: Path) -> Threshold | None:
     """The threshold in `file`, None where there is none yet."""
     try:
-        return Threshold.from_dict(json.loads(files.read(file)))
-    except (OSError, ValueError, KeyError, TypeError):
+        return _THRESHOLD.validate_python(json.loads(files.read(file)))
+    except (OSError, ValueError):
         return None

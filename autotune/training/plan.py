@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from autotune.core import files, units
 from autotune.core.errors import InputError
@@ -45,23 +46,21 @@ class Plan:
         """By what its evaluations are judged."""
         return Objective.model_validate({"minimize" if self.minimize else "quality": self.quality})
 
-    def to_dict(self) -> dict[str, Any]:
-        return {**vars(self), "promise": self.promise.to_dict() if self.promise else None}
+
+_PLAN = TypeAdapter(Plan)
 
 
 def write(place: TrainingDir, plan: Plan) -> None:
-    files.write_whole(place.plan_file, json.dumps(plan.to_dict(), indent=1))
+    files.write_whole(place.plan_file, json.dumps(asdict(plan), indent=1))
 
 
 def read(place: TrainingDir) -> Plan | None:
     """The plan of the training in `place`, None where there is none; raises InputError where it is spoilt."""
     try:
-        values = json.loads(files.read(place.plan_file))
-        promise = values["promise"]
-        return Plan(**{**values, "promise": Promise.from_dict(promise) if promise else None})
+        return _PLAN.validate_python(json.loads(files.read(place.plan_file)))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, RecursionError):
         raise InputError(f"{place.plan_file}: is not as it was written; train in another directory") from None
 
 
