@@ -8,7 +8,7 @@ from pathlib import Path
 from autotune.core import units
 from autotune.core.trial import Trial
 from autotune.judging import confirm, gains, reasons
-from autotune.judging.confirm import Claim
+from autotune.judging.claims import Claim
 from autotune.judging.history import History
 from autotune.judging.objective import Reason
 from autotune.space.sections import Objective

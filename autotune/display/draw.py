@@ -15,7 +15,7 @@ from autotune.display import view
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Running, Snapshot
 from autotune.judging import estimates, gains, objective, reasons
 from autotune.judging import quality as qualities
-from autotune.judging.confirm import Claim
+from autotune.judging.claims import Claim
 from autotune.space.space import Space
 
 HEADING, HINT = "bold", "dim"

@@ -13,7 +13,7 @@ from autotune.display import advice, view
 from autotune.display.estimate import Remaining
 from autotune.display.snapshot import Running, Snapshot
 from autotune.judging import estimates, gains, objective, outside, quality, reasons
-from autotune.judging.confirm import Claim
+from autotune.judging.claims import Claim
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 from autotune.space.space import Space

@@ -11,7 +11,7 @@ from autotune.core.trial import Trial
 from autotune.display import estimate
 from autotune.display.estimate import Remaining
 from autotune.judging import confirm, pilot
-from autotune.judging.confirm import Claim
+from autotune.judging.claims import Claim
 from autotune.judging.history import History
 from autotune.space import evaluating
 from autotune.space.space import Space

@@ -11,9 +11,9 @@ from autotune.core.shell import quoted
 from autotune.core.trial import Failure, Measurement, Status, Trial, TrialKind
 from autotune.display import advice, spending
 from autotune.display.cautions import cautions, company
-from autotune.judging import confirm, gains, objective, racing, reasons
+from autotune.judging import claims, confirm, gains, objective, racing, reasons
 from autotune.judging import quality as qualities
-from autotune.judging.confirm import Claim
+from autotune.judging.claims import Claim
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History
 from autotune.space.sections import Objective
@@ -266,7 +266,8 @@ def refuted(history: History) -> list[str]:
 def confirmed(claim: Claim, history: History) -> str:
     """What confirming the winner has shown, in a sentence."""
     goal = history.space.objective
-    beside = company(confirm.rests_on(claim.number, history))
+    race = claims.race_of(claim.number, history)
+    beside = company([race] if race else [])
     times, sure = factor(claim.factor), interval(claim.factor)
     raced = f"{sure} at {claim.level:.3g}%, {claim.rounds} rounds side by side, {beside}"
     seeds = f"{claim.seeds} seed{'s' * (claim.seeds != 1)} of its own"
@@ -314,7 +315,7 @@ def raced(race: Trial) -> str:
 def measured(trial: Trial, history: History) -> str:
     """What is known of a completed trial, or of what it repeats, compared with the baseline."""
     number = trial.original
-    claim = confirm.claim(number, history)
+    claim = claims.claim(number, history)
     if claim.holds:
         return confirmed(claim, history)
     if not number:

@@ -66,12 +66,6 @@ def race_of(number: int, history: History) -> Trial | None:
     return last if factor and (factor.is_above(1) or factor.is_below(1 + racing.EQUAL)) else None
 
 
-def rests_on(number: int, history: History) -> list[Trial]:
-    """The trials that a claim about the speed of trial `number` is made from."""
-    race = race_of(number, history)
-    return [race] if race else []
-
-
 def next_seed(finalist: Trial, history: History) -> Repeat | None:
     """A run more of the finalist, or of the baseline where that has fewer; None where none is left."""
     most, ours = history.space.budget.repeats, _fresh(finalist.number, history)

@@ -11,25 +11,8 @@ from autotune.core.passed_over import PassedOver
 from autotune.core.settings import Config, settings_key
 from autotune.core.trial import Repeat, Trial, TrialKind
 from autotune.judging import curves, objective, planning, racing, replanning
-from autotune.judging.claims import Claim, claim, next_seed, race_of, rests_on
+from autotune.judging.claims import Claim, claim, next_seed, race_of
 from autotune.judging.history import History
-
-__all__ = [
-    "Claim",
-    "Proposal",
-    "claim",
-    "confirmed",
-    "confirming_s",
-    "finalists",
-    "most_s",
-    "next_step",
-    "noise_repeat",
-    "race_of",
-    "recommended",
-    "refuted",
-    "rests_on",
-    "trial_s",
-]
 
 _LEAST_DRIFT = 0.05  # of which little is known before anything has run twice
 _RACE_S, _RACE_TRIALS = 60.0, 4  # what a race takes: a minute, and less where a whole trial takes little
@@ -55,7 +38,7 @@ def next_step(history: History) -> Proposal | None:
     """Returns what to run next to decide a claim, None when nothing more is needed."""
     if not history.space.budget.repeats or history.baseline is None:
         return None
-    standing = [t for t in finalists(history) if claim(t.number, history).why_not is None]
+    standing = [t for t in finalists(history) if not claim(t.number, history).why_not]
     if not standing:
         return None
     unraced = [t for t in _contenders(standing, history) if race_of(t.number, history) is None]
@@ -140,8 +123,8 @@ def finalists(history: History) -> list[Trial]:
     ranked = _candidates(history)
     last = max(t.number for t in history.searched)
     begun = _begun([t for t in history.trials if t.number > last])
-    refuted = {n for n in _begun(history.trials) - begun if claim(n, history).why_not}
-    fresh = [t.number for t in ranked if t.number not in begun | refuted]
+    gone = {trial.number for trial, _ in refuted(history)} - begun
+    fresh = [t.number for t in ranked if t.number not in begun | gone]
     chosen = begun | set(fresh[: max(0, history.space.budget.finalists - len(begun))])
     dropped = chosen - {t.number for t in ranked}  # begun, and by now no faster than the baseline
     return [t for t in ranked if t.number in chosen] + [history.of(n) for n in sorted(dropped)]
@@ -167,10 +150,10 @@ def most_s(history: History) -> float:
     """Returns the time to keep for confirming a finalist, 0 while no trial is a candidate."""
     if history.baseline is None:
         return 0.0
-    refuted = {number for number in _begun(history.trials) if claim(number, history).why_not}
     if replanning.next_config(history) is not None:
         return trial_s(history) + confirming_s(history, history.space.budget.repeats)
-    if all(trial.number in refuted for trial in _candidates(history)):
+    gone = {trial.number for trial, _ in refuted(history)}
+    if all(trial.number in gone for trial in _candidates(history)):
         return 0.0
     return confirming_s(history, history.space.budget.repeats)
 
@@ -208,16 +191,20 @@ def _may_have_been_better(trial: Trial, history: History) -> bool:
     )
 
 
+def _claims(history: History) -> list[tuple[Trial, Claim]]:
+    """Returns the trials that were begun to be confirmed, and their claims."""
+    return [(history.of(number), claim(number, history)) for number in sorted(_begun(history.trials))]
+
+
 def confirmed(history: History) -> tuple[Trial, Claim] | None:
-    """The finalist that holds, the best where several do, and its claim; None where none does, or not yet."""
-    found = [(history.of(number), claim(number, history)) for number in sorted(_begun(history.trials))]
-    return max((one for one in found if one[1].holds), key=lambda one: _place(one[0], history), default=None)
+    """Returns the finalist that holds, the best of several, and its claim; None if none does, or not yet."""
+    holding = [(trial, found) for trial, found in _claims(history) if found.holds]
+    return max(holding, key=lambda one: _place(one[0], history), default=None)
 
 
 def refuted(history: History) -> list[tuple[Trial, str]]:
-    """The finalists that did not hold, and why."""
-    claims = [claim(number, history) for number in sorted(_begun(history.trials))]
-    return [(history.of(c.number), c.why_not) for c in claims if c.why_not]
+    """Returns the finalists that did not hold, and why."""
+    return [(trial, found.why_not) for trial, found in _claims(history) if found.why_not]
 
 
 def recommended(history: History) -> tuple[Trial, Claim | None] | None:

@@ -110,8 +110,7 @@ class History:
     @cached_property
     def baseline_quality(self) -> float | None:
         """The baseline's quality in the end, the mean of all its runs."""
-        ends = (curves.ended_with(t.measurement) for t in self.runs_of(0))
-        return objective.mean([quality for quality in ends if quality is not None])
+        return objective.mean(quality.qualities(self.runs_of(0)))
 
     @cached_property
     def least_quality(self) -> float | None:

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from autotune.core.trial import Failure, Status, StoppedFor, Trial, TrialKind
-from autotune.judging import confirm, curves, objective
+from autotune.judging import claims, confirm, curves, objective
 from autotune.judging.history import History
 from autotune.judging.objective import Reason
 from autotune.judging.quality import Answer
@@ -20,7 +20,7 @@ def counts(history: History) -> Counter[Reason]:
 
 
 def _of_refuted(trial: Trial, history: History) -> Reason:
-    is_open = confirm.claim(trial.number, history).answer is Answer.UNDECIDED
+    is_open = claims.claim(trial.number, history).answer is Answer.UNDECIDED
     return Reason.UNDECIDED if is_open else Reason.REFUTED
 
 

@@ -10,7 +10,7 @@ from autotune.display import advice, spending, view
 from autotune.display.advice import Verdict
 from autotune.display.cautions import cautions
 from autotune.judging import confirm, costs, gains, objective, outside, quality
-from autotune.judging.confirm import Claim
+from autotune.judging.claims import Claim
 from autotune.judging.costs import Prices
 from autotune.judging.estimates import Figure
 from autotune.judging.history import History

@@ -4,7 +4,7 @@ import pytest
 
 from autotune.core.trial import Repeat, Slope
 from autotune.display import view
-from autotune.judging import confirm
+from autotune.judging import claims, confirm
 from autotune.judging.history import History
 from autotune.space.sections import Objective, Training
 from autotune.workloads.base import Workload
@@ -247,10 +247,10 @@ def test_a_race_says_what_else_used_the_machine(confirmed, space):
     elsewhere = [busy(t, 0.5) if t is winner else t for t in trials]
     told = view.confirmed(claim, History(elsewhere, space))
     assert "alone on the device" in told, "the claim does not rest on it"
-    for behind in confirm.rests_on(winner.number, History(trials, space)):
-        seen = [busy(t, 0.38) if t is behind else t for t in trials]
-        told = view.confirmed(claim, History(seen, space))
-        assert "20 rounds side by side, while others used 38% of the CPUs, 3 seeds" in told
+    behind = claims.race_of(winner.number, History(trials, space))
+    seen = [busy(t, 0.38) if t is behind else t for t in trials]
+    told = view.confirmed(claim, History(seen, space))
+    assert "20 rounds side by side, while others used 38% of the CPUs, 3 seeds" in told
     assert view.company([busy(winner, 0.38, 0.1), busy(winner, 0.2)]) == (
         "while others used up to 38% of the CPUs and 10% of the GPU"
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.trial import Evaluation
-from autotune.judging import confirm
+from autotune.judging import claims, confirm
 from autotune.judging.history import History
 from autotune.space.sections import Budget, Objective
 from tests.autotune.conftest import slices_of
@@ -68,7 +68,7 @@ def test_without_a_trial_that_is_better_than_the_baseline_nothing_is_confirmed(t
 def test_with_no_repeats_in_the_budget_nothing_is_confirmed_and_nothing_refuted(trials, space):
     chosen = with_budget(space, repeats=0)
     assert confirm.next_step(History(trials, chosen)) is None
-    assert confirm.claim(3, History(trials, chosen)).why_not is None
+    assert claims.claim(3, History(trials, chosen)).why_not is None
     assert confirm.recommended(History(trials, chosen)) == (trials[3], None)
 
 
@@ -120,7 +120,7 @@ def test_who_a_race_of_many_has_left_open_is_raced_alone(trials, space, make_tri
 def test_a_race_that_runs_is_not_held_against_anybody(trials, space, make_trial):
     running = replace(make_trial(4, race=(0, 3)), outcome=None)
     assert confirm.next_step(History([*trials, running], space)).race == (0, 3)
-    assert confirm.claim(3, History([*trials, running], space)).why_not is None
+    assert claims.claim(3, History([*trials, running], space)).why_not is None
 
 
 def test_seeds_are_run_one_by_one_until_the_answer_is_clear(trials, space, play):
@@ -134,7 +134,7 @@ def test_seeds_are_run_one_by_one_until_the_answer_is_clear(trials, space, play)
 def test_a_finalist_that_does_not_hold_gives_way_to_the_runner_up(trials, space, play):
     played = play(trials, space, WON, {3: POOR})
     assert steps(played)[:3] == [(0, 3), 3, (0, 2)]
-    assert confirm.claim(3, History(played, space)).why_not.endswith(": lost")
+    assert claims.claim(3, History(played, space)).why_not.endswith(": lost")
     assert confirm.recommended(History(played, space))[0].number == 2
     assert [t.number for t, _ in confirm.refuted(History(played, space))] == [3]
 
@@ -220,7 +220,7 @@ def test_with_a_target_who_was_first_is_raced_and_its_samples_count(trials, spac
     assert claim.factor.value == pytest.approx(2.0 * 1000 / 800, rel=0.01)
     missed = play(known, goal, WON, lambda r: {"curve": [0.1, 0.1]} if r.of == 2 else curves[0])
     assert confirm.confirmed(History(missed, goal)) is None
-    assert "has not reached bleu_4 0.2" in confirm.claim(2, History(missed, goal)).why_not
+    assert "has not reached bleu_4 0.2" in claims.claim(2, History(missed, goal)).why_not
 
 
 def test_with_a_target_who_may_have_been_first_is_raced_and_the_race_says_who_was(trials, space, play):

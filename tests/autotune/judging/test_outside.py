@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.trial import Evaluation, Outside, Slice, Throughput
-from autotune.judging import confirm, outside, racing
+from autotune.core.trial import Evaluation, Outside, Repeat, Slice, Throughput
+from autotune.judging import claims, outside, racing
 from autotune.judging.history import History
 from autotune.judging.measure import Meter, Step, regular_pauses, with_evaluations
 from autotune.space.sections import Objective, Training
@@ -218,10 +218,10 @@ def test_fewer_evaluations_win_and_are_confirmed_where_the_speed_has_them(make_t
         trials = [make_trial(0, 100.0, 0.2, half_width=0.5), make_trial(1, speed, 0.2, half_width=0.5)]
         slices = raced(1.0, (0.01, more_s), unsure=0.01)
         race = make_trial(2, race=(0, 1), slices=slices)
-        seeds = [make_trial(3 + i, speed, 0.2, repeat=confirm.Repeat(1, i + 1, (1,))) for i in range(3)]
+        seeds = [make_trial(3 + i, speed, 0.2, repeat=Repeat(1, i + 1, (1,))) for i in range(3)]
         return held([*trials, race, *seeds], WALL.model_copy(update={"keep": 0.0}))
 
     fewer = of(133.0, 0.005)
-    assert confirm.claim(1, fewer).factor.low > 1.2
+    assert claims.claim(1, fewer).factor.low > 1.2
     alike = of(101.0, 0.0099)
-    assert "not certain" in confirm.claim(1, alike).why_not
+    assert "not certain" in claims.claim(1, alike).why_not

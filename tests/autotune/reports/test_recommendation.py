@@ -9,7 +9,7 @@ import pytest
 
 from autotune.core.trial import Failure, Outcome, Outside, Status
 from autotune.display import view
-from autotune.judging import confirm
+from autotune.judging import claims
 from autotune.judging.costs import Prices
 from autotune.judging.history import History
 from autotune.reports.recommendation import answer
@@ -50,7 +50,7 @@ def test_a_confirmed_winner_is_described_by_the_runs_that_confirm_it(space, work
 
 def test_the_factor_and_the_sentence_are_those_of_the_claim(space, workload):
     history = History(confirmed(space), space)
-    found, claim = answer(history, workload, HERE), confirm.claim(1, history)
+    found, claim = answer(history, workload, HERE), claims.claim(1, history)
     assert found.factor == claim.factor
     assert found.sentence == f"{view.confirmed(claim, history)}: trial 1, 64x1 bf16 workers 2 lr 0.0001."
     assert found.commands == ("python -m autotune export runs/s -o best.yaml",)
