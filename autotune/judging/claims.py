@@ -67,7 +67,7 @@ def race_of(number: int, history: History) -> Trial | None:
 
 
 def next_seed(finalist: Trial, history: History) -> Repeat | None:
-    """A run more of the finalist, or of the baseline where that has fewer; None where none is left."""
+    """Returns a run more of the finalist, or of the baseline if that has fewer; None if none is left."""
     most, ours = history.space.budget.repeats, _fresh(finalist.number, history)
     theirs = history.runs_of(0)
     begun = [t for t in history.trials if t.kind is TrialKind.SEED and t.original == 0]

@@ -208,7 +208,7 @@ def refuted(history: History) -> list[tuple[Trial, str]]:
 
 
 def recommended(history: History) -> tuple[Trial, Claim | None] | None:
-    """What to run: the confirmed winner, or the baseline where none holds.
+    """Returns what to run: the confirmed winner, or the baseline if none holds.
 
     Without a claim, and only the best by its single run, as long as confirming is not done. None before the
     baseline has completed.

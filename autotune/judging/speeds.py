@@ -132,7 +132,7 @@ class RelativeSpeeds:
         return self._baseline is not None and self._settings(trial) == self._settings(self._baseline)
 
     def factor(self, trial: Trial) -> Figure | None:
-        """How many times the baseline's throughput that of a trial's settings is; None where it is not known.
+        """Returns how many times the baseline's throughput a trial's settings have; None if it is not known.
 
         What was measured elsewhere, or with other code, is never compared. A trial that has shown no
         throughput, as a race, has none.
@@ -162,13 +162,13 @@ class RelativeSpeeds:
         return own.scaled(level.value * factor.value / own.value)
 
     def _measured(self, trial: Trial) -> Figure | None:
-        """What the runs of a trial's settings have read, those that were alone where there are any."""
+        """Returns the throughput over the runs of a trial's settings: of those that ran alone, if any did."""
         known = (self._speeds.estimate(trial, shared=shared) for shared in (False, True))
         found = next((throughput for throughput in known if throughput), None)
         return estimates.of_run(found or trial.measurement.throughput)
 
     def _alike(self, trial: Trial, baseline: Trial) -> tuple[Figure, Figure] | None:
-        """Both, measured in the same company where there is one in which both were."""
+        """Returns the throughput of both, measured in the same company if both ever were."""
         for shared in (False, True):
             runs = (self._speeds.estimate(t, shared=shared) for t in (trial, baseline))
             ours, theirs = map(estimates.of_run, runs)

@@ -60,6 +60,7 @@ class Search:
         known = History(terms.earlier, self.space).ranked
         best_before = [t.config for t in known if self.space.contains(t.config)]
         self._heuristics = Heuristics(best_before, terms.seed)
+        # Phases: each proposes the next trial, or nothing, and the first that does is followed.
         self._searching = (self._baseline, self._shorter_baseline, self._same_baseline, self._suggestion)
         self._finishing = (self._longer_best, self._confirmation, self._explanation)
         self.threshold = stopping.threshold(self.history)
@@ -169,9 +170,9 @@ class Search:
         return self._waiting.popleft()
 
     def _next_proposed(self) -> Trial | None:
-        # What still runs may open other configurations, or change what to confirm.
-        phases = self._searching if self._underway else (*self._searching, *self._finishing)
-        proposal = _first(phases)
+        proposal = _first(self._searching)
+        if proposal is None and not self._underway:  # or else what runs may change what there is to finish
+            proposal = _first(self._finishing)
         return self._begin(proposal) if proposal else None
 
     def _baseline(self) -> Proposal | None:
